@@ -1,0 +1,316 @@
+//! Facts: the only observation channel. Triggers, metrics, golden files, checkers, dashboards and diagrams all speak
+//! of these.
+//!
+//! The composite states what it saw itself (sent, delivered, saved, …). What only the protocol can know is a
+//! [`Claim`]: its own word, never taken as evidence. The supervisor states what it did to processes.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+use crate::application::Digest;
+use crate::fault::{Fault, StorageFate};
+use crate::id::{Attempt, ClusterId, FactNo, FaultNo, Incarnation, Life, Position, ProcessId, Sn};
+use crate::image::ImageName;
+use crate::membership::Boot;
+use crate::message::MessageId;
+use crate::time::Span;
+
+/// Evidence of what a state contains: a cut in the process's fact stream and two multiset hashes. The checker rebuilds
+/// the sets from the facts before the cut and compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Witness {
+    /// The life whose stream is cut.
+    pub life: Life,
+    /// Facts of that life before this number are part of the state (together with what that life had restored).
+    pub upto: FactNo,
+    /// Wrapping sum of [`MessageId::mix`] over everything sent.
+    pub sent: u64,
+    /// Wrapping sum of [`MessageId::mix`] over everything delivered.
+    pub delivered: u64,
+}
+
+/// The vectors of a committed HC3I checkpoint (section 3.2, and finding 5 of the errata: one vector decides forcing, the
+/// other rollback).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vectors {
+    /// Direct dependencies vector, indexed by cluster.
+    pub ddv: Arc<[Position]>,
+    /// Greatest position *delivered* from each cluster and incarnation, ascending; absent means none.
+    pub delivered: Arc<[(ClusterId, Position)]>,
+}
+
+/// Why a cluster rolled back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// One of its own processes failed.
+    Failure,
+    /// Another cluster's rollback undid a message that this one had delivered.
+    Alert {
+        /// That cluster.
+        from: ClusterId,
+        /// What it restored, under its new incarnation.
+        position: Position,
+    },
+}
+
+/// What only a protocol knows: marked as its own word.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Claim {
+    /// The coordinator asks its cluster for checkpoint `position.sn` (the one being taken).
+    CheckpointRequested {
+        /// Of the checkpoint to be.
+        position: Position,
+        /// The try.
+        attempt: Attempt,
+        /// By a message from another cluster, rather than by the timer.
+        forced: bool,
+    },
+    /// This process applied the commit of a checkpoint.
+    Committed {
+        /// Of the checkpoint.
+        position: Position,
+        /// The try that succeeded.
+        attempt: Attempt,
+        /// By a message from another cluster, rather than by the timer.
+        forced: bool,
+        /// Time during which this process's application was frozen.
+        frozen: Span,
+        /// The checkpoint's vectors.
+        vectors: Arc<Vectors>,
+    },
+    /// This process gave up a checkpoint that was being taken.
+    Aborted {
+        /// Of the checkpoint.
+        position: Position,
+        /// The try.
+        attempt: Attempt,
+    },
+    /// This process takes part in a recovery round.
+    RecoveryStarted {
+        /// Sum of the lives of the cluster's processes.
+        lives: u64,
+        /// Counts rounds among the same lives.
+        round: u32,
+    },
+    /// This process goes on from `to`, under incarnation `to.incarnation`.
+    RolledBack {
+        /// The checkpoint, under the *new* incarnation; SN 0 is the configuration.
+        to: Position,
+        /// The checkpoint, under the incarnation that took it.
+        checkpoint: Position,
+        /// Why.
+        cause: Cause,
+    },
+    /// This process learnt of another cluster's rollback.
+    Alerted {
+        /// That cluster.
+        from: ClusterId,
+        /// What it restored, under its new incarnation.
+        position: Position,
+    },
+    /// This process re-sends a logged message.
+    Resent {
+        /// The message.
+        id: MessageId,
+    },
+    /// A message waits for the checkpoint that it forces.
+    Forcing {
+        /// The message.
+        id: MessageId,
+    },
+    /// This process removed what no recovery needs any more.
+    Collected {
+        /// The collection.
+        round: u32,
+        /// Checkpoints of its cluster with a smaller SN are gone.
+        below: Sn,
+        /// Checkpoints kept.
+        kept: u32,
+        /// Log entries removed.
+        log: u32,
+    },
+    /// Everything that this process should hold, it holds again, after its storage was lost.
+    Protected,
+    /// No checkpoint of the cluster can be restored.
+    Unrecoverable {
+        /// The cluster.
+        cluster: ClusterId,
+        /// For each member whose part is missing everywhere: the newest checkpoint that lacks it, and who was asked.
+        missing: Arc<[(ImageName, Vec<ProcessId>)]>,
+    },
+}
+
+/// One fact, as it stands in a process's stream. The driver adds process, life, number and time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// The application sent a message.
+    Sent(MessageId),
+    /// The protocol let a message go to the network, for the first time or again.
+    Transmitted {
+        /// The message.
+        id: MessageId,
+        /// The sender's position as piggybacked.
+        position: Position,
+    },
+    /// The protocol kept a message from the network, because its receiver has it.
+    Suppressed(MessageId),
+    /// The application received a message.
+    Delivered(MessageId),
+    /// The protocol dropped a message that a rollback of its sender had undone.
+    DroppedStale(MessageId),
+    /// An image was handed to the storage.
+    Saved(Box<(ImageName, Witness)>),
+    /// The storage reported an image durable here; the owner may be another process.
+    Durable(ImageName),
+    /// The application's state was replaced by an image's, under this incarnation; no image means the initial state.
+    Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
+    /// The application is finished in this state. Stated again when the state changes after that.
+    Finished(Box<(Witness, Digest)>),
+    /// The protocol's own word.
+    Claim(Box<Claim>),
+
+    /// Supervisor: a life of a process was started.
+    LifeStarted {
+        /// The process.
+        process: ProcessId,
+        /// The life.
+        life: Life,
+        /// How it begins.
+        boot: Boot,
+    },
+    /// Supervisor: the application may begin, everywhere.
+    Begun,
+    /// Supervisor, before it acts: fault `no` of the plan is being injected.
+    Injecting {
+        /// In the plan.
+        no: FaultNo,
+        /// What exactly is done.
+        fault: Box<Fault>,
+    },
+    /// Supervisor: fault `no` found nothing to act on, or came too late to matter.
+    Ineffective {
+        /// In the plan.
+        no: FaultNo,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// Supervisor, before the kill: this life ends here by an injected fault or by fencing.
+    Failed {
+        /// The process.
+        process: ProcessId,
+        /// The life that ends.
+        life: Life,
+        /// What becomes of its node's storage.
+        storage: StorageFate,
+    },
+    /// Supervisor: the end of a life was noticed and is announced.
+    Detected {
+        /// The process.
+        process: ProcessId,
+        /// The life.
+        life: Life,
+    },
+    /// Supervisor: every rank has finished and no message is under way.
+    Completed,
+}
+
+/// The kinds of fact, as users name them in triggers (`checkpointRequested`) and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "each is documented at the fact it names")]
+pub enum FactKind {
+    Sent,
+    Transmitted,
+    Suppressed,
+    Delivered,
+    DroppedStale,
+    Saved,
+    Durable,
+    Restored,
+    Finished,
+    CheckpointRequested,
+    CheckpointCommitted,
+    CheckpointAborted,
+    RecoveryStarted,
+    RolledBack,
+    Alerted,
+    Resent,
+    Forcing,
+    Collected,
+    Protected,
+    Unrecoverable,
+    LifeStarted,
+    Begun,
+    Injecting,
+    Ineffective,
+    Failed,
+    Detected,
+    Completed,
+}
+
+impl Fact {
+    /// What kind of fact this is.
+    pub fn kind(&self) -> FactKind {
+        match self {
+            Fact::Sent(_) => FactKind::Sent,
+            Fact::Transmitted { .. } => FactKind::Transmitted,
+            Fact::Suppressed(_) => FactKind::Suppressed,
+            Fact::Delivered(_) => FactKind::Delivered,
+            Fact::DroppedStale(_) => FactKind::DroppedStale,
+            Fact::Saved(_) => FactKind::Saved,
+            Fact::Durable(_) => FactKind::Durable,
+            Fact::Restored(_) => FactKind::Restored,
+            Fact::Finished(_) => FactKind::Finished,
+            Fact::Claim(claim) => match **claim {
+                Claim::CheckpointRequested { .. } => FactKind::CheckpointRequested,
+                Claim::Committed { .. } => FactKind::CheckpointCommitted,
+                Claim::Aborted { .. } => FactKind::CheckpointAborted,
+                Claim::RecoveryStarted { .. } => FactKind::RecoveryStarted,
+                Claim::RolledBack { .. } => FactKind::RolledBack,
+                Claim::Alerted { .. } => FactKind::Alerted,
+                Claim::Resent { .. } => FactKind::Resent,
+                Claim::Forcing { .. } => FactKind::Forcing,
+                Claim::Collected { .. } => FactKind::Collected,
+                Claim::Protected => FactKind::Protected,
+                Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
+            },
+            Fact::LifeStarted { .. } => FactKind::LifeStarted,
+            Fact::Begun => FactKind::Begun,
+            Fact::Injecting { .. } => FactKind::Injecting,
+            Fact::Ineffective { .. } => FactKind::Ineffective,
+            Fact::Failed { .. } => FactKind::Failed,
+            Fact::Detected { .. } => FactKind::Detected,
+            Fact::Completed => FactKind::Completed,
+        }
+    }
+}
+
+impl FactKind {
+    /// The kinds that a process states and a trigger may wait for.
+    pub const OF_PROCESSES: [FactKind; 20] = [
+        FactKind::Sent,
+        FactKind::Transmitted,
+        FactKind::Suppressed,
+        FactKind::Delivered,
+        FactKind::DroppedStale,
+        FactKind::Saved,
+        FactKind::Durable,
+        FactKind::Restored,
+        FactKind::Finished,
+        FactKind::CheckpointRequested,
+        FactKind::CheckpointCommitted,
+        FactKind::CheckpointAborted,
+        FactKind::RecoveryStarted,
+        FactKind::RolledBack,
+        FactKind::Alerted,
+        FactKind::Resent,
+        FactKind::Forcing,
+        FactKind::Collected,
+        FactKind::Protected,
+        FactKind::Unrecoverable,
+    ];
+}
+
+const _: () = assert!(size_of::<Fact>() <= 32, "facts are kept by the million");

@@ -1,0 +1,140 @@
+//! What can be done to a federation, and when. A plan is expanded from a seed once, by `faultline-api`, and means the
+//! same on every backend.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::FactKind;
+use crate::id::{ClusterId, FaultNo, ProcessId};
+use crate::time::{Span, Time};
+
+/// What becomes of a node's stable storage when the node fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StorageFate {
+    /// The next life finds it as it was.
+    #[default]
+    Kept,
+    /// Gone.
+    Lost,
+}
+
+/// Emulated properties of a link, one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkProperties {
+    /// One-way delay.
+    pub latency: Span,
+    /// Half-width of a uniform distribution around the delay.
+    pub jitter: Span,
+    /// Bytes per second; 0 is unlimited.
+    pub bandwidth: u64,
+    /// Packets lost, in parts per million; the transport re-sends, so a loss appears as delay.
+    pub loss_ppm: u32,
+}
+
+/// What a storage does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StorageFault {
+    /// Writes take this much longer.
+    Slow(Span),
+    /// Writes fail.
+    Full,
+    /// Images that are read back fail their checksum, and so count as absent.
+    Corrupt,
+}
+
+/// One fault, its target resolved to processes and clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// The process is killed; a next life follows.
+    Crash {
+        /// Whom.
+        process: ProcessId,
+        /// What becomes of its storage.
+        storage: StorageFate,
+    },
+    /// The process is stopped, and goes on after a while unless it was fenced in between.
+    Pause {
+        /// Whom.
+        process: ProcessId,
+        /// How long.
+        span: Span,
+    },
+    /// All processes of a cluster are killed at once.
+    LoseCluster {
+        /// Which.
+        cluster: ClusterId,
+        /// What becomes of their storage.
+        storage: StorageFate,
+    },
+    /// The link from one cluster to another (or within one) changes.
+    Link {
+        /// Sending side.
+        from: ClusterId,
+        /// Receiving side.
+        to: ClusterId,
+        /// The new properties; `None` restores those of the federation.
+        properties: Option<LinkProperties>,
+        /// How long; `None` is until the end.
+        span: Option<Span>,
+    },
+    /// Nothing passes from one cluster to another until it is healed: delay, never loss.
+    Partition {
+        /// Sending side.
+        from: ClusterId,
+        /// Receiving side.
+        to: ClusterId,
+        /// Also the other way.
+        both: bool,
+        /// How long.
+        span: Span,
+    },
+    /// A node's storage misbehaves.
+    Storage {
+        /// Of the node of this process.
+        process: ProcessId,
+        /// How.
+        how: StorageFault,
+        /// How long; `None` is until the end.
+        span: Option<Span>,
+    },
+}
+
+/// When a fault is injected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trigger {
+    /// At an instant, counted from the beginning of the application.
+    At(Time),
+    /// When a fact is stated: its process is halted before its next action until the fault has been injected.
+    When {
+        /// The fact.
+        fact: FactKind,
+        /// By a process of this cluster; `None` is any.
+        cluster: Option<ClusterId>,
+        /// By this process; `None` is any.
+        process: Option<ProcessId>,
+        /// The how-manieth such fact, from 1, in the order in which the supervisor sees them.
+        occurrence: u32,
+    },
+}
+
+impl Trigger {
+    /// Whether a fact of this kind, stated by `process` of `cluster`, counts.
+    pub fn matches(&self, kind: FactKind, by: ProcessId, of: ClusterId) -> bool {
+        match self {
+            Trigger::At(_) => false,
+            Trigger::When { fact, cluster, process, .. } => {
+                *fact == kind && cluster.is_none_or(|it| it == of) && process.is_none_or(|it| it == by)
+            }
+        }
+    }
+}
+
+/// One entry of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedFault {
+    /// Its place in the plan.
+    pub no: FaultNo,
+    /// When.
+    pub trigger: Trigger,
+    /// What.
+    pub fault: Fault,
+}

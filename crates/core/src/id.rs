@@ -1,0 +1,125 @@
+//! Identities. A bare integer never stands in a signature.
+
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl $name {
+            /// The number after this one. Panics when the numbers are used up: that is a defect, not a condition.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                match self.0.checked_add(1) {
+                    Some(next) => Self(next),
+                    None => panic!(concat!(stringify!($name), " numbers are used up")),
+                }
+            }
+
+            /// The number as an index into a dense table.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+}
+
+number!(
+    /// A logical participant. It keeps its id for ever, whichever node runs it.
+    ProcessId(u32), "p"
+);
+number!(
+    /// A place: a machine with a storage of its own.
+    NodeId(u32), "n"
+);
+number!(
+    /// A cluster of the federation: a failure domain with a fast network inside.
+    ClusterId(u16), "c"
+);
+number!(
+    /// One run of a process, numbered durably outside the nodes by the supervisor; the first is 1.
+    Life(u32), "life "
+);
+number!(
+    /// Counts the rollbacks of a cluster, also those without a death. Never means a life.
+    Incarnation(u32), "incarnation "
+);
+number!(
+    /// Sequence number of a cluster-level checkpoint (HC3I section 3.1); the first checkpoint is 1, 0 is "none".
+    Sn(u32), "SN "
+);
+number!(
+    /// One try at taking a checkpoint; parts of different attempts are never mixed.
+    Attempt(u32), "attempt "
+);
+number!(
+    /// A piece of computation handed to a worker, numbered within a life.
+    JobNo(u32), "job "
+);
+number!(
+    /// Position of a fact in its process's stream, without gaps within a life, starting at 0.
+    FactNo(u64), "fact "
+);
+number!(
+    /// Version of the membership; greater is newer.
+    MembershipVersion(u64), "membership "
+);
+number!(
+    /// Position of a fault in the plan of a run.
+    FaultNo(u32), "fault "
+);
+
+impl ProcessId {
+    /// The supervisor, which speaks facts but is not a process of the federation.
+    pub const SUPERVISOR: ProcessId = ProcessId(u32::MAX);
+}
+
+impl ClusterId {
+    /// The place of processes that stand in no cluster of the federation (a storage server, a recovery process).
+    pub const OUTSIDE: ClusterId = ClusterId(u16::MAX);
+}
+
+/// What a process is for, named by its protocol. Rank 0 of every protocol runs the application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Role(pub u8);
+
+impl Role {
+    /// A rank of the application.
+    pub const RANK: Role = Role(0);
+    /// Holds images for others, outside every cluster; runs no application.
+    pub const STORAGE_SERVER: Role = Role(1);
+}
+
+/// A point in the history of a cluster: checkpoint `sn` of incarnation `incarnation`. Ordered lexicographically, so
+/// that what a rollback undid is smaller than what came after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position {
+    /// How many rollbacks came before.
+    pub incarnation: Incarnation,
+    /// The last committed checkpoint.
+    pub sn: Sn,
+}
+
+impl Position {
+    /// Shorthand for the two numbers.
+    pub const fn new(incarnation: u32, sn: u32) -> Self {
+        Position { incarnation: Incarnation(incarnation), sn: Sn(sn) }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.incarnation.0, self.sn.0)
+    }
+}

@@ -1,0 +1,46 @@
+//! The kernel of Faultline: the words every other crate speaks.
+//!
+//! A *process* is a state machine without I/O: it takes events, returns actions, and never reads a clock, a random
+//! number or a socket. Drivers (`faultline-sim`, `faultline-runtime`) own time, network, storage and failures. The
+//! crate is `no_std` so that a protocol cannot reach them even by mistake.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`id`], [`time`] | newtypes for everything that has a number |
+//! | [`membership`] | who is where, in which life |
+//! | [`message`], [`image`] | what crosses the network, what reaches stable storage |
+//! | [`process`] | the one trait that a driver sees, its events and actions |
+//! | [`protocol`], [`application`] | the two state machines a process is made of |
+//! | [`node`] | their composition |
+//! | [`fact`] | the only observation channel |
+//! | [`fault`] | what can be done to a federation, and when |
+#![no_std]
+
+extern crate alloc;
+
+pub mod application;
+pub mod fact;
+pub mod fault;
+pub mod id;
+pub mod image;
+pub mod membership;
+pub mod message;
+pub mod node;
+pub mod process;
+pub mod protocol;
+pub mod time;
+
+pub use application::{Application, Digest, Job, Outbox, Progress};
+pub use fact::{Cause, Claim, Fact, FactKind, Vectors, Witness};
+pub use fault::{Fault, PlannedFault, StorageFate, Trigger};
+pub use id::{
+    Attempt, ClusterId, FactNo, FaultNo, Incarnation, JobNo, Life, MembershipVersion, NodeId, Position,
+    ProcessId, Role, Sn,
+};
+pub use image::{Chunk, Image, ImageName, Snapshot};
+pub use membership::{Birth, Boot, Cluster, Member, Membership};
+pub use message::{MessageId, Payload};
+pub use node::{Node, NodeConfig};
+pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
+pub use protocol::{Host, Input, Protocol, Stamp};
+pub use time::{Span, Time};

@@ -1,0 +1,99 @@
+//! Who is where, in which life. Published by the supervisor, the same for everyone.
+
+use alloc::sync::Arc;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ClusterId, Life, MembershipVersion, NodeId, ProcessId, Role};
+
+/// One process as the supervisor sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The cluster, or [`ClusterId::OUTSIDE`].
+    pub cluster: ClusterId,
+    /// What the process is for.
+    pub role: Role,
+    /// Where it runs.
+    pub node: NodeId,
+    /// Its newest life; 0 before the first.
+    pub life: Life,
+    /// Whether that life is running. False from the detection of a failure until the next life has registered.
+    pub up: bool,
+}
+
+/// One cluster as the supervisor sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Its processes, ascending.
+    pub processes: Arc<[ProcessId]>,
+    /// Whether the supervisor has durably recorded that the cluster's application was allowed to act
+    /// (see [`crate::process::Action::Started`]). A failure before that starts again from the configuration.
+    pub started: bool,
+}
+
+/// A versioned view of the federation. Shared: a new version is a new value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// Greater is newer.
+    pub version: MembershipVersion,
+    /// Indexed by [`ProcessId`].
+    pub members: Arc<[Member]>,
+    /// Indexed by [`ClusterId`].
+    pub clusters: Arc<[Cluster]>,
+}
+
+impl Membership {
+    /// The entry of `process`. Panics when there is no such process.
+    pub fn member(&self, process: ProcessId) -> &Member {
+        &self.members[process.index()]
+    }
+
+    /// The cluster of `process`, [`ClusterId::OUTSIDE`] for one that stands in none.
+    pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
+        self.member(process).cluster
+    }
+
+    /// The processes of `cluster`, ascending.
+    pub fn processes_of(&self, cluster: ClusterId) -> &Arc<[ProcessId]> {
+        &self.clusters[cluster.index()].processes
+    }
+
+    /// Every process of `role`, ascending.
+    pub fn with_role(&self, role: Role) -> impl Iterator<Item = ProcessId> + '_ {
+        self.members
+            .iter()
+            .enumerate()
+            .filter(move |(_, member)| member.role == role)
+            .map(|(index, _)| ProcessId(index as u32))
+    }
+}
+
+/// How a life begins, decided by the supervisor from the life number and what it knows of the storage; never by
+/// finding an empty disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Boot {
+    /// The first life.
+    Fresh,
+    /// The storage of the previous life was kept.
+    Restarted,
+    /// The storage was lost. Sticky until the process has reported [`crate::process::Action::Held`].
+    Replaced,
+}
+
+/// What a process is told at its start.
+#[derive(Clone, Debug)]
+pub struct Birth<C> {
+    /// Its identity.
+    pub me: ProcessId,
+    /// This life.
+    pub life: Life,
+    /// How the life begins.
+    pub boot: Boot,
+    /// The membership as of now; `me` is up in it.
+    pub membership: Arc<Membership>,
+    /// The configuration, equal for all processes.
+    pub config: Arc<C>,
+    /// The last durable [`crate::process::Action::Record`], unless the storage was lost.
+    pub record: Option<Arc<[u8]>>,
+    /// Seed of this process's own random choices.
+    pub seed: u64,
+}

@@ -1,0 +1,100 @@
+//! Application messages: identity and content.
+
+use alloc::sync::Arc;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Incarnation, ProcessId};
+
+/// Identity of one application message: the channel, the sender's cluster incarnation when it was *first* sent, and a
+/// number dense per channel. A re-sent message keeps its identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MessageId {
+    /// Sender.
+    pub from: ProcessId,
+    /// Receiver.
+    pub to: ProcessId,
+    /// Incarnation of the sender's cluster at the first send.
+    pub incarnation: Incarnation,
+    /// Dense per channel (from, to); the first is 0.
+    pub number: u32,
+}
+
+impl MessageId {
+    /// A 64-bit mix of the identity, for multiset hashes: the sum over a set of messages identifies the set.
+    pub const fn mix(self) -> u64 {
+        let a = (self.from.0 as u64) << 32 | self.to.0 as u64;
+        let b = (self.incarnation.0 as u64) << 32 | self.number as u64;
+        finish(finish(a).wrapping_add(b).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+}
+
+/// The finaliser of SplitMix64: every input bit reaches every output bit.
+const fn finish(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}->{} #{}", self.from, self.to, self.number)?;
+        if self.incarnation.0 > 0 {
+            write!(f, " (incarnation {})", self.incarnation.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Content of an application message, opaque to protocols.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Payload {
+    /// A length without bytes, for simulations in which only the size counts.
+    Virtual(u32),
+    /// Up to 16 bytes in place.
+    Inline(u8, [u8; 16]),
+    /// More, shared.
+    Shared(Arc<[u8]>),
+}
+
+impl Payload {
+    /// The payload that carries `bytes`.
+    pub fn from_slice(bytes: &[u8]) -> Payload {
+        if bytes.len() <= 16 {
+            let mut inline = [0; 16];
+            inline[..bytes.len()].copy_from_slice(bytes);
+            Payload::Inline(bytes.len() as u8, inline)
+        } else {
+            Payload::Shared(bytes.into())
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Payload::Virtual(len) => *len as usize,
+            Payload::Inline(len, _) => usize::from(*len),
+            Payload::Shared(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes; none for a virtual payload.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Payload::Virtual(_) => &[],
+            Payload::Inline(len, bytes) => &bytes[..usize::from(*len)],
+            Payload::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}

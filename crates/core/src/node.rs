@@ -1,0 +1,346 @@
+//! The composition of a protocol and an application into one process.
+//!
+//! The composite numbers application messages, writes the facts that a protocol may not write about itself, keeps the
+//! witness, and decides when the application runs. It knows nothing of any protocol.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::application::{Application, Outbox};
+use crate::fact::{Claim, Fact, Witness};
+use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
+use crate::image::{Image, ImageName, Snapshot};
+use crate::membership::Birth;
+use crate::message::{MessageId, Payload};
+use crate::process::{Action, Event, Gauges, In, Out, Packet, Process, To};
+use crate::protocol::{Host, Input, Protocol, Stamp};
+use crate::time::Time;
+
+/// The configuration of every process of a federation.
+#[derive(Clone, Debug)]
+pub struct NodeConfig<P: Protocol, A: Application> {
+    /// Of the protocol.
+    pub protocol: Arc<P::Config>,
+    /// Of the application.
+    pub application: Arc<A::Config>,
+}
+
+/// A protocol around an application: one process.
+#[derive(Clone, Debug)]
+pub struct Node<P: Protocol, A: Application> {
+    protocol: P,
+    seat: Seat<A>,
+}
+
+/// Everything of the composite but the protocol.
+#[derive(Clone, Debug)]
+struct Seat<A: Application> {
+    me: ProcessId,
+    life: Life,
+    /// `None` for a process whose role has no application.
+    application: Option<A>,
+    incarnation: Incarnation,
+    /// Facts stated in this life.
+    facts: u64,
+    sent: u64,
+    delivered: u64,
+    /// Next message number by receiver, ascending.
+    channels: Vec<(ProcessId, u32)>,
+    /// Sent by the application, not yet seen by the protocol.
+    unseen: VecDeque<(MessageId, Payload)>,
+    outbox: Outbox,
+    held: bool,
+    snapshot_wanted: bool,
+    next_job: JobNo,
+    job: Option<JobNo>,
+    /// The application may have changed since its result was last looked at.
+    changed: bool,
+}
+
+impl<P: Protocol, A: Application> Process for Node<P, A> {
+    type Stamp = P::Stamp;
+    type Control = P::Control;
+    type Head = P::Head;
+    type Saved = P::Saved;
+    type Job = A::Job;
+    type Config = NodeConfig<P, A>;
+    const FIFO: bool = P::FIFO;
+
+    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
+        let Birth { me, life, boot, membership, config, record, seed } = birth;
+        let application = (membership.member(me).role == Role::RANK)
+            .then(|| A::new(&config.application, me, &membership, seed));
+        let mut seat = Seat {
+            me,
+            life,
+            application,
+            incarnation: Incarnation(0),
+            facts: 0,
+            sent: 0,
+            delivered: 0,
+            channels: Vec::new(),
+            unseen: VecDeque::new(),
+            outbox: Outbox::default(),
+            held: true,
+            snapshot_wanted: false,
+            next_job: JobNo(0),
+            job: None,
+            changed: false,
+        };
+        let birth = Birth { me, life, boot, membership, config: config.protocol.clone(), record, seed };
+        let protocol = P::start(birth, now, &mut Desk { seat: &mut seat, out });
+        let mut node = Node { protocol, seat };
+        node.settle(now, out);
+        node
+    }
+
+    fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>) {
+        let input = match event {
+            Event::Packet { packet: Packet::Application { id, stamp, payload }, .. } => {
+                Input::Received { id, stamp, payload }
+            }
+            Event::Packet { from, packet: Packet::Control(message) } => Input::Control { from, message },
+            Event::Packet { from, packet: Packet::Image(image) } => Input::Image { from, image },
+            Event::Persisted(name) => {
+                self.seat.fact::<P>(Fact::Durable(name), out);
+                Input::Persisted(name)
+            }
+            Event::PersistFailed(name) => Input::PersistFailed(name),
+            Event::Read { name, image } => Input::Read { name, image },
+            Event::Listed(images) => Input::Listed(images),
+            Event::Recorded { version } => Input::Recorded { version },
+            Event::Membership(membership) => Input::Membership(membership),
+            Event::Computed(no, done) => {
+                if self.seat.job == Some(no) {
+                    self.seat.job = None;
+                    self.seat.run::<P>(out, |application, outbox| application.computed(done, outbox));
+                    self.settle(now, out);
+                }
+                return;
+            }
+            Event::Timeout => Input::Timeout,
+        };
+        self.feed(input, now, out);
+        self.settle(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.protocol.next_deadline()
+    }
+
+    fn gauges(&self) -> Gauges {
+        let progress = self.seat.application.as_ref().map(Application::progress).unwrap_or_default();
+        Gauges { progress, ..self.protocol.gauges() }
+    }
+}
+
+impl<P: Protocol, A: Application> Node<P, A> {
+    /// The protocol, for tests.
+    pub fn protocol(&self) -> &P {
+        &self.protocol
+    }
+
+    /// The application, for tests; `None` when this process's role has none.
+    pub fn application(&self) -> Option<&A> {
+        self.seat.application.as_ref()
+    }
+
+    fn feed(&mut self, input: Input<P>, now: Time, out: &mut Out<Self>) {
+        self.protocol.handle(input, now, &mut Desk { seat: &mut self.seat, out });
+    }
+
+    /// Shows the protocol every send, answers a wanted snapshot, then lets the application go on.
+    fn settle(&mut self, now: Time, out: &mut Out<Self>) {
+        loop {
+            if let Some((id, payload)) = self.seat.unseen.pop_front() {
+                self.feed(Input::Sent { id, payload }, now, out);
+            } else if let Some(snapshot) = self.seat.wanted_snapshot() {
+                self.feed(Input::Snapshot(snapshot), now, out);
+            } else {
+                break;
+            }
+        }
+        self.seat.compute::<P>(out);
+        self.seat.finish::<P>(out);
+    }
+}
+
+impl<A: Application> Seat<A> {
+    fn fact<P: Protocol>(&mut self, fact: Fact, out: &mut Out<Node<P, A>>) {
+        self.facts += 1;
+        out.push(Action::Fact(fact));
+    }
+
+    fn witness(&self) -> Witness {
+        Witness { life: self.life, upto: FactNo(self.facts), sent: self.sent, delivered: self.delivered }
+    }
+
+    /// Lets the application act, and numbers what it sends.
+    fn run<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>, act: impl FnOnce(&mut A, &mut Outbox)) {
+        let application = self.application.as_mut().expect("only ranks run an application");
+        let mut outbox = core::mem::take(&mut self.outbox);
+        act(application, &mut outbox);
+        self.changed = true;
+        for (to, payload) in outbox.sends.drain(..) {
+            let number = self.next_number(to);
+            let id = MessageId { from: self.me, to, incarnation: self.incarnation, number };
+            self.sent = self.sent.wrapping_add(id.mix());
+            self.fact::<P>(Fact::Sent(id), out);
+            self.unseen.push_back((id, payload));
+        }
+        self.outbox = outbox;
+    }
+
+    fn next_number(&mut self, to: ProcessId) -> u32 {
+        let slot = match self.channels.binary_search_by_key(&to, |&(peer, _)| peer) {
+            Ok(slot) => slot,
+            Err(slot) => {
+                self.channels.insert(slot, (to, 0));
+                slot
+            }
+        };
+        let number = self.channels[slot].1;
+        self.channels[slot].1 = number.checked_add(1).expect("message numbers of a channel are used up");
+        number
+    }
+
+    fn wanted_snapshot(&mut self) -> Option<Snapshot> {
+        if !self.snapshot_wanted {
+            return None;
+        }
+        let application = self.application.as_ref().expect("only ranks are checkpointed").snapshot()?;
+        self.snapshot_wanted = false;
+        Some(Snapshot { witness: self.witness(), channels: self.channels.as_slice().into(), application })
+    }
+
+    fn compute<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>) {
+        if self.held || self.job.is_some() {
+            return;
+        }
+        if let Some(job) = self.application.as_mut().and_then(Application::next_job) {
+            let no = self.next_job;
+            self.next_job = no.next();
+            self.job = Some(no);
+            out.push(Action::Compute(no, job));
+        }
+    }
+
+    fn finish<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>) {
+        if !core::mem::take(&mut self.changed) {
+            return;
+        }
+        if let Some(digest) = self.application.as_ref().and_then(Application::result) {
+            let witness = self.witness();
+            self.fact::<P>(Fact::Finished(Box::new((witness, digest))), out);
+        }
+    }
+}
+
+/// The host that a protocol is given while it handles one input.
+struct Desk<'a, P: Protocol, A: Application> {
+    seat: &'a mut Seat<A>,
+    out: &'a mut Out<Node<P, A>>,
+}
+
+impl<P: Protocol, A: Application> Desk<'_, P, A> {
+    fn fact(&mut self, fact: Fact) {
+        self.seat.fact::<P>(fact, self.out);
+    }
+}
+
+impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
+    fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload) {
+        self.fact(Fact::Transmitted { id, position: stamp.position() });
+        self.out
+            .push(Action::Send { to: To::One(id.to), packet: Packet::Application { id, stamp, payload } });
+    }
+
+    fn suppress(&mut self, id: MessageId) {
+        self.fact(Fact::Suppressed(id));
+    }
+
+    fn control(&mut self, to: To, message: P::Control) {
+        self.out.push(Action::Send { to, packet: Packet::Control(message) });
+    }
+
+    fn deliver(&mut self, id: MessageId, payload: Payload) {
+        assert!(!self.seat.held, "{} delivered while the application is held", id);
+        self.seat.delivered = self.seat.delivered.wrapping_add(id.mix());
+        self.fact(Fact::Delivered(id));
+        self.seat.run::<P>(self.out, |application, outbox| application.deliver(id.from, payload, outbox));
+    }
+
+    fn drop_stale(&mut self, id: MessageId) {
+        self.fact(Fact::DroppedStale(id));
+    }
+
+    fn hold(&mut self) {
+        self.seat.held = true;
+    }
+
+    fn release(&mut self) {
+        self.seat.held = false;
+    }
+
+    fn request_snapshot(&mut self) {
+        self.seat.held = true;
+        self.seat.snapshot_wanted = true;
+    }
+
+    fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation) {
+        let seat = &mut *self.seat;
+        seat.held = true;
+        seat.snapshot_wanted = false;
+        seat.job = None;
+        seat.unseen.clear();
+        seat.incarnation = incarnation;
+        seat.changed = true;
+        let snapshot = from.map(|image| &image.snapshot);
+        let application = seat.application.as_mut().expect("only ranks are restored");
+        application.restore(snapshot.map(|it| &*it.application), incarnation);
+        seat.channels.clear();
+        seat.channels.extend(snapshot.iter().flat_map(|it| it.channels.iter().copied()));
+        let witness = snapshot.map(|it| it.witness).unwrap_or_default();
+        (seat.sent, seat.delivered) = (witness.sent, witness.delivered);
+        self.fact(Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness))));
+    }
+
+    fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {
+        self.out.push(Action::Send { to: To::One(to), packet: Packet::Image(image) });
+    }
+
+    fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
+        self.fact(Fact::Saved(Box::new((image.name, image.snapshot.witness))));
+        self.out.push(Action::Persist(image));
+    }
+
+    fn read(&mut self, name: ImageName) {
+        self.out.push(Action::Read(name));
+    }
+
+    fn list(&mut self) {
+        self.out.push(Action::List);
+    }
+
+    fn delete(&mut self, name: ImageName) {
+        self.out.push(Action::Delete(name));
+    }
+
+    fn record(&mut self, version: u64, bytes: Arc<[u8]>) {
+        self.out.push(Action::Record { version, bytes });
+    }
+
+    fn started(&mut self) {
+        self.out.push(Action::Started);
+    }
+
+    fn held(&mut self) {
+        self.out.push(Action::Held);
+    }
+
+    fn claim(&mut self, claim: Claim) {
+        self.fact(Fact::Claim(Box::new(claim)));
+    }
+}
