@@ -1,10 +1,13 @@
-//! What can be done to a federation, and when. A plan is expanded from a seed once, by `faultline-api`, and means the
+//! What can be done to a federation, and when, and what became of it. A plan is expanded from a seed once, by `faultline-api`, and means the
 //! same on every backend.
 
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::fact::FactKind;
 use crate::id::{ClusterId, FaultNo, ProcessId};
+use crate::image::ImageName;
 use crate::time::{Span, Time};
 
 /// What becomes of a node's stable storage when the node fails.
@@ -137,4 +140,36 @@ pub struct PlannedFault {
     pub trigger: Trigger,
     /// What.
     pub fault: Fault,
+}
+
+/// What became of a planned fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FaultState {
+    /// Not yet due.
+    Pending,
+    /// Injected, and it changed something.
+    Effective,
+    /// It changed nothing, for this reason.
+    Ineffective(Arc<str>),
+}
+
+/// One line of the supervisor's account of its plan.
+pub type FaultAccount = (FaultNo, FaultState);
+
+/// How a run ended, before anyone has judged it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Every rank finished and no message was under way.
+    Completed,
+    /// The deadline passed.
+    Deadline,
+    /// Someone ended it.
+    Interrupted,
+    /// A cluster has no checkpoint left that could be restored.
+    Unrecoverable {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The parts that are missing, and who was asked for them.
+        missing: Arc<[(ImageName, Vec<ProcessId>)]>,
+    },
 }

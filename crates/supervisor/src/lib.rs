@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, Fact, FaultNo, Gauges, ImageName, Life, Membership, PlannedFault, ProcessId, Span,
-    StorageFate, Trigger,
+    Boot, ClusterId, Fact, Gauges, Life, Membership, PlannedFault, ProcessId, Span, StorageFate, Trigger,
 };
+
+pub use faultline_core::fault::{FaultAccount, FaultState, Outcome};
 
 /// Parameters of a supervisor.
 #[derive(Clone, Debug)]
@@ -155,35 +156,3 @@ pub enum Order {
     /// The run is over; every process is to be ended.
     End(Outcome),
 }
-
-/// How a run ended, before anyone has judged it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Every rank finished and no message was under way.
-    Completed,
-    /// The deadline passed.
-    Deadline,
-    /// Someone ended it.
-    Interrupted,
-    /// A cluster has no checkpoint left that could be restored.
-    Unrecoverable {
-        /// The cluster.
-        cluster: ClusterId,
-        /// The parts that are missing, and who was asked for them.
-        missing: Arc<[(ImageName, Vec<ProcessId>)]>,
-    },
-}
-
-/// What became of a planned fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FaultState {
-    /// Not yet due.
-    Pending,
-    /// Injected, and it changed something.
-    Effective,
-    /// It changed nothing, for this reason.
-    Ineffective(Arc<str>),
-}
-
-/// One line of the supervisor's account of its plan.
-pub type FaultAccount = (FaultNo, FaultState);
