@@ -1,5 +1,5 @@
-//! What can be done to a federation, and when, and what became of it. A plan is expanded from a seed once, by `faultline-api`, and means the
-//! same on every backend.
+//! What can be done to a federation, and when, and what became of it. A plan is expanded from a seed once, by
+//! `faultline-api`, and means the same on every backend.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

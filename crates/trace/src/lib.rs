@@ -1,5 +1,22 @@
 //! The record of a run: every fact of every life, in memory while it is judged and on disk as a bundle.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`memory`] | facts in memory, and where drivers put them |
+//! | [`facts`] | the file of one life's facts |
+//! | [`manifest`] | what a bundle says of its run beside the facts |
+//! | [`bundle`] | the directory of a recorded run |
+//! | [`export`] | facts as JSON Lines and CSV |
+//! | [`describe`] | facts as sentences |
 
-mod memory;
+pub mod bundle;
+pub mod describe;
+pub mod export;
+pub mod facts;
+pub mod manifest;
+pub mod memory;
 
+pub use bundle::{Bundle, BundleError};
+pub use facts::{FactsFile, FactsReadError, FactsWriter, StreamEnd};
+pub use manifest::Manifest;
 pub use memory::{Record, Sink, Stream, Trace};

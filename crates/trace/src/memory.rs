@@ -45,17 +45,25 @@ pub type Stream = Vec<(Time, Fact)>;
 pub struct Trace {
     /// One stream per life, the supervisor's under ([`ProcessId::SUPERVISOR`], 0).
     pub streams: BTreeMap<(ProcessId, Life), Stream>,
-    /// Facts that were missing before a fact that arrived: evidence with a hole in it.
+    /// Evidence with a hole in it: the first fact of a life that is missing although later ones were stated. Its stream
+    /// ends there.
     pub gaps: Vec<(ProcessId, Life, FactNo)>,
+    /// Lives that were killed while they wrote a fact, which is not kept. Nothing that anyone has seen is missing.
+    pub torn: Vec<(ProcessId, Life)>,
 }
 
 impl Sink for Trace {
     fn record(&mut self, record: Record) {
-        let stream = self.streams.entry((record.process, record.life)).or_default();
-        if stream.len() as u64 != record.number.0 {
-            self.gaps.push((record.process, record.life, record.number));
+        let (process, life) = (record.process, record.life);
+        if self.gaps.iter().any(|&(of, in_life, _)| (of, in_life) == (process, life)) {
+            return;
         }
-        stream.push((record.at, record.fact));
+        let stream = self.streams.entry((process, life)).or_default();
+        if stream.len() as u64 == record.number.0 {
+            stream.push((record.at, record.fact));
+        } else {
+            self.note_gap(process, life);
+        }
     }
 }
 
@@ -66,7 +74,57 @@ impl Trace {
     }
 
     /// The lives of one process, ascending.
-    pub fn lives(&self, process: ProcessId) -> impl Iterator<Item = (Life, &Stream)> {
+    pub fn lives(&self, process: ProcessId) -> impl DoubleEndedIterator<Item = (Life, &Stream)> {
         self.streams.range((process, Life(0))..=(process, Life(u32::MAX))).map(|(&(_, life), it)| (life, it))
+    }
+
+    /// Number of facts.
+    pub fn len(&self) -> usize {
+        self.streams.values().map(Vec::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All facts, by process and life, in the order of stating.
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.streams.iter().flat_map(|(&(process, life), stream)| {
+            stream.iter().zip(0..).map(move |((at, fact), number)| Record {
+                process,
+                life,
+                number: FactNo(number),
+                at: *at,
+                fact: fact.clone(),
+            })
+        })
+    }
+
+    /// Notes that the fact after the last one of a stream is missing.
+    pub(crate) fn note_gap(&mut self, process: ProcessId, life: Life) {
+        let next = FactNo(self.streams.get(&(process, life)).map_or(0, Vec::len) as u64);
+        self.gaps.push((process, life, next));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_ends_at_its_first_gap() {
+        let mut trace = Trace::default();
+        for number in [0, 1, 3, 2, 4] {
+            trace.record(Record {
+                process: ProcessId(1),
+                life: Life(1),
+                number: FactNo(number),
+                at: Time(number),
+                fact: Fact::Begun,
+            });
+        }
+        assert_eq!(trace.gaps, [(ProcessId(1), Life(1), FactNo(2))]);
+        assert_eq!(trace.records().map(|it| it.number.0).collect::<Vec<_>>(), [0, 1]);
     }
 }

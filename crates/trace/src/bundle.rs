@@ -1,0 +1,298 @@
+//! The directory of a recorded run: `manifest.json`, `federation.yaml`, and `facts/` with one file per life.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use faultline_core::{Life, ProcessId};
+use thiserror::Error;
+
+use crate::facts::{FactsReadError, FactsWriter, StreamEnd, read_facts};
+use crate::manifest::{FORMAT, Manifest};
+use crate::memory::Trace;
+
+const MANIFEST: &str = "manifest.json";
+const FEDERATION: &str = "federation.yaml";
+const FACTS: &str = "facts";
+const FACTS_EXTENSION: &str = "facts";
+
+/// The directory of a recorded run.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    dir: PathBuf,
+}
+
+/// What went wrong with a bundle, and in which file.
+#[derive(Debug, Error)]
+pub enum BundleError {
+    /// The directory already holds a run.
+    #[error("{} already holds the record of a run", .0.display())]
+    Occupied(PathBuf),
+    /// A directory could not be made.
+    #[error("cannot create {}: {source}", path.display())]
+    Create {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The manifest is not one.
+    #[error("{} is not a manifest: {source}", path.display())]
+    Manifest {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The bundle was written by another version of the program.
+    #[error("{} has format version {found}, this program reads version {FORMAT}", path.display())]
+    Format {
+        /// Which.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+    /// A file of facts is not one.
+    #[error("{} does not hold facts: {source}", path.display())]
+    Facts {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: FactsReadError,
+    },
+    /// Two files hold the facts of the same life.
+    #[error("{} holds the facts of {process}, {life}, which another file holds as well", path.display())]
+    Twice {
+        /// Which.
+        path: PathBuf,
+        /// Whose.
+        process: ProcessId,
+        /// Of which life.
+        life: Life,
+    },
+}
+
+impl Bundle {
+    /// Makes a new bundle in `dir`, which may exist but must not hold a run.
+    pub fn create(dir: impl Into<PathBuf>) -> Result<Bundle, BundleError> {
+        let bundle = Bundle { dir: dir.into() };
+        if bundle.manifest_path().exists() || bundle.facts_dir().exists() {
+            return Err(BundleError::Occupied(bundle.dir));
+        }
+        let facts = bundle.facts_dir();
+        fs::create_dir_all(&facts).map_err(|source| BundleError::Create { path: facts, source })?;
+        Ok(bundle)
+    }
+
+    /// Opens the bundle in `dir`. What it holds is looked at when it is read.
+    pub fn open(dir: impl Into<PathBuf>) -> Bundle {
+        Bundle { dir: dir.into() }
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file for the facts of one life: `facts/p3-1.facts`, `facts/supervisor-0.facts`.
+    pub fn facts_path(&self, process: ProcessId, life: Life) -> PathBuf {
+        let file = if process == ProcessId::SUPERVISOR {
+            format!("supervisor-{}.{FACTS_EXTENSION}", life.0)
+        } else {
+            format!("{process}-{}.{FACTS_EXTENSION}", life.0)
+        };
+        self.facts_dir().join(file)
+    }
+
+    /// Begins the file for the facts of one life, which must not exist.
+    pub fn facts_writer(&self, process: ProcessId, life: Life) -> Result<FactsWriter<File>, BundleError> {
+        let path = self.facts_path(process, life);
+        let begin = || {
+            let mut writer = FactsWriter::new(File::create_new(&path)?, process, life);
+            writer.flush()?;
+            Ok(writer)
+        };
+        begin().map_err(|source| BundleError::Write { path: path.clone(), source })
+    }
+
+    /// Writes the manifest and the federation's text, replacing earlier ones whole.
+    pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), BundleError> {
+        let mut json = serde_json::to_string_pretty(manifest).expect("a manifest has a JSON form");
+        json.push('\n');
+        replace(&self.dir.join(FEDERATION), manifest.federation.as_bytes())?;
+        replace(&self.manifest_path(), json.as_bytes())
+    }
+
+    /// Reads the manifest, with the federation's text.
+    pub fn read_manifest(&self) -> Result<Manifest, BundleError> {
+        let path = self.manifest_path();
+        let json = read(&path)?;
+        let wrong = |source| BundleError::Manifest { path: path.clone(), source };
+        let value: serde_json::Value = serde_json::from_slice(&json).map_err(wrong)?;
+        if let Some(found) = value["format"].as_u64().filter(|&found| found != u64::from(FORMAT)) {
+            return Err(BundleError::Format { path, found });
+        }
+        let mut manifest: Manifest = serde_json::from_slice(&json).map_err(wrong)?;
+        manifest.federation = String::from_utf8_lossy(&read(&self.dir.join(FEDERATION))?).into_owned();
+        Ok(manifest)
+    }
+
+    /// Writes every stream of a trace that was kept in memory.
+    pub fn write_trace(&self, trace: &Trace) -> Result<(), BundleError> {
+        for (&(process, life), stream) in &trace.streams {
+            let mut writer = self.facts_writer(process, life)?;
+            let mut write_all = || {
+                stream.iter().try_for_each(|(at, fact)| writer.write(*at, fact))?;
+                writer.flush()
+            };
+            write_all()
+                .map_err(|source| BundleError::Write { path: self.facts_path(process, life), source })?;
+        }
+        Ok(())
+    }
+
+    /// Reads all facts. A stream that was cut off while its process wrote is whole as far as it goes; a damaged one
+    /// has a gap.
+    pub fn read_trace(&self) -> Result<Trace, BundleError> {
+        let dir = self.facts_dir();
+        let unreadable = |source| BundleError::Read { path: dir.clone(), source };
+        let mut trace = Trace::default();
+        for entry in fs::read_dir(&dir).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if path.extension().is_none_or(|extension| extension != FACTS_EXTENSION) {
+                continue;
+            }
+            let bytes = read(&path)?;
+            if bytes.is_empty() {
+                continue; // killed before its first word
+            }
+            let file =
+                read_facts(&bytes).map_err(|source| BundleError::Facts { path: path.clone(), source })?;
+            let (process, life) = (file.process, file.life);
+            if trace.streams.insert((process, life), file.stream).is_some() {
+                return Err(BundleError::Twice { path, process, life });
+            }
+            match file.end {
+                StreamEnd::Whole => {}
+                StreamEnd::Torn => trace.torn.push((process, life)),
+                StreamEnd::Damaged => trace.note_gap(process, life),
+            }
+        }
+        trace.torn.sort_unstable();
+        trace.gaps.sort_unstable();
+        Ok(trace)
+    }
+
+    fn facts_dir(&self) -> PathBuf {
+        self.dir.join(FACTS)
+    }
+
+    fn manifest_path(&self) -> PathBuf {
+        self.dir.join(MANIFEST)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, BundleError> {
+    fs::read(path).map_err(|source| BundleError::Read { path: path.to_owned(), source })
+}
+
+/// A reader sees the old content or the new, never a part.
+fn replace(path: &Path, content: &[u8]) -> Result<(), BundleError> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".draft");
+    fs::write(&draft, content)
+        .and_then(|()| fs::rename(&draft, path))
+        .map_err(|source| BundleError::Write { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::tests::example;
+    use crate::memory::{Record, Sink};
+    use faultline_core::{Fact, FactNo, Time};
+
+    fn trace() -> Trace {
+        let mut trace = Trace::default();
+        for (process, life) in
+            [(ProcessId(0), Life(1)), (ProcessId(0), Life(2)), (ProcessId::SUPERVISOR, Life(0))]
+        {
+            for number in 0..3 {
+                let fact = Fact::Detected { process: ProcessId(number), life };
+                trace.record(Record {
+                    process,
+                    life,
+                    number: FactNo(number.into()),
+                    at: Time(number.into()),
+                    fact,
+                });
+            }
+        }
+        trace
+    }
+
+    #[test]
+    fn a_run_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path().join("new/run")).unwrap();
+        bundle.write_manifest(&Manifest { outcome: None, ..example() }).unwrap();
+        bundle.write_manifest(&example()).unwrap();
+        bundle.write_trace(&trace()).unwrap();
+
+        let bundle = Bundle::open(dir.path().join("new/run"));
+        assert_eq!(bundle.read_manifest().unwrap(), example());
+        assert_eq!(bundle.read_trace().unwrap(), trace());
+        assert!(matches!(Bundle::create(bundle.dir()), Err(BundleError::Occupied(_))));
+    }
+
+    #[test]
+    fn a_life_cut_off_is_torn_and_a_damaged_one_has_a_gap() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        bundle.write_trace(&trace()).unwrap();
+        let torn = bundle.facts_path(ProcessId(0), Life(1));
+        let bytes = fs::read(&torn).unwrap();
+        fs::write(&torn, &bytes[..bytes.len() - 1]).unwrap();
+        let damaged = bundle.facts_path(ProcessId(0), Life(2));
+        let mut bytes = fs::read(&damaged).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&damaged, bytes).unwrap();
+        fs::write(bundle.facts_path(ProcessId(1), Life(1)), []).unwrap();
+
+        let read = bundle.read_trace().unwrap();
+        assert_eq!(read.torn, [(ProcessId(0), Life(1))]);
+        assert_eq!(read.gaps, [(ProcessId(0), Life(2), FactNo(2))]);
+        assert_eq!(read.streams[&(ProcessId(0), Life(1))].len(), 2);
+        assert_eq!(read.streams.len(), 3);
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::open(dir.path());
+        assert!(bundle.read_manifest().unwrap_err().to_string().contains("manifest.json"));
+        fs::write(dir.path().join("manifest.json"), r#"{"format": 99}"#).unwrap();
+        let error = bundle.read_manifest().unwrap_err().to_string();
+        assert!(error.contains("manifest.json has format version 99"), "{error}");
+        fs::create_dir(dir.path().join("facts")).unwrap();
+        fs::write(dir.path().join("facts/p0-1.facts"), "not facts, but a story").unwrap();
+        let error = bundle.read_trace().unwrap_err().to_string();
+        assert!(error.contains("p0-1.facts"), "{error}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Facts as sentences, for people. The subject, the process that stated the fact, is left to the caller.
+
+use std::fmt::{self, Display};
+
+use faultline_core::fault::StorageFault;
+use faultline_core::{Boot, Cause, Claim, Fact, Fault, MessageId, StorageFate};
+
+/// A fact as the rest of a sentence that begins with who stated it: `sent p0->p3 #2`.
+pub fn describe(fact: &Fact) -> impl Display + '_ {
+    Predicate(fact)
+}
+
+/// The message that a fact is about, if it is about one.
+pub fn message_of(fact: &Fact) -> Option<MessageId> {
+    match fact {
+        Fact::Sent(id)
+        | Fact::Transmitted { id, .. }
+        | Fact::Suppressed(id)
+        | Fact::Delivered(id)
+        | Fact::DroppedStale(id) => Some(*id),
+        Fact::Claim(claim) => match **claim {
+            Claim::Resent { id } | Claim::Forcing { id } => Some(id),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A fault as an order: `crash p3`.
+pub fn describe_fault(fault: &Fault) -> impl Display + '_ {
+    Order(fault)
+}
+
+struct Predicate<'a>(&'a Fact);
+
+impl Display for Predicate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Fact::Sent(id) => write!(f, "sent {id}"),
+            Fact::Transmitted { id, position } => write!(f, "gave {id} to the network at {position}"),
+            Fact::Suppressed(id) => write!(f, "kept {id} from the network"),
+            Fact::Delivered(id) => write!(f, "delivered {id}"),
+            Fact::DroppedStale(id) => write!(f, "dropped {id}, which a rollback had undone"),
+            Fact::Saved(saved) => write!(f, "handed {} to its storage", saved.0),
+            Fact::Durable(name) => write!(f, "holds {name} durably"),
+            Fact::Restored(restored) => match &restored.0 {
+                Some(name) => write!(f, "restored {name} under {}", restored.1),
+                None => write!(f, "restored its initial state under {}", restored.1),
+            },
+            Fact::Finished(finished) => write!(f, "finished with the result {}", finished.1),
+            Fact::Claim(claim) => describe_claim(claim, f),
+            Fact::LifeStarted { process, life, boot } => {
+                let how = match boot {
+                    Boot::Fresh => "for the first time",
+                    Boot::Restarted => "on its old storage",
+                    Boot::Replaced => "on an empty storage",
+                };
+                write!(f, "started {life} of {process} {how}")
+            }
+            Fact::Begun => f.write_str("let the application begin"),
+            Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", Order(fault)),
+            Fact::Ineffective { no, reason } => write!(f, "saw no effect of {no}: {reason}"),
+            Fact::Failed { process, life, storage } => {
+                write!(f, "ended {life} of {process}{}", storage_clause(*storage))
+            }
+            Fact::Detected { process, life } => write!(f, "detected the end of {life} of {process}"),
+            Fact::Completed => f.write_str("saw every rank finished and no message under way"),
+        }
+    }
+}
+
+fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let kind = |forced| if forced { "forced" } else { "unforced" };
+    match claim {
+        Claim::CheckpointRequested { position, attempt, forced } => {
+            write!(f, "asked for {} checkpoint {position}, {attempt}", kind(*forced))
+        }
+        Claim::Committed { position, forced, frozen, .. } => {
+            write!(f, "committed {} checkpoint {position} after {frozen} frozen", kind(*forced))
+        }
+        Claim::Aborted { position, attempt } => write!(f, "gave up checkpoint {position}, {attempt}"),
+        Claim::RecoveryStarted { lives, round } => write!(f, "entered recovery round {lives}.{round}"),
+        Claim::RolledBack { to, checkpoint, cause } => {
+            write!(f, "rolled back to checkpoint {checkpoint} and goes on as {to}, because ")?;
+            match cause {
+                Cause::Failure => f.write_str("a process of its cluster failed"),
+                Cause::Alert { from, position } => write!(f, "{from} rolled back to {position}"),
+            }
+        }
+        Claim::Alerted { from, position } => write!(f, "learnt that {from} rolled back to {position}"),
+        Claim::Resent { id } => write!(f, "re-sent {id}"),
+        Claim::Forcing { id } => write!(f, "holds {id} until the checkpoint that it forces"),
+        Claim::Collected { round, below, kept, log } => {
+            write!(
+                f,
+                "collected checkpoints below {below} (round {round}; {kept} kept, {log} log entries gone)"
+            )
+        }
+        Claim::Protected => f.write_str("holds everything again that it should hold"),
+        Claim::Unrecoverable { cluster, missing } => {
+            write!(f, "found no checkpoint of {cluster} that could be restored")?;
+            for (name, asked) in missing.iter() {
+                write!(f, "; missing {name}, asked")?;
+                asked.iter().try_for_each(|process| write!(f, " {process}"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+struct Order<'a>(&'a Fault);
+
+impl Display for Order<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Fault::Crash { process, storage } => write!(f, "crash {process}{}", storage_clause(*storage)),
+            Fault::Pause { process, span } => write!(f, "pause {process} for {span}"),
+            Fault::LoseCluster { cluster, storage } => {
+                write!(f, "lose {cluster}{}", storage_clause(*storage))
+            }
+            Fault::Link { from, to, properties, span } => {
+                match properties {
+                    Some(it) => write!(f, "change the link {from} to {to} to a latency of {}", it.latency)?,
+                    None => write!(f, "restore the link {from} to {to}")?,
+                }
+                span.map_or(Ok(()), |span| write!(f, " for {span}"))
+            }
+            Fault::Partition { from, to, both, span } => {
+                let ways = if *both { " both ways" } else { "" };
+                write!(f, "cut {from} from {to}{ways} for {span}")
+            }
+            Fault::Storage { process, how, span } => {
+                match how {
+                    StorageFault::Slow(by) => write!(f, "slow down the storage of {process} by {by}")?,
+                    StorageFault::Full => write!(f, "fill the storage of {process}")?,
+                    StorageFault::Corrupt => write!(f, "corrupt the storage of {process}")?,
+                }
+                span.map_or(Ok(()), |span| write!(f, " for {span}"))
+            }
+        }
+    }
+}
+
+fn storage_clause(storage: StorageFate) -> &'static str {
+    match storage {
+        StorageFate::Kept => "",
+        StorageFate::Lost => " with its storage",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Incarnation, Position, ProcessId};
+
+    #[test]
+    fn facts_read_as_sentences() {
+        let id = MessageId {
+            from: ProcessId(1),
+            to: ProcessId(2),
+            incarnation: Incarnation::default(),
+            number: 3,
+        };
+        assert_eq!(describe(&Fact::Sent(id)).to_string(), "sent p1->p2 #3");
+        let claim = Claim::RolledBack {
+            to: Position::new(1, 2),
+            checkpoint: Position::new(0, 2),
+            cause: Cause::Alert { from: faultline_core::ClusterId(1), position: Position::new(1, 3) },
+        };
+        assert_eq!(
+            describe(&Fact::Claim(Box::new(claim))).to_string(),
+            "rolled back to checkpoint 0.2 and goes on as 1.2, because c1 rolled back to 1.3"
+        );
+        let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost };
+        assert_eq!(describe_fault(&fault).to_string(), "crash p4 with its storage");
+        let resent = Fact::Claim(Box::new(Claim::Resent { id }));
+        assert_eq!(message_of(&resent), Some(id));
+    }
+}

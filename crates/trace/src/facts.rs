@@ -1,0 +1,237 @@
+//! The file of one life's facts: append-only, written by the process itself, readable after it was killed at any point.
+//!
+//! A file is a header, then one record per fact:
+//!
+//! | part | bytes | content |
+//! | --- | --- | --- |
+//! | header | 8 | `FLFACTS` and the format's version |
+//! | | 4 + 4 | process and life, little-endian |
+//! | record | 4 | length of the body in the lower three bytes, their check byte in the upper one; little-endian |
+//! | | 4 | CRC32C of the body, little-endian |
+//! | | length | postcard of `(Time, Fact)` |
+//!
+//! The length has a check of its own so that a record that was cut off (the process was killed while it wrote, nothing
+//! is missing) is told from one that was damaged (facts are missing).
+
+use std::io::{self, Write};
+
+use faultline_core::{Fact, Life, ProcessId, Time};
+use thiserror::Error;
+
+use crate::memory::Stream;
+
+const MAGIC: [u8; 8] = *b"FLFACTS\x01";
+const HEADER_LEN: usize = 16;
+const RECORD_HEADER_LEN: usize = 8;
+const LONGEST_BODY: usize = 0x00FF_FFFF;
+/// A buffer that has grown to this is written out without being asked.
+const FLUSH_AT: usize = 64 * 1024;
+
+/// Writes the facts of one life. Buffered: a process flushes before it acts outwardly, so that a fact whose effects
+/// others have seen is never lost with the process.
+#[derive(Debug)]
+pub struct FactsWriter<W: Write> {
+    out: W,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> FactsWriter<W> {
+    /// Begins the file of a life.
+    pub fn new(out: W, process: ProcessId, life: Life) -> Self {
+        let mut buffer = Vec::with_capacity(4096);
+        buffer.extend(MAGIC);
+        buffer.extend(process.0.to_le_bytes());
+        buffer.extend(life.0.to_le_bytes());
+        FactsWriter { out, buffer }
+    }
+
+    /// Appends a fact, stated at `at` by the clock of its driver. Fails only when a full buffer could not be written.
+    pub fn write(&mut self, at: Time, fact: &Fact) -> io::Result<()> {
+        let start = self.buffer.len();
+        self.buffer.extend([0; RECORD_HEADER_LEN]);
+        self.buffer = postcard::to_extend(&(at, fact), std::mem::take(&mut self.buffer))
+            .expect("a fact has a serialised form and memory grows");
+        let (header, body) = self.buffer[start..].split_at_mut(RECORD_HEADER_LEN);
+        assert!(body.len() <= LONGEST_BODY, "a fact of {} bytes", body.len());
+        header[..4].copy_from_slice(&checked_length(body.len()));
+        header[4..].copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+        if self.buffer.len() >= FLUSH_AT { self.flush() } else { Ok(()) }
+    }
+
+    /// Hands everything to the operating system, which keeps it when the process is killed.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.buffer)?;
+        self.buffer.clear();
+        self.out.flush()
+    }
+}
+
+/// How the facts of a file end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// With a whole record.
+    Whole,
+    /// In the middle of a record: the process was killed while it wrote.
+    Torn,
+    /// At a damaged record; at least one fact is missing.
+    Damaged,
+}
+
+/// What a file of facts holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactsFile {
+    /// Whose.
+    pub process: ProcessId,
+    /// Of which life.
+    pub life: Life,
+    /// The facts, up to the first that is not whole.
+    pub stream: Stream,
+    /// Why there are no more.
+    pub end: StreamEnd,
+}
+
+/// Why a file is not one of facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FactsReadError {
+    /// It ends within the header.
+    #[error("it ends before its header is complete")]
+    Header,
+    /// It begins with something else.
+    #[error("it does not begin as a file of facts does")]
+    Magic,
+    /// It is of another version.
+    #[error("it has format version {0}, this program reads version {version}", version = MAGIC[7])]
+    Version(u8),
+}
+
+/// Reads a file of facts.
+pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
+    let (header, mut rest) = bytes.split_at_checked(HEADER_LEN).ok_or(FactsReadError::Header)?;
+    if header[..7] != MAGIC[..7] {
+        return Err(FactsReadError::Magic);
+    }
+    if header[7] != MAGIC[7] {
+        return Err(FactsReadError::Version(header[7]));
+    }
+    let process = ProcessId(number(&header[8..12]));
+    let life = Life(number(&header[12..16]));
+    let mut stream = Stream::new();
+    let end = loop {
+        if rest.is_empty() {
+            break StreamEnd::Whole;
+        }
+        match split_record(rest) {
+            Ok((record, others)) => {
+                stream.push(record);
+                rest = others;
+            }
+            Err(end) => break end,
+        }
+    };
+    Ok(FactsFile { process, life, stream, end })
+}
+
+/// The first record of `bytes`, and what follows it.
+fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), StreamEnd> {
+    let length: [u8; 4] = bytes.get(..4).ok_or(StreamEnd::Torn)?.try_into().expect("four bytes");
+    let body_len = (u32::from_le_bytes(length) as usize) & LONGEST_BODY;
+    if checked_length(body_len) != length {
+        return Err(StreamEnd::Damaged);
+    }
+    let record_len = RECORD_HEADER_LEN + body_len;
+    let (record, rest) = bytes.split_at_checked(record_len).ok_or(StreamEnd::Torn)?;
+    let body = &record[RECORD_HEADER_LEN..];
+    if crc32c::crc32c(body) != number(&record[4..8]) {
+        return Err(StreamEnd::Damaged);
+    }
+    let fact = postcard::from_bytes(body).map_err(|_| StreamEnd::Damaged)?;
+    Ok((fact, rest))
+}
+
+/// A length below 2^24 and a check byte in which every changed bit of it shows.
+fn checked_length(len: usize) -> [u8; 4] {
+    let [a, b, c, _] = (len as u32).to_le_bytes();
+    [a, b, c, !(a ^ b.rotate_left(3) ^ c.rotate_left(6))]
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes(bytes.try_into().expect("four bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Incarnation, MessageId};
+
+    fn facts() -> Stream {
+        (0..5)
+            .map(|number| {
+                let id =
+                    MessageId { from: ProcessId(1), to: ProcessId(2), incarnation: Incarnation(0), number };
+                (Time(u64::from(number) * 1_000_000_007), Fact::Sent(id))
+            })
+            .chain([(Time(9), Fact::Begun)])
+            .collect()
+    }
+
+    fn file(stream: &Stream) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = FactsWriter::new(&mut bytes, ProcessId(7), Life(2));
+        stream.iter().for_each(|(at, fact)| writer.write(*at, fact).unwrap());
+        writer.flush().unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let read = read_facts(&file(&facts())).unwrap();
+        assert_eq!(
+            read,
+            FactsFile { process: ProcessId(7), life: Life(2), stream: facts(), end: StreamEnd::Whole }
+        );
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_keeps_the_facts_before_the_cut() {
+        let whole = file(&facts());
+        let boundaries: Vec<usize> =
+            (0..=facts().len()).map(|n| file(&facts()[..n].to_vec()).len()).collect();
+        for cut in HEADER_LEN..whole.len() {
+            let read = read_facts(&whole[..cut]).unwrap();
+            let kept = boundaries.iter().rposition(|&at| at <= cut).unwrap();
+            assert_eq!(read.stream, facts()[..kept], "cut at {cut}");
+            let end = if boundaries.contains(&cut) { StreamEnd::Whole } else { StreamEnd::Torn };
+            assert_eq!(read.end, end, "cut at {cut}");
+        }
+        assert_eq!(read_facts(&whole[..HEADER_LEN - 1]), Err(FactsReadError::Header));
+    }
+
+    #[test]
+    fn every_changed_bit_is_noticed() {
+        let whole = file(&facts());
+        for bit in HEADER_LEN * 8..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let read = read_facts(&damaged).unwrap();
+            assert_eq!(read.end, StreamEnd::Damaged, "bit {bit}");
+            assert!(read.stream.len() < facts().len());
+        }
+    }
+
+    #[test]
+    fn something_else_is_refused() {
+        assert_eq!(read_facts(b"{\"a\": 1, \"bcdefgh\": 2}"), Err(FactsReadError::Magic));
+        let mut newer = file(&facts());
+        newer[7] = 9;
+        assert_eq!(read_facts(&newer), Err(FactsReadError::Version(9)));
+    }
+
+    #[test]
+    fn nothing_is_written_before_a_flush() {
+        let mut bytes = Vec::new();
+        let mut writer = FactsWriter::new(&mut bytes, ProcessId(1), Life(1));
+        writer.write(Time(1), &Fact::Begun).unwrap();
+        drop(writer);
+        assert!(bytes.is_empty());
+    }
+}

@@ -1,0 +1,254 @@
+//! What a bundle says of its run beside the facts: `manifest.json`.
+//!
+//! Written when the run begins, so that a run that was cut short still says what it was, and again when it ends.
+
+use faultline_core::fault::{FaultAccount, LinkProperties, Outcome};
+use faultline_core::{ClusterId, Digest, PlannedFault, ProcessId, Role, Span};
+use serde::{Deserialize, Serialize};
+
+/// The version of the bundle's layout that this program writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// What a bundle says of its run. Times and spans are in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Version of the program that wrote the bundle.
+    pub tool: String,
+    /// What the run ran on.
+    pub backend: Backend,
+    /// Everything random in the run comes from this.
+    pub seed: u64,
+    /// The federation as its user wrote it. Kept in the bundle as `federation.yaml`, not in the manifest.
+    #[serde(skip)]
+    pub federation: String,
+    /// The protocol.
+    pub protocol: ProtocolKind,
+    /// Indexed by [`ClusterId`].
+    pub clusters: Vec<ClusterEntry>,
+    /// Indexed by [`ProcessId`].
+    pub processes: Vec<ProcessEntry>,
+    /// What bounds the work that a rollback may lose, when the protocol has such a bound.
+    pub bounds: Option<Bounds>,
+    /// Whether a node's storage dies with the node's process (`storage: memory`).
+    pub volatile_storage: bool,
+    /// The faults that were planned.
+    pub plan: Vec<PlannedFault>,
+    /// What became of each; empty while the run lasts.
+    pub faults: Vec<FaultAccount>,
+    /// Per ordered pair of clusters.
+    pub links: Vec<LinkEntry>,
+    /// Results of the same federation without faults, when they are known.
+    pub expected: Option<Expected>,
+    /// How the run ended; `None` while it lasts, and for ever when it was cut short.
+    pub outcome: Option<Outcome>,
+    /// Milliseconds since the Unix epoch at the run's start.
+    pub started_unix_ms: u64,
+    /// From the start to the end: wall-clock time, virtual time in the simulator.
+    pub duration: Span,
+}
+
+/// What a run runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Backend {
+    /// State machines over virtual time.
+    Simulate,
+    /// One operating-system process per node, on one machine.
+    Local,
+    /// One pod per node.
+    Kubernetes,
+}
+
+/// A rollback-recovery protocol, as far as a checker needs to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProtocolKind {
+    /// No fault tolerance.
+    None,
+    /// One coordinated checkpoint of the whole federation.
+    Coordinated,
+    /// HC3I.
+    Hc3i,
+}
+
+/// One cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterEntry {
+    /// Its name in the federation.
+    pub name: String,
+    /// Ranks.
+    pub nodes: u32,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProcessEntry {
+    /// What people call it: `paris-0`.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// Its cluster, or [`ClusterId::OUTSIDE`].
+    pub cluster: ClusterId,
+}
+
+/// What bounds the work that a rollback to the last checkpoint may lose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Bounds {
+    /// Delay between unforced checkpoints, by cluster; `None` is infinite.
+    pub checkpoint_every: Vec<Option<Span>>,
+    /// From a failure to its detection, at most.
+    pub detect_after: Span,
+}
+
+/// A link, one direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LinkEntry {
+    /// Sending side.
+    pub from: ClusterId,
+    /// Receiving side; may be the same.
+    pub to: ClusterId,
+    /// As asked for.
+    pub requested: LinkProperties,
+    /// As measured before the application began; `None` where nothing was (a simulator, or one node only).
+    pub measured: Option<LinkMeasured>,
+}
+
+/// A link as measured by echo between its processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LinkMeasured {
+    /// One-way delay, the median.
+    pub latency: Span,
+    /// Half the distance from the smallest to the greatest delay.
+    pub jitter: Span,
+    /// Echoes.
+    pub samples: u32,
+}
+
+impl LinkEntry {
+    /// Whether the measured delay is within 5 % or 200 us of the one asked for, whichever is more. `None` where nothing
+    /// was measured.
+    pub fn as_asked(&self) -> Option<bool> {
+        const TOLERANCE: Span = Span::from_micros(200);
+        let asked = self.requested.latency;
+        let measured = self.measured?.latency;
+        let tolerance = TOLERANCE.max(Span(asked.0 / 20));
+        Some(Span(asked.0.abs_diff(measured.0)) <= tolerance)
+    }
+}
+
+/// Results to compare with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expected {
+    /// Where they come from: a sequential reference, or a run without faults.
+    pub source: String,
+    /// Per rank.
+    #[serde(with = "hexadecimal")]
+    pub digests: Vec<(ProcessId, Digest)>,
+}
+
+/// Digests as people compare them.
+mod hexadecimal {
+    use super::{Digest, ProcessId};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        digests: &[(ProcessId, Digest)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(digests.iter().map(|(process, digest)| (process, digest.to_string())))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(ProcessId, Digest)>, D::Error> {
+        let entries: Vec<(ProcessId, String)> = Vec::deserialize(deserializer)?;
+        let parse = |(process, text): (ProcessId, String)| {
+            let value = u128::from_str_radix(&text, 16).ok().filter(|_| text.len() == 32)?;
+            Some((process, Digest(value.to_be_bytes())))
+        };
+        entries
+            .into_iter()
+            .map(|entry| parse(entry).ok_or_else(|| D::Error::custom("a digest has 32 hexadecimal digits")))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use faultline_core::fault::FaultState;
+    use faultline_core::{Fault, FaultNo, StorageFate, Time, Trigger};
+
+    pub(crate) fn example() -> Manifest {
+        Manifest {
+            format: FORMAT,
+            tool: "0.1.0".into(),
+            backend: Backend::Local,
+            seed: 7,
+            federation: "kind: Federation\n".into(),
+            protocol: ProtocolKind::Hc3i,
+            clusters: vec![ClusterEntry { name: "paris".into(), nodes: 1 }],
+            processes: vec![ProcessEntry { name: "paris-0".into(), role: Role::RANK, cluster: ClusterId(0) }],
+            bounds: Some(Bounds {
+                checkpoint_every: vec![Some(Span::from_secs(2))],
+                detect_after: Span::from_millis(500),
+            }),
+            volatile_storage: false,
+            plan: vec![PlannedFault {
+                no: FaultNo(0),
+                trigger: Trigger::At(Time(4)),
+                fault: Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept },
+            }],
+            faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],
+            links: vec![link(8_000, Some(8_100))],
+            expected: Some(Expected {
+                source: "a sequential run".into(),
+                digests: vec![(ProcessId(0), Digest([1; 16]))],
+            }),
+            outcome: Some(Outcome::Completed),
+            started_unix_ms: 1,
+            duration: Span::from_secs(9),
+        }
+    }
+
+    fn link(asked_us: u64, measured_us: Option<u64>) -> LinkEntry {
+        LinkEntry {
+            from: ClusterId(0),
+            to: ClusterId(1),
+            requested: LinkProperties { latency: Span::from_micros(asked_us), ..LinkProperties::default() },
+            measured: measured_us.map(|us| LinkMeasured {
+                latency: Span::from_micros(us),
+                jitter: Span::ZERO,
+                samples: 9,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_manifest_survives_json() {
+        let json = serde_json::to_string(&example()).unwrap();
+        let read: Manifest = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, Manifest { federation: String::new(), ..example() });
+        assert!(json.contains("01010101010101010101010101010101"), "{json}");
+    }
+
+    #[test]
+    fn a_link_may_miss_by_a_twentieth_or_by_200_us() {
+        assert_eq!(link(8_000, None).as_asked(), None);
+        assert_eq!(link(8_000, Some(8_400)).as_asked(), Some(true));
+        assert_eq!(link(8_000, Some(8_401)).as_asked(), Some(false));
+        assert_eq!(link(8_000, Some(7_599)).as_asked(), Some(false));
+        assert_eq!(link(100, Some(300)).as_asked(), Some(true));
+        assert_eq!(link(100, Some(301)).as_asked(), Some(false));
+    }
+}
