@@ -1,0 +1,89 @@
+//! The parameters of a workload, and what makes them valid.
+//!
+//! Equal for every rank of a federation. Validity depends on the shape of the federation, so it is checked against the
+//! sizes of the clusters; a workload built from parameters that fail the check panics.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{heat, salted, synthetic};
+
+/// Which application runs, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Config {
+    /// Coupled heat solvers.
+    Heat(heat::Config),
+    /// Messages by probability, by exact count, or as fast as possible.
+    Synthetic(synthetic::Config),
+    /// Sends that differ in every re-execution.
+    Salted(salted::Config),
+}
+
+impl Config {
+    /// Checks the parameters for a federation whose clusters have `clusters[i]` ranks.
+    pub fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
+        match self {
+            Config::Heat(config) => config.validate(),
+            Config::Synthetic(config) => config.validate(clusters),
+            Config::Salted(config) => config.validate(),
+        }
+    }
+}
+
+/// Why parameters cannot be run. Fields are named as in the configuration types.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Invalid {
+    /// Less than the least that makes sense.
+    #[error("{field} must be at least 1")]
+    Zero {
+        /// Which.
+        field: &'static str,
+    },
+    /// More than the greatest that this testbed carries.
+    #[error("{field} is {value}; at most {limit} is possible")]
+    TooLarge {
+        /// Which.
+        field: &'static str,
+        /// As given.
+        value: u64,
+        /// The greatest value.
+        limit: u64,
+    },
+    /// Not a probability.
+    #[error("{field} is {value}, which is not a probability between 0 and 1")]
+    NotAProbability {
+        /// Which.
+        field: &'static str,
+        /// As given.
+        value: f64,
+    },
+    /// A list with one entry a cluster has another length.
+    #[error("{field} has {found} entries; the federation has {clusters} clusters")]
+    NotPerCluster {
+        /// Which.
+        field: &'static str,
+        /// Entries given.
+        found: usize,
+        /// Clusters of the federation.
+        clusters: usize,
+    },
+    /// Messages inside a cluster whose only rank has nobody to send to.
+    #[error("cluster {cluster} has one node, which cannot send messages inside its cluster")]
+    NobodyToSendTo {
+        /// Its index.
+        cluster: usize,
+    },
+}
+
+/// Fails unless `value` lies in `1..=limit`.
+pub(crate) fn in_range(field: &'static str, value: u64, limit: u64) -> Result<(), Invalid> {
+    match value {
+        0 => Err(Invalid::Zero { field }),
+        _ if value > limit => Err(Invalid::TooLarge { field, value, limit }),
+        _ => Ok(()),
+    }
+}
+
+/// Fails unless `value` is a probability.
+pub(crate) fn is_probability(field: &'static str, value: f64) -> Result<(), Invalid> {
+    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(Invalid::NotAProbability { field, value }) }
+}

@@ -1,0 +1,3 @@
+//! Coupled heat solvers.
+mod config;
+pub use config::Config;

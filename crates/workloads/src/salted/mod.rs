@@ -1,0 +1,3 @@
+//! Salted traffic.
+mod config;
+pub use config::Config;

@@ -1,0 +1,111 @@
+//! Parameters of the synthetic application: the application file of the HC3I paper's simulator.
+
+use alloc::vec::Vec;
+use faultline_core::Span;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Invalid, in_range, is_probability};
+
+/// Parameters of the synthetic application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// When ranks send, and to whom.
+    pub traffic: Traffic,
+    /// Length of every message; its content is virtual.
+    pub message_bytes: u32,
+    /// Length of every rank's virtual state, beside the few bytes of real state.
+    pub state_bytes: u64,
+}
+
+/// When ranks send, and to whom.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Traffic {
+    /// Ranks compute, draw whether to send, and compute again (HC3I section 5.1).
+    Random {
+        /// Computing time of each rank.
+        total: Span,
+        /// Behaviour of the ranks of each cluster.
+        clusters: Vec<Behaviour>,
+    },
+    /// A given number of messages between clusters, at random instants of the computing time (HC3I table 1).
+    Exact {
+        /// Computing time of each rank.
+        total: Span,
+        /// `messages[i][j]`: from cluster i to cluster j in all, shared evenly by the ranks of i.
+        messages: Vec<Vec<u64>>,
+    },
+    /// As many messages as the machine carries, for benchmarks: they go to the own cluster or to the next one, so that
+    /// traffic between clusters is one-way. The last cluster sends only inside.
+    Burst {
+        /// Sent by each rank.
+        messages: u64,
+        /// Sent after one computation.
+        batch: u32,
+        /// Modelled duration of one computation.
+        cost: Span,
+        /// Probability that a message goes to the next cluster.
+        between: f64,
+    },
+}
+
+/// What the ranks of one cluster do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Behaviour {
+    /// Mean of the exponentially distributed time of one computation.
+    pub mean_computation: Span,
+    /// `send[j]`: probability that a computation is followed by a message to a random rank of cluster j. Independent of
+    /// each other.
+    pub send: Vec<f64>,
+}
+
+impl Config {
+    pub(crate) fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
+        let per_cluster = |field, found| {
+            let clusters = clusters.len();
+            if found == clusters { Ok(()) } else { Err(Invalid::NotPerCluster { field, found, clusters }) }
+        };
+        match &self.traffic {
+            Traffic::Random { total, clusters: behaviours } => {
+                in_range("total", total.0, u64::MAX)?;
+                per_cluster("clusters", behaviours.len())?;
+                for behaviour in behaviours {
+                    in_range("mean_computation", behaviour.mean_computation.0, u64::MAX)?;
+                    per_cluster("send", behaviour.send.len())?;
+                    behaviour.send.iter().try_for_each(|&p| is_probability("send", p))?;
+                }
+                for (cluster, behaviour) in behaviours.iter().enumerate() {
+                    inside(cluster, clusters, behaviour.send[cluster] > 0.0)?;
+                }
+            }
+            Traffic::Exact { total, messages } => {
+                in_range("total", total.0, u64::MAX)?;
+                per_cluster("messages", messages.len())?;
+                for (cluster, row) in messages.iter().enumerate() {
+                    per_cluster("messages", row.len())?;
+                    inside(cluster, clusters, row[cluster] > 0)?;
+                    for &count in row {
+                        // Each rank keeps its instants in memory.
+                        in_range("messages", count.max(1), MOST_EXACT * clusters[cluster] as u64)?;
+                    }
+                }
+            }
+            Traffic::Burst { messages, batch, between, .. } => {
+                in_range("messages", *messages, u64::MAX)?;
+                in_range("batch", (*batch).into(), u64::from(u32::MAX))?;
+                is_probability("between", *between)?;
+                for cluster in 0..clusters.len() {
+                    inside(cluster, clusters, *between < 1.0 || cluster + 1 == clusters.len())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The most exact messages that one rank sends to one cluster.
+const MOST_EXACT: u64 = 1_000_000;
+
+/// Fails when a cluster of one rank is to send inside.
+fn inside(cluster: usize, clusters: &[usize], sends: bool) -> Result<(), Invalid> {
+    if sends && clusters[cluster] < 2 { Err(Invalid::NobodyToSendTo { cluster }) } else { Ok(()) }
+}

@@ -1,0 +1,3 @@
+//! Synthetic traffic.
+mod config;
+pub use config::{Behaviour, Config, Traffic};
