@@ -4,155 +4,19 @@
 //! faults of a plan, and decides when the run is over. Its driver (the simulator, or the runtime's real side) brings
 //! it [`Report`]s and performs its [`Order`]s.
 
-use std::sync::Arc;
+mod completion;
+mod faults;
+mod interface;
+mod silence;
+mod supervisor;
 
-use faultline_core::fault::{LinkProperties, StorageFault};
-use faultline_core::{
-    Boot, ClusterId, Fact, Gauges, Life, Membership, PlannedFault, ProcessId, Span, StorageFate, Trigger,
-};
+pub use interface::{ClusterStatus, Config, FaultAccount, FaultState, Order, Outcome, Report, Status};
+pub use supervisor::Supervisor;
 
-pub use faultline_core::fault::{FaultAccount, FaultState, Outcome};
-
-/// Parameters of a supervisor.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// A life without a heartbeat for this long is taken for dead, killed, and then announced so.
-    pub detect_after: Span,
-    /// From the announcement of a death to the launch of the next life.
-    pub restart_after: Span,
-    /// The run ends undecided when it has not completed this long after its beginning.
-    pub deadline: Span,
-    /// What is done to the federation.
-    pub plan: Vec<PlannedFault>,
-    /// A fault that finds less than this share of the application's steps left took no effect, in percent.
-    pub least_work_left_percent: u8,
-}
-
-/// What reaches the supervisor.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Report {
-    /// A launched life listens and waits for its first membership.
-    Registered {
-        /// The process.
-        process: ProcessId,
-        /// The life.
-        life: Life,
-    },
-    /// The links have been measured between the registered processes: the application may begin.
-    LinksMeasured,
-    /// A life is there.
-    Heartbeat {
-        /// The process.
-        process: ProcessId,
-        /// The life.
-        life: Life,
-        /// Its state, for the live view and for the work that is left.
-        gauges: Gauges,
-    },
-    /// A fact of a kind the supervisor follows ([`Supervisor::follows`]).
-    Stated {
-        /// The process.
-        process: ProcessId,
-        /// The life.
-        life: Life,
-        /// It.
-        fact: Fact,
-        /// The process stands still until [`Order::Go`] or its death.
-        halted: bool,
-    },
-    /// [`faultline_core::Action::Started`].
-    Started {
-        /// The process.
-        process: ProcessId,
-        /// The life.
-        life: Life,
-    },
-    /// [`faultline_core::Action::Held`].
-    Held {
-        /// The process.
-        process: ProcessId,
-        /// The life.
-        life: Life,
-    },
-    /// A life has ended, as its host saw at once (a child's exit).
-    Exited {
-        /// The process.
-        process: ProcessId,
-        /// The life.
-        life: Life,
-    },
-    /// Someone wants the run to end.
-    Interrupted,
-    /// Time has passed, perhaps.
-    Timeout,
-}
-
-/// What the supervisor asks of its driver. Performed in order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Order {
-    /// Starts a life; the storage is as its fate has left it.
-    Launch {
-        /// The process.
-        process: ProcessId,
-        /// The life, durably recorded already.
-        life: Life,
-        /// How it begins.
-        boot: Boot,
-    },
-    /// Every life that is up gets this membership; one that has none yet starts with it.
-    Announce(Arc<Membership>),
-    /// Every process halts at a fact that one of these matches, reports it and waits.
-    Watch(Arc<[Trigger]>),
-    /// A halted process goes on.
-    Go {
-        /// The process.
-        process: ProcessId,
-        /// The life.
-        life: Life,
-    },
-    /// Ends these lives at once, then deals with their storage. Lives that are gone already are not an error.
-    Kill {
-        /// Whom.
-        lives: Vec<(ProcessId, Life)>,
-        /// What becomes of each node's storage.
-        storage: StorageFate,
-    },
-    /// Stops a life where it stands (`true`), or lets it go on.
-    Pause {
-        /// The process.
-        process: ProcessId,
-        /// The life.
-        life: Life,
-        /// Whether it stands.
-        paused: bool,
-    },
-    /// Sets a link's properties; `None` restores the federation's.
-    Link {
-        /// Sending side.
-        from: ClusterId,
-        /// Receiving side.
-        to: ClusterId,
-        /// The properties.
-        properties: Option<LinkProperties>,
-    },
-    /// Cuts a link (`true`) or heals it; what is sent meanwhile waits.
-    Cut {
-        /// Sending side.
-        from: ClusterId,
-        /// Receiving side.
-        to: ClusterId,
-        /// Whether it is cut.
-        cut: bool,
-    },
-    /// Makes the storage of a process's node misbehave, or (`None`) behave.
-    Storage {
-        /// The process.
-        process: ProcessId,
-        /// How.
-        how: Option<StorageFault>,
-    },
-    /// The supervisor's own fact, to be recorded before the orders after it are performed.
-    State(Fact),
-    /// The run is over; every process is to be ended.
-    End(Outcome),
+/// The seed of one process's own random choices: the same for all its lives and on every backend.
+pub fn process_seed(run: u64, process: faultline_core::ProcessId) -> u64 {
+    let mut x = run ^ u64::from(process.0).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
 }

@@ -1,0 +1,233 @@
+//! The plan of faults: which are due, which are still worth injecting, and how each is done and undone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faultline_core::{
+    ClusterId, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, ProcessId, StorageFate, Time, Trigger,
+};
+
+use crate::interface::{FaultAccount, FaultState, Order, Outcome};
+use crate::supervisor::Supervisor;
+
+/// Something to be done at its time.
+#[derive(Clone, Debug)]
+pub(crate) enum Due {
+    /// A fault of the plan, by its index.
+    Inject(usize),
+    Launch(ProcessId),
+    Resume {
+        process: ProcessId,
+        life: Life,
+    },
+    /// The link's own properties come back, unless a later fault has changed them.
+    RestoreLink {
+        from: ClusterId,
+        to: ClusterId,
+        changed_by: FaultNo,
+    },
+    Heal {
+        from: ClusterId,
+        to: ClusterId,
+    },
+    /// The storage behaves again, unless a later fault makes it misbehave.
+    RestoreStorage {
+        process: ProcessId,
+        changed_by: FaultNo,
+    },
+    Deadline,
+}
+
+/// The faults of a run, and what is in force of them.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    faults: Vec<Entry>,
+    links: BTreeMap<(ClusterId, ClusterId), FaultNo>,
+    /// How many partitions hold each link.
+    cuts: BTreeMap<(ClusterId, ClusterId), u32>,
+    storages: BTreeMap<ProcessId, FaultNo>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    planned: PlannedFault,
+    state: FaultState,
+    /// How often the fact of its trigger has been seen.
+    seen: u32,
+}
+
+impl Plan {
+    pub(crate) fn new(faults: Vec<PlannedFault>) -> Plan {
+        let entry = |planned| Entry { planned, state: FaultState::Pending, seen: 0 };
+        Plan {
+            faults: faults.into_iter().map(entry).collect(),
+            links: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            storages: BTreeMap::new(),
+        }
+    }
+
+    /// The faults with a time, counted from the beginning of the application.
+    pub(crate) fn scheduled(&self) -> Vec<(Time, Due)> {
+        let at = |(index, entry): (usize, &Entry)| match entry.planned.trigger {
+            Trigger::At(at) => Some((at, Due::Inject(index))),
+            Trigger::When { .. } => None,
+        };
+        self.faults.iter().enumerate().filter_map(at).collect()
+    }
+
+    /// Whether a trigger of the plan, resolved or not, names this kind.
+    pub(crate) fn waits_for(&self, kind: FactKind) -> bool {
+        self.faults
+            .iter()
+            .any(|entry| matches!(entry.planned.trigger, Trigger::When { fact, .. } if fact == kind))
+    }
+
+    pub(crate) fn account(&self) -> Vec<FaultAccount> {
+        self.faults.iter().map(|entry| (entry.planned.no, entry.state.clone())).collect()
+    }
+
+    /// The triggers that still wait for a fact.
+    fn unresolved(&self) -> Arc<[Trigger]> {
+        self.faults
+            .iter()
+            .filter(|entry| entry.state == FaultState::Pending)
+            .map(|entry| &entry.planned.trigger)
+            .filter(|trigger| matches!(trigger, Trigger::When { .. }))
+            .cloned()
+            .collect()
+    }
+
+    /// Counts a fact; the faults that it sets off.
+    fn count(&mut self, kind: FactKind, by: ProcessId, of: ClusterId) -> Vec<usize> {
+        let mut due = Vec::new();
+        for (index, entry) in self.faults.iter_mut().enumerate() {
+            let Trigger::When { occurrence, .. } = entry.planned.trigger else { continue };
+            if entry.state == FaultState::Pending && entry.planned.trigger.matches(kind, by, of) {
+                entry.seen += 1;
+                if entry.seen >= occurrence {
+                    due.push(index);
+                }
+            }
+        }
+        due
+    }
+}
+
+impl Supervisor {
+    pub(crate) fn perform(&mut self, due: Due, now: Time, out: &mut Vec<Order>) {
+        match due {
+            Due::Inject(index) => self.inject(index, now, out),
+            Due::Launch(process) => self.launch(process, out),
+            Due::Resume { process, life } => self.resume(process, life, now, out),
+            Due::RestoreLink { from, to, changed_by } => {
+                if self.plan.links.get(&(from, to)) == Some(&changed_by) {
+                    out.push(Order::Link { from, to, properties: None });
+                }
+            }
+            Due::Heal { from, to } => {
+                let cuts = self.plan.cuts.get_mut(&(from, to)).expect("only what was cut is healed");
+                *cuts -= 1;
+                if *cuts == 0 {
+                    out.push(Order::Cut { from, to, cut: false });
+                }
+            }
+            Due::RestoreStorage { process, changed_by } => {
+                if self.plan.storages.get(&process) == Some(&changed_by) {
+                    out.push(Order::Storage { process, how: None });
+                }
+            }
+            Due::Deadline => self.end(Outcome::Deadline, out),
+        }
+    }
+
+    /// Publishes the triggers that wait for a fact.
+    pub(crate) fn watch(&self, out: &mut Vec<Order>) {
+        out.push(Order::Watch(self.plan.unresolved()));
+    }
+
+    /// Counts a fact at which a process stands, and injects what it sets off.
+    pub(crate) fn count(&mut self, by: ProcessId, kind: FactKind, now: Time, out: &mut Vec<Order>) {
+        let due = self.plan.count(kind, by, self.cluster_of(by));
+        if due.is_empty() {
+            return;
+        }
+        for index in due {
+            self.inject(index, now, out);
+        }
+        self.watch(out);
+    }
+
+    fn inject(&mut self, index: usize, now: Time, out: &mut Vec<Order>) {
+        let PlannedFault { no, fault, .. } = self.plan.faults[index].planned.clone();
+        if let Some(reason) = self.why_ineffective(&fault) {
+            self.plan.faults[index].state = FaultState::Ineffective(reason.clone());
+            out.push(Order::State(Fact::Ineffective { no, reason }));
+            return;
+        }
+        self.plan.faults[index].state = FaultState::Effective;
+        out.push(Order::State(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
+        match fault {
+            Fault::Crash { process, storage } => self.kill(&[process], storage, now, out),
+            Fault::Pause { process, span } => self.pause(process, now + span, now, out),
+            Fault::LoseCluster { cluster, storage } => {
+                let mut targets = self.processes_of(cluster).to_vec();
+                if storage == StorageFate::Kept {
+                    targets.retain(|it| self.seats[it.index()].lives());
+                }
+                self.kill(&targets, storage, now, out);
+            }
+            Fault::Link { from, to, properties, span } => {
+                out.push(Order::Link { from, to, properties });
+                self.plan.links.insert((from, to), no);
+                if let Some(span) = span {
+                    self.plan_at(now + span, Due::RestoreLink { from, to, changed_by: no });
+                }
+            }
+            Fault::Partition { from, to, both, span } => {
+                self.cut(from, to, now + span, out);
+                if both && from != to {
+                    self.cut(to, from, now + span, out);
+                }
+            }
+            Fault::Storage { process, how, span } => {
+                out.push(Order::Storage { process, how: Some(how) });
+                self.plan.storages.insert(process, no);
+                if let Some(span) = span {
+                    self.plan_at(now + span, Due::RestoreStorage { process, changed_by: no });
+                }
+            }
+        }
+    }
+
+    fn cut(&mut self, from: ClusterId, to: ClusterId, until: Time, out: &mut Vec<Order>) {
+        let cuts = self.plan.cuts.entry((from, to)).or_default();
+        *cuts += 1;
+        if *cuts == 1 {
+            out.push(Order::Cut { from, to, cut: true });
+        }
+        self.plan_at(until, Due::Heal { from, to });
+    }
+
+    /// Why `fault` would prove nothing now.
+    fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
+        let lives = |process: &ProcessId| self.seats[process.index()].lives();
+        let finds_someone = match fault {
+            Fault::Crash { process, .. } | Fault::Pause { process, .. } => lives(process),
+            Fault::LoseCluster { cluster, .. } => self.processes_of(*cluster).iter().any(lives),
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => true,
+        };
+        if !finds_someone {
+            return Some("no process of its target was alive".into());
+        }
+        let (done, total) =
+            self.seats.iter().map(|seat| seat.gauges.progress).fold((0, 0), |sum, progress| {
+                (sum.0 + u128::from(progress.done.min(progress.total)), sum.1 + u128::from(progress.total))
+            });
+        let least = u128::from(self.config.least_work_left_percent);
+        ((total - done) * 100 < least * total).then(|| {
+            let left = (total - done) * 100 / total;
+            format!("only {left} % of the application's steps were left, less than {least} %").into()
+        })
+    }
+}

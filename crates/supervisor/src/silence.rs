@@ -1,0 +1,89 @@
+//! Who has not been heard of for too long. Knows nothing of what follows from it.
+
+use std::collections::BTreeSet;
+
+use faultline_core::{ProcessId, Span, Time};
+
+/// Watches processes for silence. A heartbeat costs O(1): the queue is put right when an entry falls due.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    limit: Span,
+    /// When each watched process was last heard of, indexed by process.
+    heard: Vec<Option<Time>>,
+    /// At least one entry per watched process, not later than the end of its patience.
+    queue: BTreeSet<(Time, ProcessId)>,
+}
+
+impl Silence {
+    pub(crate) fn new(limit: Span, processes: usize) -> Silence {
+        Silence { limit, heard: vec![None; processes], queue: BTreeSet::new() }
+    }
+
+    /// `process` gave a sign of life, or is to give one from now on.
+    pub(crate) fn heard(&mut self, process: ProcessId, now: Time) {
+        if self.heard[process.index()].replace(now).is_none() {
+            self.queue.insert((now + self.limit, process));
+        }
+    }
+
+    /// Watches `process` from now on unless it is watched already.
+    pub(crate) fn watch(&mut self, process: ProcessId, now: Time) {
+        if self.heard[process.index()].is_none() {
+            self.heard(process, now);
+        }
+    }
+
+    /// Stops watching `process`.
+    pub(crate) fn forget(&mut self, process: ProcessId) {
+        self.heard[process.index()] = None;
+    }
+
+    /// When to look next; possibly early.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.queue.first().map(|&(at, _)| at)
+    }
+
+    /// A process that has been silent for too long, which is no longer watched.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<ProcessId> {
+        while let Some(&(at, process)) = self.queue.first().filter(|(at, _)| *at <= now) {
+            self.queue.remove(&(at, process));
+            if let Some(heard) = self.heard[process.index()] {
+                if heard + self.limit <= now {
+                    self.heard[process.index()] = None;
+                    return Some(process);
+                }
+                self.queue.insert((heard + self.limit, process));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P: ProcessId = ProcessId(0);
+
+    #[test]
+    fn silence_is_noticed_at_the_limit_and_not_before() {
+        let mut silence = Silence::new(Span(10), 1);
+        silence.heard(P, Time(5));
+        silence.heard(P, Time(8));
+        assert_eq!(silence.pop(Time(17)), None);
+        assert_eq!(silence.pop(Time(18)), Some(P));
+        assert_eq!(silence.pop(Time(100)), None, "said once");
+    }
+
+    #[test]
+    fn nobody_is_watched_before_the_first_sign_nor_after_being_forgotten() {
+        let mut silence = Silence::new(Span(10), 2);
+        silence.heard(P, Time(0));
+        silence.forget(P);
+        assert_eq!(silence.pop(Time(100)), None);
+        silence.heard(P, Time(100));
+        silence.watch(P, Time(105));
+        assert_eq!(silence.pop(Time(109)), None);
+        assert_eq!(silence.pop(Time(110)), Some(P), "watching again does not prolong");
+    }
+}

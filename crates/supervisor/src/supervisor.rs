@@ -1,0 +1,442 @@
+//! Lives and membership: who is launched, registered, dead, announced.
+//!
+//! The injection of faults is in `faults.rs`, the end of the application in `completion.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faultline_core::{
+    Boot, Claim, ClusterId, Fact, FactKind, Gauges, Life, Membership, Position, ProcessId, Role, StorageFate,
+    Time,
+};
+
+use crate::completion::Completion;
+use crate::faults::{Due, Plan};
+use crate::interface::{ClusterStatus, Config, FaultAccount, Order, Outcome, Report, Status};
+use crate::silence::Silence;
+
+/// The supervisor of one federation.
+///
+/// Its clock starts at [`Time::ZERO`] with [`Supervisor::new`]. After the end it takes reports and orders nothing.
+#[derive(Debug)]
+pub struct Supervisor {
+    pub(crate) config: Config,
+    /// As it will be announced next.
+    membership: Membership,
+    /// The membership differs from what was announced last.
+    unannounced: bool,
+    /// Processes whose death is to be announced, and whose next life is to be launched some time after that.
+    fallen: Vec<ProcessId>,
+    /// Indexed by process.
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) silence: Silence,
+    /// What is to be done when, in the order of being planned where the time is the same.
+    agenda: BTreeMap<(Time, u64), Due>,
+    planned: u64,
+    pub(crate) plan: Plan,
+    pub(crate) completion: Completion,
+    links_measured: bool,
+    begun: Option<Time>,
+    outcome: Option<Outcome>,
+    /// Indexed by cluster.
+    committed: Vec<Position>,
+}
+
+/// What the supervisor knows of one process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) life: Life,
+    pub(crate) state: State,
+    /// Its storage was lost, and it has not reported since that it holds what it should.
+    pub(crate) replaced: bool,
+    /// What becomes of its storage if it has to be killed once more.
+    pub(crate) fate: StorageFate,
+    /// It stands until then.
+    pub(crate) paused_until: Option<Time>,
+    /// It stands at a fact.
+    pub(crate) halted: bool,
+    /// Its lives give signs of life of their own.
+    beats: bool,
+    pub(crate) gauges: Gauges,
+}
+
+/// Where a process's newest life is between its launch and its announced end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Started, not yet heard of.
+    Launched,
+    /// It waits for its first membership, or runs.
+    Registered,
+    /// To be killed by order; its end is not yet detected.
+    Killed,
+    /// Its end is detected.
+    Down,
+}
+
+impl Seat {
+    pub(crate) fn lives(&self) -> bool {
+        matches!(self.state, State::Launched | State::Registered)
+    }
+}
+
+impl Supervisor {
+    /// Takes charge of the processes of `membership`, in which nobody is up and every life is 0, and launches them all.
+    pub fn new(config: Config, membership: Membership, out: &mut Vec<Order>) -> Supervisor {
+        let processes = membership.members.len();
+        let ranks = membership.with_role(Role::RANK).count();
+        let seat = Seat {
+            life: Life(0),
+            state: State::Down,
+            replaced: false,
+            fate: StorageFate::Kept,
+            paused_until: None,
+            halted: false,
+            beats: false,
+            gauges: Gauges::default(),
+        };
+        let mut supervisor = Supervisor {
+            unannounced: false,
+            fallen: Vec::new(),
+            seats: vec![seat; processes],
+            silence: Silence::new(config.detect_after, processes),
+            agenda: BTreeMap::new(),
+            planned: 0,
+            plan: Plan::new(config.plan.clone()),
+            completion: Completion::new(processes, ranks),
+            links_measured: false,
+            begun: None,
+            outcome: None,
+            committed: vec![Position::default(); membership.clusters.len()],
+            config,
+            membership,
+        };
+        supervisor.watch(out);
+        for index in 0..processes {
+            supervisor.launch(ProcessId(index as u32), out);
+        }
+        supervisor
+    }
+
+    /// Takes one report, and does what has fallen due.
+    pub fn handle(&mut self, report: Report, now: Time, out: &mut Vec<Order>) {
+        if self.outcome.is_some() {
+            return;
+        }
+        self.take(report, now, out);
+        while self.outcome.is_none() {
+            let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) else { break };
+            let due = entry.remove();
+            self.perform(due, now, out);
+        }
+        while self.outcome.is_none() {
+            let Some(process) = self.silence.pop(now) else { break };
+            self.fence(process, now, out);
+        }
+    }
+
+    /// When [`Report::Timeout`] is wanted; a time that has passed means at once.
+    pub fn next_deadline(&self) -> Option<Time> {
+        if self.outcome.is_some() {
+            return None;
+        }
+        if self.unannounced {
+            return Some(Time::ZERO);
+        }
+        let agenda = self.agenda.first_key_value().map(|(&(at, _), _)| at);
+        agenda.into_iter().chain(self.silence.next_deadline()).min()
+    }
+
+    /// Whether facts of this kind are to be reported. Does not change during a run.
+    pub fn follows(&self, kind: FactKind) -> bool {
+        matches!(
+            kind,
+            FactKind::Finished
+                | FactKind::Restored
+                | FactKind::CheckpointCommitted
+                | FactKind::RolledBack
+                | FactKind::Unrecoverable
+        ) || self.plan.waits_for(kind)
+    }
+
+    /// The federation at a glance.
+    pub fn status(&self) -> Status {
+        let mut clusters: Vec<ClusterStatus> = self
+            .committed
+            .iter()
+            .map(|&committed| ClusterStatus { committed, ..ClusterStatus::default() })
+            .collect();
+        for (member, seat) in self.membership.members.iter().zip(&self.seats) {
+            if let Some(cluster) = clusters.get_mut(member.cluster.index()) {
+                cluster.processes += 1;
+                cluster.up += u32::from(member.up);
+                cluster.progress.done += seat.gauges.progress.done;
+                cluster.progress.total += seat.gauges.progress.total;
+            }
+        }
+        Status { begun: self.begun, outcome: self.outcome.clone(), clusters, faults: self.faults() }
+    }
+
+    /// The plan and what has become of it. A fault that is still pending after the end was never reached.
+    pub fn faults(&self) -> Vec<FaultAccount> {
+        self.plan.account()
+    }
+
+    fn take(&mut self, report: Report, now: Time, out: &mut Vec<Order>) {
+        match report {
+            Report::Registered { process, life } => {
+                if self.seat_of(process, life).is_some_and(|seat| seat.state == State::Launched) {
+                    self.seats[process.index()].state = State::Registered;
+                    if self.begun.is_some() {
+                        self.announce_member(process, true);
+                    }
+                    self.try_begin(now, out);
+                }
+            }
+            Report::LinksMeasured => {
+                self.links_measured = true;
+                self.try_begin(now, out);
+            }
+            Report::Heartbeat { process, life, gauges } => {
+                if let Some(seat) = self.seat_of(process, life) {
+                    seat.gauges = gauges;
+                    seat.beats = true;
+                    self.silence.heard(process, now);
+                }
+            }
+            Report::Gauges { process, life, gauges } => {
+                if let Some(seat) = self.seat_of(process, life) {
+                    seat.gauges = gauges;
+                }
+            }
+            Report::Stated { process, life, fact, halted } => {
+                if self.seat_of(process, life).is_some() {
+                    self.learn(process, &fact, out);
+                    if halted && self.outcome.is_none() {
+                        self.seats[process.index()].halted = true;
+                        self.count(process, fact.kind(), now, out);
+                        self.release(process, out);
+                    }
+                    self.try_complete(out);
+                }
+            }
+            Report::Started { process, life } => {
+                let cluster = self.cluster_of(process);
+                if self.seat_of(process, life).is_some() && cluster != ClusterId::OUTSIDE {
+                    let cluster = &mut Arc::make_mut(&mut self.membership.clusters)[cluster.index()];
+                    self.unannounced |= !cluster.started;
+                    cluster.started = true;
+                }
+            }
+            Report::Held { process, life } => {
+                if let Some(seat) = self.seat_of(process, life) {
+                    seat.replaced = false;
+                }
+            }
+            Report::Exited { process, life } => {
+                let seat = self.seats[process.index()];
+                if seat.life == life && seat.state != State::Down {
+                    self.detected(process, now, out);
+                }
+            }
+            Report::Interrupted => self.end(Outcome::Interrupted, out),
+            Report::Timeout => {
+                if self.unannounced {
+                    self.announce(now, out);
+                }
+            }
+        }
+    }
+
+    /// The seat of `process` if `life` is its newest and still lives.
+    fn seat_of(&mut self, process: ProcessId, life: Life) -> Option<&mut Seat> {
+        Some(&mut self.seats[process.index()]).filter(|seat| seat.life == life && seat.lives())
+    }
+
+    pub(crate) fn cluster_of(&self, process: ProcessId) -> ClusterId {
+        self.membership.cluster_of(process)
+    }
+
+    pub(crate) fn processes_of(&self, cluster: ClusterId) -> Arc<[ProcessId]> {
+        self.membership.processes_of(cluster).clone()
+    }
+
+    pub(crate) fn plan_at(&mut self, at: Time, due: Due) {
+        self.agenda.insert((at, self.planned), due);
+        self.planned += 1;
+    }
+
+    fn try_begin(&mut self, now: Time, out: &mut Vec<Order>) {
+        let ready = self.links_measured && self.seats.iter().all(|seat| seat.state == State::Registered);
+        if self.begun.is_some() || !ready {
+            return;
+        }
+        self.begun = Some(now);
+        for index in 0..self.seats.len() {
+            self.announce_member(ProcessId(index as u32), true);
+        }
+        for (at, due) in self.plan.scheduled() {
+            self.plan_at(now + at.since(Time::ZERO), due);
+        }
+        self.plan_at(now + self.config.deadline, Due::Deadline);
+        out.push(Order::State(Fact::Begun));
+        self.announce(now, out);
+    }
+
+    /// Learns from a fact what the end of the run and the live view need.
+    fn learn(&mut self, process: ProcessId, fact: &Fact, out: &mut Vec<Order>) {
+        match fact {
+            Fact::Finished(state) => self.completion.finished(process, &state.0),
+            Fact::Restored(_) => self.completion.unfinished(process),
+            Fact::Claim(claim) => match &**claim {
+                Claim::Committed { position, .. } | Claim::RolledBack { to: position, .. } => {
+                    if let Some(newest) = self.committed.get_mut(self.membership.cluster_of(process).index())
+                    {
+                        *newest = (*newest).max(*position);
+                    }
+                }
+                Claim::Unrecoverable { cluster, missing } => {
+                    self.end(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() }, out);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn try_complete(&mut self, out: &mut Vec<Order>) {
+        if self.outcome.is_none() && self.completion.is_complete() {
+            out.push(Order::State(Fact::Completed));
+            self.end(Outcome::Completed, out);
+        }
+    }
+
+    pub(crate) fn end(&mut self, outcome: Outcome, out: &mut Vec<Order>) {
+        if self.outcome.is_none() {
+            self.outcome = Some(outcome.clone());
+            out.push(Order::End(outcome));
+        }
+    }
+
+    /// A halted process goes on, unless it is also paused.
+    pub(crate) fn release(&mut self, process: ProcessId, out: &mut Vec<Order>) {
+        let seat = &mut self.seats[process.index()];
+        if self.outcome.is_none() && seat.lives() && seat.halted && seat.paused_until.is_none() {
+            seat.halted = false;
+            out.push(Order::Go { process, life: seat.life });
+        }
+    }
+
+    pub(crate) fn pause(&mut self, process: ProcessId, until: Time, now: Time, out: &mut Vec<Order>) {
+        let seat = &mut self.seats[process.index()];
+        let life = seat.life;
+        if seat.paused_until.is_none() {
+            out.push(Order::Pause { process, life, paused: true });
+        }
+        if seat.paused_until.is_none_or(|earlier| earlier < until) {
+            seat.paused_until = Some(until);
+            self.plan_at(until, Due::Resume { process, life });
+        }
+        self.silence.watch(process, now);
+    }
+
+    pub(crate) fn resume(&mut self, process: ProcessId, life: Life, now: Time, out: &mut Vec<Order>) {
+        let Some(seat) = self.seat_of(process, life) else { return };
+        if seat.paused_until.is_some_and(|until| until <= now) {
+            seat.paused_until = None;
+            if !seat.beats {
+                self.silence.forget(process);
+            }
+            out.push(Order::Pause { process, life, paused: false });
+            self.release(process, out);
+        }
+    }
+
+    /// Ends the lives of `processes` at once. For one that is dead already, only its storage is dealt with.
+    pub(crate) fn kill(
+        &mut self,
+        processes: &[ProcessId],
+        storage: StorageFate,
+        now: Time,
+        out: &mut Vec<Order>,
+    ) {
+        let storage = if self.config.volatile_storage { StorageFate::Lost } else { storage };
+        let mut lives = Vec::with_capacity(processes.len());
+        for &process in processes {
+            let seat = &mut self.seats[process.index()];
+            let life = seat.life;
+            seat.replaced |= storage == StorageFate::Lost;
+            if seat.lives() {
+                seat.state = State::Killed;
+                seat.fate = storage;
+                seat.paused_until = None;
+                seat.halted = false;
+                self.completion.unfinished(process);
+                self.silence.watch(process, now);
+            }
+            lives.push((process, life));
+            out.push(Order::State(Fact::Failed { process, life, storage }));
+        }
+        out.push(Order::Kill { lives, storage });
+    }
+
+    /// A process is silent: nobody may hear of its death before it is certain.
+    fn fence(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
+        let seat = self.seats[process.index()];
+        match seat.state {
+            State::Launched | State::Registered => self.kill(&[process], StorageFate::Kept, now, out),
+            State::Killed => out.push(Order::Kill { lives: vec![(process, seat.life)], storage: seat.fate }),
+            State::Down => return,
+        }
+        self.detected(process, now, out);
+    }
+
+    fn detected(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
+        self.silence.forget(process);
+        self.completion.unfinished(process);
+        let seat = &mut self.seats[process.index()];
+        seat.state = State::Down;
+        seat.replaced |= self.config.volatile_storage;
+        seat.paused_until = None;
+        seat.halted = false;
+        out.push(Order::State(Fact::Detected { process, life: seat.life }));
+        if self.begun.is_some() {
+            self.fallen.push(process);
+            self.announce_member(process, false);
+        } else {
+            self.plan_at(now + self.config.restart_after, Due::Launch(process));
+        }
+    }
+
+    pub(crate) fn launch(&mut self, process: ProcessId, out: &mut Vec<Order>) {
+        let seat = &mut self.seats[process.index()];
+        let boot = match (seat.life, seat.replaced) {
+            (Life(0), _) => Boot::Fresh,
+            (_, true) => Boot::Replaced,
+            (_, false) => Boot::Restarted,
+        };
+        seat.life = seat.life.next();
+        seat.state = State::Launched;
+        seat.fate = StorageFate::Kept;
+        seat.beats = false;
+        let life = seat.life;
+        out.push(Order::State(Fact::LifeStarted { process, life, boot }));
+        out.push(Order::Launch { process, life, boot });
+    }
+
+    /// Brings one process's entry up to date in the membership that is announced next.
+    fn announce_member(&mut self, process: ProcessId, up: bool) {
+        let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
+        member.life = self.seats[process.index()].life;
+        member.up = up;
+        self.unannounced = true;
+    }
+
+    fn announce(&mut self, now: Time, out: &mut Vec<Order>) {
+        self.unannounced = false;
+        self.membership.version = self.membership.version.next();
+        out.push(Order::Announce(Arc::new(self.membership.clone())));
+        for process in std::mem::take(&mut self.fallen) {
+            self.plan_at(now + self.config.restart_after, Due::Launch(process));
+        }
+    }
+}
