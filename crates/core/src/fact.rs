@@ -102,6 +102,8 @@ pub enum Claim {
         checkpoint: Position,
         /// Why.
         cause: Cause,
+        /// The vectors of the restored checkpoint, which need not have been committed before the failure.
+        vectors: Arc<Vectors>,
     },
     /// This process learnt of another cluster's rollback.
     Alerted {
