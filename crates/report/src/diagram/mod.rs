@@ -1,0 +1,455 @@
+//! The space-time diagram of a run, as plain data: one lane per process, time to the right. Drawn by [`svg`] for paper
+//! and by the report's script for exploration; both draw the same data and decide nothing about it.
+
+pub mod svg;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Cause, ClusterId, Position, ProcessId, StorageFate, Time};
+use serde::Serialize;
+
+use crate::cast::{Cast, checkpoint};
+use crate::fault::describe_fault;
+use crate::history::{History, Message};
+
+/// How much a diagram shows before it leaves things out (and says so in its notes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Lanes.
+    pub lanes: usize,
+    /// Messages between clusters.
+    pub between: usize,
+    /// Messages within clusters.
+    pub within: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { lanes: 240, between: 60_000, within: 60_000 }
+    }
+}
+
+/// A diagram. Instants are microseconds since the application began; lanes are indices into `lanes`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagram {
+    /// The first instant shown.
+    pub begin: i64,
+    /// The last instant shown.
+    pub end: i64,
+    /// The clusters, from top to bottom.
+    pub clusters: Vec<Group>,
+    /// The processes, from top to bottom.
+    pub lanes: Vec<String>,
+    /// Messages, by the instant of sending.
+    pub messages: Vec<Line>,
+    /// Saved states of committed checkpoints.
+    pub checkpoints: Vec<Mark>,
+    /// Times without a life.
+    pub outages: Vec<Outage>,
+    /// From noticing to going on again.
+    pub recoveries: Vec<Stretch>,
+    /// Executions that a rollback undid.
+    pub undone: Vec<Stretch>,
+    /// Returns to checkpoints.
+    pub rollbacks: Vec<Return>,
+    /// One line per group of rollbacks with one cause: the checkpoints that the clusters went on from.
+    pub recovery_lines: Vec<Vec<(usize, i64)>>,
+    /// What the injector did.
+    pub faults: Vec<Injected>,
+    /// What was left out.
+    pub notes: Vec<String>,
+}
+
+/// A cluster's lanes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its first lane.
+    pub first: usize,
+    /// How many.
+    pub lanes: usize,
+}
+
+/// What became of a message on one way to its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// Delivered, and that stood.
+    Delivered,
+    /// Delivered, but a rollback undid its sending or its delivery.
+    Undone,
+    /// Sent again from a log, and delivered.
+    Resent,
+    /// Dropped on arrival, because a rollback had undone its sending.
+    Stale,
+    /// It never arrived.
+    Lost,
+}
+
+/// A message on one way to its receiver. Serialises as an array of numbers, for size:
+/// `[from, to, sent, arrived or -1, fate, between clusters, number, incarnation]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "[i64; 8]")]
+pub struct Line {
+    /// Sender's lane.
+    pub from: usize,
+    /// Receiver's lane.
+    pub to: usize,
+    /// When it was given to the network.
+    pub sent: i64,
+    /// When it was delivered or dropped.
+    pub arrived: Option<i64>,
+    /// What became of it.
+    pub fate: Fate,
+    /// It crosses from one cluster to another.
+    pub between: bool,
+    /// Its number in its channel.
+    pub number: u32,
+    /// Its sender's incarnation at the first send.
+    pub incarnation: u32,
+}
+
+impl From<Line> for [i64; 8] {
+    fn from(line: Line) -> Self {
+        [
+            line.from as i64,
+            line.to as i64,
+            line.sent,
+            line.arrived.map_or(-1, |it| it.max(0)),
+            line.fate as i64,
+            i64::from(line.between),
+            i64::from(line.number),
+            i64::from(line.incarnation),
+        ]
+    }
+}
+
+/// How a checkpoint came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// Before the application's first event.
+    Initial,
+    /// By the timer.
+    Unforced,
+    /// By a message from another cluster.
+    Forced,
+}
+
+/// The state that a process saved for a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mark {
+    /// Whose.
+    pub lane: usize,
+    /// When it was saved.
+    pub at: i64,
+    /// When the process committed it.
+    pub committed: i64,
+    /// How it came about.
+    pub kind: Kind,
+    /// The checkpoint, as people call it.
+    pub name: String,
+    /// A rollback went back beyond it.
+    pub undone: bool,
+}
+
+/// A time without a life.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outage {
+    /// Whose.
+    pub lane: usize,
+    /// The end of the life.
+    pub from: i64,
+    /// The start of the next.
+    pub upto: i64,
+    /// What happened.
+    pub text: String,
+}
+
+/// A stretch of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Stretch {
+    /// Whose.
+    pub lane: usize,
+    /// Its beginning.
+    pub from: i64,
+    /// Its end.
+    pub upto: i64,
+}
+
+/// A cluster's return to a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Return {
+    /// What happened.
+    pub text: String,
+    /// Per member: lane, when it restored, when the restored state had been saved.
+    pub members: Vec<(usize, i64, i64)>,
+}
+
+/// One act of the injector.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Injected {
+    /// When.
+    pub at: i64,
+    /// What.
+    pub text: String,
+    /// Its number in the plan.
+    pub no: u32,
+}
+
+impl Diagram {
+    /// The diagram of a history.
+    pub fn new(history: &History, cast: &Cast, limits: Limits) -> Self {
+        let (clusters, lane_of, mut notes) = lanes(history, cast, limits.lanes);
+        let micros = |at: Time| (at.0 as i64 - history.origin.0 as i64) / 1000;
+        let mut lanes = vec![String::new(); lane_of.len()];
+        for (&process, &lane) in &lane_of {
+            lanes[lane] = cast.process(process);
+        }
+        let messages = lines(history, cast, &lane_of, limits, &mut notes, micros);
+        let checkpoints = marks(history, &lane_of, micros);
+        let first = checkpoints.iter().map(|it| it.at).min().unwrap_or(0).min(0);
+        let outages = history.failures.iter().filter_map(|failure| {
+            let lane = *lane_of.get(&failure.process)?;
+            let from = micros(failure.at);
+            let upto = failure.restarted.map_or(micros(history.end), micros);
+            let noticed = failure.detected.map_or_else(
+                || "never announced".to_owned(),
+                |at| format!("announced after {}", at.since(failure.at)),
+            );
+            let storage = if failure.storage == StorageFate::Lost { ", storage lost" } else { "" };
+            let text = format!("{} killed ({}{storage}), {noticed}", lanes[lane], failure.life);
+            Some(Outage { lane, from, upto, text })
+        });
+        let recoveries = history.rollbacks.iter().flat_map(|rollback| {
+            rollback.members.iter().filter_map(|(process, member)| {
+                let lane = *lane_of.get(process)?;
+                let down = rollback.failures.iter().map(|&it| &history.failures[it]);
+                let restarted =
+                    down.filter(|it| it.process == *process).filter_map(|it| it.restarted).max();
+                let from = micros(restarted.unwrap_or(rollback.began).min(member.restored));
+                Some(Stretch { lane, from, upto: micros(member.resumed.unwrap_or(member.restored)) })
+            })
+        });
+        let undone = history.undone.iter().filter_map(|it| {
+            let lane = *lane_of.get(&it.process)?;
+            Some(Stretch { lane, from: micros(it.began), upto: micros(it.ended) })
+        });
+        let returns = history.rollbacks.iter().map(|rollback| Return {
+            text: format!(
+                "{} went back to {} ({} of work lost)",
+                cast.cluster(rollback.cluster),
+                rollback.checkpoint.map_or_else(
+                    || "its beginning".to_owned(),
+                    |it| format!("checkpoint {}", checkpoint(it))
+                ),
+                rollback.lost(),
+            ),
+            members: rollback
+                .members
+                .iter()
+                .filter_map(|(process, it)| {
+                    Some((*lane_of.get(process)?, micros(it.restored), micros(it.saved)))
+                })
+                .collect(),
+        });
+        let faults = history.injections.iter().map(|it| Injected {
+            at: micros(it.at),
+            text: describe_fault(&it.fault, cast),
+            no: it.no.0,
+        });
+        Diagram {
+            begin: first,
+            end: micros(history.end).max(1),
+            outages: outages.collect(),
+            recoveries: recoveries.collect(),
+            undone: undone.collect(),
+            rollbacks: returns.collect(),
+            recovery_lines: recovery_lines(history, &lane_of, micros),
+            faults: faults.collect(),
+            messages,
+            checkpoints,
+            clusters,
+            lanes,
+            notes,
+        }
+    }
+}
+
+type Lanes = BTreeMap<ProcessId, usize>;
+
+/// Chooses the processes that get a lane: all when there is room, else those something happened to.
+fn lanes(history: &History, cast: &Cast, limit: usize) -> (Vec<Group>, Lanes, Vec<String>) {
+    let all = cast.clusters().map(|it| cast.processes(it).len()).sum::<usize>();
+    let room = if all <= limit { usize::MAX } else { (limit / cast.clusters().count().max(1)).max(2) };
+    let failed: BTreeSet<_> = history.failures.iter().map(|it| it.process).collect();
+    let mut talkers = BTreeSet::new();
+    if all > limit {
+        for id in history.messages.keys().filter(|id| cast.crosses(**id)) {
+            talkers.extend([id.from, id.to]);
+        }
+    }
+    let (mut groups, mut lane_of, mut left_out) = (Vec::new(), Lanes::new(), 0);
+    for cluster in cast.clusters() {
+        let mut chosen = cast.processes(cluster).to_vec();
+        chosen.sort_by_key(|it| (!failed.contains(it), !talkers.contains(it), *it));
+        left_out += chosen.len().saturating_sub(room);
+        chosen.truncate(room);
+        chosen.sort_unstable();
+        groups.push(Group { name: cast.cluster(cluster), first: lane_of.len(), lanes: chosen.len() });
+        for process in chosen {
+            lane_of.insert(process, lane_of.len());
+        }
+    }
+    let notes = match left_out {
+        0 => Vec::new(),
+        _ => vec![format!(
+            "{left_out} of {all} processes have no lane: shown are those that failed, then those that talk to other clusters."
+        )],
+    };
+    (groups, lane_of, notes)
+}
+
+fn lines(
+    history: &History,
+    cast: &Cast,
+    lane_of: &Lanes,
+    limits: Limits,
+    notes: &mut Vec<String>,
+    micros: impl Fn(Time) -> i64,
+) -> Vec<Line> {
+    let (mut between, mut within) = (Vec::new(), Vec::new());
+    for (id, message) in &history.messages {
+        let (Some(&from), Some(&to)) = (lane_of.get(&id.from), lane_of.get(&id.to)) else { continue };
+        let crosses = cast.crosses(*id);
+        let lines = if crosses { &mut between } else { &mut within };
+        for (sent, arrived, fate) in ways(message) {
+            lines.push(Line {
+                from,
+                to,
+                sent: micros(sent),
+                arrived: arrived.map(&micros),
+                fate,
+                between: crosses,
+                number: id.number,
+                incarnation: id.incarnation.0,
+            });
+        }
+    }
+    thin(&mut between, limits.between, "between clusters", notes);
+    thin(&mut within, limits.within, "within clusters", notes);
+    between.append(&mut within);
+    between.sort_by_key(|it| (it.sent, it.from, it.to, it.number));
+    between
+}
+
+/// The ways of a message: each arrival with the transmission that it ended, and transmissions that ended nowhere.
+fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
+    let mut arrivals: Vec<(Time, Fate)> = message
+        .delivered
+        .iter()
+        .map(|&(at, undone)| {
+            let stands = undone.is_none() && message.send_undone.is_none();
+            (at, if stands { Fate::Delivered } else { Fate::Undone })
+        })
+        .chain(message.stale.iter().map(|&at| (at, Fate::Stale)))
+        .collect();
+    arrivals.sort_unstable();
+    let mut ways = Vec::new();
+    let mut transmissions: Vec<(Time, bool)> = match (&message.transmitted[..], message.sent) {
+        ([], Some(sent)) => vec![(sent, false)],
+        (known, _) => known.to_vec(),
+    };
+    for (at, fate) in arrivals {
+        let place = transmissions.iter().rposition(|&(sent, _)| sent <= at).unwrap_or(0);
+        if place < transmissions.len() {
+            let (sent, again) = transmissions.remove(place);
+            let fate = if again && fate == Fate::Delivered { Fate::Resent } else { fate };
+            ways.push((sent, Some(at), fate));
+        }
+    }
+    let never = if message.send_undone.is_some() { Fate::Undone } else { Fate::Lost };
+    // A repetition that its receiver had already is dropped by the driver or the protocol: no loss to show.
+    if ways.is_empty() {
+        ways.extend(transmissions.into_iter().map(|(sent, _)| (sent, None, never)));
+    }
+    ways
+}
+
+/// Keeps what is remarkable, and every so-manieth of the rest.
+fn thin(lines: &mut Vec<Line>, limit: usize, which: &str, notes: &mut Vec<String>) {
+    let all = lines.len();
+    if all <= limit {
+        return;
+    }
+    let plain = lines.iter().filter(|it| it.fate == Fate::Delivered).count();
+    let room = limit.saturating_sub(all - plain).max(limit / 10);
+    let step = plain.div_ceil(room.max(1)).max(1);
+    let mut count = 0;
+    lines.retain(|it| {
+        count += usize::from(it.fate == Fate::Delivered);
+        it.fate != Fate::Delivered || count % step == 0
+    });
+    lines.truncate(limit);
+    notes.push(format!("{} of {all} messages {which} are drawn.", lines.len()));
+}
+
+fn marks(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {
+    let undone = |cluster: ClusterId, position: Position| {
+        history.rollbacks.iter().any(|it| {
+            it.cluster == cluster
+                && position.incarnation < it.incarnation
+                && it.checkpoint.is_none_or(|restored| position > restored)
+        })
+    };
+    let mut marks = Vec::new();
+    for (&(cluster, position), it) in &history.checkpoints {
+        let kind = match (it.forced, position.sn.0) {
+            (true, _) => Kind::Forced,
+            (false, 1) => Kind::Initial,
+            (false, _) => Kind::Unforced,
+        };
+        for (process, &committed) in &it.committed {
+            let Some(&lane) = lane_of.get(process) else { continue };
+            marks.push(Mark {
+                lane,
+                at: micros(it.saved.get(process).copied().unwrap_or(committed)),
+                committed: micros(committed),
+                kind,
+                name: checkpoint(position),
+                undone: undone(cluster, position),
+            });
+        }
+    }
+    marks
+}
+
+/// For each rollback that no other caused: the states that it and all it caused went on from, from top to bottom.
+fn recovery_lines(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Vec<(usize, i64)>> {
+    let root = |mut place: usize| {
+        for _ in 0..history.rollbacks.len() {
+            match history.rollbacks[place].because_of {
+                Some(cause) if matches!(history.rollbacks[place].cause, Some(Cause::Alert { .. })) => place = cause,
+                _ => break,
+            }
+        }
+        place
+    };
+    let mut lines: BTreeMap<usize, Vec<(usize, i64)>> = BTreeMap::new();
+    for (place, rollback) in history.rollbacks.iter().enumerate() {
+        let line = lines.entry(root(place)).or_default();
+        for (process, member) in &rollback.members {
+            if let Some(&lane) = lane_of.get(process) {
+                line.retain(|&(it, _)| it != lane);
+                line.push((lane, micros(member.saved)));
+            }
+        }
+    }
+    lines
+        .into_values()
+        .map(|mut line| {
+            line.sort_unstable();
+            line
+        })
+        .collect()
+}

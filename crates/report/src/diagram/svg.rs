@@ -1,0 +1,339 @@
+//! The diagram as one static SVG picture that follows the reader's light or dark preference. For documents; exploring
+//! is the page's business.
+
+use maud::{Markup, PreEscaped, html};
+
+use super::{Diagram, Fate, Kind, Line};
+
+/// Stylesheet of the picture; the page's colours are the same ones.
+const STYLE: &str = include_str!("../../assets/diagram.css");
+
+/// What a picture shows, and how large.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Width in pixels.
+    pub width: f64,
+    /// Height of a lane in pixels.
+    pub lane: f64,
+    /// Whether messages within clusters are drawn.
+    pub within: bool,
+    /// The part of the run to show, in microseconds since the beginning; `None` is all of it.
+    pub part: Option<(i64, i64)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { width: 1200.0, lane: 26.0, within: false, part: None }
+    }
+}
+
+const LEFT: f64 = 92.0;
+const RIGHT: f64 = 14.0;
+const TOP: f64 = 46.0;
+const GAP: f64 = 30.0;
+const AXIS: f64 = 30.0;
+const LEGEND: f64 = 30.0;
+
+/// Draws a diagram.
+pub fn render(diagram: &Diagram, options: Options) -> String {
+    let scene = Scene::new(diagram, options);
+    let (width, height) = (options.width, scene.height);
+    let markup = html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (n(width)) " " (n(height)) }
+            width=(n(width)) height=(n(height)) role="img" aria-label="Space-time diagram of the run" {
+            style { (PreEscaped(STYLE)) }
+            rect.paper width=(n(width)) height=(n(height)) {}
+            clipPath id="plot" {
+                rect x=(n(LEFT)) y="0" width=(n(width - LEFT - RIGHT)) height=(n(height)) {}
+            }
+            (scene.axis())
+            (scene.labels())
+            g clip-path="url(#plot)" {
+                (scene.lanes())
+                (scene.stretches())
+                (scene.messages())
+                (scene.returns())
+                (scene.recovery_lines())
+                (scene.marks())
+            }
+            (scene.faults())
+            (scene.legend())
+        }
+    };
+    markup.into_string()
+}
+
+struct Scene<'a> {
+    diagram: &'a Diagram,
+    options: Options,
+    begin: f64,
+    scale: f64,
+    height: f64,
+}
+
+impl<'a> Scene<'a> {
+    fn new(diagram: &'a Diagram, options: Options) -> Self {
+        let (begin, end) = options.part.unwrap_or((diagram.begin, diagram.end));
+        let margin = if options.part.is_some() { 0.0 } else { (end - begin) as f64 * 0.008 };
+        let begin = begin as f64 - margin;
+        let span = (end as f64 + margin - begin).max(1.0);
+        let mut scene = Scene { diagram, options, begin, scale: (options.width - LEFT - RIGHT) / span, height: 0.0 };
+        scene.height = scene.bottom() + AXIS + LEGEND;
+        scene
+    }
+
+    fn x(&self, at: i64) -> f64 {
+        LEFT + (at as f64 - self.begin) * self.scale
+    }
+
+    fn y(&self, lane: usize) -> f64 {
+        let group = self.group(lane);
+        TOP + (lane as f64 + 0.5) * self.options.lane + group as f64 * GAP
+    }
+
+    fn group(&self, lane: usize) -> usize {
+        self.diagram.clusters.iter().rposition(|it| it.first <= lane).unwrap_or(0)
+    }
+
+    fn bottom(&self) -> f64 {
+        match self.diagram.lanes.len() {
+            0 => TOP,
+            lanes => self.y(lanes - 1) + self.options.lane / 2.0,
+        }
+    }
+
+    fn shown(&self, from: i64, upto: i64) -> bool {
+        self.x(upto) >= LEFT && self.x(from) <= self.options.width - RIGHT
+    }
+
+    fn axis(&self) -> Markup {
+        let bottom = self.bottom() + 4.0;
+        let right = self.options.width - RIGHT;
+        html! {
+            @for at in ticks(self.begin, self.begin + (right - LEFT) / self.scale) {
+                @let x = n(self.x(at));
+                line.grid x1=(x) x2=(x) y1=(n(TOP - 8.0)) y2=(n(bottom)) {}
+                text.tick x=(x) y=(n(bottom + 15.0)) { (seconds(at)) }
+            }
+            text.unit x=(n(LEFT - 8.0)) y=(n(bottom + 15.0)) { "seconds" }
+        }
+    }
+
+    fn labels(&self) -> Markup {
+        html! {
+            @for (index, group) in self.diagram.clusters.iter().enumerate() {
+                text class={ "cluster c" (index % 6) } x="8" y=(n(self.y(group.first) - self.options.lane / 2.0 - 2.0)) {
+                    (group.name)
+                }
+                @for lane in group.first..group.first + group.lanes {
+                    text.lane x=(n(LEFT - 8.0)) y=(n(self.y(lane) + 4.0)) { (self.diagram.lanes[lane]) }
+                }
+            }
+        }
+    }
+
+    fn lanes(&self) -> Markup {
+        html! {
+            @for (lane, _) in self.diagram.lanes.iter().enumerate() {
+                @let y = n(self.y(lane));
+                line class={ "life c" (self.group(lane) % 6) } x1=(n(LEFT)) x2=(n(self.options.width - RIGHT)) y1=(y) y2=(y) {}
+            }
+        }
+    }
+
+    fn stretches(&self) -> Markup {
+        let height = (self.options.lane * 0.46).max(3.0);
+        let bar = |class: &str, lane: usize, from: i64, upto: i64, title: &str| {
+            html! {
+                rect class=(class) x=(n(self.x(from))) y=(n(self.y(lane) - height / 2.0))
+                    width=(n((self.x(upto) - self.x(from)).max(1.0))) height=(n(height)) {
+                    @if !title.is_empty() { title { (title) } }
+                }
+            }
+        };
+        html! {
+            @for it in &self.diagram.undone { (bar("undone", it.lane, it.from, it.upto, "undone by a rollback")) }
+            @for it in &self.diagram.recoveries { (bar("recovering", it.lane, it.from, it.upto, "recovering")) }
+            @for it in &self.diagram.outages { (bar("down", it.lane, it.from, it.upto, &it.text)) }
+        }
+    }
+
+    fn messages(&self) -> Markup {
+        let drawn = |it: &&Line| it.between || self.options.within;
+        let d = |line: &Line| {
+            let upto = line.arrived.unwrap_or(line.sent + (9.0 / self.scale) as i64);
+            let (x1, y1) = (self.x(line.sent), self.y(line.from));
+            let (x2, mut y2) = (self.x(upto), self.y(line.to));
+            if line.arrived.is_none() {
+                y2 = y1 + (y2 - y1).clamp(-14.0, 14.0);
+            }
+            format!("M{} {}L{} {}", n(x1), n(y1), n(x2), n(y2))
+        };
+        let mut paths: std::collections::BTreeMap<(Fate, usize), String> = std::collections::BTreeMap::new();
+        for line in self.diagram.messages.iter().filter(drawn) {
+            if self.shown(line.sent, line.arrived.unwrap_or(line.sent)) {
+                let plain = line.fate == Fate::Delivered;
+                let class = if plain { self.group(line.from) % 6 } else { 0 };
+                paths.entry((line.fate, class)).or_default().push_str(&d(line));
+            }
+        }
+        html! {
+            @for ((fate, cluster), d) in &paths {
+                @let class = match fate {
+                    Fate::Delivered => format!("message c{cluster}"),
+                    Fate::Undone => "message gone".to_owned(),
+                    Fate::Resent => "message resent".to_owned(),
+                    Fate::Stale => "message stale".to_owned(),
+                    Fate::Lost => "message lost".to_owned(),
+                };
+                path class=(class) d=(d) {}
+            }
+        }
+    }
+
+    fn returns(&self) -> Markup {
+        html! {
+            @for it in &self.diagram.rollbacks {
+                @for &(lane, restored, saved) in &it.members {
+                    @let (x1, x2, y) = (self.x(restored), self.x(saved), self.y(lane));
+                    @let lift = (self.options.lane * 0.55).min(16.0);
+                    path.return d={ "M" (n(x1)) " " (n(y)) "C" (n(x1)) " " (n(y - lift)) " " (n(x2)) " " (n(y - lift)) " " (n(x2)) " " (n(y - 5.0)) } {
+                        title { (it.text) }
+                    }
+                    path.tip d={ "M" (n(x2)) " " (n(y - 4.0)) "l-3 -5h6z" } {}
+                }
+            }
+        }
+    }
+
+    fn recovery_lines(&self) -> Markup {
+        html! {
+            @for line in &self.diagram.recovery_lines {
+                @if line.len() > 1 {
+                    path.line d=(line.iter().enumerate().map(|(i, &(lane, at))| {
+                        format!("{}{} {}", if i == 0 { "M" } else { "L" }, n(self.x(at)), n(self.y(lane)))
+                    }).collect::<String>()) { title { "recovery line" } }
+                }
+            }
+        }
+    }
+
+    fn marks(&self) -> Markup {
+        let size = (self.options.lane * 0.2).clamp(1.8, 4.6);
+        html! {
+            @for it in &self.diagram.checkpoints {
+                @if self.shown(it.at, it.at) {
+                    (mark(it.kind, it.undone, self.group(it.lane) % 6, self.x(it.at), self.y(it.lane), size,
+                        Some(&format!("{}: checkpoint {}", self.diagram.lanes[it.lane], it.name))))
+                }
+            }
+            @for it in &self.diagram.outages {
+                (cross(self.x(it.from), self.y(it.lane), size))
+            }
+        }
+    }
+
+    fn faults(&self) -> Markup {
+        let right = self.options.width - RIGHT;
+        html! {
+            @for it in self.diagram.faults.iter().filter(|it| self.shown(it.at, it.at)) {
+                @let x = self.x(it.at);
+                line.fault x1=(n(x)) x2=(n(x)) y1=(n(TOP - 22.0)) y2=(n(self.bottom() + 4.0)) {}
+                @let late = x > right - 260.0;
+                text class={ "fault" @if late { " late" } } x=(n(if late { x - 5.0 } else { x + 5.0 })) y=(n(TOP - 26.0)) {
+                    "fault " (it.no) ": " (it.text)
+                }
+            }
+        }
+    }
+
+    fn legend(&self) -> Markup {
+        let y = self.height - 14.0;
+        let mut x = LEFT;
+        let mut place = |wide: f64| {
+            let at = x;
+            x += wide;
+            at
+        };
+        let entry = |x: f64, sign: Markup, text: &str| {
+            html! { (sign) text.legend x=(n(x + 12.0)) y=(n(y + 4.0)) { (text) } }
+        };
+        let sign = |kind: Kind, x: f64| mark(kind, false, 9, x, y, 4.4, None);
+        let bar = |class: &str, x: f64| html! { rect class=(class) x=(n(x - 8.0)) y=(n(y - 5.0)) width="16" height="10" {} };
+        let dash = |class: &str, x: f64| html! { path class=(class) d={ "M" (n(x - 8.0)) " " (n(y + 4.0)) "L" (n(x + 8.0)) " " (n(y - 4.0)) } {} };
+        html! {
+            @let x = place(100.0); (entry(x, sign(Kind::Unforced, x), "checkpoint"))
+            @let x = place(134.0); (entry(x, sign(Kind::Forced, x), "forced checkpoint"))
+            @let x = place(70.0); (entry(x, sign(Kind::Initial, x), "initial"))
+            @let x = place(74.0); (entry(x, cross(x, y, 4.4), "failure"))
+            @let x = place(72.0); (entry(x, bar("down", x), "down"))
+            @let x = place(100.0); (entry(x, bar("recovering", x), "recovering"))
+            @let x = place(104.0); (entry(x, bar("undone", x), "work undone"))
+            @let x = place(124.0); (entry(x, dash("message gone", x), "message undone"))
+            @let x = place(118.0); (entry(x, dash("message resent", x), "message re-sent"))
+            @let x = place(100.0); (entry(x, dash("line", x), "recovery line"))
+        }
+    }
+}
+
+/// The sign of a checkpoint.
+fn mark(kind: Kind, undone: bool, cluster: usize, x: f64, y: f64, size: f64, title: Option<&str>) -> Markup {
+    let shape = match kind {
+        Kind::Unforced => format!("M{} {}a{size} {size} 0 1 0 {} 0a{size} {size} 0 1 0 -{} 0z", n(x - size), n(y), n(2.0 * size), n(2.0 * size)),
+        Kind::Forced => {
+            let s = size * 1.35;
+            format!("M{} {}l{s:.1} {s:.1}l-{s:.1} {s:.1}l-{s:.1} -{s:.1}z", n(x), n(y - s))
+        }
+        Kind::Initial => format!("M{} {}h{w}v{w}h-{w}z", n(x - size), n(y - size), w = n(2.0 * size)),
+    };
+    html! {
+        path class={ "mark c" (cluster) @if kind == Kind::Forced { " forced" } @if undone { " past" } } d=(shape) {
+            @if let Some(title) = title { title { (title) } }
+        }
+    }
+}
+
+fn cross(x: f64, y: f64, size: f64) -> Markup {
+    let s = size * 1.1;
+    let (a, b, c, d) = (n(x - s), n(x + s), n(y - s), n(y + s));
+    html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
+}
+
+/// Round instants between two, about ten of them.
+fn ticks(begin: f64, end: f64) -> Vec<i64> {
+    let rough = (end - begin) / 10.0;
+    let magnitude = 10f64.powf(rough.max(1.0).log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|it| it * magnitude).into_iter().find(|it| *it >= rough);
+    let step = step.unwrap_or(10.0 * magnitude).max(1.0) as i64;
+    let first = (begin / step as f64).ceil() as i64;
+    let last = (end / step as f64).floor() as i64;
+    (first..=last).map(|it| it * step).collect()
+}
+
+fn seconds(micros: i64) -> String {
+    let text = format!("{:.6}", micros as f64 / 1e6);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A coordinate with as many digits as a screen can show.
+fn n(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        assert_eq!(ticks(-100_000.0, 9_000_000.0), (0..=9).map(|it| it * 1_000_000).collect::<Vec<_>>());
+        assert_eq!(ticks(0.0, 5.0), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([n(1.04), n(2.0), n(-0.25)], ["1", "2", "-0.2"]);
+        assert_eq!([seconds(1_500_000), seconds(2_000_000), seconds(0)], ["1.5", "2", "0"]);
+    }
+}

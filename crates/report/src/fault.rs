@@ -1,0 +1,153 @@
+//! Faults and triggers in words.
+
+use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::{ClusterId, Fault, FactKind, StorageFate, Trigger};
+
+use crate::cast::Cast;
+
+/// What a fault does.
+pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
+    let lost = |storage: &StorageFate| match storage {
+        StorageFate::Kept => "",
+        StorageFate::Lost => ", its storage is lost",
+    };
+    match fault {
+        Fault::Crash { process, storage } => format!("{} is killed{}", cast.process(*process), lost(storage)),
+        Fault::Pause { process, span } => format!("{} stands still for {span}", cast.process(*process)),
+        Fault::LoseCluster { cluster, storage } => {
+            format!("all of {} is killed at once{}", cast.cluster(*cluster), lost(storage))
+        }
+        Fault::Link { from, to, properties, span } => {
+            let which = link(*from, *to, cast);
+            let how = properties.as_ref().map_or_else(
+                || "is as the federation says again".to_owned(),
+                |it| format!("becomes {}", describe_link(it)),
+            );
+            match span {
+                Some(span) => format!("{which} {how} for {span}"),
+                None => format!("{which} {how}"),
+            }
+        }
+        Fault::Partition { from, to, both, span } => {
+            let arrow = if *both { "<->" } else { "->" };
+            format!("nothing passes {}{arrow}{} for {span}", cast.cluster(*from), cast.cluster(*to))
+        }
+        Fault::Storage { process, how, span } => {
+            let how = match how {
+                StorageFault::Slow(extra) => format!("writes {extra} slower"),
+                StorageFault::Full => "is full".to_owned(),
+                StorageFault::Corrupt => "corrupts what it reads".to_owned(),
+            };
+            let span = span.map_or_else(|| "until the end".to_owned(), |it| format!("for {it}"));
+            format!("the storage of {} {how} {span}", cast.process(*process))
+        }
+    }
+}
+
+/// When a fault is due.
+pub fn describe_trigger(trigger: &Trigger, cast: &Cast) -> String {
+    match trigger {
+        Trigger::At(at) => format!("at {:.2} s", at.as_secs_f64()),
+        Trigger::When { fact, cluster, process, occurrence } => {
+            let by = match (process, cluster) {
+                (Some(process), _) => format!(" of {}", cast.process(*process)),
+                (None, Some(cluster)) => format!(" of {}", cast.cluster(*cluster)),
+                (None, None) => String::new(),
+            };
+            format!("at {} {}{by}", ordinal(*occurrence), kind(*fact))
+        }
+    }
+}
+
+/// A link's properties, those that are set.
+pub fn describe_link(link: &LinkProperties) -> String {
+    let mut parts = vec![link.latency.to_string()];
+    if link.jitter.0 > 0 {
+        parts.push(format!("+-{}", link.jitter));
+    }
+    if link.bandwidth > 0 {
+        parts.push(bits(link.bandwidth));
+    }
+    if link.loss_ppm > 0 {
+        parts.push(format!("{} % loss", f64::from(link.loss_ppm) / 1e4));
+    }
+    parts.join(", ")
+}
+
+/// A link by its ends; a cluster's own network by the cluster.
+pub fn link(from: ClusterId, to: ClusterId, cast: &Cast) -> String {
+    if from == to {
+        format!("within {}", cast.cluster(from))
+    } else {
+        format!("{}->{}", cast.cluster(from), cast.cluster(to))
+    }
+}
+
+/// A bandwidth in bytes per second as people say it: in bits.
+fn bits(bytes: u64) -> String {
+    let bits = bytes as f64 * 8.0;
+    match bits {
+        1e9.. => format!("{} Gbit/s", trim(bits / 1e9)),
+        1e6.. => format!("{} Mbit/s", trim(bits / 1e6)),
+        _ => format!("{} kbit/s", trim(bits / 1e3)),
+    }
+}
+
+fn trim(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+fn ordinal(number: u32) -> String {
+    let suffix = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("the {number}{suffix}")
+}
+
+/// A kind of fact, as triggers name it.
+fn kind(fact: FactKind) -> String {
+    serde_json::to_value(fact)
+        .ok()
+        .and_then(|it| it.as_str().map(str::to_owned))
+        .unwrap_or_else(|| format!("{fact:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::Span;
+
+    #[test]
+    fn ordinals() {
+        let said: Vec<_> = [1, 2, 3, 4, 11, 12, 21, 102].map(ordinal).into();
+        assert_eq!(said, ["the 1st", "the 2nd", "the 3rd", "the 4th", "the 11th", "the 12th", "the 21st", "the 102nd"]);
+    }
+
+    #[test]
+    fn links() {
+        let link = LinkProperties {
+            latency: Span::from_millis(8),
+            jitter: Span::from_micros(200),
+            bandwidth: 12_500_000,
+            loss_ppm: 1000,
+        };
+        assert_eq!(describe_link(&link), "8.00 ms, +-200 us, 100 Mbit/s, 0.1 % loss");
+        assert_eq!(describe_link(&LinkProperties { bandwidth: 200_000_000, ..link }), "8.00 ms, +-200 us, 1.6 Gbit/s, 0.1 % loss");
+    }
+
+    #[test]
+    fn triggers() {
+        let trigger = Trigger::When {
+            fact: FactKind::CheckpointRequested,
+            cluster: None,
+            process: None,
+            occurrence: 3,
+        };
+        assert_eq!(describe_trigger(&trigger, &Cast::default()), "at the 3rd checkpointRequested");
+    }
+}
