@@ -80,7 +80,7 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Claim::Aborted { position, attempt } => write!(f, "gave up checkpoint {position}, {attempt}"),
         Claim::RecoveryStarted { lives, round } => write!(f, "entered recovery round {lives}.{round}"),
-        Claim::RolledBack { to, checkpoint, cause } => {
+        Claim::RolledBack { to, checkpoint, cause, .. } => {
             write!(f, "rolled back to checkpoint {checkpoint} and goes on as {to}, because ")?;
             match cause {
                 Cause::Failure => f.write_str("a process of its cluster failed"),
