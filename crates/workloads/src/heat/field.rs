@@ -1,0 +1,52 @@
+//! The physics: initial temperatures, one explicit time step, and how temperatures become bytes.
+//!
+//! The distributed application and the sequential reference share the initial temperatures, the walls and the byte
+//! form. They do not share the time step, which each writes in its own way with the same operations in the same order.
+
+use alloc::vec::Vec;
+
+use crate::mix::mix;
+
+/// Time step times diffusivity over the square of the grid spacing. Stable below 1/4.
+pub(super) const DIFFUSION: f64 = 0.2;
+/// Temperature above the first row of the federation.
+pub(super) const HOT_WALL: f64 = 1.0;
+/// Temperature below the last row of the federation.
+pub(super) const COLD_WALL: f64 = 0.0;
+
+/// The temperature of a cell before the first step, in 0..1. Rows are counted over the whole federation.
+pub(super) fn initial(row: u64, column: u32) -> f64 {
+    let bits = mix(mix(row) ^ u64::from(column));
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// One step: every cell moves towards its four neighbours; the left and right borders let no heat through.
+/// `cells` holds the rank's rows between the row above and the row below; the result only the rank's.
+pub(super) fn advance(cells: &[f64], columns: usize) -> Vec<f64> {
+    let rows = cells.len() / columns - 2;
+    let mut next = Vec::with_capacity(rows * columns);
+    for row in 1..=rows {
+        let (above, here, below) =
+            (&cells[(row - 1) * columns..], &cells[row * columns..], &cells[(row + 1) * columns..]);
+        for column in 0..columns {
+            let cell = here[column];
+            let left = if column > 0 { here[column - 1] } else { cell };
+            let right = if column + 1 < columns { here[column + 1] } else { cell };
+            let around = (above[column] + below[column]) + (left + right);
+            next.push(cell + DIFFUSION * (around - 4.0 * cell));
+        }
+    }
+    next
+}
+
+/// Temperatures as bytes, little-endian.
+pub(super) fn to_bytes(cells: impl IntoIterator<Item = f64>) -> Vec<u8> {
+    cells.into_iter().flat_map(f64::to_le_bytes).collect()
+}
+
+/// Temperatures from bytes.
+pub(super) fn from_bytes(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
+    let (cells, rest) = bytes.as_chunks();
+    assert!(rest.is_empty(), "a temperature has 8 bytes");
+    cells.iter().map(|&cell| f64::from_le_bytes(cell))
+}

@@ -1,0 +1,51 @@
+//! What an application computes when nothing fails.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use faultline_core::{Application, Digest, Job, Membership, Outbox, ProcessId};
+
+use crate::{Config, Workload, heat};
+
+/// The results of a run without failures, by rank, after every message has arrived. `seed` gives each rank's own seed.
+///
+/// `None` for the salted application, whose result is an accident of timing.
+///
+/// The heat application's results come from a sequential solver and take as long as all its steps take to compute. The
+/// synthetic application's come from running its ranks one after the other, which is right because they do not
+/// listen to each other.
+pub fn reference(
+    config: &Arc<Config>,
+    membership: &Membership,
+    seed: impl Fn(ProcessId) -> u64,
+) -> Option<Vec<(ProcessId, Digest)>> {
+    let ranks = membership.clusters.iter().flat_map(|cluster| cluster.processes.iter().copied());
+    match &**config {
+        Config::Heat(heat) => {
+            let clusters: Vec<usize> = membership.clusters.iter().map(|it| it.processes.len()).collect();
+            Some(ranks.zip(heat::reference(heat, &clusters)).collect())
+        }
+        Config::Synthetic(_) => {
+            let mut ranks: Vec<(ProcessId, Workload)> =
+                ranks.map(|me| (me, Workload::new(config, me, membership, seed(me)))).collect();
+            Some(run_one_by_one(&mut ranks))
+        }
+        Config::Salted(_) => None,
+    }
+}
+
+fn run_one_by_one(ranks: &mut [(ProcessId, Workload)]) -> Vec<(ProcessId, Digest)> {
+    ranks.sort_by_key(|&(id, _)| id);
+    let mut out = Outbox::default();
+    for at in 0..ranks.len() {
+        let from = ranks[at].0;
+        while let Some(job) = ranks[at].1.next_job() {
+            ranks[at].1.computed(job.run(), &mut out);
+            for (to, payload) in out.sends.drain(..) {
+                let to = ranks.binary_search_by_key(&to, |&(id, _)| id).expect("ranks send to ranks");
+                ranks[to].1.deliver(from, payload, &mut Outbox::default());
+            }
+        }
+    }
+    let result = |rank: &Workload| rank.result().expect("a rank without a job has finished");
+    ranks.iter().map(|(id, rank)| (*id, result(rank))).collect()
+}

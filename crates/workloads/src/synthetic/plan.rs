@@ -1,0 +1,146 @@
+//! When a rank sends, and to whom: the configuration as one rank needs it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use faultline_core::{ClusterId, ProcessId, Progress, Span};
+use rand::distr::{Bernoulli, Distribution};
+use rand::{Rng, RngExt};
+
+use super::{State, Traffic};
+use crate::peers::Peers;
+
+/// [`Traffic`] of one rank.
+#[derive(Clone, Debug)]
+pub(super) enum Plan {
+    Random {
+        total: Span,
+        mean: Span,
+        /// Clusters to which anything is sent at all.
+        send: Box<[(ClusterId, Bernoulli)]>,
+    },
+    Exact {
+        total: Span,
+        /// Instants of computing time, ascending.
+        sends: Box<[(Span, ProcessId)]>,
+    },
+    Burst {
+        messages: u64,
+        batch: u32,
+        cost: Span,
+        /// The next cluster, unless this is the last.
+        between: Option<(ClusterId, Bernoulli)>,
+    },
+}
+
+impl Plan {
+    pub(super) fn new(traffic: &Traffic, peers: &Peers, rng: &mut impl Rng) -> Plan {
+        let own = peers.own();
+        match traffic {
+            Traffic::Random { total, clusters } => {
+                let behaviour = &clusters[own.index()];
+                let send = (0..peers.clusters()).map(ClusterId).zip(behaviour.send.iter().copied());
+                let send = send.filter(|&(_, p)| p > 0.0).map(|(to, p)| (to, probability(p)));
+                Plan::Random { total: *total, mean: behaviour.mean_computation, send: send.collect() }
+            }
+            Traffic::Exact { total, messages } => {
+                let row = &messages[own.index()];
+                let mut sends: Vec<(Span, ProcessId)> = (0..peers.clusters())
+                    .map(ClusterId)
+                    .flat_map(|to| (0..share(row[to.index()], to, peers)).map(move |_| to))
+                    .map(|to| (Span(rng.random_range(1..=total.0)), peers.random(to, rng)))
+                    .collect();
+                sends.sort_unstable();
+                Plan::Exact { total: *total, sends: sends.into() }
+            }
+            Traffic::Burst { messages, batch, cost, between } => {
+                let next = (own.0 + 1 < peers.clusters()).then(|| (own.next(), probability(*between)));
+                Plan::Burst { messages: *messages, batch: *batch, cost: *cost, between: next }
+            }
+        }
+    }
+
+    /// How long the computation takes that begins now.
+    pub(super) fn computation(&self, state: &State, rng: &mut impl Rng) -> Span {
+        match self {
+            Plan::Random { total, mean, .. } => exponential(*mean, rng).min(*total - state.elapsed),
+            Plan::Exact { total, sends } => {
+                let until = sends.get(state.sent as usize).map_or(*total, |&(at, _)| at);
+                until - state.elapsed
+            }
+            Plan::Burst { cost, .. } => *cost,
+        }
+    }
+
+    /// Sends what is due after a computation.
+    pub(super) fn sends(
+        &self,
+        state: &State,
+        peers: &Peers,
+        rng: &mut impl Rng,
+        mut send: impl FnMut(ProcessId),
+    ) {
+        match self {
+            Plan::Random { send: clusters, .. } => {
+                for &(cluster, probability) in clusters {
+                    if probability.sample(rng) {
+                        send(peers.random(cluster, rng));
+                    }
+                }
+            }
+            Plan::Exact { sends, .. } => {
+                let due = sends[state.sent as usize..].iter().take_while(|(at, _)| *at <= state.elapsed);
+                due.for_each(|&(_, to)| send(to));
+            }
+            Plan::Burst { messages, batch, between, .. } => {
+                for _ in 0..u64::from(*batch).min(messages - state.sent) {
+                    let to = match between {
+                        Some((next, probability)) if probability.sample(rng) => *next,
+                        _ => peers.own(),
+                    };
+                    send(peers.random(to, rng));
+                }
+            }
+        }
+    }
+
+    /// Whether the rank has finished.
+    pub(super) fn is_over(&self, state: &State) -> bool {
+        match self {
+            Plan::Random { total, .. } | Plan::Exact { total, .. } => state.elapsed >= *total,
+            Plan::Burst { messages, .. } => state.sent >= *messages,
+        }
+    }
+
+    /// In milliseconds of computing time, or in messages.
+    pub(super) fn progress(&self, state: &State) -> Progress {
+        match self {
+            Plan::Random { total, .. } | Plan::Exact { total, .. } => {
+                Progress { done: millis(state.elapsed), total: millis(*total) }
+            }
+            Plan::Burst { messages, .. } => Progress { done: state.sent, total: *messages },
+        }
+    }
+}
+
+/// How many of `count` messages to cluster `to` this rank sends. All share alike; what remains of the division falls on
+/// different ranks for different `to`.
+fn share(count: u64, to: ClusterId, peers: &Peers) -> u64 {
+    let ranks = peers.size(peers.own()) as u64;
+    let first = u64::from(to.0) * 7 % ranks;
+    let turn = (peers.place() as u64 + ranks - first) % ranks;
+    count / ranks + u64::from(turn < count % ranks)
+}
+
+fn probability(p: f64) -> Bernoulli {
+    Bernoulli::new(p).expect("validated probabilities lie between 0 and 1")
+}
+
+/// Exponentially distributed, at least a nanosecond. The logarithm is not the platform's, which may round otherwise.
+fn exponential(mean: Span, rng: &mut impl Rng) -> Span {
+    let uniform: f64 = rng.random();
+    Span((mean.0 as f64 * -libm::log(1.0 - uniform)) as u64).max(Span(1))
+}
+
+fn millis(span: Span) -> u64 {
+    span.0.div_ceil(1_000_000)
+}

@@ -1,0 +1,215 @@
+//! The heat application against its sequential reference, and against what defective protocols do to it.
+
+mod network;
+
+use std::sync::Arc;
+
+use faultline_core::{Application, Chunk, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
+use faultline_workloads::{Config, Workload, heat, reference};
+use network::{Defect, Network, membership, seed, stored};
+use proptest::prelude::*;
+
+/// Small, with feedback, and with a block of more than one piece.
+fn small() -> heat::Config {
+    heat::Config {
+        rows: 2,
+        columns: 3,
+        steps: 7,
+        step_cost: Span::from_millis(1),
+        feedback_every: 3,
+        state_bytes: 40_000,
+    }
+}
+
+const CLUSTERS: [usize; 2] = [2, 3];
+
+fn expected(config: &heat::Config, clusters: &[usize]) -> Vec<Digest> {
+    heat::reference(config, clusters)
+}
+
+fn run(config: &heat::Config, clusters: &[usize], schedule: u64, defect: Option<Defect>) -> Network {
+    let mut network = Network::new(&Config::Heat(config.clone()), clusters, schedule);
+    network.defect = defect;
+    network.run();
+    network
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_schedule_computes_what_the_sequential_solver_computes(
+        rows in 1_u32..4,
+        columns in 1_u32..5,
+        steps in 1_u32..9,
+        feedback_every in 0_u32..4,
+        state_bytes in prop_oneof![Just(0_u64), 1..100_u64, Just(70_000)],
+        clusters in prop::collection::vec(1_usize..4, 1..4),
+        schedule: u64,
+    ) {
+        let config = heat::Config { rows, columns, steps, feedback_every, state_bytes, ..small() };
+        let network = run(&config, &clusters, schedule, None);
+        prop_assert_eq!(network.results(), Some(expected(&config, &clusters)));
+    }
+
+    #[test]
+    fn a_restored_rank_goes_on_as_if_nothing_had_happened(schedule: u64) {
+        let mut network = Network::new(&Config::Heat(small()), &CLUSTERS, schedule);
+        network.restore_always = true;
+        prop_assert_eq!(network.run(), Some(expected(&small(), &CLUSTERS)));
+    }
+}
+
+#[test]
+fn every_message_matters() {
+    let expected = Some(expected(&small(), &CLUSTERS));
+    let messages = run(&small(), &CLUSTERS, 0, None).messages();
+    // Six exchanges on three inner borders, six couplings, two feedbacks.
+    assert_eq!(messages.len(), 6 * 3 * 2 + 6 + 2);
+    for message in messages {
+        for schedule in 0..5 {
+            let lost = run(&small(), &CLUSTERS, schedule, Some(Defect::Drop(message)));
+            assert_eq!(lost.results(), None, "{message:?} was lost, and still everybody finished");
+            let twice = run(&small(), &CLUSTERS, schedule, Some(Defect::Duplicate(message)));
+            let results = twice.results().expect("a duplicate stops nobody");
+            assert_ne!(Some(results), expected, "{message:?} came twice, and nobody noticed");
+        }
+    }
+}
+
+#[test]
+fn a_state_that_does_not_fit_shows() {
+    let expected = Some(expected(&small(), &CLUSTERS));
+    let mut entangled = 0;
+    for rank in (0..5).map(ProcessId) {
+        for step in 1..=small().steps.into() {
+            for schedule in 0..5 {
+                let network = run(&small(), &CLUSTERS, schedule, Some(Defect::PutBack(rank, step)));
+                if network.entangled.expect("the rank was put back") {
+                    entangled += 1;
+                    assert_ne!(network.results(), expected, "{rank} was put back to before step {step}");
+                } else {
+                    // Nobody can tell: after the last step nothing is sent.
+                    assert_eq!(step, u64::from(small().steps));
+                    assert_eq!(network.results(), expected);
+                }
+            }
+        }
+    }
+    assert!(entangled >= 5 * 6 * 5, "every step but the last sends");
+}
+
+#[test]
+fn a_wrong_temperature_is_never_forgotten() {
+    // Diffusion alone smoothes it out: see `memory.rs`.
+    let config = heat::Config { rows: 1, columns: 1, steps: 400, ..small() };
+    let last_rank = |first_boundary: f64| {
+        let mut rank =
+            Workload::new(&Arc::new(Config::Heat(config.clone())), ProcessId(1), &membership(&[2]), 0);
+        for step in 1..config.steps {
+            compute(&mut rank);
+            let temperature = if step == 1 { first_boundary } else { 0.5 };
+            let row = [&step.to_le_bytes()[..], &temperature.to_le_bytes()].concat();
+            rank.deliver(ProcessId(0), Payload::from_slice(&row), &mut Outbox::default());
+        }
+        compute(&mut rank);
+        rank
+    };
+    let (right, wrong) = (last_rank(0.5), last_rank(0.7));
+    let grid = |rank: &Workload| rank.snapshot().expect("always")[2].clone();
+    assert_eq!(grid(&right), grid(&wrong), "diffusion forgets");
+    assert!(right.result().is_some());
+    assert_ne!(right.result(), wrong.result());
+}
+
+#[test]
+fn a_snapshot_while_a_step_is_out_is_the_state_before_it() {
+    let mut rank = rank(&small(), 0);
+    let before = rank.snapshot();
+    let job = rank.next_job().expect("the first step needs nobody");
+    assert_eq!(rank.snapshot(), before);
+    rank.computed(job.clone().run(), &mut Outbox::default());
+    assert_ne!(rank.snapshot(), before);
+    rank.restore(before.as_deref(), Incarnation(1));
+    assert_eq!(rank.next_job(), Some(job));
+}
+
+#[test]
+fn restoring_nothing_is_beginning_again() {
+    let mut rank = rank(&small(), 0);
+    let (before, job) = (rank.snapshot(), rank.next_job());
+    compute(&mut rank);
+    rank.restore(None, Incarnation(1));
+    assert_eq!((rank.snapshot(), rank.next_job()), (before, job));
+}
+
+#[test]
+fn a_snapshot_shares_what_did_not_change() {
+    let config = heat::Config { state_bytes: 1 << 20, ..small() };
+    let mut rank = rank(&config, 0);
+    let before = rank.snapshot().expect("always");
+    compute(&mut rank);
+    let after = rank.snapshot().expect("always");
+    let same = before.iter().zip(after.iter()).filter(|pair| match pair {
+        (Chunk::Bytes(one), Chunk::Bytes(other)) => Arc::ptr_eq(one, other),
+        _ => false,
+    });
+    let shared: u64 = same.map(|(chunk, _)| chunk.len()).sum();
+    let boundaries = 2 * (4 + 8 * u64::from(config.columns));
+    assert_eq!(shared, (1 << 20) - (16 << 10) + boundaries, "all but one piece of the block, and the grid");
+}
+
+#[test]
+fn the_default_state_is_a_megabyte_that_cannot_be_compressed() {
+    let state = rank(&heat::Config::default(), 0).snapshot().expect("always");
+    let bytes: u64 = state.iter().map(Chunk::len).sum();
+    assert!(bytes >= 1 << 20, "{bytes} bytes");
+    // Compressible bytes repeat themselves; 64-bit words of random bytes do not.
+    let mut words: Vec<[u8; 8]> = stored(&state)[4..]
+        .iter()
+        .flat_map(|chunk| match chunk {
+            Chunk::Bytes(bytes) => bytes.as_chunks().0.to_vec(),
+            Chunk::Virtual(_) => Vec::new(),
+        })
+        .collect();
+    assert_eq!(words.len(), 1 << 17);
+    words.sort_unstable();
+    words.dedup();
+    assert_eq!(words.len(), 1 << 17);
+}
+
+#[test]
+fn messages_that_make_no_sense_are_counted_but_do_no_harm() {
+    let mut network = Network::new(&Config::Heat(small()), &CLUSTERS, 0);
+    let noise = |bytes: &[u8]| Payload::from_slice(bytes);
+    for (from, payload) in [
+        (1, noise(&[1, 2, 3])),
+        (1, noise(&[0xFF; 28])),
+        (4, noise(&[1, 0, 0, 0])),
+        (1, Payload::Virtual(28)),
+    ] {
+        network.ranks[0].application.deliver(ProcessId(from), payload, &mut Outbox::default());
+    }
+    let results = network.run().expect("noise stops nobody");
+    let expected = expected(&small(), &CLUSTERS);
+    assert_ne!(results[0], expected[0]);
+    assert_eq!(results[1..], expected[1..]);
+}
+
+#[test]
+fn the_reference_names_the_ranks() {
+    let config = Arc::new(Config::Heat(small()));
+    let results = reference(&config, &membership(&CLUSTERS), seed).expect("heat has a reference");
+    let digests = expected(&small(), &CLUSTERS);
+    assert_eq!(results, (0..5).map(ProcessId).zip(digests).collect::<Vec<_>>());
+}
+
+/// Rank `me` of a federation of five.
+fn rank(config: &heat::Config, me: u32) -> Workload {
+    Workload::new(&Arc::new(Config::Heat(config.clone())), ProcessId(me), &membership(&CLUSTERS), 0)
+}
+
+fn compute(rank: &mut Workload) {
+    let job = rank.next_job().expect("a step is possible");
+    rank.computed(job.run(), &mut Outbox::default());
+}

@@ -1,0 +1,241 @@
+//! A federation in memory: ranks, channels, and an adversary that chooses what happens next.
+//!
+//! Messages inside a cluster keep their order on each channel; messages between clusters overtake each other.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faultline_core::{
+    Application, Chunk, Cluster, ClusterId, Digest, Incarnation, Job as _, Life, Member, Membership,
+    MembershipVersion, NodeId, Outbox, Payload, ProcessId, Role,
+};
+use faultline_workloads::{Config, Job, Workload};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A message, named by its channel and its place in it.
+pub(crate) type Name = (ProcessId, ProcessId, u32);
+
+/// Something that happened to a rank.
+#[derive(Clone, Debug)]
+pub(crate) enum Happened {
+    Delivered(ProcessId, Payload),
+    Computed,
+}
+
+/// What a protocol with a defect would do to an application, once in a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Defect {
+    Drop(Name),
+    Duplicate(Name),
+    /// After its computation of this number, a rank is put back to before it, and nobody else is.
+    PutBack(ProcessId, u64),
+}
+
+pub(crate) struct Network {
+    pub(crate) ranks: Vec<Rank>,
+    pub(crate) defect: Option<Defect>,
+    /// What [`Defect::PutBack`] found: whether the rank had sent or received anything since.
+    pub(crate) entangled: Option<bool>,
+    /// Whether every rank is replaced by one restored from its snapshot after everything that happens to it.
+    pub(crate) restore_always: bool,
+    /// Messages sent on each channel.
+    pub(crate) sent: BTreeMap<(ProcessId, ProcessId), u32>,
+    membership: Membership,
+    config: Arc<Config>,
+    in_transit: BTreeMap<(ProcessId, ProcessId), Vec<Payload>>,
+    chance: ChaCha8Rng,
+}
+
+pub(crate) struct Rank {
+    pub(crate) application: Workload,
+    pub(crate) history: Vec<Happened>,
+    job: Option<Job>,
+    /// When the job was given out.
+    before: Moment,
+    computations: u64,
+    sent: usize,
+}
+
+#[derive(Clone, Default)]
+struct Moment {
+    state: Option<Arc<[Chunk]>>,
+    happened: usize,
+    sent: usize,
+}
+
+impl Network {
+    /// A federation whose clusters have `clusters[i]` ranks, and of which every coincidence is drawn from `schedule`.
+    pub(crate) fn new(config: &Config, clusters: &[usize], schedule: u64) -> Network {
+        config.validate(clusters).expect("the test's configuration is valid");
+        let config = Arc::new(config.clone());
+        let membership = membership(clusters);
+        let ranks = (0..membership.members.len() as u32)
+            .map(|me| Rank {
+                application: Workload::new(&config, ProcessId(me), &membership, seed(ProcessId(me))),
+                history: Vec::new(),
+                job: None,
+                before: Moment::default(),
+                computations: 0,
+                sent: 0,
+            })
+            .collect();
+        Network {
+            ranks,
+            defect: None,
+            entangled: None,
+            restore_always: false,
+            sent: BTreeMap::new(),
+            membership,
+            config,
+            in_transit: BTreeMap::new(),
+            chance: ChaCha8Rng::seed_from_u64(schedule),
+        }
+    }
+
+    /// Runs until nothing more can happen. The results of the ranks; `None` when some rank has not finished.
+    pub(crate) fn run(&mut self) -> Option<Vec<Digest>> {
+        while self.step() {}
+        self.results()
+    }
+
+    pub(crate) fn results(&self) -> Option<Vec<Digest>> {
+        self.ranks.iter().map(|rank| rank.application.result()).collect()
+    }
+
+    /// Every message that was sent.
+    pub(crate) fn messages(&self) -> Vec<Name> {
+        self.sent.iter().flat_map(|(&(from, to), &count)| (0..count).map(move |no| (from, to, no))).collect()
+    }
+
+    /// Lets one random thing happen; false when nothing can.
+    pub(crate) fn step(&mut self) -> bool {
+        self.ranks.iter_mut().for_each(Rank::give_out);
+        let busy: Vec<usize> = (0..self.ranks.len()).filter(|&at| self.ranks[at].job.is_some()).collect();
+        let channels: Vec<_> = self.in_transit.keys().copied().collect();
+        if busy.is_empty() && channels.is_empty() {
+            return false;
+        }
+        let choice = self.chance.random_range(0..busy.len() + channels.len());
+        match busy.get(choice) {
+            Some(&at) => self.compute(at),
+            None => self.deliver(channels[choice - busy.len()]),
+        }
+        true
+    }
+
+    fn compute(&mut self, at: usize) {
+        let me = ProcessId(at as u32);
+        let rank = &mut self.ranks[at];
+        let job = rank.job.take().expect("the rank is busy");
+        let mut out = Outbox::default();
+        rank.application.computed(job.run(), &mut out);
+        rank.history.push(Happened::Computed);
+        rank.computations += 1;
+        let put_back = self.defect == Some(Defect::PutBack(me, rank.computations));
+        self.send(me, out);
+        if put_back {
+            self.defect = None;
+            self.entangled = Some(self.ranks[at].put_back());
+        }
+        self.restore(at);
+    }
+
+    fn deliver(&mut self, channel: (ProcessId, ProcessId)) {
+        let (from, to) = channel;
+        let waiting = self.in_transit.get_mut(&channel).expect("the channel has messages");
+        let fifo = self.membership.cluster_of(from) == self.membership.cluster_of(to);
+        let at = if fifo { 0 } else { self.chance.random_range(0..waiting.len()) };
+        let payload = waiting.remove(at);
+        if waiting.is_empty() {
+            self.in_transit.remove(&channel);
+        }
+        let rank = &mut self.ranks[to.index()];
+        let mut out = Outbox::default();
+        rank.application.deliver(from, payload.clone(), &mut out);
+        rank.history.push(Happened::Delivered(from, payload));
+        self.send(to, out);
+        self.restore(to.index());
+    }
+
+    fn send(&mut self, from: ProcessId, out: Outbox) {
+        self.ranks[from.index()].sent += out.sends.len();
+        for (to, payload) in out.sends {
+            let sent = self.sent.entry((from, to)).or_default();
+            let name = (from, to, *sent);
+            *sent += 1;
+            let copies = match self.defect {
+                Some(Defect::Drop(it)) if it == name => 0,
+                Some(Defect::Duplicate(it)) if it == name => 2,
+                _ => 1,
+            };
+            for _ in 0..copies {
+                self.in_transit.entry((from, to)).or_default().push(payload.clone());
+            }
+        }
+    }
+
+    /// Replaces a rank by a new one that is given its state, if the test wants that. A job that is out is void.
+    fn restore(&mut self, at: usize) {
+        if self.restore_always {
+            let me = ProcessId(at as u32);
+            let rank = &mut self.ranks[at];
+            let state = rank.application.snapshot().expect("every application answers at once");
+            rank.application = Workload::new(&self.config, me, &self.membership, seed(me));
+            rank.application.restore(Some(&stored(&state)), Incarnation(0));
+            rank.job = None;
+        }
+    }
+}
+
+impl Rank {
+    fn give_out(&mut self) {
+        if self.job.is_none() {
+            self.before =
+                Moment { state: self.application.snapshot(), happened: self.history.len(), sent: self.sent };
+            self.job = self.application.next_job();
+        }
+    }
+
+    /// Undoes everything since the last job was given out; true when that was more than a computation.
+    fn put_back(&mut self) -> bool {
+        let before = self.before.clone();
+        self.application.restore(before.state.as_deref(), Incarnation(0));
+        self.history.len() > before.happened + 1 || self.sent > before.sent
+    }
+}
+
+/// The seed of a rank.
+pub(crate) fn seed(me: ProcessId) -> u64 {
+    1000 + u64::from(me.0)
+}
+
+/// The membership of a federation whose clusters have `clusters[i]` ranks.
+pub(crate) fn membership(clusters: &[usize]) -> Membership {
+    let mut members = Vec::new();
+    let clusters = clusters.iter().enumerate().map(|(at, &size)| {
+        let first = members.len() as u32;
+        let processes: Vec<_> = (first..first + size as u32).map(ProcessId).collect();
+        members.extend(processes.iter().map(|process| Member {
+            cluster: ClusterId(at as u16),
+            role: Role::RANK,
+            node: NodeId(process.0),
+            life: Life(1),
+            up: true,
+        }));
+        Cluster { processes: processes.into(), started: false }
+    });
+    let clusters = clusters.collect();
+    Membership { version: MembershipVersion(1), members: members.into(), clusters }
+}
+
+/// The chunks as they come back from a storage: the same bytes elsewhere.
+pub(crate) fn stored(chunks: &[Chunk]) -> Vec<Chunk> {
+    let copy = |chunk: &Chunk| match chunk {
+        Chunk::Virtual(len) => Chunk::Virtual(*len),
+        Chunk::Bytes(bytes) => Chunk::Bytes(bytes.to_vec().into()),
+    };
+    chunks.iter().map(copy).collect()
+}

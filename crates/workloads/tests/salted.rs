@@ -1,0 +1,195 @@
+//! The salted application: equal under equal salt, different under another, and it always ends.
+
+mod network;
+
+use std::sync::Arc;
+
+use faultline_core::{Application, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
+use faultline_workloads::{Config, Workload, reference, salted};
+use network::{Happened, Network, membership, seed};
+use proptest::prelude::*;
+
+const CLUSTERS: [usize; 2] = [2, 3];
+
+fn small() -> salted::Config {
+    salted::Config {
+        steps: 10,
+        step_cost: Span::from_millis(1),
+        fan_out: 3,
+        between: 0.4,
+        reply: 0.6,
+        reply_depth: 2,
+    }
+}
+
+fn rank(me: ProcessId) -> Workload {
+    Workload::new(&Arc::new(Config::Salted(small())), me, &membership(&CLUSTERS), seed(me))
+}
+
+/// Lets a rank live through a history again; its sends and its result.
+fn live(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>, Option<Digest>) {
+    let mut out = Outbox::default();
+    for happened in history {
+        match happened {
+            Happened::Delivered(from, payload) => rank.deliver(*from, payload.clone(), &mut out),
+            Happened::Computed => {
+                let job = rank.next_job().expect("as many steps as before");
+                rank.computed(job.run(), &mut out);
+            }
+        }
+    }
+    (out.sends, rank.result())
+}
+
+/// What happened to each rank in one run.
+fn histories(schedule: u64) -> Vec<Vec<Happened>> {
+    let mut network = Network::new(&Config::Salted(small()), &CLUSTERS, schedule);
+    network.run().expect("everybody finishes");
+    network.ranks.into_iter().map(|rank| rank.history).collect()
+}
+
+proptest! {
+    #[test]
+    fn every_run_ends(
+        steps in 1_u32..20,
+        fan_out in 0_u32..5,
+        between in 0.0..=1.0,
+        reply_depth in 0_u8..5,
+        clusters in prop::collection::vec(1_usize..4, 1..4),
+        schedule: u64,
+    ) {
+        let config = salted::Config { steps, fan_out, between, reply: 1.0, reply_depth, ..small() };
+        let ranks: usize = clusters.iter().sum();
+        let mut network = Network::new(&Config::Salted(config), &clusters, schedule);
+        prop_assert!(network.run().is_some());
+        let first = u64::from(steps) * u64::from(fan_out) * ranks as u64;
+        prop_assert!(network.messages().len() as u64 <= first * (1 + u64::from(reply_depth)));
+    }
+
+    #[test]
+    fn the_same_schedule_gives_the_same_result(schedule: u64) {
+        let mut plain = Network::new(&Config::Salted(small()), &CLUSTERS, schedule);
+        let mut restored = Network::new(&Config::Salted(small()), &CLUSTERS, schedule);
+        restored.restore_always = true;
+        prop_assert_eq!(plain.run(), restored.run());
+    }
+}
+
+#[test]
+fn every_delivery_matters() {
+    let mut judged = 0;
+    for (at, history) in histories(1).iter().enumerate() {
+        let me = ProcessId(at as u32);
+        let (_, right) = live(&mut rank(me), history);
+        assert!(right.is_some());
+        for (place, happened) in history.iter().enumerate() {
+            let Happened::Delivered(from, payload) = happened else { continue };
+            judged += 1;
+            let mut lost = history.clone();
+            lost.remove(place);
+            assert_ne!(live(&mut rank(me), &lost).1, right, "a loss went unseen");
+            let mut twice = history.clone();
+            twice.insert(place, happened.clone());
+            assert_ne!(live(&mut rank(me), &twice).1, right, "a duplicate went unseen");
+            let mut ghost = history.clone();
+            let mut bytes = payload.bytes().to_vec();
+            bytes[0] ^= 1;
+            ghost[place] = Happened::Delivered(*from, Payload::from_slice(&bytes));
+            assert_ne!(live(&mut rank(me), &ghost).1, right, "a ghost went unseen");
+        }
+    }
+    assert!(judged > 50, "{judged} deliveries");
+}
+
+#[test]
+fn a_state_that_does_not_fit_shows() {
+    let mut judged = 0;
+    for (at, history) in histories(2).iter().enumerate() {
+        let me = ProcessId(at as u32);
+        let right = live(&mut rank(me), history);
+        // Put back by one thing that happened, at any point.
+        for place in 0..history.len() {
+            let mut rank = rank(me);
+            let (mut sends, _) = live(&mut rank, &history[..place]);
+            let before = rank.snapshot();
+            let (undone, _) = live(&mut rank, &history[place..=place]);
+            if undone.is_empty() && matches!(history[place], Happened::Computed) {
+                // Neither sent nor received: nobody can tell, and nothing is wrong.
+                continue;
+            }
+            judged += 1;
+            sends.extend(undone);
+            rank.restore(before.as_deref(), Incarnation(0));
+            let mut out = Outbox { sends };
+            for happened in &history[place + 1..] {
+                if let Happened::Delivered(from, payload) = happened {
+                    rank.deliver(*from, payload.clone(), &mut out);
+                } else if let Some(job) = rank.next_job() {
+                    rank.computed(job.run(), &mut out);
+                }
+            }
+            while let Some(job) = rank.next_job() {
+                rank.computed(job.run(), &mut out);
+            }
+            assert_ne!((out.sends, rank.result()), right, "{me} lost {:?}", history[place]);
+        }
+    }
+    assert!(judged > 50, "{judged} cases");
+}
+
+#[test]
+fn a_reexecution_is_equal_under_the_same_salt_and_different_under_another() {
+    for (at, history) in histories(3).iter().enumerate() {
+        let me = ProcessId(at as u32);
+        for cut in 0..history.len() {
+            let mut original = rank(me);
+            live(&mut original, &history[..cut]);
+            let state = original.snapshot();
+            let again = |incarnation| {
+                let mut restored = rank(me);
+                restored.restore(state.as_deref(), Incarnation(incarnation));
+                live(&mut restored, &history[cut..])
+            };
+            let (sends, result) = again(1);
+            assert_eq!(again(1), (sends.clone(), result));
+            let (others, other) = again(2);
+            if !sends.is_empty() || !others.is_empty() {
+                assert_ne!(others, sends, "{me} repeats itself from {cut}");
+                assert_ne!(other, result);
+            }
+        }
+    }
+}
+
+#[test]
+fn restoring_nothing_under_no_salt_is_beginning_again() {
+    let history = &histories(4)[0];
+    let me = ProcessId(0);
+    let mut restored = rank(me);
+    live(&mut restored, &history[..5]);
+    restored.restore(None, Incarnation(0));
+    assert_eq!(live(&mut restored, history), live(&mut rank(me), history));
+}
+
+#[test]
+fn a_finished_rank_listens_but_does_not_answer() {
+    let mut rank = rank(ProcessId(0));
+    let mut out = Outbox::default();
+    while let Some(job) = rank.next_job() {
+        rank.computed(job.run(), &mut out);
+    }
+    let (_, message) = out.sends.pop().expect("something was sent");
+    let before = rank.result();
+    out.sends.clear();
+    for _ in 0..20 {
+        rank.deliver(ProcessId(1), message.clone(), &mut out);
+    }
+    assert!(out.sends.is_empty());
+    assert!(before.is_some() && rank.result() != before);
+}
+
+#[test]
+fn there_is_nothing_to_compare_with() {
+    let config = Arc::new(Config::Salted(small()));
+    assert_eq!(reference(&config, &membership(&CLUSTERS), seed), None);
+}

@@ -1,0 +1,237 @@
+//! The synthetic application: the traffic that was asked for, and no defect unseen.
+
+mod network;
+
+use std::sync::Arc;
+
+use faultline_core::{Application, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
+use faultline_workloads::synthetic::{Behaviour, Config as Synthetic, Traffic};
+use faultline_workloads::{Config, Invalid, Workload, reference};
+use network::{Defect, Network, membership, seed, stored};
+use proptest::prelude::*;
+
+const CLUSTERS: [usize; 2] = [2, 3];
+
+fn config(traffic: Traffic) -> Config {
+    Config::Synthetic(Synthetic { traffic, message_bytes: 100, state_bytes: 5000 })
+}
+
+fn random() -> Config {
+    let behaviour =
+        |mean, send: [f64; 2]| Behaviour { mean_computation: Span::from_millis(mean), send: send.to_vec() };
+    config(Traffic::Random {
+        total: Span::from_millis(100),
+        clusters: vec![behaviour(10, [0.9, 0.3]), behaviour(20, [0.1, 0.8])],
+    })
+}
+
+fn exact() -> Config {
+    let messages = vec![vec![7, 3], vec![2, 11]];
+    config(Traffic::Exact { total: Span::from_millis(100), messages })
+}
+
+fn burst() -> Config {
+    config(Traffic::Burst { messages: 50, batch: 4, cost: Span::from_micros(1), between: 0.2 })
+}
+
+fn any_traffic() -> impl Strategy<Value = Config> {
+    prop_oneof![Just(random()), Just(exact()), Just(burst())]
+}
+
+fn expected(config: &Config) -> Vec<Digest> {
+    let results = reference(&Arc::new(config.clone()), &membership(&CLUSTERS), seed);
+    results.expect("synthetic has a reference").into_iter().map(|(_, digest)| digest).collect()
+}
+
+fn run(config: &Config, schedule: u64, defect: Option<Defect>) -> Network {
+    let mut network = Network::new(config, &CLUSTERS, schedule);
+    network.defect = defect;
+    network.run();
+    network
+}
+
+proptest! {
+    #[test]
+    fn the_result_does_not_depend_on_the_schedule(config in any_traffic(), schedule: u64) {
+        prop_assert_eq!(run(&config, schedule, None).results(), Some(expected(&config)));
+    }
+
+    #[test]
+    fn a_restored_rank_goes_on_as_if_nothing_had_happened(config in any_traffic(), schedule: u64) {
+        let mut network = Network::new(&config, &CLUSTERS, schedule);
+        network.restore_always = true;
+        prop_assert_eq!(network.run(), Some(expected(&config)));
+    }
+}
+
+#[test]
+fn every_message_matters() {
+    for config in [random(), exact(), burst()] {
+        let expected = Some(expected(&config));
+        let messages = run(&config, 0, None).messages();
+        assert!(messages.len() > 20);
+        for message in messages {
+            for defect in [Defect::Drop(message), Defect::Duplicate(message)] {
+                assert_ne!(run(&config, 1, Some(defect)).results(), expected, "{defect:?} went unseen");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_state_that_does_not_fit_shows() {
+    for config in [random(), exact(), burst()] {
+        let expected = Some(expected(&config));
+        let mut entangled = 0;
+        for rank in (0..5).map(ProcessId) {
+            for computation in 1.. {
+                let network = run(&config, 1, Some(Defect::PutBack(rank, computation)));
+                match network.entangled {
+                    Some(true) => {
+                        entangled += 1;
+                        assert_ne!(network.results(), expected, "{rank} before computation {computation}");
+                    }
+                    // Neither sent nor received: nobody can tell, and nothing is wrong.
+                    Some(false) => assert_eq!(network.results(), expected),
+                    // The rank had no computation of this number.
+                    None => break,
+                }
+            }
+        }
+        assert!(entangled > 20, "{entangled} cases");
+    }
+}
+
+#[test]
+fn exact_counts_are_exact() {
+    let network = run(&exact(), 3, None);
+    let between = |from: &[u32], to: &[u32]| -> u32 {
+        let sent = network.sent.iter();
+        sent.filter(|((a, b), _)| from.contains(&a.0) && to.contains(&b.0)).map(|(_, count)| count).sum()
+    };
+    let (paris, rennes): (&[u32], &[u32]) = (&[0, 1], &[2, 3, 4]);
+    assert_eq!(between(paris, paris), 7);
+    assert_eq!(between(paris, rennes), 3);
+    assert_eq!(between(rennes, paris), 2);
+    assert_eq!(between(rennes, rennes), 11);
+}
+
+#[test]
+fn the_papers_first_table_comes_out_of_its_counts() {
+    // HC3I table 1: two clusters of 100 nodes, ten hours.
+    let counts = vec![vec![2920, 145], vec![11, 2497]];
+    let total = Span::from_secs(36_000);
+    let config = Arc::new(config(Traffic::Exact { total, messages: counts.clone() }));
+    let membership = membership(&[100, 100]);
+    let mut sent = vec![vec![0, 0], vec![0, 0]];
+    for me in (0..200).map(ProcessId) {
+        let mut rank = Workload::new(&config, me, &membership, seed(me));
+        let mut out = Outbox::default();
+        let mut computing = Span::ZERO;
+        while let Some(job) = rank.next_job() {
+            computing = computing + job.cost();
+            rank.computed(job.run(), &mut out);
+        }
+        assert_eq!(computing, total);
+        let share = out.sends.len();
+        assert!(if me.0 < 100 { (30..=32).contains(&share) } else { (24..=26).contains(&share) }, "{share}");
+        for (to, payload) in out.sends {
+            assert_ne!(to, me);
+            assert_eq!(payload, Payload::Virtual(100));
+            sent[usize::from(me.0 >= 100)][usize::from(to.0 >= 100)] += 1;
+        }
+    }
+    assert_eq!(sent, counts);
+}
+
+#[test]
+fn random_traffic_follows_the_probabilities() {
+    let behaviour =
+        |send: [f64; 2]| Behaviour { mean_computation: Span::from_millis(10), send: send.to_vec() };
+    let clusters = vec![behaviour([0.5, 0.1]), behaviour([0.0, 1.0])];
+    let total = Span::from_secs(100);
+    let config = Arc::new(config(Traffic::Random { total, clusters }));
+    let membership = membership(&CLUSTERS);
+    let sent = |me: u32, cluster: std::ops::Range<u32>| {
+        let mut rank = Workload::new(&config, ProcessId(me), &membership, seed(ProcessId(me)));
+        let mut out = Outbox::default();
+        let mut computing = Span::ZERO;
+        while let Some(job) = rank.next_job() {
+            computing = computing + job.cost();
+            rank.computed(job.run(), &mut out);
+        }
+        assert_eq!(computing, total);
+        out.sends.iter().filter(|(to, _)| cluster.contains(&to.0)).count()
+    };
+    // 10^4 computations; five standard deviations of the product of a Poisson count and a coin.
+    let near = |count: usize, mean: f64| (count as f64 - mean).abs() < 5.0 * mean.sqrt();
+    assert!(near(sent(0, 0..2), 5000.0));
+    assert!(near(sent(0, 2..5), 1000.0));
+    assert_eq!(sent(2, 0..2), 0);
+    assert!(near(sent(2, 2..5), 10_000.0));
+}
+
+#[test]
+fn a_burst_goes_one_way() {
+    let traffic = Traffic::Burst { messages: 10_000, batch: 7, cost: Span(1), between: 0.05 };
+    let config = Arc::new(config(traffic));
+    let membership = membership(&CLUSTERS);
+    for me in (0..5).map(ProcessId) {
+        let mut rank = Workload::new(&config, me, &membership, seed(me));
+        let mut out = Outbox::default();
+        while let Some(job) = rank.next_job() {
+            let before = out.sends.len();
+            rank.computed(job.run(), &mut out);
+            assert!((1..=7).contains(&(out.sends.len() - before)));
+        }
+        assert_eq!(out.sends.len(), 10_000);
+        let between = out.sends.iter().filter(|(to, _)| (to.0 < 2) != (me.0 < 2)).count();
+        let expected = if me.0 < 2 { 400..600 } else { 0..1 };
+        assert!(expected.contains(&between), "{between} of 10000 between clusters");
+    }
+}
+
+#[test]
+fn restoring_nothing_is_beginning_again() {
+    for config in [random(), exact(), burst()] {
+        let mut rank = Workload::new(&Arc::new(config), ProcessId(1), &membership(&CLUSTERS), 3);
+        let run = |rank: &mut Workload| {
+            let mut out = Outbox::default();
+            while let Some(job) = rank.next_job() {
+                rank.computed(job.run(), &mut out);
+            }
+            out.sends
+        };
+        let first = run(&mut rank);
+        rank.restore(None, Incarnation(4));
+        assert_eq!(run(&mut rank), first);
+    }
+}
+
+#[test]
+fn a_state_is_as_long_as_asked_for() {
+    let rank = Workload::new(&Arc::new(random()), ProcessId(0), &membership(&CLUSTERS), 3);
+    let state = rank.snapshot().expect("always");
+    assert!((5000..5100).contains(&stored(&state).iter().map(|chunk| chunk.len()).sum::<u64>()));
+}
+
+#[test]
+fn parameters_that_cannot_be_run_are_named() {
+    let exact = |messages| config(Traffic::Exact { total: Span(1), messages });
+    assert_eq!(
+        exact(vec![vec![1, 2]]).validate(&CLUSTERS),
+        Err(Invalid::NotPerCluster { field: "messages", found: 1, clusters: 2 })
+    );
+    assert_eq!(
+        exact(vec![vec![1, 2], vec![3, 4]]).validate(&[2, 1]),
+        Err(Invalid::NobodyToSendTo { cluster: 1 })
+    );
+    assert_eq!(exact(vec![vec![1, 2], vec![3, 0]]).validate(&[2, 1]), Ok(()));
+    let burst = |between, batch| config(Traffic::Burst { messages: 1, batch, cost: Span(1), between });
+    assert_eq!(burst(0.1, 0).validate(&CLUSTERS), Err(Invalid::Zero { field: "batch" }));
+    assert_eq!(
+        burst(1.5, 1).validate(&CLUSTERS),
+        Err(Invalid::NotAProbability { field: "between", value: 1.5 })
+    );
+    assert!(matches!(burst(f64::NAN, 1).validate(&CLUSTERS), Err(Invalid::NotAProbability { .. })));
+}
