@@ -4,3 +4,4 @@
 extern crate alloc;
 
 pub mod hc3i;
+pub mod none;

@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Delay between unforced checkpoints, by cluster; `None` is infinite. A forced checkpoint restarts it
-    /// (section 5.2).
+    /// (section 5.2). With [`Scope::Federation`] the first entry counts.
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Delay between garbage collections; `None` is never (section 3.5).
     pub collect_every: Option<Span>,
-    /// Copies of each part beside the owner's own (section 3.1 has one).
+    /// Copies of each part beside the owner's own (section 3.1 has one). A storage server counts as one copy.
     pub replicas: u16,
     /// Where the copies are kept.
     pub replicate_to: ReplicateTo,
     /// What is coordinated: each cluster by itself, or the federation as one.
     pub scope: Scope,
-    /// How long an unanswered request between clusters waits before it is made again.
+    /// How long an unanswered request between clusters, or a failed write, waits before it is made again.
     pub retry_every: Span,
     /// Known defects, for tests.
     pub defects: Defects,
@@ -44,12 +44,87 @@ pub enum Scope {
     Federation,
 }
 
-/// A rule as printed, or left out: each loses something, and the checkers must say so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Defect {
-    /// To be completed with the protocol.
+macro_rules! defects {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A rule as printed, or left out: each breaks a property, and the checkers must say so.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Defect {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Defect {
+            /// Every known defect.
+            pub const ALL: &[Defect] = &[$(Defect::$name,)*];
+        }
+    };
+}
+
+defects! {
+    /// The checkpoint freezes but does not drain: intra-cluster messages in transit are in no part (B5).
     NoDrain,
+    /// A rollback does not abort the checkpoint that is being taken (B8).
+    CheckpointNotAborted,
+    /// Messages of every older incarnation are dropped, also those that no rollback undid (B4).
+    OlderIncarnationsDropped,
+    /// Messages that a rollback undid are delivered (B4).
+    StaleNotDropped,
+    /// The log is volatile only, as printed: "logged messages are used only if the sender doesn't rollback" (finding 3).
+    LogOutsideCheckpoint,
+    /// The set of received messages is not part of the checkpoint.
+    ReceivedOutsideCheckpoint,
+    /// Inside a cluster, messages from beyond the next commit are dropped instead of held (rule 8).
+    FutureDropped,
+    /// Inside a cluster, messages from beyond the next commit are delivered at once (rule 8).
+    FutureDelivered,
+    /// Re-send when acknowledged with a *greater* SN than the alert's, as printed (finding 2).
+    ResendGreater,
+    /// A restored sender does not re-send its unacknowledged messages (B3).
+    NoOwnResend,
+    /// Inside a cluster, messages of an older incarnation are delivered (B4).
+    OldWithinAccepted,
+    /// Acknowledgements in a restored log are not checked against the table of rollbacks (B3).
+    RestoredAcksUnchecked,
+    /// Collection removes one checkpoint too many (section 3.5).
+    CollectsOneTooMany,
+    /// Collection removes log entries acknowledged at the kept checkpoint too (section 3.5 with `<=`).
+    LogCollectedAtWorst,
+    /// Rounds of an older epoch are obeyed (rule 11).
+    OlderEpochsAccepted,
+    /// Received messages are told apart without their incarnation (B4).
+    IdWithoutIncarnation,
+    /// A message is delivered without the checkpoint that it should force (section 3.2).
+    NoForcedCheckpoint,
+    /// A cluster restarts from the checkpoint before the right one (finding 1).
+    RestartBefore,
+    /// The dependency vector decides rollback, as printed, instead of the delivered vector (finding 5).
+    PrintedLine,
+    /// Raises by queued messages are not merged into the commit (B6).
+    RaisesNotMerged,
+    /// A message that arrives during a checkpoint does not ask for its own afterwards (rule 7).
+    ForceNotRepeated,
+    /// Messages that arrive during a recovery are dropped (rule 10).
+    ArrivalsDroppedWhileRecovering,
+    /// A rollback empties the queues of a surviving process (rule 10).
+    QueuesLostAtRollback,
+    /// Nothing is re-sent to a new life outside the cluster unless an alert asks for it (rule 3).
+    ResendOnlyOnAlerts,
+    /// The table of rollbacks is lost in a crash (B4).
+    TablesVolatile,
+    /// A holder that came back empty is not refilled (rule 17).
+    HolderNotRefilled,
+    /// The first checkpoint does not wait for the durable note that the cluster started (rule 18).
+    NoStartGate,
+    /// Alerts are sent once (rule 19).
+    AlertsNotRetried,
+    /// An alert carries only the last entry of its cluster's history (rule 19).
+    OnlyLastEntry,
+    /// A part counts as saved before its copies are durable (finding 6).
+    CommitBeforeCopies,
+    /// A recovery reports what it remembers instead of waiting for its writes (rule 13).
+    NoWriteBarrier,
+    /// A target is entered into the holder's own table, where it masks the alert that follows (rule 15).
+    TargetMasksAlert,
 }
 
 /// A set of switched-on defects; always empty unless the crate's `defects` feature is on.

@@ -1,5 +1,470 @@
 //! HC3I: coordinated checkpoints inside a cluster, communication-induced checkpoints between clusters.
+//!
+//! Monnet, Morin, Badrinath: *Hybrid Checkpointing for Parallel Applications in Cluster Federations* (2003). The
+//! algorithm follows the paper's sections; where its printed rules lose messages, the corrected rule stands here and
+//! the printed one is a [`Defect`] that tests can switch on.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `checkpoint` | taking a checkpoint: request, save, drain, write, commit (3.1) |
+//! | `delivery` | sending and receiving, forcing a checkpoint before delivery (3.2, 3.3) |
+//! | `alert` | telling other clusters of a rollback, and what they do about it (3.4) |
+//! | `recovery` | agreeing on what to restore, and restoring it (3.4) |
+//! | `copies` | copies of parts at holders, and how they are kept complete (3.1) |
+//! | `collection` | removing what no recovery needs (3.5) |
+//! | `history`, `log`, `received` | the three tables that the rules speak of |
+//!
+//! The *coordinator* of a cluster is its lowest process. With [`Scope::Federation`] all ranks count as one cluster,
+//! which is the global coordinated baseline.
 
+mod alert;
+mod checkpoint;
+mod collection;
 mod config;
+mod copies;
+mod delivery;
+mod history;
+mod log;
+mod message;
+mod placement;
+mod received;
+mod recovery;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Birth, Boot, ClusterId, Gauges, Host, Incarnation, Input, Life, Membership, MessageId, Payload, Position,
+    ProcessId, Protocol, Role, Sn, Time, To, Vectors,
+};
 
 pub use config::{Config, Defect, Defects, ReplicateTo, Scope};
+pub use history::History;
+pub use message::{Control, Epoch, Saved, Stamp};
+pub use placement::holders;
+
+use alert::Alerts;
+use checkpoint::{Gathering, Part};
+use collection::Collecting;
+use copies::Copies;
+use delivery::{Arrival, Early};
+use log::Log;
+use message::{Head, Kept};
+use received::Received;
+use recovery::{Recovery, Round};
+
+/// The host as this protocol sees it.
+type Desk<'a> = dyn Host<Hc3i> + 'a;
+type Image = faultline_core::Image<Head, Saved>;
+
+/// One process under HC3I.
+#[derive(Clone, Debug)]
+pub struct Hc3i {
+    me: ProcessId,
+    config: Arc<Config>,
+    membership: Arc<Membership>,
+    /// The cluster that is coordinated; `OUTSIDE` for a storage server.
+    cluster: ClusterId,
+    members: Arc<[ProcessId]>,
+    phase: Phase,
+
+    /// Where the cluster stands.
+    position: Position,
+    /// Direct dependencies vector of the last checkpoint (section 3.2).
+    ddv: Arc<[Position]>,
+    /// Greatest position delivered here from each cluster and incarnation, ascending (finding 5).
+    delivered: Arc<[(ClusterId, Position)]>,
+    history: History,
+    log: Arc<Log>,
+    received: Arc<Received>,
+    /// Checkpoints that can be restored, ascending.
+    kept: Vec<Kept>,
+
+    /// Messages of the cluster sent since the last rollback, by receiver, ascending.
+    sent_within: Vec<(ProcessId, u64)>,
+    /// Messages of the cluster received since the last rollback.
+    received_within: u64,
+    /// Messages from other clusters that cannot be delivered yet.
+    waiting: VecDeque<Arrival>,
+    /// What came from inside the cluster before this process was where its sender is.
+    early: Vec<Early>,
+    /// Sent by the application after its state was saved and before the commit.
+    unsent: Vec<(MessageId, Payload)>,
+    /// Where this process stood when it asked for a forced checkpoint.
+    asked_at: Option<Position>,
+
+    epoch: Epoch,
+    record: Records,
+    alerts: Alerts,
+    copies: Copies,
+    coordination: Option<Box<Coordination>>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The application runs, unless there is no first checkpoint yet.
+    Running,
+    /// A checkpoint is being taken.
+    Checkpointing(Box<Part>),
+    /// The cluster agrees on what to restore.
+    Recovering(Box<Recovery>),
+    /// This process only keeps copies for others.
+    Serving,
+}
+
+/// What only the coordinator of a cluster has.
+#[derive(Clone, Debug, Default)]
+struct Coordination {
+    /// Tries in this incarnation.
+    attempts: u32,
+    gathering: Option<Gathering>,
+    checkpoint_at: Option<Time>,
+    round: Option<Round>,
+    collecting: Option<Collecting>,
+    collect_at: Option<Time>,
+}
+
+/// The small durable record of this process, and who waits for it.
+#[derive(Clone, Debug, Default)]
+struct Records {
+    version: u64,
+    waiters: Vec<(u64, Waiter)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Waiter {
+    /// The target of this round is recorded here.
+    Target(Epoch),
+    /// A note kept for another cluster is recorded; its coordinator waits.
+    Note(Epoch, ProcessId),
+    /// Alerted tables are recorded; the member that spreads them waits.
+    Learnt(ProcessId, (ProcessId, Incarnation)),
+}
+
+impl Protocol for Hc3i {
+    type Config = Config;
+    type Stamp = Stamp;
+    type Control = Control;
+    type Head = Head;
+    type Saved = Saved;
+    const FIFO: bool = false;
+
+    fn extra_processes(config: &Config) -> Vec<Role> {
+        match config.replicate_to {
+            ReplicateTo::SharedStorage if config.replicas > 0 => vec![Role::STORAGE_SERVER],
+            _ => Vec::new(),
+        }
+    }
+
+    fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Self {
+        let Birth { me, life, boot, membership, config, record, .. } = birth;
+        let is_rank = membership.member(me).role == Role::RANK;
+        let cluster = logical_cluster(&config, &membership, me);
+        let members: Arc<[ProcessId]> = match (is_rank, config.scope) {
+            (false, _) => Arc::from([]),
+            (true, Scope::Cluster) => membership.processes_of(cluster).clone(),
+            (true, Scope::Federation) => membership.with_role(Role::RANK).collect(),
+        };
+        let clusters = match config.scope {
+            Scope::Cluster => membership.clusters.len(),
+            Scope::Federation => 1,
+        };
+        let first_life = life == Life(1);
+        let coordinates = members.first() == Some(&me);
+        let mut this = Hc3i {
+            me,
+            phase: match (is_rank, first_life) {
+                (false, _) => Phase::Serving,
+                (true, true) => Phase::Running,
+                (true, false) => Phase::Recovering(Box::default()),
+            },
+            position: Position::default(),
+            ddv: vec![Position::default(); clusters].into(),
+            delivered: Arc::from([]),
+            history: History::default(),
+            log: Arc::default(),
+            received: Arc::default(),
+            kept: Vec::new(),
+            sent_within: Vec::new(),
+            received_within: 0,
+            waiting: VecDeque::new(),
+            early: Vec::new(),
+            unsent: Vec::new(),
+            asked_at: None,
+            // A first life has seen no life but first ones: anything more is a failure that it must recover from.
+            epoch: Epoch { lives: if first_life { members.len() as u64 } else { 0 }, round: 0 },
+            record: Records::default(),
+            alerts: Alerts::default(),
+            copies: Copies::new(&config, &membership, me, boot),
+            coordination: coordinates.then(Box::default),
+            config,
+            membership,
+            cluster,
+            members,
+        };
+        if !this.config.defects.has(Defect::TablesVolatile) {
+            this.read_record(record.as_deref());
+        }
+        if let Some(coordination) = this.coordination.as_mut().filter(|_| this.cluster == ClusterId(0)) {
+            coordination.collect_at = this.config.collect_every.map(|every| now + every);
+        }
+        if boot == Boot::Replaced {
+            this.copies.report_when_complete(false, host);
+        }
+        this.watch_members(now, host);
+        this
+    }
+
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut Desk) {
+        match input {
+            Input::Sent { id, payload } => self.sent(id, payload, host),
+            Input::Received { id, stamp, payload } => self.arrived(id, stamp, payload, now, host),
+            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Image { from, image } => self.image_arrived(from, image, host),
+            Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
+            Input::Persisted(name) => self.persisted(name, now, host),
+            Input::PersistFailed(name) => self.copies.write_failed(name, now + self.config.retry_every),
+            Input::Read { name, image } => self.image_read(name, image, now, host),
+            Input::Listed(images) => self.listed(images, now, host),
+            Input::Recorded { version } => self.recorded(version, now, host),
+            Input::Membership(membership) => self.membership_changed(membership, now, host),
+            Input::Timeout => self.time_passed(now, host),
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let coordination = self.coordination.as_deref();
+        let running = matches!(self.phase, Phase::Running);
+        [
+            coordination.and_then(|it| it.checkpoint_at).filter(|_| running),
+            coordination.and_then(|it| it.collect_at),
+            self.alerts.next_deadline(),
+            self.copies.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            log_messages: self.log.len(),
+            log_bytes: self.log.bytes(),
+            checkpoints: self.kept.len() as u32,
+            ..Gauges::default()
+        }
+    }
+}
+
+impl Hc3i {
+    /// Where the cluster stands, as this process knows it.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// SNs of the checkpoints that this process could restore, ascending.
+    pub fn kept(&self) -> impl Iterator<Item = Sn> + '_ {
+        self.kept.iter().map(|kept| kept.position.sn)
+    }
+
+    fn has(&self, defect: Defect) -> bool {
+        self.config.defects.has(defect)
+    }
+
+    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut Desk) {
+        match message {
+            Control::Request { position, attempt, forced } => {
+                self.checkpoint_requested(from, position, attempt, forced, now, host);
+            }
+            Control::Saved { position, attempt, sent } => {
+                self.saved(from, position, attempt, &sent, now, host)
+            }
+            Control::Drain { position, attempt, expected } => {
+                self.drain(position, attempt, &expected, now, host);
+            }
+            Control::Drained { position, attempt, head } => self.drained(position, attempt, &head, now, host),
+            Control::Commit { position, attempt, vectors } => {
+                self.commit(position, attempt, vectors, now, host);
+            }
+            Control::Force { position } => self.checkpoint_forced(from, position, now, host),
+            Control::Acknowledge { id, position } => self.acknowledged(id, position),
+            Control::Alert { cluster, entries } => self.alerted(from, cluster, &entries, now, host),
+            Control::AlertRecorded { cluster, incarnation, history } => {
+                self.alert_recorded(cluster, incarnation, &history, now, host);
+            }
+            Control::Learn { history, asker } => self.learn(from, &history, asker, now, host),
+            Control::Learnt { asker } => self.learnt(from, asker, host),
+            Control::RollBack { incarnation, from, position } => {
+                self.asked_to_roll_back(incarnation, from, position, now, host);
+            }
+            Control::Prepare { epoch } => self.prepare(epoch, host),
+            Control::Inquire { epoch, cluster } => self.copies.list_for_inquiry(from, epoch, cluster, host),
+            Control::Reported { epoch, report } => self.reported(from, epoch, report, now, host),
+            Control::Restore { epoch, target } => self.restore(epoch, target, now, host),
+            Control::Note { epoch, cluster, entries } => self.note(from, epoch, cluster, &entries, host),
+            Control::Ready { epoch } => self.ready(from, epoch, now, host),
+            Control::Vanished { epoch } => self.vanished(epoch, now, host),
+            Control::Resume { epoch } => self.resume(epoch, now, host),
+            Control::Stored(name) => self.copy_stored(from, name, now, host),
+            Control::Fetch(name) => self.copies.read_for(from, name, host),
+            Control::Refused(name) => self.fetch_refused(name, now, host),
+            Control::Offer { incarnation, names } => {
+                self.copies.list_for_offer(from, incarnation, names, host)
+            }
+            Control::Want { names } => {
+                for &name in names.iter() {
+                    self.copies.read_for(from, name, host);
+                }
+            }
+            Control::Discard { names } => names.iter().for_each(|&name| host.delete(name)),
+            Control::Ask { round } => self.asked_for_stock(from, round, host),
+            Control::Stock { round, inventory } => self.stock_told(from, round, inventory, host),
+            Control::Collect { round, collection } => self.collect(from, round, &collection, host),
+        }
+    }
+
+    fn time_passed(&mut self, now: Time, host: &mut Desk) {
+        if matches!(self.phase, Phase::Running)
+            && self.coordination.as_ref().is_some_and(|it| it.checkpoint_at.is_some_and(|at| at <= now))
+        {
+            self.begin_checkpoint(false, now, host);
+        }
+        self.retry_alerts(now, host);
+        self.copies.retry_writes(now, host);
+        self.maybe_collect(now, host);
+    }
+
+    fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut Desk) {
+        let old = core::mem::replace(&mut self.membership, membership);
+        self.start_recorded(now, host);
+        self.watch_members(now, host);
+        self.watch_holders(&old, now, host);
+        self.watch_receivers(&old, host);
+    }
+
+    /// The process that coordinates this cluster: its lowest.
+    fn coordinator(&self) -> ProcessId {
+        self.members[0]
+    }
+
+    fn coordinates(&self) -> bool {
+        self.coordination.is_some()
+    }
+
+    fn coordination(&mut self) -> &mut Coordination {
+        self.coordination.as_mut().expect("only the coordinator is told this")
+    }
+
+    /// Tells all other members.
+    fn broadcast(&self, message: Control, host: &mut Desk) {
+        match self.config.scope {
+            Scope::Cluster => host.control(To::Cluster(self.cluster), message),
+            Scope::Federation => {
+                for index in 0..self.membership.clusters.len() {
+                    host.control(To::Cluster(ClusterId(index as u16)), message.clone());
+                }
+            }
+        }
+    }
+
+    /// Tells the coordinator, which may be this process.
+    fn tell_coordinator(&mut self, message: Control, now: Time, host: &mut Desk) {
+        if self.coordinates() {
+            self.told(self.me, message, now, host);
+        } else {
+            host.control(To::One(self.coordinator()), message);
+        }
+    }
+
+    /// Tells any process, which may be this one.
+    fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut Desk) {
+        if whom == self.me {
+            self.told(self.me, message, now, host);
+        } else {
+            host.control(To::One(whom), message);
+        }
+    }
+
+    /// The cluster of a process as this protocol counts clusters.
+    fn cluster_of(&self, process: ProcessId) -> ClusterId {
+        logical_cluster(&self.config, &self.membership, process)
+    }
+
+    fn clusters(&self) -> impl Iterator<Item = ClusterId> + use<> {
+        (0..self.ddv.len()).map(|index| ClusterId(index as u16))
+    }
+
+    fn is_up(&self, process: ProcessId) -> bool {
+        self.membership.member(process).up
+    }
+
+    fn all_members_up(&self) -> bool {
+        self.members.iter().all(|&member| self.is_up(member))
+    }
+
+    /// Whether another cluster's rollback undid what happened at `position` there.
+    fn is_undone(&self, cluster: ClusterId, position: Position) -> bool {
+        self.history.undid_after(cluster, position)
+    }
+
+    /// Writes the tables, and tells `waiter` when they are durable.
+    fn write_record(&mut self, waiter: Option<Waiter>, host: &mut Desk) {
+        self.record.version += 1;
+        self.record.waiters.extend(waiter.map(|waiter| (self.record.version, waiter)));
+        let tables = (&self.history, self.copies.notes());
+        let bytes = postcard::to_allocvec(&tables).expect("tables of numbers can be encoded");
+        host.record(self.record.version, bytes.into());
+    }
+
+    fn read_record(&mut self, record: Option<&[u8]>) {
+        // A record that does not decode is as good as lost: the tables come back from members and holders.
+        if let Some((history, notes)) = record.and_then(|bytes| postcard::from_bytes(bytes).ok()) {
+            self.history = history;
+            self.copies.set_notes(notes);
+        }
+    }
+
+    fn recorded(&mut self, version: u64, now: Time, host: &mut Desk) {
+        let waiters = core::mem::take(&mut self.record.waiters);
+        let (due, rest) = waiters.into_iter().partition(|&(wanted, _)| wanted <= version);
+        self.record.waiters = rest;
+        for (_, waiter) in Vec::from_iter::<Vec<_>>(due) {
+            match waiter {
+                Waiter::Target(epoch) => self.target_recorded(epoch, now, host),
+                Waiter::Note(epoch, coordinator) => {
+                    self.tell(coordinator, Control::Ready { epoch }, now, host);
+                }
+                Waiter::Learnt(spreader, asker) => self.tell(spreader, Control::Learnt { asker }, now, host),
+            }
+        }
+    }
+}
+
+/// The cluster of a process as the protocol counts clusters: its own, or the whole federation.
+fn logical_cluster(config: &Config, membership: &Membership, process: ProcessId) -> ClusterId {
+    match config.scope {
+        Scope::Cluster => membership.cluster_of(process),
+        Scope::Federation if membership.member(process).role == Role::RANK => ClusterId(0),
+        Scope::Federation => ClusterId::OUTSIDE,
+    }
+}
+
+/// Element-wise maxima of vectors.
+fn merge_vectors(into: &mut Vectors, other: &Vectors) {
+    if !Arc::ptr_eq(&into.ddv, &other.ddv) && *into.ddv != *other.ddv {
+        into.ddv = into.ddv.iter().zip(other.ddv.iter()).map(|(&a, &b)| a.max(b)).collect();
+    }
+    if into.delivered.is_empty() {
+        into.delivered = other.delivered.clone();
+    } else if !other.delivered.is_empty() {
+        let mut greatest: BTreeMap<(ClusterId, Incarnation), Position> = BTreeMap::new();
+        for &(cluster, position) in into.delivered.iter().chain(other.delivered.iter()) {
+            let entry = greatest.entry((cluster, position.incarnation)).or_insert(position);
+            *entry = position.max(*entry);
+        }
+        into.delivered = greatest.into_iter().map(|((cluster, _), position)| (cluster, position)).collect();
+    }
+}

@@ -1,0 +1,187 @@
+//! Telling other clusters of a rollback, and learning of theirs (section 3.4; rules 19 and 20).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Claim, ClusterId, Incarnation, Membership, Position, ProcessId, Time, To};
+
+use super::config::Defect;
+use super::history::{Entries, History};
+use super::message::Control;
+use super::{Desk, Hc3i, Phase, Waiter};
+
+/// Alerts that this process has sent, or is passing on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alerts {
+    outstanding: Vec<Outstanding>,
+    spreads: Vec<Spread>,
+}
+
+/// An alert that a cluster has not confirmed.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    cluster: ClusterId,
+    tries: usize,
+    again_at: Time,
+}
+
+/// An alert that this process received for its cluster, until all members have recorded it.
+#[derive(Clone, Debug)]
+struct Spread {
+    asker: (ProcessId, Incarnation),
+    awaited: Vec<ProcessId>,
+}
+
+impl Alerts {
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.outstanding.iter().map(|it| it.again_at).min()
+    }
+}
+
+impl Hc3i {
+    /// Coordinator, after a rollback: alerts every other cluster.
+    pub(super) fn send_alerts(&mut self, now: Time, host: &mut Desk) {
+        self.alerts.outstanding = self
+            .clusters()
+            .filter(|&cluster| cluster != self.cluster)
+            .map(|cluster| Outstanding { cluster, tries: 0, again_at: now })
+            .collect();
+        self.retry_alerts(now, host);
+        if self.has(Defect::AlertsNotRetried) {
+            self.alerts.outstanding.clear();
+        }
+    }
+
+    /// Sends the alerts that are due, each time to another live member of the cluster.
+    pub(super) fn retry_alerts(&mut self, now: Time, host: &mut Desk) {
+        let mut outstanding = core::mem::take(&mut self.alerts.outstanding);
+        for alert in outstanding.iter_mut().filter(|alert| alert.again_at <= now) {
+            let members = self.membership.processes_of(alert.cluster);
+            let live: Vec<ProcessId> = members.iter().copied().filter(|&member| self.is_up(member)).collect();
+            if let Some(&whom) = live.get(alert.tries % live.len().max(1)) {
+                let (cluster, entries) = (self.cluster, self.alert_entries());
+                host.control(To::One(whom), Control::Alert { cluster, entries });
+            }
+            alert.tries += 1;
+            alert.again_at = now + self.config.retry_every;
+        }
+        self.alerts.outstanding = outstanding;
+    }
+
+    /// The cluster's whole history: an alert may be the first that its receiver hears of several rollbacks.
+    fn alert_entries(&self) -> Entries {
+        let entries = self.history.shared(self.cluster);
+        match entries.last() {
+            Some(&last) if self.has(Defect::OnlyLastEntry) => Arc::from([last]),
+            _ => entries,
+        }
+    }
+
+    /// Any member, in any phase: makes the whole cluster learn of another's rollback, then confirms.
+    pub(super) fn alerted(
+        &mut self,
+        from: ProcessId,
+        cluster: ClusterId,
+        entries: &Entries,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let Some(&(incarnation, _)) = entries.last() else {
+            return;
+        };
+        let asker = (from, incarnation);
+        self.alerts.spreads.retain(|spread| spread.asker.0 != from);
+        self.alerts.spreads.push(Spread { asker, awaited: self.members.to_vec() });
+        let mut history = History::default();
+        history.extend(cluster, entries);
+        self.spread(history, Some(asker), now, host);
+    }
+
+    fn spread(
+        &mut self,
+        history: History,
+        asker: Option<(ProcessId, Incarnation)>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let history = Arc::new(history);
+        self.broadcast(Control::Learn { history: history.clone(), asker }, host);
+        self.learn(self.me, &history, asker, now, host);
+    }
+
+    /// Member: enters rollbacks of other clusters into its tables, and acts on what is new.
+    pub(super) fn learn(
+        &mut self,
+        spreader: ProcessId,
+        history: &History,
+        asker: Option<(ProcessId, Incarnation)>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let news = self.history.merge(history);
+        if !news.is_empty() || asker.is_some() {
+            self.write_record(asker.map(|asker| Waiter::Learnt(spreader, asker)), host);
+        }
+        for &cluster in &news {
+            let &(incarnation, sn) = self.history.of(cluster).last().expect("something was learnt");
+            host.claim(Claim::Alerted { from: cluster, position: Position { incarnation, sn } });
+        }
+        // A recovery looks at the tables when it resumes.
+        if !news.is_empty() && !matches!(self.phase, Phase::Recovering(_) | Phase::Serving) {
+            self.resend(
+                |this, entry| news.contains(&this.cluster_of(entry.id.to)) && this.is_owed(entry),
+                host,
+            );
+            self.roll_back_if_undone(now, host);
+            self.replay_waiting(now, host);
+        }
+    }
+
+    /// The member that spreads an alert: confirms it when all have recorded it.
+    pub(super) fn learnt(&mut self, from: ProcessId, asker: (ProcessId, Incarnation), host: &mut Desk) {
+        let Some(place) = self.alerts.spreads.iter().position(|spread| spread.asker == asker) else {
+            return;
+        };
+        let spread = &mut self.alerts.spreads[place];
+        spread.awaited.retain(|&member| member != from);
+        if spread.awaited.is_empty() {
+            self.alerts.spreads.swap_remove(place);
+            let (whom, incarnation) = asker;
+            let history = Arc::new(self.history.clone());
+            host.control(
+                To::One(whom),
+                Control::AlertRecorded { cluster: self.cluster, incarnation, history },
+            );
+        }
+    }
+
+    /// Coordinator: a cluster has recorded the alert, and tells its own tables, which count as alerts.
+    pub(super) fn alert_recorded(
+        &mut self,
+        cluster: ClusterId,
+        incarnation: Incarnation,
+        history: &History,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        if incarnation >= self.history.known(self.cluster) {
+            self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
+        }
+        if !self.history.clone().merge(history).is_empty() {
+            self.spread(history.clone(), None, now, host);
+        }
+    }
+
+    /// What was on its way to a life that ended is lost: it goes again to the next one (rule 3).
+    pub(super) fn watch_receivers(&mut self, old: &Membership, host: &mut Desk) {
+        if matches!(self.phase, Phase::Recovering(_) | Phase::Serving) || self.has(Defect::ResendOnlyOnAlerts)
+        {
+            return;
+        }
+        let reborn: Vec<ProcessId> =
+            self.log.receivers().filter(|&receiver| self.began_new_life(receiver, old)).collect();
+        if !reborn.is_empty() {
+            self.resend(|this, entry| reborn.contains(&entry.id.to) && this.is_owed(entry), host);
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Taking a checkpoint inside a cluster (section 3.1), with the second round that drains the channels (errata, B5).
+//!
+//! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
+//! to the commit. Its part is durable, here and at its holders, before it says Drained: a commit needs nothing more.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Attempt, Claim, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Time, Vectors,
+};
+
+use super::config::Defect;
+use super::delivery::Early;
+use super::log::Log;
+use super::message::{Control, Head, Kept, Saved};
+use super::received::Received;
+use super::{Desk, Hc3i, Image, Phase, merge_vectors, placement};
+
+/// A member's part of the checkpoint that is being taken.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    position: Position,
+    attempt: Attempt,
+    forced: bool,
+    since: Time,
+    /// The state, once the application has given it.
+    saved: Option<Cut>,
+    /// Messages of the cluster that must have arrived in all, once the coordinator has counted them.
+    expected: Option<u64>,
+    /// Messages of the cluster that arrived after the request.
+    late: Vec<(MessageId, Payload)>,
+    image: Option<Arc<Image>>,
+    /// Written here.
+    durable: bool,
+    /// Holders that have not confirmed their copy.
+    awaited: Vec<ProcessId>,
+    drained: bool,
+}
+
+/// What a part holds beside late messages: everything as of one instant.
+#[derive(Clone, Debug)]
+struct Cut {
+    snapshot: Snapshot,
+    head: Arc<Head>,
+    log: Arc<Log>,
+    received: Arc<Received>,
+}
+
+impl Part {
+    /// Whether sends still belong to the state that is being saved.
+    pub(super) fn is_before_cut(&self) -> bool {
+        self.saved.is_none()
+    }
+
+    /// A message of the cluster that the checkpoint has to hold, because its sender's part holds the send.
+    pub(super) fn add_late(&mut self, id: MessageId, payload: Payload) {
+        self.late.push((id, payload));
+    }
+
+    /// What a member says when it gives the checkpoint up.
+    pub(super) fn aborted(&self) -> Claim {
+        Claim::Aborted { position: self.position, attempt: self.attempt }
+    }
+
+    /// Only for the defect that does not give it up.
+    pub(super) fn move_to(&mut self, position: Position) {
+        self.position = position;
+    }
+
+    fn name(&self, owner: ProcessId) -> ImageName {
+        ImageName {
+            owner,
+            incarnation: self.position.incarnation,
+            sn: self.position.sn,
+            attempt: self.attempt,
+        }
+    }
+
+    fn is(&self, position: Position, attempt: Attempt) -> bool {
+        self.position == position && self.attempt == attempt
+    }
+}
+
+/// What the coordinator gathers from the members.
+#[derive(Clone, Debug)]
+pub(super) struct Gathering {
+    position: Position,
+    attempt: Attempt,
+    /// Members still to be heard in this round.
+    outstanding: usize,
+    expected: Vec<u64>,
+    vectors: Vectors,
+    /// All parts are durable, but the cluster's start is not recorded yet (rule 18).
+    awaits_start: bool,
+}
+
+impl Gathering {
+    /// Only for the defect that does not give the checkpoint up.
+    pub(super) fn move_to(&mut self, position: Position) {
+        self.position = position;
+    }
+
+    fn is(&self, position: Position, attempt: Attempt) -> bool {
+        self.position == position && self.attempt == attempt
+    }
+}
+
+impl Hc3i {
+    /// Coordinator: begins a checkpoint, when nothing stands in its way.
+    pub(super) fn begin_checkpoint(&mut self, forced: bool, now: Time, host: &mut Desk) {
+        if !matches!(self.phase, Phase::Running) || !self.all_members_up() {
+            return;
+        }
+        let position = Position { sn: self.position.sn.next(), ..self.position };
+        let members = self.members.len();
+        let ddv = self.ddv.clone();
+        let coordination = self.coordination();
+        coordination.attempts += 1;
+        coordination.checkpoint_at = None;
+        let attempt = Attempt(coordination.attempts);
+        coordination.gathering = Some(Gathering {
+            position,
+            attempt,
+            outstanding: members,
+            expected: vec![0; members],
+            vectors: Vectors { ddv, delivered: Arc::from([]) },
+            awaits_start: false,
+        });
+        host.claim(Claim::CheckpointRequested { position, attempt, forced });
+        self.broadcast(Control::Request { position, attempt, forced }, host);
+        self.checkpoint_requested(self.me, position, attempt, forced, now, host);
+    }
+
+    /// Coordinator: a member has a message that must not be delivered before a checkpoint (section 3.2). The
+    /// coordinator remembers nothing: a member asks again after every commit.
+    pub(super) fn checkpoint_forced(
+        &mut self,
+        from: ProcessId,
+        position: Position,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        if position > self.position {
+            self.early.push(Early::Force { from, position });
+        } else if position == self.position && self.position.sn.0 > 0 {
+            self.begin_checkpoint(true, now, host);
+        }
+    }
+
+    /// Member: freezes, and asks the application for its state.
+    pub(super) fn checkpoint_requested(
+        &mut self,
+        from: ProcessId,
+        position: Position,
+        attempt: Attempt,
+        forced: bool,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let next = Position { sn: self.position.sn.next(), ..self.position };
+        if position < next {
+            return;
+        }
+        if position > next || !matches!(self.phase, Phase::Running) {
+            self.early.push(Early::Request { from, position, attempt, forced });
+            return;
+        }
+        self.phase = Phase::Checkpointing(alloc::boxed::Box::new(Part {
+            position,
+            attempt,
+            forced,
+            since: now,
+            saved: None,
+            expected: None,
+            late: Vec::new(),
+            image: None,
+            durable: false,
+            awaited: Vec::new(),
+            drained: false,
+        }));
+        host.request_snapshot();
+    }
+
+    /// Member: the application's state is here, every earlier send has been seen.
+    pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut Desk) {
+        let head = Arc::new(Head { ddv: self.raised_ddv(), delivered: self.delivered.clone() });
+        let Phase::Checkpointing(part) = &mut self.phase else {
+            return;
+        };
+        part.saved = Some(Cut { snapshot, head, log: self.log.clone(), received: self.received.clone() });
+        let (position, attempt) = (part.position, part.attempt);
+        let sent = self.sent_within.as_slice().into();
+        self.tell_coordinator(Control::Saved { position, attempt, sent }, now, host);
+    }
+
+    /// The vector with the raises by queued messages that will be delivered after the commit (errata, B6).
+    fn raised_ddv(&self) -> Arc<[Position]> {
+        if self.has(Defect::RaisesNotMerged) || self.waiting.is_empty() {
+            return self.ddv.clone();
+        }
+        let mut ddv = self.ddv.to_vec();
+        for arrival in &self.waiting {
+            let cluster = self.cluster_of(arrival.id.from);
+            let position = arrival.stamp.0;
+            if !self.is_undone(cluster, position) && position.incarnation <= self.history.known(cluster) {
+                ddv[cluster.index()] = ddv[cluster.index()].max(position);
+            }
+        }
+        ddv.into()
+    }
+
+    /// Coordinator: counts what is in transit inside the cluster.
+    pub(super) fn saved(
+        &mut self,
+        _from: ProcessId,
+        position: Position,
+        attempt: Attempt,
+        sent: &[(ProcessId, u64)],
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let members = self.members.clone();
+        let Some(gathering) = self.coordination().gathering.as_mut().filter(|it| it.is(position, attempt))
+        else {
+            return;
+        };
+        for &(receiver, count) in sent {
+            let place = members.binary_search(&receiver).expect("counted are messages to members");
+            gathering.expected[place] += count;
+        }
+        gathering.outstanding -= 1;
+        if gathering.outstanding == 0 {
+            gathering.outstanding = members.len();
+            let expected: Arc<[u64]> = core::mem::take(&mut gathering.expected).into();
+            self.broadcast(Control::Drain { position, attempt, expected: expected.clone() }, host);
+            self.drain(position, attempt, &expected, now, host);
+        }
+    }
+
+    /// Member: from here on it is known which messages the part has to wait for.
+    pub(super) fn drain(
+        &mut self,
+        position: Position,
+        attempt: Attempt,
+        expected: &[u64],
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let place = self.members.binary_search(&self.me).expect("a member is told");
+        if let Phase::Checkpointing(part) = &mut self.phase
+            && part.is(position, attempt)
+        {
+            part.expected = Some(expected[place]);
+            self.maybe_write(now, host);
+        }
+    }
+
+    /// Member: writes its part once nothing is in transit to it, here and at its holders.
+    pub(super) fn maybe_write(&mut self, now: Time, host: &mut Desk) {
+        let drains = !self.has(Defect::NoDrain);
+        let early = self.has(Defect::CommitBeforeCopies);
+        let Phase::Checkpointing(part) = &mut self.phase else {
+            return;
+        };
+        let (Some(cut), Some(expected), None) = (&part.saved, part.expected, &part.image) else {
+            return;
+        };
+        if drains && self.received_within < expected {
+            return;
+        }
+        let late = if drains { part.late.clone() } else { Vec::new() };
+        let saved = Saved { log: cut.log.clone(), received: cut.received.clone(), late };
+        let image = Arc::new(Image {
+            name: part.name(self.me),
+            head: cut.head.clone(),
+            saved: Arc::new(saved),
+            snapshot: cut.snapshot.clone(),
+        });
+        part.image = Some(image.clone());
+        let holders = placement::holders(&self.config, &self.membership, self.me);
+        if !early {
+            part.awaited.clone_from(&holders);
+        }
+        self.copies.write(image.clone(), host);
+        for holder in holders {
+            host.send_image(holder, image.clone());
+        }
+        self.maybe_drained(now, host);
+    }
+
+    /// Member: a write of this process's own storage is durable.
+    pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        if let Phase::Checkpointing(part) = &mut self.phase
+            && part.name(self.me) == name
+        {
+            part.durable = true;
+            self.maybe_drained(now, host);
+        }
+    }
+
+    /// Member: a holder has its copy.
+    pub(super) fn copy_stored(&mut self, from: ProcessId, name: ImageName, now: Time, host: &mut Desk) {
+        if let Phase::Checkpointing(part) = &mut self.phase
+            && part.name(self.me) == name
+        {
+            part.awaited.retain(|&holder| holder != from);
+            self.maybe_drained(now, host);
+        }
+    }
+
+    /// Member: a holder began a new life, so its copy of the part that is being written may not have arrived.
+    pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut Desk) {
+        if let Phase::Checkpointing(part) = &self.phase
+            && let Some(image) = part.image.as_ref().filter(|_| part.awaited.contains(&holder))
+        {
+            host.send_image(holder, image.clone());
+        }
+    }
+
+    fn maybe_drained(&mut self, now: Time, host: &mut Desk) {
+        let early = self.has(Defect::CommitBeforeCopies);
+        let Phase::Checkpointing(part) = &mut self.phase else {
+            return;
+        };
+        if part.drained || part.image.is_none() || !(part.durable || early) || !part.awaited.is_empty() {
+            return;
+        }
+        part.drained = true;
+        let (position, attempt) = (part.position, part.attempt);
+        let head = part.saved.as_ref().expect("a written part has been saved").head.clone();
+        self.tell_coordinator(Control::Drained { position, attempt, head }, now, host);
+    }
+
+    /// Coordinator: commits when every part is durable.
+    pub(super) fn drained(
+        &mut self,
+        position: Position,
+        attempt: Attempt,
+        head: &Head,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let Some(gathering) = self.coordination().gathering.as_mut().filter(|it| it.is(position, attempt))
+        else {
+            return;
+        };
+        merge_vectors(&mut gathering.vectors, head);
+        gathering.outstanding -= 1;
+        if gathering.outstanding == 0 {
+            gathering.awaits_start = true;
+            if !self.has_started() && !self.has(Defect::NoStartGate) {
+                host.started();
+            } else {
+                self.commit_gathered(now, host);
+            }
+        }
+    }
+
+    /// Coordinator: the membership changed, perhaps because the cluster's start is on record now.
+    pub(super) fn start_recorded(&mut self, now: Time, host: &mut Desk) {
+        let waits =
+            self.coordination.as_ref().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start);
+        if waits && self.has_started() {
+            self.commit_gathered(now, host);
+        }
+    }
+
+    /// Whether the supervisor knows that this cluster may have acted.
+    pub(super) fn has_started(&self) -> bool {
+        let cluster = self.membership.cluster_of(self.coordinator());
+        self.membership.clusters[cluster.index()].started
+    }
+
+    fn commit_gathered(&mut self, now: Time, host: &mut Desk) {
+        let cluster = self.cluster;
+        let Some(gathering) = self.coordination().gathering.take() else {
+            return;
+        };
+        let Gathering { position, attempt, mut vectors, .. } = gathering;
+        let mut ddv = vectors.ddv.to_vec();
+        ddv[cluster.index()] = position;
+        vectors.ddv = ddv.into();
+        let vectors = Arc::new(vectors);
+        self.broadcast(Control::Commit { position, attempt, vectors: vectors.clone() }, host);
+        self.commit(position, attempt, vectors, now, host);
+    }
+
+    /// Member: the checkpoint is committed; the application goes on.
+    pub(super) fn commit(
+        &mut self,
+        position: Position,
+        attempt: Attempt,
+        vectors: Arc<Vectors>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let part = match core::mem::replace(&mut self.phase, Phase::Running) {
+            Phase::Checkpointing(part) if part.is(position, attempt) => part,
+            other => {
+                self.phase = other;
+                return;
+            }
+        };
+        self.position = position;
+        self.ddv = vectors.ddv.clone();
+        self.kept.push(Kept { position, attempt, vectors: vectors.clone() });
+        let frozen = now.since(part.since);
+        host.claim(Claim::Committed { position, attempt, forced: part.forced, frozen, vectors });
+        host.release();
+        for (id, payload) in part.late {
+            host.deliver(id, payload);
+        }
+        for (id, payload) in core::mem::take(&mut self.unsent) {
+            self.send(id, payload, host);
+        }
+        self.restart_checkpoint_timer(now);
+        self.replay(now, host);
+    }
+
+    /// Coordinator: counts the delay to the next unforced checkpoint from now (section 5.2: a forced one restarts it).
+    pub(super) fn restart_checkpoint_timer(&mut self, now: Time) {
+        let every = self.config.checkpoint_every.get(self.cluster.index()).copied().flatten();
+        if let Some(coordination) = &mut self.coordination {
+            coordination.checkpoint_at = every.map(|every| now + every);
+        }
+    }
+}

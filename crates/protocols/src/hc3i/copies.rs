@@ -1,0 +1,327 @@
+//! This process's storage: its own parts, and the copies that it keeps for others (section 3.1, rule 17).
+//!
+//! A holder answers in every phase: a cluster that recovers may depend on one that does as well.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Boot, Claim, ClusterId, ImageName, Incarnation, Membership, ProcessId, Time, To};
+
+use super::config::{Config, Defect};
+use super::history::{Entries, History};
+use super::message::{Control, Epoch, Head, Report};
+use super::{Desk, Hc3i, Image, Phase, Waiter, placement};
+
+/// The state of a storage as its process knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Copies {
+    /// Histories of the clusters whose parts are kept here, apart from this process's own tables: entered there they
+    /// would mask the alerts that follow (rule 15).
+    notes: History,
+    /// Being written.
+    writing: BTreeMap<ImageName, Arc<Image>>,
+    /// To be written again, after a failure.
+    failed: BTreeSet<ImageName>,
+    retry_at: Option<Time>,
+    /// What the listings that are under way are for, in their order.
+    lists: VecDeque<ListFor>,
+    /// What the reads that are under way are for.
+    reads: BTreeMap<ImageName, Vec<ReadFor>>,
+    /// What a replaced storage still lacks.
+    lacks: Option<Lacks>,
+}
+
+#[derive(Clone, Debug)]
+enum ListFor {
+    Report { epoch: Epoch, unfinished: Vec<ImageName> },
+    Inquiry { from: ProcessId, epoch: Epoch, cluster: ClusterId },
+    Offer { owner: ProcessId, incarnation: Incarnation, names: Arc<[ImageName]> },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ReadFor {
+    Target(Epoch),
+    Copy(ProcessId),
+}
+
+#[derive(Clone, Debug)]
+struct Lacks {
+    /// Its own parts.
+    own: bool,
+    /// Owners that have not said what should be held for them.
+    silent: BTreeSet<ProcessId>,
+    /// Offered and asked for.
+    wanted: BTreeSet<ImageName>,
+}
+
+impl Copies {
+    pub(super) fn new(config: &Config, membership: &Membership, me: ProcessId, boot: Boot) -> Copies {
+        let is_rank = membership.member(me).role == faultline_core::Role::RANK;
+        let lacks = (boot == Boot::Replaced).then(|| Lacks {
+            own: is_rank,
+            silent: placement::owners(config, membership, me).into_iter().collect(),
+            wanted: BTreeSet::new(),
+        });
+        Copies {
+            notes: History::default(),
+            writing: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            retry_at: None,
+            lists: VecDeque::new(),
+            reads: BTreeMap::new(),
+            lacks,
+        }
+    }
+
+    pub(super) fn notes(&self) -> &History {
+        &self.notes
+    }
+
+    pub(super) fn set_notes(&mut self, notes: History) {
+        self.notes = notes;
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.retry_at
+    }
+
+    /// Writes an image, again and again until it is durable.
+    pub(super) fn write(&mut self, image: Arc<Image>, host: &mut Desk) {
+        self.writing.insert(image.name, image.clone());
+        host.persist(image);
+    }
+
+    pub(super) fn write_failed(&mut self, name: ImageName, retry_at: Time) {
+        if self.writing.contains_key(&name) {
+            self.failed.insert(name);
+            self.retry_at = self.retry_at.or(Some(retry_at));
+        }
+    }
+
+    pub(super) fn retry_writes(&mut self, now: Time, host: &mut Desk) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            for name in core::mem::take(&mut self.failed) {
+                host.persist(self.writing[&name].clone());
+            }
+        }
+    }
+
+    /// Gives up writing parts that `void` names.
+    pub(super) fn forget_writes(&mut self, void: impl Fn(&ImageName) -> bool) {
+        self.writing.retain(|name, _| !void(name));
+        self.failed.retain(|name| !void(name));
+    }
+
+    /// Lists the storage for a recovery round, after all earlier writes (rule 13).
+    pub(super) fn list_for_report(&mut self, epoch: Epoch, host: &mut Desk) {
+        let unfinished = self.writing.keys().copied().collect();
+        self.lists.push_back(ListFor::Report { epoch, unfinished });
+        host.list();
+    }
+
+    pub(super) fn list_for_inquiry(
+        &mut self,
+        from: ProcessId,
+        epoch: Epoch,
+        cluster: ClusterId,
+        host: &mut Desk,
+    ) {
+        self.lists.push_back(ListFor::Inquiry { from, epoch, cluster });
+        host.list();
+    }
+
+    pub(super) fn list_for_offer(
+        &mut self,
+        owner: ProcessId,
+        incarnation: Incarnation,
+        names: Arc<[ImageName]>,
+        host: &mut Desk,
+    ) {
+        self.lists.push_back(ListFor::Offer { owner, incarnation, names });
+        host.list();
+    }
+
+    /// Reads a part in order to send it.
+    pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut Desk) {
+        self.reads.entry(name).or_default().push(ReadFor::Copy(whom));
+        host.read(name);
+    }
+
+    /// Reads the part that is to be restored.
+    pub(super) fn read_target(&mut self, epoch: Epoch, name: ImageName, host: &mut Desk) {
+        self.reads.entry(name).or_default().push(ReadFor::Target(epoch));
+        host.read(name);
+    }
+
+    /// A replaced storage says so when it holds again what it should; `own` tells that this process has its own parts.
+    pub(super) fn report_when_complete(&mut self, own: bool, host: &mut Desk) {
+        let Some(lacks) = &mut self.lacks else {
+            return;
+        };
+        lacks.own &= !own;
+        if !lacks.own && lacks.silent.is_empty() && lacks.wanted.is_empty() {
+            self.lacks = None;
+            host.held();
+            host.claim(Claim::Protected);
+        }
+    }
+
+    fn no_longer_lacks(&mut self, name: ImageName, host: &mut Desk) {
+        if self.lacks.as_mut().is_some_and(|lacks| lacks.wanted.remove(&name)) {
+            self.report_when_complete(false, host);
+        }
+    }
+
+    /// An owner said what should be here: asks for what is not, and removes what was undone.
+    fn offered(
+        &mut self,
+        owner: ProcessId,
+        incarnation: Incarnation,
+        names: &[ImageName],
+        images: &[(ImageName, Arc<Head>)],
+        host: &mut Desk,
+    ) {
+        let here = |name: &ImageName| images.binary_search_by_key(name, |&(it, _)| it).is_ok();
+        let missing: Vec<ImageName> = names.iter().filter(|name| !here(name)).copied().collect();
+        let is_void =
+            |name: &ImageName| name.owner == owner && name.incarnation < incarnation && !names.contains(name);
+        for &(name, _) in images.iter().filter(|(name, _)| is_void(name)) {
+            host.delete(name);
+        }
+        if let Some(lacks) = &mut self.lacks {
+            lacks.silent.remove(&owner);
+            lacks.wanted.extend(missing.iter().copied());
+        }
+        if !missing.is_empty() {
+            host.control(To::One(owner), Control::Want { names: missing.into() });
+        }
+        self.report_when_complete(false, host);
+    }
+}
+
+impl Hc3i {
+    /// An image is durable in this storage.
+    pub(super) fn persisted(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        self.copies.forget_writes(|it| *it == name);
+        if name.owner == self.me {
+            self.own_part_durable(name, now, host);
+            self.fetched_part_durable(name, now, host);
+        } else {
+            host.control(To::One(name.owner), Control::Stored(name));
+            self.copies.no_longer_lacks(name, host);
+        }
+    }
+
+    /// An image came over the network: a part of this process that it had lost, or somebody's copy.
+    pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut Desk) {
+        if image.name.owner != self.me || self.take_fetched(&image) {
+            self.copies.write(image, host);
+        }
+    }
+
+    pub(super) fn image_read(
+        &mut self,
+        name: ImageName,
+        image: Option<Arc<Image>>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        if image.is_none() {
+            // Lost or corrupt: a listing must not name it any more.
+            host.delete(name);
+        }
+        for purpose in self.copies.reads.remove(&name).unwrap_or_default() {
+            match (purpose, &image) {
+                (ReadFor::Copy(whom), Some(image)) => host.send_image(whom, image.clone()),
+                (ReadFor::Copy(whom), None) => self.tell(whom, Control::Refused(name), now, host),
+                (ReadFor::Target(epoch), image) => self.target_read(epoch, image.clone(), now, host),
+            }
+        }
+    }
+
+    pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>, now: Time, host: &mut Desk) {
+        match self.copies.lists.pop_front().expect("every listing has a purpose") {
+            ListFor::Report { epoch, unfinished } => {
+                let barrier = !self.has(Defect::NoWriteBarrier);
+                let reported = |name: &ImageName| barrier || !unfinished.contains(name);
+                let parts = self.parts_of(self.cluster, images, reported);
+                self.report(epoch, parts, now, host);
+            }
+            ListFor::Inquiry { from, epoch, cluster } => {
+                let mut history = History::default();
+                history.extend(cluster, self.copies.notes.of(cluster));
+                let parts = self.parts_of(cluster, images, |_| true);
+                let report = Arc::new(Report { history, parts });
+                host.control(To::One(from), Control::Reported { epoch, report });
+            }
+            ListFor::Offer { owner, incarnation, names } => {
+                self.copies.offered(owner, incarnation, &names, &images, host);
+            }
+        }
+    }
+
+    fn parts_of(
+        &self,
+        cluster: ClusterId,
+        images: Vec<(ImageName, Arc<Head>)>,
+        reported: impl Fn(&ImageName) -> bool,
+    ) -> Vec<(ImageName, Arc<Head>)> {
+        let wanted = |name: &ImageName| self.cluster_of(name.owner) == cluster && reported(name);
+        images.into_iter().filter(|(name, _)| wanted(name)).collect()
+    }
+
+    /// Holder: another cluster's history, to be there when that cluster has lost everything.
+    pub(super) fn note(
+        &mut self,
+        from: ProcessId,
+        epoch: Epoch,
+        cluster: ClusterId,
+        entries: &Entries,
+        host: &mut Desk,
+    ) {
+        self.copies.notes.extend(cluster, entries);
+        if self.has(Defect::TargetMasksAlert) {
+            self.history.extend(cluster, entries);
+        }
+        self.write_record(Some(Waiter::Note(epoch, from)), host);
+    }
+
+    /// Owner: says to its holders what they should hold.
+    pub(super) fn offer(&self, holder: ProcessId, host: &mut Desk) {
+        let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
+        host.control(To::One(holder), Control::Offer { incarnation: self.position.incarnation, names });
+    }
+
+    /// A holder that began a new life may have lost what it held, and what was on the way to it (rule 17).
+    pub(super) fn watch_holders(&mut self, old: &Membership, now: Time, host: &mut Desk) {
+        if matches!(self.phase, Phase::Serving) {
+            return;
+        }
+        if !matches!(self.phase, Phase::Recovering(_)) && !self.has(Defect::HolderNotRefilled) {
+            for holder in placement::holders(&self.config, &self.membership, self.me) {
+                if self.began_new_life(holder, old) {
+                    self.offer(holder, host);
+                    self.repeat_copy(holder, host);
+                }
+            }
+        }
+        self.restart_round_for_holders(old, now, host);
+    }
+
+    /// Whether a process runs in another life than it did under `old`.
+    pub(super) fn began_new_life(&self, process: ProcessId, old: &Membership) -> bool {
+        let (new, old) = (self.membership.member(process), old.member(process));
+        new.up && !(old.up && old.life == new.life)
+    }
+
+    /// A holder does not have what it was asked for.
+    pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        if name.owner == self.me {
+            self.fetch_failed(name, now, host);
+        } else {
+            self.copies.no_longer_lacks(name, host);
+        }
+    }
+}

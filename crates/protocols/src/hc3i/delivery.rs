@@ -1,0 +1,233 @@
+//! Sending and receiving application messages (sections 3.2 and 3.3).
+//!
+//! Inside a cluster a message is counted, and belongs to the incarnation and the checkpoint interval in which it was
+//! sent. Between clusters it is logged, stamped, delivered only after the checkpoint that it forces, and acknowledged.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Attempt, Claim, ClusterId, MessageId, Payload, Position, ProcessId, Time, To};
+
+use super::config::Defect;
+use super::log::Entry;
+use super::message::{Control, Stamp};
+use super::{Desk, Hc3i, Phase};
+
+/// A message from another cluster that cannot be delivered yet.
+#[derive(Clone, Debug)]
+pub(super) struct Arrival {
+    pub(super) id: MessageId,
+    pub(super) stamp: Stamp,
+    payload: Payload,
+}
+
+/// What came from inside the cluster before this process was where its sender is (rule 8).
+#[derive(Clone, Debug)]
+pub(super) enum Early {
+    Application { id: MessageId, stamp: Stamp, payload: Payload },
+    Request { from: ProcessId, position: Position, attempt: Attempt, forced: bool },
+    Force { from: ProcessId, position: Position },
+}
+
+impl Hc3i {
+    /// The application sent a message.
+    pub(super) fn sent(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
+        match &self.phase {
+            // The state that sent it is about to be replaced.
+            Phase::Recovering(_) | Phase::Serving => {}
+            Phase::Checkpointing(part) if !part.is_before_cut() => self.unsent.push((id, payload)),
+            Phase::Running | Phase::Checkpointing(_) => self.send(id, payload, host),
+        }
+    }
+
+    pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
+        let stamp = Stamp(self.position);
+        if self.cluster_of(id.to) == self.cluster {
+            count(&mut self.sent_within, id.to);
+        } else {
+            Arc::make_mut(&mut self.log).push(Entry {
+                id,
+                stamp,
+                payload: payload.clone(),
+                acknowledged: None,
+            });
+        }
+        host.transmit(id, stamp, payload);
+    }
+
+    /// A message arrived from the network.
+    pub(super) fn arrived(
+        &mut self,
+        id: MessageId,
+        stamp: Stamp,
+        payload: Payload,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let cluster = self.cluster_of(id.from);
+        if cluster == self.cluster {
+            self.arrived_within(id, stamp, payload, now, host);
+        } else {
+            self.arrived_between(cluster, Arrival { id, stamp, payload }, now, host);
+        }
+    }
+
+    fn arrived_within(&mut self, id: MessageId, stamp: Stamp, payload: Payload, now: Time, host: &mut Desk) {
+        let Position { incarnation, sn } = stamp.0;
+        if incarnation < self.position.incarnation && !self.has(Defect::OldWithinAccepted) {
+            host.drop_stale(id);
+            return;
+        }
+        let future = incarnation > self.position.incarnation || sn > self.position.sn;
+        let (drops, delivers) = (self.has(Defect::FutureDropped), self.has(Defect::FutureDelivered));
+        match &mut self.phase {
+            Phase::Recovering(_) => self.early.push(Early::Application { id, stamp, payload }),
+            _ if future && drops => {}
+            Phase::Running if !future || delivers => {
+                self.received_within += 1;
+                host.deliver(id, payload);
+            }
+            Phase::Checkpointing(part) if !future => {
+                self.received_within += 1;
+                part.add_late(id, payload);
+                self.maybe_write(now, host);
+            }
+            _ => self.early.push(Early::Application { id, stamp, payload }),
+        }
+    }
+
+    /// Rule 10, in its order.
+    fn arrived_between(&mut self, cluster: ClusterId, arrival: Arrival, now: Time, host: &mut Desk) {
+        let Arrival { id, stamp: Stamp(position), .. } = arrival;
+        let stale = self.is_undone(cluster, position) && !self.has(Defect::StaleNotDropped);
+        let older = position.incarnation < self.history.known(cluster);
+        if stale || older && self.has(Defect::OlderIncarnationsDropped) {
+            host.drop_stale(id);
+            return;
+        }
+        if position.incarnation > self.history.known(cluster) {
+            self.waiting.push_back(arrival);
+            return;
+        }
+        if !matches!(self.phase, Phase::Running) || self.position.sn.0 == 0 {
+            let recovering = matches!(self.phase, Phase::Recovering(_));
+            if !(recovering && self.has(Defect::ArrivalsDroppedWhileRecovering)) {
+                self.waiting.push_back(arrival);
+            }
+            return;
+        }
+        let exact = !self.has(Defect::IdWithoutIncarnation);
+        if let Some(position) = self.received.position(id, exact) {
+            host.control(To::One(id.from), Control::Acknowledge { id, position });
+            return;
+        }
+        if position > self.ddv[cluster.index()] && !self.has(Defect::NoForcedCheckpoint) {
+            host.claim(Claim::Forcing { id });
+            self.waiting.push_back(arrival);
+            self.ask_for_checkpoint(now, host);
+            return;
+        }
+        host.deliver(id, arrival.payload);
+        Arc::make_mut(&mut self.received).insert(id, self.position);
+        raise(&mut self.delivered, cluster, position);
+        host.control(To::One(id.from), Control::Acknowledge { id, position: self.position });
+    }
+
+    fn ask_for_checkpoint(&mut self, now: Time, host: &mut Desk) {
+        if self.asked_at != Some(self.position) {
+            self.asked_at = Some(self.position);
+            self.tell_coordinator(Control::Force { position: self.position }, now, host);
+        }
+    }
+
+    /// A receiver delivered a message of ours. An acknowledgement of a delivery that was undone since says nothing.
+    pub(super) fn acknowledged(&mut self, id: MessageId, position: Position) {
+        if !self.is_undone(self.cluster_of(id.to), position) {
+            Arc::make_mut(&mut self.log).acknowledge(id, position);
+        }
+    }
+
+    /// Looks again at everything that waited for this process to get here.
+    pub(super) fn replay(&mut self, now: Time, host: &mut Desk) {
+        for early in core::mem::take(&mut self.early) {
+            match early {
+                Early::Application { id, stamp, payload } => {
+                    self.arrived_within(id, stamp, payload, now, host)
+                }
+                Early::Request { from, position, attempt, forced } => {
+                    self.checkpoint_requested(from, position, attempt, forced, now, host);
+                }
+                Early::Force { from, position } => self.checkpoint_forced(from, position, now, host),
+            }
+        }
+        if self.has(Defect::ForceNotRepeated) {
+            self.asked_at = Some(self.position);
+        }
+        self.replay_waiting(now, host);
+    }
+
+    /// Looks again at the messages of other clusters.
+    pub(super) fn replay_waiting(&mut self, now: Time, host: &mut Desk) {
+        for arrival in core::mem::take(&mut self.waiting) {
+            let cluster = self.cluster_of(arrival.id.from);
+            self.arrived_between(cluster, arrival, now, host);
+        }
+    }
+
+    /// Sends again what the log holds for which `wanted` is true, under its first identity and stamp.
+    pub(super) fn resend(&mut self, wanted: impl Fn(&Hc3i, &Entry) -> bool, host: &mut Desk) {
+        let mut log = core::mem::take(&mut self.log);
+        let chosen: Vec<Entry> =
+            Arc::make_mut(&mut log).iter_mut().filter(|entry| wanted(self, entry)).map(forget).collect();
+        self.log = log;
+        for Entry { id, stamp, payload, .. } in chosen {
+            host.claim(Claim::Resent { id });
+            host.transmit(id, stamp, payload);
+        }
+    }
+
+    /// Whether a logged message has to go again to `cluster`: it was never delivered, or its delivery was undone
+    /// (finding 2: undone means at or after the restored SN).
+    pub(super) fn is_owed(&self, entry: &Entry) -> bool {
+        let cluster = self.cluster_of(entry.id.to);
+        entry.acknowledged.is_none_or(|position| {
+            if self.has(Defect::ResendGreater) {
+                self.history.undid_checkpoint(cluster, position)
+            } else {
+                self.is_undone(cluster, position)
+            }
+        })
+    }
+}
+
+/// An entry that is sent again is not acknowledged any more.
+fn forget(entry: &mut Entry) -> Entry {
+    entry.acknowledged = None;
+    entry.clone()
+}
+
+/// Adds one to the count of `receiver`.
+fn count(sent: &mut Vec<(ProcessId, u64)>, receiver: ProcessId) {
+    match sent.binary_search_by_key(&receiver, |&(it, _)| it) {
+        Ok(place) => sent[place].1 += 1,
+        Err(place) => sent.insert(place, (receiver, 1)),
+    }
+}
+
+/// Raises the greatest delivered position of `cluster` in this incarnation.
+fn raise(delivered: &mut Arc<[(ClusterId, Position)]>, cluster: ClusterId, position: Position) {
+    let key = (cluster, position.incarnation);
+    match delivered.binary_search_by_key(&key, |&(it, at)| (it, at.incarnation)) {
+        Ok(place) if delivered[place].1 >= position => {}
+        Ok(place) => {
+            let mut raised = delivered.to_vec();
+            raised[place].1 = position;
+            *delivered = raised.into();
+        }
+        Err(place) => {
+            let mut raised = delivered.to_vec();
+            raised.insert(place, (cluster, position));
+            *delivered = raised.into();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The sender's log of messages between clusters (section 3.3). Part of every checkpoint (errata, B3).
+
+use alloc::collections::BTreeMap;
+use faultline_core::{MessageId, Payload, Position, ProcessId};
+use serde::{Deserialize, Serialize};
+
+use super::message::Stamp;
+
+/// One message to another cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its identity.
+    pub id: MessageId,
+    /// As piggybacked at the first send, and at every other.
+    pub stamp: Stamp,
+    /// Its content.
+    pub payload: Payload,
+    /// Position of the receiver's cluster when it delivered the message; `None` while that is not known.
+    pub acknowledged: Option<Position>,
+}
+
+/// All of them that may have to be sent again, by receiver and number: unique on a branch of history.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Log {
+    entries: BTreeMap<(ProcessId, u32), Entry>,
+    bytes: u64,
+}
+
+impl Log {
+    /// Adds a message.
+    pub fn push(&mut self, entry: Entry) {
+        self.bytes += entry.payload.len() as u64;
+        self.entries.insert((entry.id.to, entry.id.number), entry);
+    }
+
+    /// Notes at which position of the receiver's cluster a message was delivered; one that is not here is ignored.
+    pub fn acknowledge(&mut self, id: MessageId, position: Position) {
+        if let Some(entry) = self.entries.get_mut(&(id.to, id.number)).filter(|entry| entry.id == id) {
+            entry.acknowledged = Some(position);
+        }
+    }
+
+    /// Every entry.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.values_mut()
+    }
+
+    /// The receivers, ascending.
+    pub fn receivers(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        let mut next = self.entries.keys().next().copied();
+        core::iter::from_fn(move || {
+            let (receiver, _) = next?;
+            next = self.entries.range((ProcessId(receiver.0 + 1), 0)..).next().map(|(&key, _)| key);
+            Some(receiver)
+        })
+    }
+
+    /// Removes the entries for which `needed` is false; returns how many.
+    pub fn retain(&mut self, needed: impl Fn(&Entry) -> bool) -> u32 {
+        let before = self.entries.len();
+        let bytes = &mut self.bytes;
+        self.entries.retain(|_, entry| {
+            let keep = needed(entry);
+            if !keep {
+                *bytes -= entry.payload.len() as u64;
+            }
+            keep
+        });
+        (before - self.entries.len()) as u32
+    }
+
+    /// Number of messages.
+    pub fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Bytes of payload.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}

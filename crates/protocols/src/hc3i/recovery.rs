@@ -1,0 +1,604 @@
+//! Agreeing inside a cluster on what to restore, and restoring it (section 3.4; rules 11 to 16).
+//!
+//! Coordinator: Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders ->
+//! Ready from all -> Resume. Everything carries the round's epoch; anything of another epoch is void, and a death, a
+//! vanished part or a holder's new life begins another round.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Attempt, Cause, Claim, ClusterId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
+};
+
+use super::checkpoint::Part;
+use super::config::Defect;
+use super::log::Log;
+use super::message::{Control, Epoch, Head, Kept, Report, Target};
+use super::{Desk, Hc3i, Image, Phase, Waiter, merge_vectors, placement};
+
+/// A member's side of a round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recovery {
+    /// Its own parts that are durable here.
+    here: BTreeSet<ImageName>,
+    target: Option<Arc<Target>>,
+    /// The target's tables are durable here.
+    recorded: bool,
+    /// Its own parts that have to come from holders.
+    missing: BTreeSet<ImageName>,
+    image: Option<Arc<Image>>,
+    ready: bool,
+    /// A checkpoint that the rollback interrupted; only a defect makes use of it.
+    interrupted: Option<Box<Part>>,
+}
+
+/// The coordinator's side.
+#[derive(Clone, Debug)]
+pub(super) struct Round {
+    epoch: Epoch,
+    cause: Cause,
+    awaited: BTreeSet<ProcessId>,
+    reports: Vec<(ProcessId, Arc<Report>)>,
+    target: Option<Arc<Target>>,
+}
+
+/// The parts of one attempt at a checkpoint that are still to be had: by owner, the vectors and who has it.
+type Parts = BTreeMap<ProcessId, (Arc<Head>, Vec<ProcessId>)>;
+
+impl Hc3i {
+    /// Looks at the lives of the own cluster: a death freezes it, and when all live again the coordinator begins a
+    /// round. Lives are only ever counted upwards, so that an old view of a death that is over does no harm.
+    pub(super) fn watch_members(&mut self, now: Time, host: &mut Desk) {
+        if self.members.is_empty() {
+            return;
+        }
+        let (mut lives, mut down) = (0, 0);
+        for &member in self.members.iter() {
+            let member = self.membership.member(member);
+            lives += u64::from(member.life.0);
+            down += u64::from(!member.up);
+        }
+        if lives + down > self.epoch.lives {
+            self.freeze(host);
+        }
+        if !self.coordinates() || down > 0 {
+            return;
+        }
+        if matches!(self.phase, Phase::Recovering(_)) {
+            if lives > self.epoch.lives {
+                self.begin_round(Epoch { lives, round: 0 }, Cause::Failure, now, host);
+            }
+        } else if self.position.sn.0 == 0 {
+            self.begin_checkpoint(false, now, host);
+        }
+    }
+
+    /// Coordinator: an outside holder's answer may have died with its life.
+    pub(super) fn restart_round_for_holders(&mut self, old: &Membership, now: Time, host: &mut Desk) {
+        let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
+            return;
+        };
+        let (epoch, cause) = (round.epoch, round.cause);
+        if self.outside_holders().any(|holder| self.began_new_life(holder, old)) {
+            self.begin_round(Epoch { round: epoch.round + 1, ..epoch }, cause, now, host);
+        }
+    }
+
+    /// Coordinator: a member has delivered what a rollback elsewhere undid.
+    pub(super) fn asked_to_roll_back(
+        &mut self,
+        incarnation: Incarnation,
+        from: ClusterId,
+        position: Position,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let recovering = matches!(self.phase, Phase::Recovering(_));
+        if incarnation == self.position.incarnation && !recovering && self.all_members_up() {
+            let epoch = Epoch { round: self.epoch.round + 1, ..self.epoch };
+            self.begin_round(epoch, Cause::Alert { from, position }, now, host);
+        }
+    }
+
+    /// Coordinator: a part that should be restored is gone.
+    pub(super) fn vanished(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
+        let Some(round) = self.coordination().round.as_ref().filter(|round| round.epoch == epoch) else {
+            return;
+        };
+        let cause = round.cause;
+        self.begin_round(Epoch { round: epoch.round + 1, ..epoch }, cause, now, host);
+    }
+
+    fn begin_round(&mut self, epoch: Epoch, cause: Cause, now: Time, host: &mut Desk) {
+        let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
+        self.coordination().round = Some(Round { epoch, cause, awaited, reports: Vec::new(), target: None });
+        self.broadcast(Control::Prepare { epoch }, host);
+        let cluster = self.cluster;
+        for holder in self.outside_holders().collect::<BTreeSet<_>>() {
+            self.tell(holder, Control::Inquire { epoch, cluster }, now, host);
+        }
+        self.prepare(epoch, host);
+    }
+
+    /// Holders of the cluster's parts that are not members.
+    fn outside_holders(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.members
+            .iter()
+            .flat_map(|&member| placement::holders(&self.config, &self.membership, member))
+            .filter(|&holder| self.cluster_of(holder) != self.cluster)
+    }
+
+    /// Member: gives up what it is doing, and waits for a round.
+    fn freeze(&mut self, host: &mut Desk) {
+        let mut recovery = Box::<Recovery>::default();
+        match core::mem::replace(&mut self.phase, Phase::Serving) {
+            Phase::Recovering(already) => {
+                self.phase = Phase::Recovering(already);
+                return;
+            }
+            Phase::Checkpointing(part) => {
+                host.claim(part.aborted());
+                recovery.interrupted = Some(part).filter(|_| self.has(Defect::CheckpointNotAborted));
+            }
+            Phase::Running | Phase::Serving => {}
+        }
+        let keeps_gathering = recovery.interrupted.is_some();
+        self.phase = Phase::Recovering(recovery);
+        self.unsent.clear();
+        host.hold();
+        if let Some(coordination) = &mut self.coordination {
+            coordination.checkpoint_at = None;
+            if !keeps_gathering {
+                coordination.gathering = None;
+            }
+        }
+    }
+
+    /// Member: enters a round, and says what it has, after everything that is being written (rule 13).
+    pub(super) fn prepare(&mut self, epoch: Epoch, host: &mut Desk) {
+        if epoch <= self.epoch && !self.has(Defect::OlderEpochsAccepted) {
+            return;
+        }
+        self.epoch = epoch;
+        self.freeze(host);
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            let interrupted = recovery.interrupted.take();
+            **recovery = Recovery { interrupted, ..Recovery::default() };
+        }
+        host.claim(Claim::RecoveryStarted { lives: epoch.lives, round: epoch.round });
+        self.copies.list_for_report(epoch, host);
+    }
+
+    pub(super) fn report(
+        &mut self,
+        epoch: Epoch,
+        parts: Vec<(ImageName, Arc<Head>)>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            return;
+        };
+        if epoch == self.epoch {
+            let me = self.me;
+            recovery.here = parts.iter().map(|&(name, _)| name).filter(|name| name.owner == me).collect();
+            let report = Arc::new(Report { history: self.history.clone(), parts });
+            self.tell_coordinator(Control::Reported { epoch, report }, now, host);
+        }
+    }
+
+    /// Coordinator: gathers what there is, then chooses.
+    pub(super) fn reported(
+        &mut self,
+        from: ProcessId,
+        epoch: Epoch,
+        report: Arc<Report>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let Some(round) = self.coordination().round.as_mut() else {
+            return;
+        };
+        if round.epoch != epoch || round.target.is_some() || !round.awaited.remove(&from) {
+            return;
+        }
+        round.reports.push((from, report));
+        if round.awaited.is_empty() {
+            self.choose(now, host);
+        }
+    }
+
+    /// Coordinator: the newest checkpoint that is complete, not undone, and holds nothing that was undone elsewhere
+    /// (rule 14; finding 1: *that* checkpoint, not the one before).
+    fn choose(&mut self, now: Time, host: &mut Desk) {
+        let round = self.coordination().round.as_mut().expect("a round is on");
+        let (epoch, cause) = (round.epoch, round.cause);
+        let reports = core::mem::take(&mut round.reports);
+        for (_, report) in &reports {
+            self.history.merge(&report.history);
+        }
+        let checkpoints = gather_parts(&reports);
+        let mut kept: Vec<Kept> = Vec::new();
+        for (&(position, attempt), parts) in &checkpoints {
+            if parts.len() == self.members.len() && !self.history.undid_checkpoint(self.cluster, position) {
+                let vectors = Arc::new(self.vectors_of(position, parts));
+                if self.undone_in(&vectors).is_none() {
+                    kept.push(Kept { position, attempt, vectors });
+                }
+            }
+        }
+        if self.has(Defect::RestartBefore) && kept.len() > 1 {
+            kept.pop();
+        }
+        if kept.is_empty() && (self.has_started() || self.has(Defect::NoStartGate)) {
+            let missing = self.missing_parts(&checkpoints);
+            host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
+            return;
+        }
+        let incarnation = self.history.known(self.cluster).next();
+        let checkpoint = kept.last().cloned();
+        let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
+        self.history.extend(self.cluster, &[(incarnation, sn)]);
+        let sources = self.sources(&kept, &checkpoints);
+        let target = Arc::new(Target {
+            checkpoint,
+            incarnation,
+            cause,
+            kept: kept.into(),
+            sources,
+            history: self.history.clone(),
+        });
+        let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
+        let round = self.coordination().round.as_mut().expect("a round is on");
+        round.awaited = awaited;
+        round.target = Some(target.clone());
+        self.broadcast(Control::Restore { epoch, target: target.clone() }, host);
+        let (cluster, entries) = (self.cluster, self.history.shared(self.cluster));
+        for holder in self.outside_holders().collect::<BTreeSet<_>>() {
+            self.tell(holder, Control::Note { epoch, cluster, entries: entries.clone() }, now, host);
+        }
+        self.restore(epoch, target, now, host);
+    }
+
+    /// Maxima over a checkpoint's parts.
+    fn vectors_of(&self, position: Position, parts: &Parts) -> Vectors {
+        let mut vectors =
+            Vectors { ddv: self.ddv.iter().map(|_| Position::default()).collect(), ..Vectors::default() };
+        for (head, _) in parts.values() {
+            merge_vectors(&mut vectors, head);
+        }
+        let mut ddv = vectors.ddv.to_vec();
+        ddv[self.cluster.index()] = position;
+        Vectors { ddv: ddv.into(), ..vectors }
+    }
+
+    /// A rollback elsewhere that undid something which these vectors say was delivered.
+    fn undone_in(&self, vectors: &Vectors) -> Option<(ClusterId, Position)> {
+        let mut others = vectors.delivered.iter().copied();
+        if self.has(Defect::PrintedLine) {
+            return self
+                .clusters()
+                .zip(vectors.ddv.iter().copied())
+                .find(|&(cluster, position)| cluster != self.cluster && self.is_undone(cluster, position))
+                .map(|(cluster, _)| self.last_rollback(cluster));
+        }
+        others
+            .find(|&(cluster, position)| self.is_undone(cluster, position))
+            .map(|(it, _)| self.last_rollback(it))
+    }
+
+    fn last_rollback(&self, cluster: ClusterId) -> (ClusterId, Position) {
+        let &(incarnation, sn) = self.history.of(cluster).last().expect("a rollback undid something");
+        (cluster, Position { incarnation, sn })
+    }
+
+    /// For each owner that lacks a part that is to be kept, the first process that has it.
+    fn sources(
+        &self,
+        kept: &[Kept],
+        checkpoints: &BTreeMap<(Position, Attempt), Parts>,
+    ) -> Vec<(ImageName, ProcessId)> {
+        let mut sources = Vec::new();
+        for kept in kept {
+            for (&owner, (_, at)) in &checkpoints[&(kept.position, kept.attempt)] {
+                if !at.contains(&owner) {
+                    sources.push((kept.part(owner), at[0]));
+                }
+            }
+        }
+        sources
+    }
+
+    /// Which parts make the newest checkpoint unrecoverable, and who was asked for each.
+    fn missing_parts(
+        &self,
+        checkpoints: &BTreeMap<(Position, Attempt), Parts>,
+    ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
+        let newest = checkpoints
+            .iter()
+            .rev()
+            .find(|((position, _), _)| !self.history.undid_checkpoint(self.cluster, *position));
+        let nothing = Parts::new();
+        let ((position, attempt), parts) =
+            newest.map_or(((Position::new(0, 1), Attempt(1)), &nothing), |(&key, parts)| (key, parts));
+        let asked = |owner: ProcessId| {
+            let holders = placement::holders(&self.config, &self.membership, owner);
+            core::iter::once(owner).chain(holders).collect()
+        };
+        self.members
+            .iter()
+            .filter(|owner| !parts.contains_key(owner))
+            .map(|&owner| {
+                (
+                    ImageName { owner, incarnation: position.incarnation, sn: position.sn, attempt },
+                    asked(owner),
+                )
+            })
+            .collect()
+    }
+
+    /// Member: makes everything ready for the target: tables recorded, parts fetched, the image at hand (rule 15).
+    pub(super) fn restore(&mut self, epoch: Epoch, target: Arc<Target>, now: Time, host: &mut Desk) {
+        if epoch != self.epoch {
+            return;
+        }
+        let me = self.me;
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            return;
+        };
+        recovery.target = Some(target.clone());
+        let lacking: Vec<ImageName> = target
+            .kept
+            .iter()
+            .rev()
+            .map(|kept| kept.part(me))
+            .filter(|name| !recovery.here.contains(name))
+            .collect();
+        recovery.missing = lacking.iter().copied().collect();
+        self.history.merge(&target.history);
+        self.write_record(Some(Waiter::Target(epoch)), host);
+        if let Some(part) = target.checkpoint.as_ref().map(|kept| kept.part(me))
+            && !lacking.contains(&part)
+        {
+            self.copies.read_target(epoch, part, host);
+        }
+        for name in lacking {
+            match target.sources.iter().find(|&&(part, _)| part == name) {
+                Some(&(_, source)) => self.tell(source, Control::Fetch(name), now, host),
+                None => self.fetch_failed(name, now, host),
+            }
+        }
+    }
+
+    pub(super) fn target_recorded(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && epoch == self.epoch
+        {
+            recovery.recorded = true;
+            self.maybe_ready(now, host);
+        }
+    }
+
+    pub(super) fn target_read(
+        &mut self,
+        epoch: Epoch,
+        image: Option<Arc<Image>>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            return;
+        };
+        if epoch != self.epoch {
+        } else if image.is_some() {
+            recovery.image = image;
+            self.maybe_ready(now, host);
+        } else {
+            self.tell_coordinator(Control::Vanished { epoch }, now, host);
+        }
+    }
+
+    /// Whether an image that came over the network is one that this process waits for.
+    pub(super) fn take_fetched(&mut self, image: &Arc<Image>) -> bool {
+        let me = self.me;
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            return false;
+        };
+        if !recovery.missing.contains(&image.name) {
+            return false;
+        }
+        let target = recovery.target.as_ref().and_then(|it| it.checkpoint.as_ref()).map(|kept| kept.part(me));
+        if target == Some(image.name) {
+            recovery.image = Some(image.clone());
+        }
+        true
+    }
+
+    pub(super) fn fetched_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && recovery.missing.remove(&name)
+        {
+            self.maybe_ready(now, host);
+        }
+    }
+
+    /// A missing part is not to be had. Without the target there must be another round; an older checkpoint that was
+    /// collected meanwhile is not needed.
+    pub(super) fn fetch_failed(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        let epoch = self.epoch;
+        let me = self.me;
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            return;
+        };
+        if !recovery.missing.remove(&name) {
+            return;
+        }
+        let target = recovery.target.as_ref().and_then(|it| it.checkpoint.as_ref()).map(|kept| kept.part(me));
+        if target == Some(name) {
+            self.tell_coordinator(Control::Vanished { epoch }, now, host);
+        } else {
+            self.maybe_ready(now, host);
+        }
+    }
+
+    fn maybe_ready(&mut self, now: Time, host: &mut Desk) {
+        let epoch = self.epoch;
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            return;
+        };
+        let Some(target) = &recovery.target else {
+            return;
+        };
+        let has_image = target.checkpoint.is_none() || recovery.image.is_some();
+        if recovery.recorded && recovery.missing.is_empty() && has_image && !recovery.ready {
+            recovery.ready = true;
+            self.tell_coordinator(Control::Ready { epoch }, now, host);
+        }
+    }
+
+    /// Coordinator: when everybody is ready, and nobody has died since, the cluster goes on.
+    pub(super) fn ready(&mut self, from: ProcessId, epoch: Epoch, now: Time, host: &mut Desk) {
+        let Some(round) = self.coordination().round.as_mut() else {
+            return;
+        };
+        if round.epoch == epoch
+            && round.target.is_some()
+            && round.awaited.remove(&from)
+            && round.awaited.is_empty()
+            && self.all_members_up()
+        {
+            self.coordination().round = None;
+            self.broadcast(Control::Resume { epoch }, host);
+            self.resume(epoch, now, host);
+        }
+    }
+
+    /// Member: installs the target and goes on (rule 16).
+    pub(super) fn resume(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
+        if epoch != self.epoch {
+            return;
+        }
+        let recovery = match core::mem::replace(&mut self.phase, Phase::Running) {
+            Phase::Recovering(recovery) if recovery.ready => recovery,
+            other => {
+                self.phase = other;
+                return;
+            }
+        };
+        let target = recovery.target.clone().expect("who is ready has a target");
+        self.install(&target, &recovery, host);
+        if self.position.sn.0 > 0 {
+            host.release();
+            let late = recovery.image.iter().flat_map(|image| image.saved.late.iter());
+            for (id, payload) in late {
+                host.deliver(*id, payload.clone());
+            }
+        }
+        self.resend_after_restore(host);
+        self.roll_back_if_undone(now, host);
+        if let Some(coordination) = &mut self.coordination {
+            coordination.attempts = 0;
+            self.restart_checkpoint_timer(now);
+            self.send_alerts(now, host);
+        }
+        for holder in placement::holders(&self.config, &self.membership, self.me) {
+            self.offer(holder, host);
+        }
+        self.copies.report_when_complete(true, host);
+        self.continue_interrupted(recovery.interrupted);
+        self.replay(now, host);
+        if self.coordinates() && self.position.sn.0 == 0 {
+            self.begin_checkpoint(false, now, host);
+        }
+    }
+
+    fn install(&mut self, target: &Target, recovery: &Recovery, host: &mut Desk) {
+        let image = recovery.image.as_deref();
+        host.restore(image, target.incarnation);
+        self.position = Position { incarnation: target.incarnation, sn: target.sn() };
+        let vectors = target.checkpoint.as_ref().map(|kept| kept.vectors.clone()).unwrap_or_default();
+        let mut ddv: Vec<Position> = vectors.ddv.iter().copied().collect();
+        ddv.resize(self.ddv.len(), Position::default());
+        ddv[self.cluster.index()] = self.position;
+        self.ddv = ddv.into();
+        self.delivered = image.map_or_else(|| Arc::from([]), |image| image.head.delivered.clone());
+        self.log = match image {
+            Some(image) if !self.has(Defect::LogOutsideCheckpoint) => image.saved.log.clone(),
+            _ => Arc::new(Log::default()),
+        };
+        if !self.has(Defect::ReceivedOutsideCheckpoint) {
+            self.received = image.map(|image| image.saved.received.clone()).unwrap_or_default();
+        }
+        self.kept = target.kept.to_vec();
+        self.sent_within.clear();
+        self.received_within = 0;
+        self.asked_at = None;
+        if self.has(Defect::QueuesLostAtRollback) {
+            self.waiting.clear();
+        }
+        for &name in
+            recovery.here.iter().filter(|&&name| self.kept.iter().all(|kept| kept.part(self.me) != name))
+        {
+            host.delete(name);
+        }
+        let (me, incarnation) = (self.me, target.incarnation);
+        self.copies.forget_writes(|name| name.owner == me && name.incarnation < incarnation);
+        host.claim(Claim::RolledBack {
+            to: self.position,
+            checkpoint: target.checkpoint.as_ref().map(|kept| kept.position).unwrap_or_default(),
+            cause: target.cause,
+            vectors,
+        });
+    }
+
+    fn resend_after_restore(&mut self, host: &mut Desk) {
+        if self.has(Defect::NoOwnResend) {
+            return;
+        }
+        if self.has(Defect::RestoredAcksUnchecked) {
+            self.resend(|_, entry| entry.acknowledged.is_none(), host);
+        } else {
+            self.resend(Hc3i::is_owed, host);
+        }
+    }
+
+    /// Asks for a rollback when this process has delivered what another cluster's rollback undid.
+    pub(super) fn roll_back_if_undone(&mut self, now: Time, host: &mut Desk) {
+        let vectors = Vectors { ddv: self.ddv.clone(), delivered: self.delivered.clone() };
+        if let Some((from, position)) = self.undone_in(&vectors) {
+            let incarnation = self.position.incarnation;
+            self.tell_coordinator(Control::RollBack { incarnation, from, position }, now, host);
+        }
+    }
+
+    /// The defect that forgets to abort: the interrupted checkpoint goes on with what it had saved before the rollback.
+    fn continue_interrupted(&mut self, interrupted: Option<Box<Part>>) {
+        let Some(mut part) = interrupted else {
+            return;
+        };
+        if !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        let position = Position { sn: self.position.sn.next(), ..self.position };
+        part.move_to(position);
+        self.phase = Phase::Checkpointing(part);
+        if let Some(gathering) = self.coordination.as_mut().and_then(|it| it.gathering.as_mut()) {
+            gathering.move_to(position);
+        }
+    }
+}
+
+/// Everything that was reported, by checkpoint and attempt, ascending.
+fn gather_parts(reports: &[(ProcessId, Arc<Report>)]) -> BTreeMap<(Position, Attempt), Parts> {
+    let mut checkpoints: BTreeMap<(Position, Attempt), Parts> = BTreeMap::new();
+    for (at, report) in reports {
+        for (name, head) in &report.parts {
+            let parts = checkpoints.entry((name.position(), name.attempt)).or_default();
+            parts.entry(name.owner).or_insert_with(|| (head.clone(), Vec::new())).1.push(*at);
+        }
+    }
+    checkpoints
+}

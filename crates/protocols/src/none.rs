@@ -1,0 +1,82 @@
+//! No fault tolerance: the baseline that everything else is compared with.
+//!
+//! Messages pass through, nothing is saved, and the first failure ends the run.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Birth, Claim, ClusterId, Gauges, Host, Input, Life, Membership, Position, Protocol, Role, Stamp, Time,
+};
+use serde::{Deserialize, Serialize};
+
+/// One process without fault tolerance.
+#[derive(Clone, Debug)]
+pub struct NoProtocol {
+    /// Whether the federation had already failed when this life began.
+    lost: bool,
+}
+
+/// Nothing is piggybacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoStamp;
+
+impl Stamp for NoStamp {
+    fn position(&self) -> Position {
+        Position::default()
+    }
+}
+
+impl Protocol for NoProtocol {
+    type Config = ();
+    type Stamp = NoStamp;
+    type Control = ();
+    type Head = ();
+    type Saved = ();
+    const FIFO: bool = false;
+
+    fn extra_processes(_: &()) -> Vec<Role> {
+        Vec::new()
+    }
+
+    fn start(birth: Birth<()>, _: Time, host: &mut dyn Host<Self>) -> Self {
+        let lost = birth.life > Life(1);
+        if lost {
+            give_up(birth.membership.cluster_of(birth.me), host);
+        } else {
+            host.release();
+        }
+        NoProtocol { lost }
+    }
+
+    fn handle(&mut self, input: Input<Self>, _: Time, host: &mut dyn Host<Self>) {
+        match input {
+            Input::Sent { id, payload } => host.transmit(id, NoStamp, payload),
+            Input::Received { id, payload, .. } if !self.lost => host.deliver(id, payload),
+            Input::Membership(membership) if !self.lost => {
+                if let Some(cluster) = first_failed(&membership) {
+                    self.lost = true;
+                    host.hold();
+                    give_up(cluster, host);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+fn first_failed(membership: &Membership) -> Option<ClusterId> {
+    membership.members.iter().find(|member| !member.up || member.life > Life(1)).map(|member| member.cluster)
+}
+
+fn give_up(cluster: ClusterId, host: &mut dyn Host<NoProtocol>) {
+    host.claim(Claim::Unrecoverable { cluster, missing: Arc::from([]) });
+}
