@@ -1,1 +1,26 @@
-//! To be written.
+//! The discrete-event driver: a federation in virtual time.
+//!
+//! The protocol code is the one that runs on real processes; the simulator owns time, network, storage and failures,
+//! and every random choice is drawn from one seed. Nothing here reads a clock, opens a file or knows any protocol.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `simulation` | the loop, and what processes do |
+//! | `supervising` | the supervisor's reports and orders |
+//! | `network`, `storage` | what packets and images cost, and what a crash leaves of them |
+//! | `queue` | what happens when |
+
+mod chance;
+mod config;
+mod network;
+mod queue;
+mod seat;
+mod simulation;
+mod stats;
+mod storage;
+mod supervising;
+
+pub use config::{Chance, Config, Control, InFlight, Links, StorageCosts};
+pub use network::retransmission;
+pub use simulation::{Run, Simulation, run};
+pub use stats::{Stats, Traffic};

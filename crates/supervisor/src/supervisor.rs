@@ -117,12 +117,16 @@ impl Supervisor {
         supervisor
     }
 
-    /// Takes one report, and does what has fallen due.
+    /// Takes one report, and does what has fallen due; [`Report::Gauges`] sets nothing off.
     pub fn handle(&mut self, report: Report, now: Time, out: &mut Vec<Order>) {
         if self.outcome.is_some() {
             return;
         }
+        let passive = matches!(report, Report::Gauges { .. });
         self.take(report, now, out);
+        if passive {
+            return;
+        }
         while self.outcome.is_none() {
             let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) else { break };
             let due = entry.remove();

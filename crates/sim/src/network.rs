@@ -1,0 +1,208 @@
+//! When packets arrive.
+//!
+//! * Every process has two interfaces, one to its own cluster's network and one to all others. A packet occupies its
+//!   sender's interface for its length over the bandwidth of its link, one packet after the other.
+//! * After that it takes the link's latency, with a jitter uniform within its half-width.
+//! * A lost packet is sent again by the transport after [`retransmission`], and again if that is lost too.
+//! * Packets of one pair of processes overtake each other, unless the processes declare FIFO.
+
+use std::collections::HashMap;
+
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, ProcessId, Span, Time};
+
+use crate::chance::Dice;
+use crate::config::{Chance, Links};
+
+/// How long the transport waits before it sends a lost packet again: a round trip with its jitter, and a millisecond.
+pub fn retransmission(link: &LinkProperties) -> Span {
+    (link.latency + link.jitter) * 2 + Span::from_millis(1)
+}
+
+/// The network of a federation: computes delays, holds no packets.
+#[derive(Debug)]
+pub(crate) struct Network {
+    original: Links,
+    /// By the index of [`Links`].
+    links: Vec<Link>,
+    chance: Chance,
+    /// When each interface is free: two for each process.
+    interfaces: Vec<[Time; 2]>,
+    /// The latest arrival of each pair that has one in the future; only with FIFO.
+    latest: Option<Latest>,
+    dice: Dice,
+}
+
+#[derive(Clone, Debug)]
+struct Link {
+    properties: LinkProperties,
+    /// Nanoseconds for each byte, times 2^16; 0 is unlimited.
+    nanos_per_byte: u64,
+    cut: bool,
+}
+
+impl Link {
+    fn new(properties: LinkProperties) -> Link {
+        let nanos_per_byte = (1_000_000_000_u64 << 16).checked_div(properties.bandwidth).unwrap_or(0);
+        Link { properties, nanos_per_byte, cut: false }
+    }
+}
+
+/// A packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) from: ProcessId,
+    pub(crate) from_cluster: ClusterId,
+    pub(crate) to: ProcessId,
+    pub(crate) to_cluster: ClusterId,
+}
+
+impl Network {
+    pub(crate) fn new(links: Links, processes: usize, fifo: bool, chance: Chance, dice: Dice) -> Network {
+        Network {
+            links: (0..links.len()).map(|index| Link::new(*links.at(index))).collect(),
+            original: links,
+            chance,
+            interfaces: vec![[Time::ZERO; 2]; processes],
+            latest: fifo.then(Latest::default),
+            dice,
+        }
+    }
+
+    /// The link's number, dense.
+    pub(crate) fn link(&self, from: ClusterId, to: ClusterId) -> usize {
+        self.original.index(from, to)
+    }
+
+    pub(crate) fn is_cut(&self, link: usize) -> bool {
+        self.links[link].cut
+    }
+
+    pub(crate) fn set_cut(&mut self, link: usize, cut: bool) {
+        self.links[link].cut = cut;
+    }
+
+    /// Changes a link, or gives it back its own properties.
+    pub(crate) fn set_properties(&mut self, link: usize, properties: Option<LinkProperties>) {
+        let properties = properties.unwrap_or(*self.original.at(link));
+        self.links[link] = Link { cut: self.links[link].cut, ..Link::new(properties) };
+    }
+
+    /// When a packet of `bytes` that is sent now arrives.
+    pub(crate) fn arrival(&mut self, route: Route, bytes: u64, now: Time) -> Time {
+        let link = &self.links[self.original.index(route.from_cluster, route.to_cluster)];
+        let mut at = now;
+        if link.nanos_per_byte > 0 {
+            let interface = usize::from(route.from_cluster != route.to_cluster);
+            let free = &mut self.interfaces[route.from.index()][interface];
+            let occupied = (u128::from(bytes) * u128::from(link.nanos_per_byte)) >> 16;
+            *free = (*free).max(now) + Span(u64::try_from(occupied).unwrap_or(u64::MAX));
+            at = *free;
+        }
+        let LinkProperties { latency, jitter, loss_ppm, .. } = link.properties;
+        at += latency;
+        if jitter > Span::ZERO {
+            at = Time(at.0.saturating_sub(jitter.0.min(latency.0)))
+                + self.dice.span(jitter + jitter.min(latency));
+        }
+        // A link that loses everything is a partition that nothing heals: it ends in the deadline, not in a loop here.
+        let mut tries = 0;
+        while tries < 100 && self.dice.happens(loss_ppm) {
+            at += retransmission(&link.properties);
+            tries += 1;
+        }
+        if self.dice.happens(self.chance.reorder_ppm) {
+            at += self.dice.span(self.chance.reorder_within);
+        }
+        match &mut self.latest {
+            Some(latest) => latest.in_order(route.from, route.to, at, now),
+            None => at,
+        }
+    }
+}
+
+/// Keeps the packets of each pair in order.
+#[derive(Debug, Default)]
+struct Latest {
+    arrivals: HashMap<(ProcessId, ProcessId), Time>,
+    /// Entries of the past are removed when there are this many.
+    prune_at: usize,
+}
+
+impl Latest {
+    fn in_order(&mut self, from: ProcessId, to: ProcessId, at: Time, now: Time) -> Time {
+        if self.arrivals.len() >= self.prune_at {
+            self.arrivals.retain(|_, latest| *latest > now);
+            self.prune_at = (self.arrivals.len() * 2).max(1024);
+        }
+        let latest = self.arrivals.entry((from, to)).or_insert(at);
+        *latest = (*latest).max(at);
+        *latest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATENCY: Span = Span::from_millis(5);
+
+    fn network(link: LinkProperties, fifo: bool, chance: Chance) -> Network {
+        Network::new(Links::uniform(1, link, link), 2, fifo, chance, Dice::new(7, 0))
+    }
+
+    fn route() -> Route {
+        let cluster = ClusterId(0);
+        Route { from: ProcessId(0), from_cluster: cluster, to: ProcessId(1), to_cluster: cluster }
+    }
+
+    #[test]
+    fn latency_and_length_over_bandwidth_add_up_and_packets_queue_for_the_interface() {
+        let link = LinkProperties { latency: LATENCY, bandwidth: 1_000_000, ..LinkProperties::default() };
+        let mut network = network(link, false, Chance::default());
+        assert_eq!(network.arrival(route(), 1000, Time::ZERO), Time::ZERO + Span::from_millis(6));
+        assert_eq!(network.arrival(route(), 1000, Time::ZERO), Time::ZERO + Span::from_millis(7));
+        assert_eq!(
+            network.arrival(route(), 0, Time(10_000_000)),
+            Time(15_000_000),
+            "the interface is idle again"
+        );
+    }
+
+    #[test]
+    fn jitter_is_uniform_within_its_half_width_and_lets_packets_overtake() {
+        let link =
+            LinkProperties { latency: LATENCY, jitter: Span::from_millis(1), ..LinkProperties::default() };
+        let mut network = network(link, false, Chance::default());
+        let delays: Vec<u64> = (0..1000).map(|_| network.arrival(route(), 64, Time::ZERO).0).collect();
+        let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+        assert!((4_000_000..4_020_000).contains(least) && (5_980_000..=6_000_000).contains(most));
+        let mean = delays.iter().sum::<u64>() / 1000;
+        assert!((4_950_000..5_050_000).contains(&mean), "{mean}");
+        assert!(delays.windows(2).any(|pair| pair[1] < pair[0]));
+    }
+
+    #[test]
+    fn fifo_keeps_every_pair_in_order() {
+        let link = LinkProperties { latency: LATENCY, jitter: LATENCY, loss_ppm: 100_000, bandwidth: 0 };
+        let chance =
+            Chance { reorder_ppm: 500_000, reorder_within: Span::from_millis(50), ..Chance::default() };
+        let mut network = network(link, true, chance);
+        let arrivals: Vec<Time> = (0..3000).map(|at| network.arrival(route(), 64, Time(at * 1000))).collect();
+        assert!(arrivals.is_sorted());
+    }
+
+    #[test]
+    fn a_loss_appears_as_the_delay_of_a_retransmission() {
+        let link = LinkProperties { latency: LATENCY, loss_ppm: 100_000, ..LinkProperties::default() };
+        let mut network = network(link, false, Chance::default());
+        let late = (0..10_000).filter(|_| network.arrival(route(), 64, Time::ZERO) > Time(LATENCY.0)).count();
+        assert!((900..1100).contains(&late), "{late}");
+        let link = LinkProperties { loss_ppm: 1_000_000, ..link };
+        network.set_properties(0, Some(link));
+        let at = network.arrival(route(), 64, Time::ZERO);
+        assert_eq!(at, Time::ZERO + LATENCY + retransmission(&link) * 100);
+        network.set_properties(0, None);
+        assert!(network.arrival(route(), 64, Time::ZERO) < at);
+    }
+}

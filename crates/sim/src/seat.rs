@@ -1,0 +1,118 @@
+//! A process in its place: the value, what it waits for, and what waits for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use faultline_core::process::{ActionOf, PacketOf};
+use faultline_core::{Boot, JobNo, Life, Membership, MembershipVersion, Process, ProcessId, Time};
+
+/// A packet on its way, with the lives between which it was sent.
+pub(crate) struct Flight<P: Process> {
+    pub(crate) from: ProcessId,
+    pub(crate) from_life: Life,
+    pub(crate) to: ProcessId,
+    pub(crate) to_life: Life,
+    pub(crate) packet: PacketOf<P>,
+}
+
+/// What a running process is given, one at a time. What belongs to a life is discarded with it.
+pub(crate) enum Input<P: Process> {
+    Packet(Flight<P>),
+    /// The oldest action of its storage is complete.
+    Stored,
+    Computed(JobNo),
+    Membership(Arc<Membership>),
+}
+
+/// A process in its place.
+pub(crate) struct Seat<P: Process> {
+    /// `None` before the start of a life and after its end.
+    pub(crate) process: Option<P>,
+    /// The newest life.
+    pub(crate) life: Life,
+    /// That life is launched and not ended.
+    pub(crate) alive: bool,
+    pub(crate) boot: Boot,
+    /// Stands at a fact, until the supervisor says go.
+    pub(crate) halted: bool,
+    /// Stands where it is, until the supervisor lets it go on.
+    pub(crate) paused: bool,
+    /// The membership as this process knows it.
+    pub(crate) view: Option<Arc<Membership>>,
+    pub(crate) view_version: MembershipVersion,
+    /// When its timer is set to; [`Time::NEVER`] when it is not.
+    pub(crate) timer: Time,
+    /// Facts stated in this life.
+    pub(crate) facts: u64,
+    /// Messages of the control plane arrive in order: none before these.
+    pub(crate) announced: Time,
+    pub(crate) reported: Time,
+    /// Jobs that are out.
+    pub(crate) jobs: Vec<(JobNo, P::Job)>,
+    backlog: Option<Box<Backlog<P>>>,
+}
+
+/// What few processes have at any time.
+pub(crate) struct Backlog<P: Process> {
+    /// Actions after the one at which the process halted.
+    pub(crate) rest: Vec<ActionOf<P>>,
+    /// What came while it could not be given.
+    pub(crate) waiting: VecDeque<Input<P>>,
+    /// From lives newer than the known membership.
+    pub(crate) early: VecDeque<Flight<P>>,
+}
+
+impl<P: Process> Seat<P> {
+    pub(crate) fn new() -> Seat<P> {
+        Seat {
+            process: None,
+            life: Life(0),
+            alive: false,
+            boot: Boot::Fresh,
+            halted: false,
+            paused: false,
+            view: None,
+            view_version: MembershipVersion(0),
+            timer: Time::NEVER,
+            facts: 0,
+            announced: Time::ZERO,
+            reported: Time::ZERO,
+            jobs: Vec::new(),
+            backlog: None,
+        }
+    }
+
+    /// Whether it takes no input now. A life that has not started takes its first membership, and nothing else.
+    pub(crate) fn stands(&self) -> bool {
+        self.halted || self.paused
+    }
+
+    /// Begins the next life, without a value as yet.
+    pub(crate) fn launch(&mut self, life: Life, boot: Boot) {
+        assert!(!self.alive && life > self.life, "a new life follows the end of the old one");
+        *self = Seat {
+            life,
+            alive: true,
+            boot,
+            announced: self.announced,
+            reported: self.reported,
+            ..Seat::new()
+        };
+    }
+
+    /// Ends this life, with everything that belongs to it.
+    pub(crate) fn end(&mut self) {
+        *self = Seat { life: self.life, announced: self.announced, reported: self.reported, ..Seat::new() };
+    }
+
+    pub(crate) fn backlog(&mut self) -> &mut Backlog<P> {
+        self.backlog.get_or_insert_with(|| {
+            Box::new(Backlog { rest: Vec::new(), waiting: VecDeque::new(), early: VecDeque::new() })
+        })
+    }
+
+    /// The backlog, if it was ever needed in this life.
+    pub(crate) fn existing_backlog(&mut self) -> Option<&mut Backlog<P>> {
+        self.backlog.as_deref_mut()
+    }
+}

@@ -1,0 +1,492 @@
+//! The loop: takes what happens next, gives it to its process, performs what the process does.
+//!
+//! The supervisor's side is in `supervising.rs`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use faultline_core::application::{Job, Wire};
+use faultline_core::process::{ActionOf, In, PacketOf};
+use faultline_core::{
+    Action, Birth, ClusterId, Event, Fact, FactNo, Image, Life, Membership, MembershipVersion, Process,
+    ProcessId, Time, To, Trigger,
+};
+use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervisor, process_seed};
+use faultline_trace::{Record, Sink};
+
+use crate::chance::Dice;
+use crate::config::{Chance, Config, Control, StorageCosts};
+use crate::network::{Network, Route};
+use crate::queue::Queue;
+use crate::seat::{Flight, Input, Seat};
+use crate::stats::Stats;
+use crate::storage::{Operation, Storage};
+
+/// A federation in virtual time.
+pub struct Simulation<'s, P: Process, S> {
+    pub(crate) process_config: Arc<P::Config>,
+    pub(crate) storage_costs: StorageCosts,
+    pub(crate) control: Control,
+    pub(crate) chance: Chance,
+    seed: u64,
+    paranoid: bool,
+    /// Clusters and their processes, which do not change.
+    pub(crate) federation: Membership,
+
+    pub(crate) now: Time,
+    pub(crate) queue: Queue<Happening<P>>,
+    /// Indexed by process, like the next three.
+    pub(crate) seats: Vec<Seat<P>>,
+    pub(crate) storages: Vec<Storage<P>>,
+    cluster_of: Vec<ClusterId>,
+    /// The newest life that was announced, and the version of the membership that did so.
+    pub(crate) announced: Vec<(Life, MembershipVersion)>,
+    pub(crate) network: Network,
+    /// Packets that wait for their link to be healed, by link.
+    pub(crate) held: BTreeMap<usize, VecDeque<Flight<P>>>,
+    /// Until when packets of a killed life arrive.
+    pub(crate) echoes: BTreeMap<(ProcessId, Life), Time>,
+    pub(crate) control_dice: Dice,
+    pub(crate) death_dice: Dice,
+
+    pub(crate) supervisor: Supervisor,
+    pub(crate) supervisor_facts: u64,
+    pub(crate) supervisor_timer: Time,
+    pub(crate) has_plan: bool,
+    /// First lives that have not registered.
+    pub(crate) unregistered: usize,
+    pub(crate) triggers: Arc<[Trigger]>,
+    /// Kinds of fact, as bits, at which a process halts or which are reported.
+    pub(crate) watched_kinds: u32,
+    pub(crate) followed_kinds: u32,
+    pub(crate) outcome: Option<Outcome>,
+
+    pub(crate) stats: Stats,
+    pub(crate) sink: &'s mut S,
+    /// Reused from event to event.
+    actions: Vec<ActionOf<P>>,
+    pub(crate) orders: Vec<Order>,
+}
+
+/// What the queue holds.
+pub(crate) enum Happening<P: Process> {
+    /// A packet reaches its receiver's node.
+    Arrival(Flight<P>),
+    /// Something for one life of a process.
+    Input(ProcessId, Life, Input<P>),
+    Timer(ProcessId),
+    Report(Box<Report>),
+    SupervisorTimer,
+}
+
+/// How a simulation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How it ended, before anyone has judged it.
+    pub outcome: Outcome,
+    /// In virtual time.
+    pub ended: Time,
+    /// What was counted.
+    pub stats: Stats,
+    /// The plan and what became of it.
+    pub faults: Vec<FaultAccount>,
+}
+
+/// Simulates a federation from its launch to its end; the facts go to `sink`.
+pub fn run<P: Process>(config: Config<P::Config>, sink: &mut impl Sink) -> Run {
+    Simulation::<P, _>::new(config, sink).run()
+}
+
+impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
+    /// Launches a federation; nothing has happened yet.
+    pub fn new(config: Config<P::Config>, sink: &'s mut S) -> Simulation<'s, P, S> {
+        let Config { process, membership, links, storage, supervisor, seed, chance, control, paranoid } =
+            config;
+        let processes = membership.members.len();
+        let has_plan = !supervisor.plan.is_empty();
+        let mut orders = Vec::new();
+        let supervisor = Supervisor::new(supervisor, membership.clone(), &mut orders);
+        let kinds = faultline_core::FactKind::OF_PROCESSES;
+        let followed_kinds =
+            kinds.iter().filter(|&&it| supervisor.follows(it)).map(|&it| 1 << it as u32).sum();
+        let mut simulation = Simulation {
+            process_config: process,
+            storage_costs: storage,
+            control,
+            chance,
+            seed,
+            paranoid,
+            now: Time::ZERO,
+            queue: Queue::new(),
+            seats: (0..processes).map(|_| Seat::new()).collect(),
+            storages: (0..processes).map(|_| Storage::new()).collect(),
+            cluster_of: membership.members.iter().map(|member| member.cluster).collect(),
+            announced: vec![(Life(0), MembershipVersion(0)); processes],
+            network: Network::new(links, processes, P::FIFO, chance, Dice::new(seed, 0)),
+            held: BTreeMap::new(),
+            echoes: BTreeMap::new(),
+            control_dice: Dice::new(seed, 1),
+            death_dice: Dice::new(seed, 2),
+            federation: membership,
+            supervisor,
+            supervisor_facts: 0,
+            supervisor_timer: Time::NEVER,
+            has_plan,
+            unregistered: processes,
+            triggers: Arc::new([]),
+            watched_kinds: 0,
+            followed_kinds,
+            outcome: None,
+            stats: Stats::default(),
+            sink,
+            actions: Vec::new(),
+            orders,
+        };
+        simulation.perform_orders();
+        simulation.set_supervisor_timer();
+        simulation
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Run {
+        while self.step() {}
+        let outcome = self.outcome.clone().expect("the supervisor's deadline ends every run");
+        Run { outcome, ended: self.now, stats: self.stats, faults: self.supervisor.faults() }
+    }
+
+    /// Lets the next thing happen. False when the run is over.
+    pub fn step(&mut self) -> bool {
+        if self.outcome.is_some() {
+            return false;
+        }
+        let (at, happening) = self.queue.pop().expect("something happens until the run is over");
+        debug_assert!(at >= self.now);
+        self.now = at;
+        self.stats.events += 1;
+        match happening {
+            Happening::Arrival(flight) => self.arrive(flight),
+            Happening::Input(process, life, input) => {
+                let seat = &self.seats[process.index()];
+                if seat.alive && seat.life == life {
+                    self.offer(process, input);
+                }
+            }
+            Happening::Timer(process) => self.ring(process),
+            Happening::Report(report) => self.report(*report),
+            Happening::SupervisorTimer => self.ring_supervisor(),
+        }
+        true
+    }
+
+    /// Lets everything happen up to `until`. False when the run is over.
+    pub fn run_until(&mut self, until: Time) -> bool {
+        while self.queue.next_time().is_some_and(|at| at <= until) {
+            if !self.step() {
+                return false;
+            }
+        }
+        self.outcome.is_none()
+    }
+
+    /// Ends the run as somebody who interrupts it.
+    pub fn interrupt(&mut self) {
+        self.report(Report::Interrupted);
+    }
+
+    /// The virtual time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// How the run ended; `None` while it goes on.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The federation at a glance.
+    pub fn status(&mut self) -> Status {
+        self.refresh_gauges();
+        self.supervisor.status()
+    }
+
+    /// A process, for tests; `None` between two lives.
+    pub fn process(&self, process: ProcessId) -> Option<&P> {
+        self.seats[process.index()].process.as_ref()
+    }
+
+    /// The images in a process's storage, for tests.
+    pub fn images(&self, process: ProcessId) -> impl Iterator<Item = &Arc<Image<P::Head, P::Saved>>> {
+        self.storages[process.index()].images()
+    }
+
+    // Packets
+
+    fn send(&mut self, from: ProcessId, to: ProcessId, packet: PacketOf<P>) {
+        let packet = if self.paranoid { through_bytes(&packet) } else { packet };
+        let seat = &self.seats[from.index()];
+        let flight = Flight { from, from_life: seat.life, to, to_life: self.known_life(seat, to), packet };
+        let between = self.cluster_of[from.index()] != self.cluster_of[to.index()];
+        self.stats.sent(&flight.packet, flight.packet.wire_len(), between);
+        self.carry(flight);
+    }
+
+    /// Puts a packet on its link now, or keeps it until the link is healed.
+    pub(crate) fn carry(&mut self, flight: Flight<P>) {
+        let route = Route {
+            from: flight.from,
+            from_cluster: self.cluster_of[flight.from.index()],
+            to: flight.to,
+            to_cluster: self.cluster_of[flight.to.index()],
+        };
+        let link = self.network.link(route.from_cluster, route.to_cluster);
+        if self.network.is_cut(link) {
+            self.held.entry(link).or_default().push_back(flight);
+            return;
+        }
+        let at = self.network.arrival(route, flight.packet.wire_len(), self.now);
+        self.queue.push(at, Happening::Arrival(flight));
+    }
+
+    fn arrive(&mut self, flight: Flight<P>) {
+        let receiver = &self.seats[flight.to.index()];
+        if !receiver.alive || receiver.life != flight.to_life {
+            self.stats.stale += 1;
+            return;
+        }
+        if self.died_in_flight(&flight) {
+            self.stats.lost_in_flight += 1;
+            return;
+        }
+        self.offer(flight.to, Input::Packet(flight));
+    }
+
+    /// Whether a packet was still with its sender when that died.
+    fn died_in_flight(&self, flight: &Flight<P>) -> bool {
+        let sender = &self.seats[flight.from.index()];
+        let over = !sender.alive || sender.life != flight.from_life;
+        over && self.echoes.get(&(flight.from, flight.from_life)).is_some_and(|until| self.now > *until)
+    }
+
+    /// The newest life of `other` that the process in `seat` knows of.
+    fn known_life(&self, seat: &Seat<P>, other: ProcessId) -> Life {
+        let (life, since) = self.announced[other.index()];
+        if seat.view_version >= since {
+            return life;
+        }
+        seat.view.as_ref().map_or(Life(0), |view| view.member(other).life)
+    }
+
+    // Inputs
+
+    /// Gives `input` to a process, or keeps it while the process stands.
+    pub(crate) fn offer(&mut self, process: ProcessId, input: Input<P>) {
+        let seat = &mut self.seats[process.index()];
+        if seat.stands() {
+            seat.backlog().waiting.push_back(input);
+        } else {
+            self.give(process, input);
+            self.set_timer(process);
+        }
+    }
+
+    /// A process that stood performs what it had begun, and takes what has waited.
+    pub(crate) fn go_on(&mut self, process: ProcessId) {
+        while !self.seats[process.index()].stands() {
+            let Some(backlog) = self.seats[process.index()].existing_backlog() else { break };
+            if !backlog.rest.is_empty() {
+                let mut rest = std::mem::take(&mut backlog.rest);
+                self.perform(process, &mut rest);
+            } else if let Some(input) = backlog.waiting.pop_front() {
+                self.give(process, input);
+            } else {
+                break;
+            }
+        }
+        self.set_timer(process);
+    }
+
+    fn give(&mut self, process: ProcessId, input: Input<P>) {
+        match input {
+            Input::Packet(flight) => self.receive(process, flight),
+            Input::Stored => {
+                if let Some(event) = self.storages[process.index()].complete() {
+                    self.feed(process, event);
+                }
+            }
+            Input::Computed(no) => {
+                let jobs = &mut self.seats[process.index()].jobs;
+                let index = jobs.iter().position(|&(it, _)| it == no).expect("a job returns once");
+                let (_, job) = jobs.swap_remove(index);
+                self.feed(process, Event::Computed(no, job.run()));
+            }
+            Input::Membership(membership) => self.meet(process, membership),
+        }
+    }
+
+    fn receive(&mut self, process: ProcessId, flight: Flight<P>) {
+        let seat = &self.seats[process.index()];
+        let known = self.known_life(seat, flight.from);
+        // A life that has not started knows nobody, so that every packet is early.
+        if flight.from_life > known {
+            self.seats[process.index()].backlog().early.push_back(flight);
+        } else if flight.from_life < known {
+            self.stats.stale += 1;
+        } else {
+            self.feed(process, Event::Packet { from: flight.from, packet: flight.packet });
+        }
+    }
+
+    /// Starts a life with its first membership, or tells it of a newer one.
+    fn meet(&mut self, process: ProcessId, membership: Arc<Membership>) {
+        let seat = &mut self.seats[process.index()];
+        seat.view_version = membership.version;
+        seat.view = Some(membership.clone());
+        if seat.process.is_some() {
+            self.feed(process, Event::Membership(membership));
+        } else {
+            let birth = Birth {
+                me: process,
+                life: seat.life,
+                boot: seat.boot,
+                membership,
+                config: self.process_config.clone(),
+                record: self.storages[process.index()].record(),
+                seed: process_seed(self.seed, process),
+            };
+            let mut actions = std::mem::take(&mut self.actions);
+            seat.process = Some(P::start(birth, self.now, &mut actions));
+            self.perform(process, &mut actions);
+            self.actions = actions;
+        }
+        if let Some(backlog) = self.seats[process.index()].existing_backlog() {
+            for flight in std::mem::take(&mut backlog.early) {
+                self.offer(process, Input::Packet(flight));
+            }
+        }
+    }
+
+    fn feed(&mut self, process: ProcessId, event: In<P>) {
+        let mut actions = std::mem::take(&mut self.actions);
+        let value =
+            self.seats[process.index()].process.as_mut().expect("only a started life is given inputs");
+        value.handle(event, self.now, &mut actions);
+        self.perform(process, &mut actions);
+        self.actions = actions;
+    }
+
+    // Timers
+
+    fn set_timer(&mut self, process: ProcessId) {
+        let seat = &mut self.seats[process.index()];
+        if let Some(deadline) = seat.process.as_ref().and_then(P::next_deadline) {
+            if deadline < seat.timer {
+                seat.timer = deadline.max(self.now);
+                self.queue.push(seat.timer, Happening::Timer(process));
+            }
+        }
+    }
+
+    fn ring(&mut self, process: ProcessId) {
+        let seat = &mut self.seats[process.index()];
+        if seat.timer != self.now {
+            return;
+        }
+        seat.timer = Time::NEVER;
+        if seat.stands() {
+            return;
+        }
+        if seat.process.as_ref().and_then(P::next_deadline).is_some_and(|deadline| deadline <= self.now) {
+            self.feed(process, Event::Timeout);
+        }
+        self.set_timer(process);
+    }
+
+    // Actions
+
+    /// Performs actions in order, up to a fact at which the process halts.
+    fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
+        let mut actions = actions.drain(..);
+        while let Some(action) = actions.next() {
+            self.act(process, action);
+            if self.seats[process.index()].halted {
+                self.seats[process.index()].backlog().rest.extend(actions);
+                return;
+            }
+        }
+    }
+
+    fn act(&mut self, process: ProcessId, action: ActionOf<P>) {
+        match action {
+            Action::Send { to: To::One(to), packet } => self.send(process, to, packet),
+            Action::Send { to: To::Cluster(cluster), packet } => {
+                for &to in self.federation.processes_of(cluster).clone().iter().filter(|&&to| to != process) {
+                    self.send(process, to, packet.clone());
+                }
+            }
+            Action::Persist(image) => {
+                let image = if self.paranoid { Arc::new(through_bytes(&*image)) } else { image };
+                self.store(process, Operation::Persist(image));
+            }
+            Action::Read(name) => self.store(process, Operation::Read(name)),
+            Action::List => self.store(process, Operation::List),
+            Action::Delete(name) => self.store(process, Operation::Delete(name)),
+            Action::Record { version, bytes } => self.store(process, Operation::Record { version, bytes }),
+            Action::Started => {
+                let life = self.seats[process.index()].life;
+                self.send_report(process, Report::Started { process, life });
+            }
+            Action::Held => {
+                let life = self.seats[process.index()].life;
+                self.send_report(process, Report::Held { process, life });
+            }
+            Action::Compute(no, job) => {
+                let seat = &mut self.seats[process.index()];
+                let at = self.now + job.cost();
+                seat.jobs.push((no, job));
+                self.queue.push(at, Happening::Input(process, seat.life, Input::Computed(no)));
+            }
+            Action::Fact(fact) => self.state(process, fact),
+        }
+    }
+
+    fn store(&mut self, process: ProcessId, operation: Operation<P>) {
+        let at = self.storages[process.index()].submit(operation, self.now, &self.storage_costs);
+        let life = self.seats[process.index()].life;
+        self.queue.push(at, Happening::Input(process, life, Input::Stored));
+    }
+
+    fn state(&mut self, process: ProcessId, fact: Fact) {
+        let bit = 1 << fact.kind() as u32;
+        if bit & (self.watched_kinds | self.followed_kinds) != 0 {
+            self.report_fact(process, &fact);
+        }
+        let seat = &mut self.seats[process.index()];
+        let number = FactNo(seat.facts);
+        seat.facts += 1;
+        self.sink.record(Record { process, life: seat.life, number, at: self.now, fact });
+    }
+
+    fn report_fact(&mut self, process: ProcessId, fact: &Fact) {
+        let (kind, cluster) = (fact.kind(), self.cluster_of[process.index()]);
+        let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
+        if halted || self.followed_kinds & (1 << kind as u32) != 0 {
+            let seat = &mut self.seats[process.index()];
+            seat.halted = halted;
+            let report = Report::Stated { process, life: seat.life, fact: fact.clone(), halted };
+            self.send_report(process, report);
+        }
+    }
+}
+
+/// What another process would make of `value`.
+fn through_bytes<T: Wire>(value: &T) -> T {
+    let bytes = postcard::to_allocvec(value).expect("a value that crosses the network can be encoded");
+    let back = postcard::from_bytes(&bytes).expect("what was encoded can be decoded");
+    assert_eq!(&back, value, "a value survives its encoding");
+    back
+}

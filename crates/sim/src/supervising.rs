@@ -1,0 +1,214 @@
+//! Between the supervisor and the processes: reports on their way, orders performed.
+
+use std::sync::Arc;
+
+use faultline_core::{Fact, FactNo, Life, Membership, Process, ProcessId, Span, StorageFate, Time};
+use faultline_supervisor::{Order, Report};
+use faultline_trace::{Record, Sink};
+
+use crate::config::InFlight;
+use crate::seat::Input;
+use crate::simulation::{Happening, Simulation};
+
+impl<P: Process, S: Sink> Simulation<'_, P, S> {
+    /// Sends a report of a process on its way to the supervisor, after all its earlier ones.
+    pub(crate) fn send_report(&mut self, process: ProcessId, report: Report) {
+        self.send_report_after(process, Span::ZERO, report);
+    }
+
+    fn send_report_after(&mut self, process: ProcessId, delay: Span, report: Report) {
+        let at = self.now + delay + self.control_delay();
+        let seat = &mut self.seats[process.index()];
+        seat.reported = seat.reported.max(at);
+        self.queue.push(seat.reported, Happening::Report(Box::new(report)));
+    }
+
+    fn control_delay(&mut self) -> Span {
+        self.control.delay + self.control_dice.span(self.control.jitter)
+    }
+
+    /// A report has reached the supervisor.
+    pub(crate) fn report(&mut self, report: Report) {
+        if matches!(report, Report::Stated { halted: true, .. }) {
+            self.refresh_gauges_for_plan();
+        }
+        let first = matches!(report, Report::Registered { life: Life(1), .. });
+        self.tell(report);
+        if first {
+            self.unregistered -= 1;
+            if self.unregistered == 0 {
+                // The links of a simulation are what its configuration says: there is nothing to measure.
+                self.tell(Report::LinksMeasured);
+            }
+        }
+        self.set_supervisor_timer();
+    }
+
+    pub(crate) fn ring_supervisor(&mut self) {
+        if self.supervisor_timer == self.now {
+            self.supervisor_timer = Time::NEVER;
+            self.refresh_gauges_for_plan();
+            self.tell(Report::Timeout);
+            self.set_supervisor_timer();
+        }
+    }
+
+    pub(crate) fn set_supervisor_timer(&mut self) {
+        if let Some(deadline) = self.supervisor.next_deadline() {
+            let deadline = deadline.max(self.now);
+            if deadline < self.supervisor_timer {
+                self.supervisor_timer = deadline;
+                self.queue.push(deadline, Happening::SupervisorTimer);
+            }
+        }
+    }
+
+    fn tell(&mut self, report: Report) {
+        self.supervisor.handle(report, self.now, &mut self.orders);
+        self.perform_orders();
+    }
+
+    /// The supervisor weighs the work that is left when it injects a fault.
+    fn refresh_gauges_for_plan(&mut self) {
+        if self.has_plan {
+            self.refresh_gauges();
+        }
+    }
+
+    pub(crate) fn refresh_gauges(&mut self) {
+        for (index, seat) in self.seats.iter().enumerate() {
+            if let Some(value) = &seat.process {
+                let (process, life, gauges) = (ProcessId(index as u32), seat.life, value.gauges());
+                self.supervisor.handle(Report::Gauges { process, life, gauges }, self.now, &mut self.orders);
+            }
+        }
+        self.perform_orders();
+    }
+
+    pub(crate) fn perform_orders(&mut self) {
+        let mut orders = std::mem::take(&mut self.orders);
+        for order in orders.drain(..) {
+            self.obey(order);
+        }
+        self.orders = orders;
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Launch { process, life, boot } => {
+                self.seats[process.index()].launch(life, boot);
+                let launch = self.control.launch;
+                self.send_report_after(process, launch, Report::Registered { process, life });
+            }
+            Order::Announce(membership) => self.announce(membership),
+            Order::Watch(triggers) => {
+                let kinds = faultline_core::FactKind::OF_PROCESSES;
+                let named = |kind| {
+                    triggers
+                        .iter()
+                        .any(|it| matches!(it, faultline_core::Trigger::When { fact, .. } if *fact == kind))
+                };
+                self.watched_kinds =
+                    kinds.iter().filter(|&&kind| named(kind)).map(|&kind| 1 << kind as u32).sum();
+                self.triggers = triggers;
+            }
+            Order::Go { process, life } => {
+                let seat = &mut self.seats[process.index()];
+                if seat.alive && seat.life == life {
+                    seat.halted = false;
+                    self.go_on(process);
+                }
+            }
+            Order::Pause { process, life, paused } => {
+                let seat = &mut self.seats[process.index()];
+                if seat.alive && seat.life == life {
+                    seat.paused = paused;
+                    self.go_on(process);
+                }
+            }
+            Order::Kill { lives, storage } => {
+                for (process, life) in lives {
+                    self.kill(process, life, storage);
+                }
+            }
+            Order::Link { from, to, properties } => {
+                self.network.set_properties(self.network.link(from, to), properties);
+            }
+            Order::Cut { from, to, cut } => {
+                let link = self.network.link(from, to);
+                self.network.set_cut(link, cut);
+                if !cut {
+                    for flight in self.held.remove(&link).into_iter().flatten() {
+                        self.carry(flight);
+                    }
+                }
+            }
+            Order::Storage { process, how } => self.storages[process.index()].set_fault(how),
+            Order::State(fact) => self.state_own(fact),
+            Order::End(outcome) => self.outcome = Some(outcome),
+        }
+    }
+
+    fn announce(&mut self, membership: Arc<Membership>) {
+        for index in 0..self.seats.len() {
+            let member = &membership.members[index];
+            if self.announced[index].0 != member.life {
+                self.announced[index] = (member.life, membership.version);
+            }
+            let delay = self.control_delay();
+            let seat = &mut self.seats[index];
+            if member.up && seat.alive && seat.life == member.life {
+                seat.announced = seat.announced.max(self.now + delay);
+                let input = Input::Membership(membership.clone());
+                let happening = Happening::Input(ProcessId(index as u32), seat.life, input);
+                self.queue.push(seat.announced, happening);
+            }
+        }
+    }
+
+    fn kill(&mut self, process: ProcessId, life: Life, storage: StorageFate) {
+        let seat = &mut self.seats[process.index()];
+        if seat.life != life {
+            return;
+        }
+        let died = seat.alive;
+        if died {
+            seat.end();
+            let until = self.end_of_echo();
+            self.echoes.insert((process, life), until);
+        }
+        self.storages[process.index()].crash(self.now, storage);
+        if let (true, Some(notice)) = (died, self.control.exit_notice) {
+            self.send_report_after(process, notice, Report::Exited { process, life });
+        }
+    }
+
+    /// Until when the packets of a life that is killed now arrive.
+    fn end_of_echo(&mut self) -> Time {
+        match self.chance.in_flight {
+            InFlight::Lost => self.now,
+            InFlight::Kept => Time::NEVER,
+            InFlight::Sampled => match self.death_dice.below(3) {
+                0 => self.now,
+                1 => {
+                    // Uniform in the logarithm, from 2^10 ns to 2^30 ns, since links differ by orders of magnitude.
+                    let magnitude = 1 << (10 + self.death_dice.below(20));
+                    self.now + Span(magnitude + self.death_dice.below(magnitude))
+                }
+                _ => Time::NEVER,
+            },
+        }
+    }
+
+    fn state_own(&mut self, fact: Fact) {
+        let number = FactNo(self.supervisor_facts);
+        self.supervisor_facts += 1;
+        self.sink.record(Record {
+            process: ProcessId::SUPERVISOR,
+            life: Life(0),
+            number,
+            at: self.now,
+            fact,
+        });
+    }
+}
