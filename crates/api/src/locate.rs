@@ -1,0 +1,167 @@
+//! From a path such as `spec.faults[2].at` to the place in the text where it stands.
+//!
+//! The resource types carry no positions, since objects from an API server have none. So this walks the text's events
+//! once more, after the text has been read successfully, and remembers where each path is.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde_saphyr::granit_parser::{Event, Parser};
+
+/// Where the values of a text stand, by path.
+#[derive(Debug, Default)]
+pub(crate) struct Locations {
+    /// A plain value's own bytes; for a list or map those of its key, since its own would span many lines.
+    places: BTreeMap<String, Range<usize>>,
+    /// The path of the list or map that a key stands in, by the key's first byte.
+    parents: BTreeMap<usize, String>,
+}
+
+/// A list or map that is being read.
+enum Open {
+    List { path: String, next: usize },
+    Map { path: String, key: Option<(String, Range<usize>)> },
+}
+
+impl Locations {
+    /// Walks the first document of `text`. A text that is not YAML has no places after its first error.
+    pub(crate) fn of(text: &str) -> Locations {
+        let (mut places, mut parents) = (BTreeMap::new(), BTreeMap::new());
+        let mut open: Vec<Open> = Vec::new();
+        for next in Parser::new_from_str(text) {
+            let Ok((event, span)) = next else { break };
+            let bytes = span.byte_range().unwrap_or_default();
+            match event {
+                Event::DocumentEnd => break,
+                Event::SequenceEnd | Event::MappingEnd => {
+                    open.pop();
+                }
+                Event::Scalar(text, ..) => {
+                    if let Some(Open::Map { path, key: key @ None }) = open.last_mut() {
+                        parents.insert(bytes.start, path.clone());
+                        *key = Some((text.into_owned(), bytes));
+                    } else {
+                        let (path, _) = enter(&mut open);
+                        places.insert(path, bytes);
+                    }
+                }
+                Event::Alias(_) => {
+                    let (path, _) = enter(&mut open);
+                    places.insert(path, bytes);
+                }
+                Event::SequenceStart(..) => {
+                    let (path, key) = enter(&mut open);
+                    places.insert(path.clone(), key.unwrap_or(first_line(text, bytes)));
+                    open.push(Open::List { path, next: 0 });
+                }
+                Event::MappingStart(..) => {
+                    let (path, key) = enter(&mut open);
+                    places.insert(path.clone(), key.unwrap_or(first_line(text, bytes)));
+                    open.push(Open::Map { path, key: None });
+                }
+                _ => {}
+            }
+        }
+        Locations { places, parents }
+    }
+
+    /// The place of the list or map that the key at byte `at` stands in, when there is such a key.
+    pub(crate) fn around(&self, at: usize) -> Option<Range<usize>> {
+        self.parents.get(&at).map(|path| self.find(path))
+    }
+
+    /// The place of the plain value that ends last before byte `at`.
+    pub(crate) fn before(&self, at: usize) -> Option<Range<usize>> {
+        self.places.values().filter(|it| it.end <= at).max_by_key(|it| it.end).cloned()
+    }
+
+    /// The place of `path`, or of the nearest thing around it that is in the text.
+    pub(crate) fn find(&self, path: &str) -> Range<usize> {
+        let mut path = path;
+        loop {
+            if let Some(place) = self.places.get(path) {
+                return place.clone();
+            }
+            match path.rfind(['.', '[']) {
+                Some(end) => path = &path[..end],
+                None => return self.places.get("").cloned().unwrap_or(0..0),
+            }
+        }
+    }
+}
+
+/// The path of the value that begins now, and the place of its key if it has one.
+fn enter(open: &mut [Open]) -> (String, Option<Range<usize>>) {
+    match open.last_mut() {
+        None => (String::new(), None),
+        Some(Open::List { path, next }) => {
+            *next += 1;
+            (format!("{path}[{}]", *next - 1), None)
+        }
+        Some(Open::Map { path, key }) => match key.take() {
+            Some((key, place)) if path.is_empty() => (key, Some(place)),
+            Some((key, place)) => (format!("{path}.{key}"), Some(place)),
+            // A key that is itself a list or a map: no resource has one.
+            None => (path.clone(), None),
+        },
+    }
+}
+
+/// The part of the first line of `bytes` that is not blank.
+fn first_line(text: &str, bytes: Range<usize>) -> Range<usize> {
+    let rest = &text[bytes.start..];
+    let line = rest.split('\n').next().unwrap_or_default();
+    bytes.start..bytes.start + line.trim_end().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# a comment
+spec:
+  clusters: [{ name: paris, nodes: 3 }, {name: \"rennes\"}]
+  base: &base { a: 1 }
+  faults:
+    - at: 4s
+      crash: { cluster: é, node: 1 }
+    - copy: *base
+";
+
+    fn at(path: &str) -> &'static str {
+        &TEXT[Locations::of(TEXT).find(path)]
+    }
+
+    #[test]
+    fn values_and_keys_are_found() {
+        assert_eq!(at("spec.clusters[0].nodes"), "3");
+        assert_eq!(at("spec.clusters[1].name"), "\"rennes\"");
+        assert_eq!(at("spec.faults[0].at"), "4s");
+        assert_eq!(at("spec.faults[0].crash.cluster"), "é");
+        assert_eq!(at("spec.faults[0].crash.node"), "1");
+        assert_eq!(at("spec.faults[0].crash"), "crash");
+        assert_eq!(at("spec.faults"), "faults");
+        assert_eq!(at("spec.faults[0]"), "at: 4s");
+        assert_eq!(at("spec.faults[1].copy"), "*base");
+    }
+
+    #[test]
+    fn neighbours_are_found() {
+        let locations = Locations::of(TEXT);
+        let at = |part: &str| TEXT.find(part).expect("the text has it");
+        assert_eq!(locations.around(at("cluster: é")).map(|it| &TEXT[it]), Some("crash"));
+        assert_eq!(locations.around(at("at: 4s")).map(|it| &TEXT[it]), Some("at: 4s"));
+        assert_eq!(locations.around(at("4s")), None);
+        assert_eq!(locations.before(at("crash")).map(|it| &TEXT[it]), Some("4s"));
+    }
+
+    #[test]
+    fn what_is_absent_is_where_it_would_be() {
+        assert_eq!(at("spec.faults[0].crash.storage"), "crash");
+        assert_eq!(at("spec.faults[1].copy.a"), "*base");
+        assert_eq!(at("spec.deadline"), "spec");
+        assert_eq!(at("elsewhere"), "spec:");
+        assert_eq!(Locations::of("").find("spec"), 0..0);
+    }
+}

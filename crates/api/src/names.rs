@@ -1,0 +1,167 @@
+//! Processes and clusters by name and by number.
+//!
+//! Numbering: clusters in the order of the resource; processes cluster by cluster, node by node, from 0 without gaps;
+//! then the processes that a protocol needs beside the ranks. Process `paris-2` is node 2 of cluster `paris`.
+
+use std::ops::Range;
+
+use faultline_core::{ClusterId, ProcessId, Role};
+
+use crate::resource::FederationSpec;
+
+/// Names of the processes and clusters of a federation. Small: nothing is kept per process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    clusters: Vec<(String, Range<u32>)>,
+    extra: Vec<String>,
+}
+
+impl Names {
+    /// The names of the ranks of a federation.
+    pub fn of(spec: &FederationSpec) -> Names {
+        let mut first = 0;
+        let clusters = spec
+            .clusters
+            .iter()
+            .map(|cluster| {
+                let processes = first..first + cluster.nodes;
+                first = processes.end;
+                (cluster.name.clone(), processes)
+            })
+            .collect();
+        Names { clusters, extra: Vec::new() }
+    }
+
+    /// With the processes that the protocol needs beside the ranks. Their names end in no number, so that no cluster's
+    /// process is called the same.
+    #[must_use]
+    pub fn with_extra(mut self, roles: &[Role]) -> Names {
+        for (index, &role) in roles.iter().enumerate() {
+            let base = if role == Role::STORAGE_SERVER { "storage-server" } else { "helper" };
+            let same = roles[..index].iter().filter(|&&it| it == role).count();
+            self.extra.push(if same == 0 { base.into() } else { format!("{base}.{same}") });
+        }
+        self
+    }
+
+    /// How many clusters there are.
+    pub fn clusters(&self) -> usize {
+        self.clusters.len()
+    }
+
+    /// How many processes run the application.
+    pub fn ranks(&self) -> u32 {
+        self.clusters.last().map_or(0, |(_, processes)| processes.end)
+    }
+
+    /// The name of a cluster; `outside` for [`ClusterId::OUTSIDE`]. Panics when there is no such cluster.
+    pub fn cluster(&self, cluster: ClusterId) -> &str {
+        if cluster == ClusterId::OUTSIDE { "outside" } else { &self.clusters[cluster.index()].0 }
+    }
+
+    /// The name of a process; `supervisor` for [`ProcessId::SUPERVISOR`]. Panics when there is no such process.
+    pub fn process(&self, process: ProcessId) -> String {
+        if process == ProcessId::SUPERVISOR {
+            return "supervisor".into();
+        }
+        if process.0 >= self.ranks() {
+            return self.extra[(process.0 - self.ranks()) as usize].clone();
+        }
+        let (name, processes) = &self.clusters[self.cluster_of(process).index()];
+        format!("{name}-{}", process.0 - processes.start)
+    }
+
+    /// The names of all processes, by number.
+    pub fn processes(&self) -> Vec<String> {
+        (0..self.ranks() + self.extra.len() as u32).map(|it| self.process(ProcessId(it))).collect()
+    }
+
+    /// The cluster of a process, [`ClusterId::OUTSIDE`] for one that stands in none.
+    pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
+        match self.clusters.partition_point(|(_, processes)| processes.end <= process.0) {
+            index if index < self.clusters.len() => ClusterId(index as u16),
+            _ => ClusterId::OUTSIDE,
+        }
+    }
+
+    /// The numbers of the processes of a cluster. Panics when there is no such cluster.
+    pub fn processes_of(&self, cluster: ClusterId) -> Range<u32> {
+        self.clusters[cluster.index()].1.clone()
+    }
+
+    /// The cluster of this name.
+    pub fn cluster_id(&self, name: &str) -> Option<ClusterId> {
+        let index = self.clusters.iter().position(|(it, _)| it == name)?;
+        Some(ClusterId(index as u16))
+    }
+
+    /// The process of this name.
+    pub fn process_id(&self, name: &str) -> Option<ProcessId> {
+        if let Some(index) = self.extra.iter().position(|it| it == name) {
+            return Some(ProcessId(self.ranks() + index as u32));
+        }
+        let (cluster, node) = name.rsplit_once('-')?;
+        self.node(self.cluster_id(cluster)?, node.parse().ok()?)
+    }
+
+    /// The process on node `node` of a cluster.
+    pub fn node(&self, cluster: ClusterId, node: u32) -> Option<ProcessId> {
+        let processes = self.processes_of(cluster);
+        (node < processes.end - processes.start).then(|| ProcessId(processes.start + node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::{Application, Cluster, Heat, Protocol, Unprotected};
+
+    fn names() -> Names {
+        let cluster = |name: &str, nodes| Cluster { name: name.into(), nodes };
+        let spec = FederationSpec {
+            seed: None,
+            clusters: vec![cluster("paris", 3), cluster("b-1", 2)],
+            links: None,
+            storage: None,
+            protocol: Protocol::None(Unprotected {}),
+            application: Application::Heat(Heat::default()),
+            failures: None,
+            faults: vec![],
+            deadline: None,
+        };
+        Names::of(&spec).with_extra(&[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])
+    }
+
+    #[test]
+    fn every_process_has_a_name_that_leads_back_to_it() {
+        let names = names();
+        let expected = [
+            "paris-0",
+            "paris-1",
+            "paris-2",
+            "b-1-0",
+            "b-1-1",
+            "storage-server",
+            "helper",
+            "storage-server.1",
+        ];
+        assert_eq!(names.processes(), expected);
+        for (number, name) in expected.iter().enumerate() {
+            assert_eq!(names.process_id(name), Some(ProcessId(number as u32)), "{name}");
+        }
+        for name in ["paris", "paris-3", "b-1", "nancy-0", "", "-0", "paris-"] {
+            assert_eq!(names.process_id(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn clusters_are_numbered_in_order() {
+        let names = names();
+        assert_eq!(names.cluster_id("b-1"), Some(ClusterId(1)));
+        assert_eq!(names.cluster(ClusterId(1)), "b-1");
+        assert_eq!(names.processes_of(ClusterId(1)), 3..5);
+        assert_eq!(names.cluster_of(ProcessId(2)), ClusterId(0));
+        assert_eq!(names.cluster_of(ProcessId(3)), ClusterId(1));
+        assert_eq!(names.cluster_of(ProcessId(5)), ClusterId::OUTSIDE);
+    }
+}

@@ -1,0 +1,324 @@
+//! From the bytes of a file to a valid resource, or to errors that point at lines and say what to do.
+//!
+//! Reads and judges; prints nothing. [`Rejected`] is a `miette` diagnostic, which binaries print.
+
+use std::fmt;
+use std::ops::Range;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use serde::Deserialize;
+use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
+
+use crate::locate::Locations;
+use crate::resource::{Federation, FederationSpec};
+use crate::validate::{similar, validate};
+
+/// Larger files are refused unread: the largest federation that can be written by hand is far smaller.
+const MAX_BYTES: usize = 1 << 20;
+
+/// A file that cannot be used, and why: at least one complaint.
+#[derive(Debug)]
+pub struct Rejected {
+    file: String,
+    source: NamedSource<String>,
+    complaints: Vec<Complaint>,
+}
+
+/// One thing that is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub help: String,
+    /// Line of the first character at fault, from 1.
+    pub line: usize,
+    /// Column of that character, from 1.
+    pub column: usize,
+    /// Bytes at fault.
+    span: Range<usize>,
+}
+
+/// Reads the one federation that a YAML or JSON file holds, and validates it. `file` is the name to use in errors.
+pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
+    let reject = |source: String, faults: Vec<(String, String, Range<usize>)>| {
+        let complaints = faults
+            .into_iter()
+            .map(|(message, help, span)| Complaint::new(&source, message, help, span))
+            .collect();
+        let source = NamedSource::new(file, source).with_language("yaml");
+        Box::new(Rejected { file: file.into(), source, complaints })
+    };
+    if bytes.len() > MAX_BYTES {
+        let message = format!("the file has {} bytes", bytes.len());
+        let help = format!("a federation fits in {MAX_BYTES}; is this the right file?");
+        return Err(reject(String::new(), vec![(message, help, 0..0)]));
+    }
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            // What is invalid stands as one replacement character in the text that is shown.
+            let at = error.valid_up_to();
+            let help = "save the file as UTF-8 text; is this the right file?";
+            let shown = String::from_utf8_lossy(bytes).into_owned();
+            return Err(reject(shown, vec![("the file is not UTF-8 text".into(), help.into(), at..at + 3)]));
+        }
+    };
+    match read(text) {
+        Err((message, help, span)) => Err(reject(text.into(), vec![(message, help, span)])),
+        Ok(federation) => {
+            let problems = validate(&federation);
+            if problems.is_empty() {
+                return Ok(federation);
+            }
+            let locations = Locations::of(text);
+            let place = |path: &str| locations.find(path);
+            let faults = problems.into_iter().map(|it| (it.message, it.help, place(&it.path))).collect();
+            Err(reject(text.into(), faults))
+        }
+    }
+}
+
+impl Rejected {
+    /// What is wrong, in the order of the resource.
+    pub fn complaints(&self) -> &[Complaint] {
+        &self.complaints
+    }
+
+    /// The file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.complaints[..] {
+            [only] => f.write_str(&only.message),
+            many => write!(f, "{} has {} problems", self.file, many.len()),
+        }
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+impl Diagnostic for Rejected {
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        match &self.complaints[..] {
+            [only] => only.labels(),
+            _ => None,
+        }
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        match &self.complaints[..] {
+            [only] => only.help(),
+            _ => None,
+        }
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        match &self.complaints[..] {
+            [_] => None,
+            many => Some(Box::new(many.iter().map(|it| it as &dyn Diagnostic))),
+        }
+    }
+}
+
+impl Complaint {
+    fn new(source: &str, message: String, help: String, span: Range<usize>) -> Complaint {
+        let before = &source[..span.start];
+        let line_start = before.rfind('\n').map_or(0, |it| it + 1);
+        Complaint {
+            message,
+            help,
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            span,
+        }
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Complaint {}
+
+impl Diagnostic for Complaint {
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(std::iter::once(LabeledSpan::underline(self.span.clone()))))
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.help))
+    }
+}
+
+/// A file's own form of the resource: stricter than the object, in which unknown fields beside the spec are ignored.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Document {
+    api_version: ApiVersion,
+    kind: Kind,
+    #[serde(default)]
+    metadata: ObjectMeta,
+    spec: FederationSpec,
+    /// What a cluster reported; means nothing here.
+    #[serde(default, rename = "status")]
+    _status: serde::de::IgnoredAny,
+}
+
+#[derive(Deserialize)]
+enum ApiVersion {
+    #[serde(rename = "faultline.dev/v1alpha1")]
+    V1Alpha1,
+}
+
+#[derive(Deserialize)]
+enum Kind {
+    Federation,
+}
+
+/// A message, a remedy, and the bytes at fault.
+type Fault = (String, String, Range<usize>);
+
+fn read(text: &str) -> Result<Federation, Fault> {
+    let options = serde_saphyr::options! {
+        emit_comments: false,
+        with_snippet: false,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
+    };
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return Err((
+            "the file is empty".into(),
+            "write a federation; `faultline samples quickstart` prints one to start from".into(),
+            0..0,
+        ));
+    }
+    match serde_saphyr::from_str_with_options::<Document>(text, options) {
+        Ok(Document {
+            api_version: ApiVersion::V1Alpha1, kind: Kind::Federation, metadata, spec, ..
+        }) => Ok(Federation { metadata, spec }),
+        Err(error) => Err(explain(text, &error)),
+    }
+}
+
+/// A reader's error in words that speak of the resource rather than of the reader.
+fn explain(text: &str, error: &Error) -> Fault {
+    let place = place(text, error);
+    let error = match error {
+        Error::AliasError { error, .. } => error,
+        other => other,
+    };
+    let (message, help) = match error {
+        Error::SerdeUnknownField { field, expected, .. } => {
+            (format!("there is no field `{field}` here"), instead(field, expected))
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            (format!("`{variant}` is not possible here"), instead(variant, expected))
+        }
+        Error::SerdeMissingField { field, .. } => {
+            let help = format!("add `{field}: …`; `faultline samples` shows whole federations");
+            let around = Locations::of(text).around(place.start).unwrap_or(place);
+            return (format!("`{field}` is missing"), help, around);
+        }
+        Error::SerdeInvalidType { unexpected, expected, .. }
+        | Error::SerdeInvalidValue { unexpected, expected, .. } => {
+            (format!("{unexpected} cannot stand here"), format!("write {expected}"))
+        }
+        Error::InvalidScalar { ty, .. } => match *ty {
+            "f64" => ("this is not a number".into(), "write a number, such as 0.7".into()),
+            "bool" => ("this is neither true nor false".into(), "write `true` or `false`".into()),
+            _ => (
+                "this is not a whole number in range".into(),
+                "write a whole number, at least 0 and below 4294967296".into(),
+            ),
+        },
+        Error::Unexpected { expected, .. } if expected.contains("mapping") => {
+            // A plain word is complained of where the mapping would have begun: at the key after it.
+            let locations = Locations::of(text);
+            let word = locations.around(place.start).and_then(|_| locations.before(place.start));
+            let help =
+                "write `{ … }` with the fields that belong here; `faultline samples` shows whole federations";
+            return ("fields must stand here".into(), help.into(), word.unwrap_or(place));
+        }
+        Error::Unexpected { expected, .. } if expected.contains("scalar") => {
+            ("one plain value must stand here".into(), "write a word or a number, without brackets".into())
+        }
+        Error::Unexpected { expected, .. } if expected.contains("sequence") => (
+            "a list must stand here".into(),
+            "write `[ … ]`, or one line beginning with `- ` for each entry".into(),
+        ),
+        Error::MultipleDocuments { .. } => (
+            "the file holds more than one document".into(),
+            "put each federation in a file of its own".into(),
+        ),
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::Budget { .. } => (
+            "the file unfolds into far more than it says: its aliases multiply each other".into(),
+            "write the values out instead of using `*aliases`".into(),
+        ),
+        Error::DuplicateMappingKey { key, .. } => (
+            format!("`{}` stands here twice", key.as_deref().unwrap_or("a key")),
+            "keep one of the two".into(),
+        ),
+        Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. }
+        | Error::ExpectedStringKeyForExternallyTaggedEnum { .. }
+        | Error::ExpectedMappingEndAfterEnumVariantValue { .. } => (
+            "exactly one kind with its options can stand here".into(),
+            "write it like `{ hc3i: { checkpointEvery: 2s } }`".into(),
+        ),
+        // A quantity's own words: what is wrong, then what to write.
+        Error::Message { msg, .. } => match msg.split_once(": ") {
+            Some((message, help)) => (message.into(), help.into()),
+            None => (msg.clone(), "see the description of the field in `faultline schema`".into()),
+        },
+        other => (
+            DefaultMessageFormatter.format_message(other).into_owned(),
+            "this is not YAML as it should be; look at the indentation and at what is quoted".into(),
+        ),
+    };
+    (message, help, place)
+}
+
+/// What to write instead of a word that is not known here.
+fn instead(word: &str, expected: &[&'static str]) -> String {
+    let elsewhere = option_of_other_protocols(word);
+    match similar(word, expected.iter().copied()) {
+        Some(similar) => format!("did you mean `{similar}`?{elsewhere}"),
+        None if expected.is_empty() => format!("nothing can be stated here; remove it{elsewhere}"),
+        None => format!("possible are: {}{elsewhere}", expected.join(", ")),
+    }
+}
+
+/// Says so when `word` would be right for another protocol.
+fn option_of_other_protocols(word: &str) -> String {
+    match word {
+        "checkpointEvery" | "collectEvery" | "replicas" | "replicateTo" => {
+            format!(" (`{word}` is an option of hc3i and coordinated)")
+        }
+        "checkpointEveryIn" => format!(" (`{word}` is an option of hc3i)"),
+        _ => String::new(),
+    }
+}
+
+/// The bytes that an error is about: the word or value that begins at its location.
+fn place(text: &str, error: &Error) -> Range<usize> {
+    let Some(location) = error.location() else { return 0..0 };
+    let start = match location.span().byte_offset() {
+        Some(offset) => (offset as usize).min(text.len()),
+        None => text.char_indices().nth(location.span().offset() as usize).map_or(text.len(), |(at, _)| at),
+    };
+    let line = text[start..].split('\n').next().unwrap_or_default();
+    let end = line.find([',', '}', ']', ':', '#']).unwrap_or(line.len());
+    start..start + line[..end].trim_end().len()
+}

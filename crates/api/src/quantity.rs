@@ -1,0 +1,467 @@
+//! Numbers with a unit, as people write them: `5ms`, `100Mbit`, `64KiB`, `0.1%`.
+//!
+//! Each type parses from and prints to a string, so that a file, the command line and the API server agree on what is
+//! meant. A number without its unit is an error: nothing is guessed.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use faultline_core::Span;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not the quantity that it should be; each message says what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// There is no number in front.
+    #[error("`{text}` is not {what}: write it like {example}")]
+    NoNumber {
+        /// As written.
+        text: String,
+        /// What was wanted.
+        what: &'static str,
+        /// One that is right.
+        example: &'static str,
+    },
+    /// There is nothing after the number.
+    #[error("`{text}` has no unit: write it like {example}")]
+    NoUnit {
+        /// As written.
+        text: String,
+        /// One that is right.
+        example: &'static str,
+    },
+    /// What stands after the number is no unit.
+    #[error("`{unit}` in `{text}` is not a unit of {what}: use one of {units}")]
+    UnknownUnit {
+        /// As written.
+        text: String,
+        /// The part that is not known.
+        unit: String,
+        /// What was wanted.
+        what: &'static str,
+        /// The known ones.
+        units: String,
+    },
+    /// The number is below zero.
+    #[error("`{text}` is negative: {what} is zero or more")]
+    Negative {
+        /// As written.
+        text: String,
+        /// What was wanted.
+        what: &'static str,
+    },
+    /// The number does not fit.
+    #[error("`{text}` is too much: {what} is at most {limit}")]
+    TooMuch {
+        /// As written.
+        text: String,
+        /// What was wanted.
+        what: &'static str,
+        /// The greatest one.
+        limit: &'static str,
+    },
+    /// A bandwidth of zero, which would not be a slow link but none.
+    #[error("`{0}` would let nothing pass: use a `partition` fault to cut a link, or `unlimited`")]
+    ZeroBandwidth(String),
+}
+
+/// A length of time, `5ms`. Zero or more; kept to the nanosecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Duration(pub Span);
+
+/// A length of time, or `never`: the delay of a timer that may be off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Period(pub Option<Span>);
+
+/// Bytes per second, written in bits (`100Mbit`) or bytes (`80MB`), or `unlimited`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Bandwidth(u64);
+
+/// A number of bytes, `64KiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Size(pub u64);
+
+/// The share of packets that a link loses, `0.1%`; at most half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Loss {
+    /// Parts per million.
+    pub ppm: u32,
+}
+
+impl Bandwidth {
+    /// No limit.
+    pub const UNLIMITED: Bandwidth = Bandwidth(0);
+
+    /// `bytes` per second; 0 is unlimited.
+    pub const fn from_bytes_per_second(bytes: u64) -> Bandwidth {
+        Bandwidth(bytes)
+    }
+
+    /// Bytes per second; 0 is unlimited.
+    pub const fn bytes_per_second(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a quantity is called, and the units it is written in with what each is worth, in ascending order.
+struct Kind {
+    what: &'static str,
+    example: &'static str,
+    units: &'static [(&'static str, u64)],
+    limit: (u64, &'static str),
+}
+
+const DURATION: Kind = Kind {
+    what: "a duration",
+    example: "`5ms`, `1.5s` or `2m`",
+    units: &[
+        ("ns", 1),
+        ("us", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ],
+    limit: (87_600 * 3_600_000_000_000, "87600h"),
+};
+
+const BANDWIDTH: Kind = Kind {
+    what: "a bandwidth",
+    example: "`100Mbit` or `80MB` (per second)",
+    units: &[("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)],
+    limit: (1_000_000_000_000, "1000GB"),
+};
+
+/// Bandwidths in bits; worth bits, not bytes.
+const BITS: &[(&str, u64)] =
+    &[("bit", 1), ("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000), ("Tbit", 1_000_000_000_000)];
+
+const SIZE: Kind = Kind {
+    what: "a size",
+    example: "`500B`, `64KiB` or `2MB`",
+    units: &[
+        ("B", 1),
+        ("kB", 1_000),
+        ("KiB", 1 << 10),
+        ("MB", 1_000_000),
+        ("MiB", 1 << 20),
+        ("GB", 1_000_000_000),
+        ("GiB", 1 << 30),
+    ],
+    limit: (1 << 40, "1024GiB"),
+};
+
+const LOSS: Kind =
+    Kind { what: "a loss", example: "`0.1%`", units: &[("%", 10_000)], limit: (500_000, "50%") };
+
+impl Kind {
+    /// The amount and the unit that `text` states.
+    fn split<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
+        let digits = text.trim_start_matches('-');
+        let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
+        let (number, unit) = digits.split_at(end);
+        let number: f64 = number.parse().map_err(|_| QuantityError::NoNumber {
+            text: text.into(),
+            what: self.what,
+            example: self.example,
+        })?;
+        if digits.len() != text.len() {
+            return Err(QuantityError::Negative { text: text.into(), what: self.what });
+        }
+        Ok((number, unit))
+    }
+
+    fn parse(&self, text: &str) -> Result<u64, QuantityError> {
+        let (number, unit) = self.split(text)?;
+        // A zero means the same in every unit.
+        if unit.is_empty() && number != 0.0 {
+            return Err(QuantityError::NoUnit { text: text.into(), example: self.example });
+        }
+        let worth = match self.units.iter().find(|(name, _)| *name == unit) {
+            Some(&(_, worth)) => worth,
+            None if unit.is_empty() => 0,
+            None => return Err(self.unknown_unit(text, unit, self.units)),
+        };
+        self.within_limit(text, number * worth as f64)
+    }
+
+    fn within_limit(&self, text: &str, value: f64) -> Result<u64, QuantityError> {
+        let (limit, name) = self.limit;
+        if value > limit as f64 {
+            return Err(QuantityError::TooMuch { text: text.into(), what: self.what, limit: name });
+        }
+        Ok(value.round() as u64)
+    }
+
+    fn unknown_unit(&self, text: &str, unit: &str, units: &[(&str, u64)]) -> QuantityError {
+        let units: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
+        QuantityError::UnknownUnit {
+            text: text.into(),
+            unit: unit.trim().into(),
+            what: self.what,
+            units: units.join(", "),
+        }
+    }
+
+    /// `value` in the greatest unit that makes it a whole number, so that it parses to the same value.
+    fn print(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.units.iter().rev().find(|(_, worth)| value != 0 && value % worth == 0);
+        match whole {
+            Some((name, worth)) => write!(f, "{}{name}", value / worth),
+            None => write!(f, "{}{}", value as f64 / self.units[0].1 as f64, self.units[0].0),
+        }
+    }
+}
+
+impl FromStr for Duration {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        DURATION.parse(text).map(|nanos| Duration(Span(nanos)))
+    }
+}
+
+impl FromStr for Period {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        match text {
+            "never" | "infinite" => Ok(Period(None)),
+            _ => text.parse::<Duration>().map(|duration| Period(Some(duration.0))),
+        }
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        if text == "unlimited" {
+            return Ok(Bandwidth::UNLIMITED);
+        }
+        let (number, unit) = BANDWIDTH.split(text)?;
+        if unit.is_empty() {
+            return Err(QuantityError::NoUnit { text: text.into(), example: BANDWIDTH.example });
+        }
+        let unit = unit.strip_suffix("/s").unwrap_or(unit);
+        let worth =
+            |units: &[(&str, u64)]| units.iter().find(|(name, _)| *name == unit).map(|it| it.1 as f64);
+        let bytes = match (worth(BANDWIDTH.units), worth(BITS)) {
+            (Some(bytes), _) => bytes,
+            (None, Some(bits)) => bits / 8.0,
+            (None, None) => {
+                return Err(BANDWIDTH.unknown_unit(text, unit, &[BITS, BANDWIDTH.units].concat()));
+            }
+        };
+        match BANDWIDTH.within_limit(text, number * bytes)? {
+            0 => Err(QuantityError::ZeroBandwidth(text.into())),
+            bytes => Ok(Bandwidth(bytes)),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        SIZE.parse(text).map(Size)
+    }
+}
+
+impl FromStr for Loss {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        LOSS.parse(text).map(|ppm| Loss { ppm: ppm as u32 })
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        DURATION.print(self.0.0, f)
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(span) => Duration(span).fmt(f),
+            None => f.write_str("never"),
+        }
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Bandwidth::UNLIMITED => f.write_str("unlimited"),
+            Bandwidth(bytes) => BANDWIDTH.print(bytes, f),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SIZE.print(self.0, f)
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        LOSS.print(u64::from(self.ppm), f)
+    }
+}
+
+/// What serde and the schema need of a quantity: it is a string, of this form, described like this.
+macro_rules! string_quantity {
+    ($name:ident, $pattern:literal, $description:literal) => {
+        impl TryFrom<String> for $name {
+            type Error = QuantityError;
+            fn try_from(text: String) -> Result<Self, QuantityError> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(quantity: $name) -> String {
+                quantity.to_string()
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "type": "string",
+                    "description": $description,
+                    "pattern": $pattern,
+                    "maxLength": 24
+                })
+            }
+        }
+    };
+}
+
+string_quantity!(
+    Duration,
+    r"^(0|[0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))$",
+    "A length of time: a number and one of ns, us, ms, s, m, h."
+);
+string_quantity!(
+    Period,
+    r"^(never|infinite|0|[0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))$",
+    "A length of time (a number and one of ns, us, ms, s, m, h), or `never`."
+);
+string_quantity!(
+    Bandwidth,
+    r"^(unlimited|[0-9]+(\.[0-9]+)?([kMGT]?bit|[kMG]?B)(/s)?)$",
+    "Per second: a number and one of bit, kbit, Mbit, Gbit, Tbit, B, kB, MB, GB; or `unlimited`."
+);
+string_quantity!(
+    Size,
+    r"^(0|[0-9]+(\.[0-9]+)?(B|kB|KiB|MB|MiB|GB|GiB))$",
+    "Bytes: a number and one of B, kB, KiB, MB, MiB, GB, GiB."
+);
+string_quantity!(
+    Loss,
+    r"^(0|[0-9]+(\.[0-9]+)?%)$",
+    "The share of packets lost and sent again: a number and %, at most 50%."
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error<T: FromStr<Err = QuantityError> + fmt::Debug>(text: &str) -> String {
+        text.parse::<T>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn durations_are_exact_in_every_unit() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("0s", 0),
+            ("7ns", 7),
+            ("200us", 200_000),
+            ("0.1ms", 100_000),
+            ("1.5s", 1_500_000_000),
+            ("2m", 120_000_000_000),
+            ("10h", 36_000_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Duration(Span(nanos))), "{text}");
+        }
+        assert_eq!("never".parse(), Ok(Period(None)));
+        assert_eq!("infinite".parse(), Ok(Period(None)));
+        assert_eq!("30m".parse(), Ok(Period(Some(Span::from_secs(1800)))));
+    }
+
+    #[test]
+    fn bandwidths_know_bits_from_bytes() {
+        for (text, bytes) in [
+            ("100Mbit", 12_500_000),
+            ("100Mbit/s", 12_500_000),
+            ("80MB", 80_000_000),
+            ("1.5GB", 1_500_000_000),
+            ("8bit", 1),
+            ("unlimited", 0),
+        ] {
+            assert_eq!(text.parse(), Ok(Bandwidth(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_losses() {
+        assert_eq!("64KiB".parse(), Ok(Size(65_536)));
+        assert_eq!("2MB".parse(), Ok(Size(2_000_000)));
+        assert_eq!("0.1%".parse(), Ok(Loss { ppm: 1_000 }));
+        assert_eq!("50%".parse(), Ok(Loss { ppm: 500_000 }));
+    }
+
+    #[test]
+    fn errors_say_what_to_write() {
+        assert_eq!(error::<Duration>("5"), "`5` has no unit: write it like `5ms`, `1.5s` or `2m`");
+        assert_eq!(
+            error::<Duration>("5 seconds"),
+            "`seconds` in `5 seconds` is not a unit of a duration: use one of ns, us, ms, s, m, h"
+        );
+        assert_eq!(error::<Duration>("-5ms"), "`-5ms` is negative: a duration is zero or more");
+        assert_eq!(
+            error::<Duration>("soon"),
+            "`soon` is not a duration: write it like `5ms`, `1.5s` or `2m`"
+        );
+        assert!(error::<Duration>("1e9s").starts_with("`e9s` in `1e9s` is not a unit"));
+        assert_eq!(error::<Duration>("99999999h"), "`99999999h` is too much: a duration is at most 87600h");
+        assert!(error::<Bandwidth>("100Mbps").contains("use one of bit, kbit, Mbit"));
+        assert!(error::<Bandwidth>("0MB").contains("`partition`"));
+        assert_eq!(error::<Loss>("100%"), "`100%` is too much: a loss is at most 50%");
+        assert!(error::<Size>("1..2MB").contains("is not a size"));
+    }
+
+    #[test]
+    fn printing_parses_to_the_same() {
+        for nanos in [0, 1, 999, 1_000, 1_500_000, 90_000_000_000, 5_400_000_000_000, 123_456_789] {
+            let duration = Duration(Span(nanos));
+            assert_eq!(duration.to_string().parse(), Ok(duration));
+        }
+        for ppm in [0, 1, 15, 1_000, 12_345, 500_000] {
+            let loss = Loss { ppm };
+            assert_eq!(loss.to_string().parse(), Ok(loss));
+        }
+        for bytes in [0, 1, 12_500_000, 12_500_001] {
+            assert_eq!(Bandwidth(bytes).to_string().parse(), Ok(Bandwidth(bytes)));
+        }
+        for bytes in [0, 1, 1 << 20, 65_537] {
+            assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
+        }
+        assert_eq!(Period(None).to_string(), "never");
+    }
+}

@@ -1,0 +1,303 @@
+//! Applications and their parameters.
+
+use faultline_core::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{Duration, Size};
+
+/// What is protected.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Application {
+    /// Coupled heat solvers, one per cluster: rows are exchanged inside a cluster at every step, and each cluster's
+    /// boundary goes to the next cluster at every step.
+    Heat(Heat),
+    /// Messages by probability, by exact count, or as fast as possible: the application file of the HC3I simulator.
+    Synthetic(Synthetic),
+    /// Sends that differ in every re-execution, so that determinism hides no defect; judged by properties only.
+    Salted(Salted),
+}
+
+/// Parameters of the heat solvers.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Heat {
+    /// Rows of the grid that one process owns. Default 32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub rows: Option<u32>,
+    /// Columns of the grid; a message carries one row. Default 128.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub columns: Option<u32>,
+    /// Time steps. Default 450.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub steps: Option<u32>,
+    /// How long a process computes one step. Default 20ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_time: Option<Duration>,
+    /// Each cluster's boundary also goes back to the cluster before it, after every so many steps: 1 couples the two
+    /// ways alike, and so forces a checkpoint for almost every message; 0 never goes back. Default 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback_every: Option<u32>,
+    /// Incompressible state of a process beside its grid. Default 1MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Size>,
+}
+
+/// Parameters of the synthetic application.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Synthetic {
+    /// When processes send, and to whom.
+    pub traffic: Traffic,
+    /// Length of every message. Default 1kB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Size>,
+    /// State of every process; it has a length but no content. Default 1MB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Size>,
+}
+
+/// When processes send, and to whom.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Traffic {
+    /// Processes compute, draw whether to send, and compute again (HC3I, section 5.1).
+    Random(RandomTraffic),
+    /// A given number of messages between clusters, at random instants (HC3I, the table of section 5.2).
+    Exact(ExactTraffic),
+    /// As many messages as the machine carries, to the own cluster or to the next one: for benchmarks.
+    Burst(BurstTraffic),
+}
+
+/// Sends by probability.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RandomTraffic {
+    /// How long every process computes in all.
+    pub duration: Duration,
+    /// What the processes of each cluster do. A cluster without an entry computes and never sends.
+    #[schemars(length(max = 256))]
+    pub clusters: Vec<Behaviour>,
+}
+
+/// What the processes of one cluster do.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Behaviour {
+    /// The cluster.
+    #[schemars(length(max = 40))]
+    pub cluster: String,
+    /// Mean of the exponentially distributed time of one computation.
+    pub mean_computation: Duration,
+    /// To whom a message follows a computation, and how probably. A cluster without an entry is never sent to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub send: Vec<Send>,
+}
+
+/// A message to a random process of a cluster, with a probability.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Send {
+    /// The cluster.
+    #[schemars(length(max = 40))]
+    pub to: String,
+    /// Between 0 and 1, independent of the other entries.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub probability: f64,
+}
+
+/// Sends by count.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExactTraffic {
+    /// How long every process computes in all.
+    pub duration: Duration,
+    /// Messages by pair of clusters. A pair without an entry exchanges none.
+    #[schemars(length(max = 1024))]
+    pub messages: Vec<Count>,
+}
+
+/// Messages from one cluster to another, or inside one.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Count {
+    /// Sending side.
+    #[schemars(length(max = 40))]
+    pub from: String,
+    /// Receiving side.
+    #[schemars(length(max = 40))]
+    pub to: String,
+    /// How many in all, shared evenly by the processes of the sending side.
+    pub count: u32,
+}
+
+/// Sends as fast as possible.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BurstTraffic {
+    /// Sent by each process.
+    #[schemars(range(min = 1))]
+    pub messages: u32,
+    /// Sent after one computation. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub batch: Option<u32>,
+    /// How long one computation takes. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computation: Option<Duration>,
+    /// Probability that a message goes to the next cluster. Default 0.05.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub between: Option<f64>,
+}
+
+/// Parameters of the salted application.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Salted {
+    /// Steps of each process. Default 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub steps: Option<u32>,
+    /// How long one step takes. Default 10ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_time: Option<Duration>,
+    /// The most messages sent after one step; the number is random. Default 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 65_536))]
+    pub fan_out: Option<u32>,
+    /// Probability that a message goes to another cluster. Default 0.3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub between: Option<f64>,
+    /// Probability that a delivered message is answered. Default 0.3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub reply: Option<f64>,
+    /// The longest chain of answers to one message. Default 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 255))]
+    pub reply_depth: Option<u32>,
+}
+
+impl Application {
+    /// Its name in the resource.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Application::Heat(_) => "heat",
+            Application::Synthetic(_) => "synthetic",
+            Application::Salted(_) => "salted",
+        }
+    }
+
+    /// How long a process computes when nothing fails and nothing is waited for; `None` when the parameters do not say.
+    pub fn computing_time(&self) -> Option<Span> {
+        match self {
+            Application::Heat(it) => Some(it.step_time() * u64::from(it.steps())),
+            Application::Salted(it) => Some(it.step_time() * u64::from(it.steps())),
+            Application::Synthetic(it) => match &it.traffic {
+                Traffic::Random(it) => Some(it.duration.0),
+                Traffic::Exact(it) => Some(it.duration.0),
+                Traffic::Burst(_) => None,
+            },
+        }
+    }
+}
+
+impl Heat {
+    /// See [`Heat::rows`].
+    pub fn rows(&self) -> u32 {
+        self.rows.unwrap_or(32)
+    }
+
+    /// See [`Heat::columns`].
+    pub fn columns(&self) -> u32 {
+        self.columns.unwrap_or(128)
+    }
+
+    /// See [`Heat::steps`].
+    pub fn steps(&self) -> u32 {
+        self.steps.unwrap_or(450)
+    }
+
+    /// See [`Heat::step_time`].
+    pub fn step_time(&self) -> Span {
+        self.step_time.map_or(Span::from_millis(20), |it| it.0)
+    }
+
+    /// See [`Heat::feedback_every`].
+    pub fn feedback_every(&self) -> u32 {
+        self.feedback_every.unwrap_or(50)
+    }
+
+    /// Bytes; see [`Heat::state`].
+    pub fn state(&self) -> u64 {
+        self.state.map_or(1 << 20, |it| it.0)
+    }
+}
+
+impl Synthetic {
+    /// Bytes; see [`Synthetic::message`].
+    pub fn message(&self) -> u64 {
+        self.message.map_or(1_000, |it| it.0)
+    }
+
+    /// Bytes; see [`Synthetic::state`].
+    pub fn state(&self) -> u64 {
+        self.state.map_or(1_000_000, |it| it.0)
+    }
+}
+
+impl BurstTraffic {
+    /// See [`BurstTraffic::batch`].
+    pub fn batch(&self) -> u32 {
+        self.batch.unwrap_or(1)
+    }
+
+    /// See [`BurstTraffic::computation`].
+    pub fn computation(&self) -> Span {
+        self.computation.map_or(Span::ZERO, |it| it.0)
+    }
+
+    /// See [`BurstTraffic::between`].
+    pub fn between(&self) -> f64 {
+        self.between.unwrap_or(0.05)
+    }
+}
+
+impl Salted {
+    /// See [`Salted::steps`].
+    pub fn steps(&self) -> u32 {
+        self.steps.unwrap_or(100)
+    }
+
+    /// See [`Salted::step_time`].
+    pub fn step_time(&self) -> Span {
+        self.step_time.map_or(Span::from_millis(10), |it| it.0)
+    }
+
+    /// See [`Salted::fan_out`].
+    pub fn fan_out(&self) -> u32 {
+        self.fan_out.unwrap_or(4)
+    }
+
+    /// See [`Salted::between`].
+    pub fn between(&self) -> f64 {
+        self.between.unwrap_or(0.3)
+    }
+
+    /// See [`Salted::reply`].
+    pub fn reply(&self) -> f64 {
+        self.reply.unwrap_or(0.3)
+    }
+
+    /// See [`Salted::reply_depth`].
+    pub fn reply_depth(&self) -> u32 {
+        self.reply_depth.unwrap_or(3)
+    }
+}

@@ -1,0 +1,204 @@
+//! The `Federation` resource: what a user asks for, as a file or as a Kubernetes object.
+//!
+//! Shapes only. What a combination of values means is checked in [`crate::validate`]; the CEL rules here are the part of
+//! that check which an API server can make by itself, and [`crate::validate`] runs them too, so that both agree.
+//!
+//! Rules for these types, each of which an API server enforces or a user would miss: enums are externally tagged with
+//! struct variants, or plain words; numbers are `u32`, `i64` or `f64`; strings, lists and maps are bounded; what is
+//! absent is not serialised; unknown fields are errors.
+
+#![expect(unreachable_pub, reason = "the derive of KubeSchema repeats each struct inside a function")]
+
+mod application;
+mod fault;
+mod link;
+mod protocol;
+
+pub use application::*;
+pub use fault::*;
+pub use link::*;
+pub use protocol::*;
+
+use faultline_core::Span;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{Bandwidth, Duration};
+
+/// Most clusters of a federation.
+pub const MAX_CLUSTERS: usize = 256;
+/// Most nodes of one cluster.
+pub const MAX_NODES_PER_CLUSTER: u32 = 100_000;
+/// Most nodes of a federation.
+pub const MAX_NODES: u32 = 1_000_000;
+/// Most entries in the list of faults.
+pub const MAX_FAULTS: usize = 256;
+/// Shortest time without a heartbeat after which a process may be taken for dead.
+pub const MIN_DETECT_AFTER: Span = Span::from_millis(20);
+/// The word that stands for a target to be drawn from the seed, and so names no cluster.
+pub const ANY: &str = "any";
+
+/// Clusters, the links between them, a protocol, an application, faults and a seed: one experiment.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "faultline.dev",
+    version = "v1alpha1",
+    kind = "Federation",
+    plural = "federations",
+    shortname = "fed",
+    category = "faultline",
+    namespaced,
+    derive = "PartialEq",
+    cel,
+    doc = "An experiment: clusters, links, a rollback-recovery protocol, an application, faults and a seed.",
+    validation = Rule::new("size(self.metadata.name) <= 40").message("metadata.name has at most 40 characters"),
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("self.clusters.map(c, c.nodes).sum() <= 1000000")
+        .message("a federation has at most 1000000 nodes").field_path(".clusters"),
+    validation = Rule::new(
+        "!has(self.links) || !has(self.links.pairs) || self.links.pairs.all(p, \
+         self.clusters.exists(c, c.name == p.from) && self.clusters.exists(c, c.name == p.to))"
+    ).message("links.pairs names a cluster that does not exist").field_path(".links"),
+    validation = Rule::new(
+        "!has(self.faults) || self.faults.all(f, !has(f.crash) || !has(f.crash.cluster) || f.crash.cluster == 'any' \
+         || self.clusters.exists(c, c.name == f.crash.cluster))"
+    ).message("a crash names a cluster that does not exist").field_path(".faults"),
+    validation = Rule::new(
+        "!has(self.faults) || self.faults.all(f, !has(f.loseCluster) || !has(f.loseCluster.cluster) \
+         || f.loseCluster.cluster == 'any' || self.clusters.exists(c, c.name == f.loseCluster.cluster))"
+    ).message("a loseCluster names a cluster that does not exist").field_path(".faults"),
+)]
+pub struct FederationSpec {
+    /// Everything that is drawn at random is drawn from this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u32>,
+    /// The clusters, in the order in which they and their processes are numbered.
+    #[schemars(length(min = 1, max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub clusters: Vec<Cluster>,
+    /// What the network between processes is like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<Links>,
+    /// What the storage of every node is like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+    /// How the application is protected.
+    pub protocol: Protocol,
+    /// What is protected.
+    pub application: Application,
+    /// How failures are noticed and repaired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<Failures>,
+    /// What is done to the federation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub faults: Vec<Fault>,
+    /// The run ends undecided when it has not completed this long after its beginning. Default 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
+}
+
+/// A cluster: a failure domain with a fast network inside.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cluster {
+    /// Names the cluster, and with a number its processes: `paris-0`, `paris-1`, …
+    #[schemars(length(min = 1, max = 40), pattern(r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// How many nodes it has; each runs one process.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub nodes: u32,
+}
+
+/// The storage of a node: what the simulator charges, and what the real backends really do.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Storage {
+    /// Where checkpoints are kept. Default `disk`.
+    #[serde(default)]
+    pub kind: StorageKind,
+    /// At most this much is written per second. Default `unlimited` on real backends' own speed; the simulator then
+    /// charges no transfer time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_bandwidth: Option<Bandwidth>,
+    /// What each write takes beside the transfer. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Duration>,
+}
+
+/// Where checkpoints are kept.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StorageKind {
+    /// In memory: lost with its process, so that only copies elsewhere survive a crash.
+    Memory,
+    /// In files that are written through to the device.
+    #[default]
+    Disk,
+}
+
+/// How failures are noticed and repaired.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Failures {
+    /// A process without a heartbeat for this long is taken for dead, ended, and announced so. Default 500ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detect_after: Option<Duration>,
+    /// From the announcement of a death to the start of the next life. Default 200ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_after: Option<Duration>,
+}
+
+impl FederationSpec {
+    /// The seed; 0 when none is given.
+    pub fn seed(&self) -> u64 {
+        u64::from(self.seed.unwrap_or(0))
+    }
+
+    /// The links, all defaults when none are given.
+    pub fn links(&self) -> Links {
+        self.links.clone().unwrap_or_default()
+    }
+
+    /// The storage, all defaults when none is given.
+    pub fn storage(&self) -> Storage {
+        self.storage.clone().unwrap_or_default()
+    }
+
+    /// The failures, all defaults when none are given.
+    pub fn failures(&self) -> Failures {
+        self.failures.clone().unwrap_or_default()
+    }
+
+    /// The deadline, counted from the beginning of the application.
+    pub fn deadline(&self) -> Span {
+        self.deadline.map_or(Span::from_secs(300), |it| it.0)
+    }
+}
+
+impl Failures {
+    /// See [`Failures::detect_after`].
+    pub fn detect_after(&self) -> Span {
+        self.detect_after.map_or(Span::from_millis(500), |it| it.0)
+    }
+
+    /// See [`Failures::restart_after`].
+    pub fn restart_after(&self) -> Span {
+        self.restart_after.map_or(Span::from_millis(200), |it| it.0)
+    }
+}
+
+impl Storage {
+    /// Bytes per second; 0 is unlimited.
+    pub fn write_bandwidth(&self) -> u64 {
+        self.write_bandwidth.map_or(0, Bandwidth::bytes_per_second)
+    }
+
+    /// See [`Storage::latency`].
+    pub fn latency(&self) -> Span {
+        self.latency.map_or(Span::ZERO, |it| it.0)
+    }
+}

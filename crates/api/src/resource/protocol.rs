@@ -1,0 +1,128 @@
+//! Protocols and their options. Options that two protocols share have the same name and meaning in both.
+
+use std::collections::BTreeMap;
+
+use faultline_core::Span;
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::Period;
+
+/// How the application is protected.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Protocol {
+    /// HC3I: coordinated checkpoints inside each cluster, communication-induced ones between clusters.
+    Hc3i(Hc3i),
+    /// One coordinated checkpoint of the whole federation at a time: the baseline that HC3I is compared with.
+    Coordinated(Coordinated),
+    /// No protection: the baseline for overhead. A failure is not survived.
+    None(Unprotected),
+}
+
+/// Options of HC3I.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Hc3i {
+    /// Delay between unforced checkpoints of a cluster; a forced one restarts it. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_every: Option<Period>,
+    /// The same for single clusters, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub checkpoint_every_in: BTreeMap<String, Period>,
+    /// Delay between garbage collections. Default 60s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collect_every: Option<Period>,
+    /// Copies of each part of a checkpoint, beside the owner's own. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16))]
+    pub replicas: Option<u32>,
+    /// Where the copies are kept. Default `sameCluster`, as in the paper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicate_to: Option<ReplicateTo>,
+}
+
+/// Options of the coordinated baseline.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Coordinated {
+    /// Delay between checkpoints of the federation. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_every: Option<Period>,
+    /// Delay between garbage collections. Default 60s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collect_every: Option<Period>,
+    /// Copies of each part of a checkpoint, beside the owner's own. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16))]
+    pub replicas: Option<u32>,
+    /// Where the copies are kept. Default `sameCluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicate_to: Option<ReplicateTo>,
+}
+
+/// The options of no protocol: none.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = without_additional_properties)]
+pub struct Unprotected {}
+
+/// Where copies of checkpoints are kept.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ReplicateTo {
+    /// By the next nodes of the owner's cluster, as in the paper. A whole cluster's loss is unrecoverable by design.
+    #[default]
+    SameCluster,
+    /// By nodes of the next clusters.
+    OtherCluster,
+    /// By a storage server that stands outside every cluster.
+    SharedStorage,
+}
+
+/// What the protocols that take checkpoints have in common, defaults filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpointing {
+    /// Delay between checkpoints; `None` is never.
+    pub every: Option<Span>,
+    /// Delay between garbage collections; `None` is never.
+    pub collect_every: Option<Span>,
+    /// Copies beside the owner's own.
+    pub replicas: u32,
+    /// Where they are.
+    pub replicate_to: ReplicateTo,
+}
+
+impl Protocol {
+    /// Its name in the resource.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Protocol::Hc3i(_) => "hc3i",
+            Protocol::Coordinated(_) => "coordinated",
+            Protocol::None(_) => "none",
+        }
+    }
+
+    /// Its checkpoints; `None` when it takes none.
+    pub fn checkpointing(&self) -> Option<Checkpointing> {
+        let (every, collect_every, replicas, replicate_to) = match self {
+            Protocol::Hc3i(it) => (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to),
+            Protocol::Coordinated(it) => {
+                (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
+            }
+            Protocol::None(_) => return None,
+        };
+        Some(Checkpointing {
+            every: every.map_or(Some(Span::from_secs(10)), |it| it.0),
+            collect_every: collect_every.map_or(Some(Span::from_secs(60)), |it| it.0),
+            replicas: replicas.unwrap_or(1),
+            replicate_to: replicate_to.unwrap_or_default(),
+        })
+    }
+}
+
+/// An API server refuses `additionalProperties: false`, and removes unknown fields by itself.
+fn without_additional_properties(schema: &mut Schema) {
+    schema.remove("additionalProperties");
+}

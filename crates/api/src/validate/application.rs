@@ -1,0 +1,180 @@
+//! Whether an application can run on the federation's clusters.
+
+use std::collections::BTreeSet;
+
+use faultline_core::Span;
+
+use super::Check;
+use crate::quantity::Size;
+use crate::resource::{
+    Application, BurstTraffic, ExactTraffic, Heat, RandomTraffic, Salted, Synthetic, Traffic,
+};
+
+/// Most cells of the grid that one process of the heat solver owns.
+const MAX_CELLS: u64 = 1 << 27;
+/// Most columns, since a message carries a row.
+const MAX_COLUMNS: u32 = 1 << 20;
+/// Most bytes of state of one process.
+const MAX_STATE: u64 = 1 << 32;
+/// Most bytes of one message.
+const MAX_MESSAGE: u64 = 1 << 28;
+/// Most messages that one process sends to one cluster when counts are exact: it keeps their instants in memory.
+const MAX_EXACT: u64 = 1_000_000;
+
+impl Check<'_> {
+    pub(super) fn application(&mut self) {
+        match &self.spec.application {
+            Application::Heat(heat) => self.heat("spec.application.heat", heat),
+            Application::Synthetic(synthetic) => self.synthetic("spec.application.synthetic", synthetic),
+            Application::Salted(salted) => self.salted("spec.application.salted", salted),
+        }
+    }
+
+    fn heat(&mut self, path: &str, heat: &Heat) {
+        self.positive(&format!("{path}.rows"), heat.rows());
+        self.positive(&format!("{path}.columns"), heat.columns());
+        self.positive(&format!("{path}.steps"), heat.steps());
+        self.computes(&format!("{path}.stepTime"), heat.step_time());
+        let cells = u64::from(heat.rows()) * u64::from(heat.columns());
+        if heat.columns() > MAX_COLUMNS {
+            self.problem(
+                format!("{path}.columns"),
+                format!("{} columns are too many", heat.columns()),
+                format!("a message carries a whole row; at most {MAX_COLUMNS} are possible"),
+            );
+        } else if cells > MAX_CELLS {
+            self.problem(
+                format!("{path}.rows"),
+                format!("{cells} cells are too many for one process"),
+                format!("rows times columns is at most {MAX_CELLS}"),
+            );
+        }
+        self.at_most(&format!("{path}.state"), heat.state(), MAX_STATE);
+    }
+
+    fn synthetic(&mut self, path: &str, synthetic: &Synthetic) {
+        self.at_most(&format!("{path}.message"), synthetic.message(), MAX_MESSAGE);
+        self.at_most(&format!("{path}.state"), synthetic.state(), MAX_STATE);
+        match &synthetic.traffic {
+            Traffic::Random(traffic) => self.random(&format!("{path}.traffic.random"), traffic),
+            Traffic::Exact(traffic) => self.exact(&format!("{path}.traffic.exact"), traffic),
+            Traffic::Burst(traffic) => self.burst(&format!("{path}.traffic.burst"), traffic),
+        }
+    }
+
+    fn random(&mut self, path: &str, traffic: &RandomTraffic) {
+        self.computes(&format!("{path}.duration"), traffic.duration.0);
+        let mut clusters = BTreeSet::new();
+        for (index, behaviour) in traffic.clusters.iter().enumerate() {
+            let path = format!("{path}.clusters[{index}]");
+            self.cluster(&format!("{path}.cluster"), &behaviour.cluster);
+            if !clusters.insert(&behaviour.cluster) {
+                self.twice(&path, &format!("what cluster `{}` does", behaviour.cluster));
+            }
+            self.computes(&format!("{path}.meanComputation"), behaviour.mean_computation.0);
+            let mut targets = BTreeSet::new();
+            for (index, send) in behaviour.send.iter().enumerate() {
+                let path = format!("{path}.send[{index}]");
+                self.cluster(&format!("{path}.to"), &send.to);
+                self.probability(&format!("{path}.probability"), send.probability);
+                if !targets.insert(&send.to) {
+                    self.twice(&path, &format!("what `{}` sends to `{}`", behaviour.cluster, send.to));
+                }
+                if send.to == behaviour.cluster && send.probability > 0.0 {
+                    self.company(&path, &send.to);
+                }
+            }
+        }
+    }
+
+    fn exact(&mut self, path: &str, traffic: &ExactTraffic) {
+        self.computes(&format!("{path}.duration"), traffic.duration.0);
+        let mut pairs = BTreeSet::new();
+        for (index, count) in traffic.messages.iter().enumerate() {
+            let path = format!("{path}.messages[{index}]");
+            let known = self.cluster(&format!("{path}.from"), &count.from);
+            self.cluster(&format!("{path}.to"), &count.to);
+            if !pairs.insert((&count.from, &count.to)) {
+                self.twice(&path, &format!("what `{}` sends to `{}`", count.from, count.to));
+            }
+            if count.from == count.to && count.count > 0 {
+                self.company(&path, &count.to);
+            }
+            let most = MAX_EXACT * u64::from(self.nodes.get(count.from.as_str()).copied().unwrap_or(0));
+            if known && u64::from(count.count) > most {
+                self.problem(
+                    format!("{path}.count"),
+                    format!("{} messages are too many", count.count),
+                    format!(
+                        "a process sends at most {MAX_EXACT} to one cluster; use `random` or `burst` for more"
+                    ),
+                );
+            }
+        }
+    }
+
+    fn burst(&mut self, path: &str, traffic: &BurstTraffic) {
+        self.positive(&format!("{path}.messages"), traffic.messages);
+        self.positive(&format!("{path}.batch"), traffic.batch());
+        self.probability(&format!("{path}.between"), traffic.between());
+        for (index, cluster) in self.spec.clusters.iter().enumerate() {
+            // The last cluster sends only inside.
+            if traffic.between() < 1.0 || index + 1 == self.spec.clusters.len() {
+                self.company(path, &cluster.name);
+            }
+        }
+    }
+
+    fn salted(&mut self, path: &str, salted: &Salted) {
+        self.positive(&format!("{path}.steps"), salted.steps());
+        self.computes(&format!("{path}.stepTime"), salted.step_time());
+        self.at_most(&format!("{path}.fanOut"), salted.fan_out().into(), 1 << 16);
+        self.at_most(&format!("{path}.replyDepth"), salted.reply_depth().into(), u8::MAX.into());
+        self.probability(&format!("{path}.between"), salted.between());
+        self.probability(&format!("{path}.reply"), salted.reply());
+    }
+
+    fn positive(&mut self, path: &str, value: u32) {
+        if value == 0 {
+            self.problem(path, "0 is too few", "write at least 1");
+        }
+    }
+
+    fn computes(&mut self, path: &str, span: Span) {
+        if span == Span::ZERO {
+            self.problem(path, "computing takes time", "write a duration above zero");
+        }
+    }
+
+    fn at_most(&mut self, path: &str, value: u64, limit: u64) {
+        if value > limit {
+            let (value, limit) = if path.ends_with("state") || path.ends_with("message") {
+                (Size(value).to_string(), Size(limit).to_string())
+            } else {
+                (value.to_string(), limit.to_string())
+            };
+            self.problem(path, format!("{value} is too much"), format!("write at most {limit}"));
+        }
+    }
+
+    fn probability(&mut self, path: &str, value: f64) {
+        if !(0.0..=1.0).contains(&value) {
+            self.problem(path, format!("{value} is not a probability"), "write a number between 0 and 1");
+        }
+    }
+
+    fn twice(&mut self, path: &str, what: &str) {
+        self.problem(path, format!("{what} is said twice"), "keep one of the two entries");
+    }
+
+    /// Messages inside a cluster need somebody to send to.
+    fn company(&mut self, path: &str, cluster: &str) {
+        if self.nodes.get(cluster) == Some(&1) {
+            self.problem(
+                path,
+                format!("the only node of cluster `{cluster}` has nobody to send to inside its cluster"),
+                "add a node to the cluster, or let it send only to others",
+            );
+        }
+    }
+}

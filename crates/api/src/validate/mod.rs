@@ -1,0 +1,334 @@
+//! What a combination of values means, and which combinations make no sense.
+//!
+//! Knows no text: a problem names the path of the value at fault, and [`crate::parse`] turns paths into places. All
+//! problems are found in one go.
+
+mod application;
+mod faults;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::Span;
+use faultline_core::fault::LinkProperties;
+
+use crate::quantity::Duration;
+use crate::resource::{
+    ANY, Cluster, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER,
+    MIN_DETECT_AFTER, Protocol, ReplicateTo,
+};
+
+/// Something that is wrong with a federation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Which value, like `spec.faults[2].at`.
+    pub path: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// What to do about it.
+    pub help: String,
+}
+
+/// Everything that is wrong with `federation`, in the order of the resource; nothing when it can be run.
+///
+/// When nothing else is wrong, the rules of the custom resource definition have the last word, so that whatever passes
+/// here is admitted by an API server.
+pub fn validate(federation: &Federation) -> Vec<Problem> {
+    let mut check = Check::new(&federation.spec);
+    check.name(federation.metadata.name.as_deref());
+    check.clusters();
+    check.links();
+    check.protocol();
+    check.application();
+    check.failures();
+    check.faults();
+    check.deadline();
+    if check.problems.is_empty() {
+        check.rules_of_the_definition(federation);
+    }
+    check.problems
+}
+
+/// The word in `known` that `word` was probably meant to be.
+pub(crate) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let scored =
+        known.into_iter().map(|it| (strsim::jaro_winkler(&word.to_lowercase(), &it.to_lowercase()), it));
+    scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, it)| it)
+}
+
+/// A check under way.
+struct Check<'a> {
+    spec: &'a FederationSpec,
+    /// Nodes by cluster.
+    nodes: BTreeMap<&'a str, u32>,
+    /// Whether the numbers of nodes make sense, so that others may be judged by them.
+    sized: bool,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Check<'a> {
+    fn new(spec: &'a FederationSpec) -> Check<'a> {
+        let nodes = spec.clusters.iter().map(|it| (it.name.as_str(), it.nodes)).collect();
+        Check { spec, nodes, sized: true, problems: Vec::new() }
+    }
+
+    fn problem(&mut self, path: impl Into<String>, message: impl Into<String>, help: impl Into<String>) {
+        self.problems.push(Problem { path: path.into(), message: message.into(), help: help.into() });
+    }
+
+    fn name(&mut self, name: Option<&str>) {
+        match name {
+            None | Some("") => {
+                self.problem("metadata", "the federation has no name", "add `metadata: { name: … }`");
+            }
+            Some(name) if !is_name(name) => {
+                self.problem("metadata.name", format!("`{name}` cannot name a federation"), NAME_HELP)
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn clusters(&mut self) {
+        if self.spec.clusters.is_empty() {
+            self.problem(
+                "spec.clusters",
+                "there is no cluster",
+                "add one, such as `clusters: [{ name: paris, nodes: 3 }]`",
+            );
+        }
+        if self.spec.clusters.len() > MAX_CLUSTERS {
+            self.problem(
+                "spec.clusters",
+                format!("{} clusters are too many", self.spec.clusters.len()),
+                format!("a federation has at most {MAX_CLUSTERS}"),
+            );
+        }
+        let mut seen = BTreeSet::new();
+        let mut total: u32 = 0;
+        for (index, cluster) in self.spec.clusters.iter().enumerate() {
+            let path = format!("spec.clusters[{index}]");
+            let name = &cluster.name;
+            if !is_name(name) {
+                self.problem(format!("{path}.name"), format!("`{name}` cannot name a cluster"), NAME_HELP);
+            } else if [ANY, "outside"].contains(&name.as_str()) {
+                self.problem(
+                    format!("{path}.name"),
+                    format!("a cluster cannot be called `{name}`"),
+                    "the word has a meaning of its own; choose another name",
+                );
+            } else if !seen.insert(name) {
+                self.problem(
+                    format!("{path}.name"),
+                    format!("there is already a cluster `{name}`"),
+                    "give each cluster a name of its own",
+                );
+            }
+            self.sized &= (1..=MAX_NODES_PER_CLUSTER).contains(&cluster.nodes);
+            match cluster.nodes {
+                0 => self.problem(
+                    format!("{path}.nodes"),
+                    format!("cluster `{name}` has no nodes"),
+                    "a cluster has at least 1 node; leave the cluster out if it is not wanted",
+                ),
+                nodes if nodes > MAX_NODES_PER_CLUSTER => self.problem(
+                    format!("{path}.nodes"),
+                    format!("{nodes} nodes are too many for a cluster"),
+                    format!(
+                        "a cluster has at most {MAX_NODES_PER_CLUSTER}, a federation at most {MAX_NODES}"
+                    ),
+                ),
+                nodes => total = total.saturating_add(nodes),
+            }
+        }
+        if total > MAX_NODES {
+            self.problem(
+                "spec.clusters",
+                format!("{total} nodes are too many for a federation"),
+                format!("a federation has at most {MAX_NODES}"),
+            );
+        }
+    }
+
+    fn links(&mut self) {
+        let links = self.spec.links();
+        self.jitter("spec.links.within", &links.within.unwrap_or_default(), links.within());
+        self.jitter("spec.links.between", &links.between.unwrap_or_default(), links.between());
+        let mut seen = BTreeSet::new();
+        for (index, pair) in links.pairs.iter().enumerate() {
+            let path = format!("spec.links.pairs[{index}]");
+            self.cluster(&format!("{path}.from"), &pair.from);
+            self.cluster(&format!("{path}.to"), &pair.to);
+            if !seen.insert((&pair.from, &pair.to)) {
+                self.problem(
+                    path.clone(),
+                    format!("the link from `{}` to `{}` is described twice", pair.from, pair.to),
+                    "keep one of the two descriptions",
+                );
+            }
+            let class = if pair.from == pair.to { links.within() } else { links.between() };
+            self.jitter(&path, &pair.link(), pair.link().over(class));
+        }
+    }
+
+    /// A delay cannot be below zero.
+    fn jitter(&mut self, path: &str, stated: &Link, properties: LinkProperties) {
+        let LinkProperties { latency, jitter, .. } = properties;
+        if jitter > latency {
+            let field = if stated.jitter.is_some() { "jitter" } else { "latency" };
+            self.problem(
+                format!("{path}.{field}"),
+                format!(
+                    "a jitter of {} around a latency of {} would be a negative delay",
+                    Duration(jitter),
+                    Duration(latency)
+                ),
+                "make the jitter at most the latency",
+            );
+        }
+    }
+
+    /// Whether `name` is a cluster; says so if not.
+    fn cluster(&mut self, path: &str, name: &str) -> bool {
+        let exists = self.nodes.contains_key(name);
+        if !exists {
+            let known: Vec<&str> = self.nodes.keys().copied().collect();
+            let help = match similar(name, known.iter().copied()) {
+                Some(similar) => format!("did you mean `{similar}`?"),
+                None => format!("the clusters are: {}", known.join(", ")),
+            };
+            self.problem(path, format!("there is no cluster `{name}`"), help);
+        }
+        exists
+    }
+
+    fn protocol(&mut self) {
+        let path = format!("spec.protocol.{}", self.spec.protocol.name());
+        let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
+        self.period(&format!("{path}.checkpointEvery"), checkpointing.every);
+        self.period(&format!("{path}.collectEvery"), checkpointing.collect_every);
+        if let Protocol::Hc3i(hc3i) = &self.spec.protocol {
+            for (cluster, period) in &hc3i.checkpoint_every_in {
+                let path = format!("{path}.checkpointEveryIn.{cluster}");
+                self.cluster(&path, cluster);
+                self.period(&path, period.0);
+            }
+        }
+        self.replicas(&path, checkpointing.replicas, checkpointing.replicate_to);
+    }
+
+    fn period(&mut self, path: &str, period: Option<Span>) {
+        if period.is_some_and(|it| it < Span::from_millis(1)) {
+            self.problem(path, "a timer needs at least 1ms", "write `never` to switch the timer off");
+        }
+    }
+
+    fn replicas(&mut self, path: &str, replicas: u32, to: ReplicateTo) {
+        const MOST: u32 = 16;
+        let path = format!("{path}.replicas");
+        if replicas > MOST {
+            self.problem(path, format!("{replicas} copies are too many"), format!("at most {MOST} are kept"));
+            return;
+        }
+        if replicas == 0 || !self.sized || self.spec.clusters.is_empty() {
+            return;
+        }
+        match to {
+            ReplicateTo::SameCluster => {
+                let smallest = self.spec.clusters.iter().min_by_key(|it| it.nodes);
+                if let Some(cluster) = smallest.filter(|it| it.nodes <= replicas) {
+                    let message = format!(
+                        "with {replicas} copies a checkpoint needs {} nodes; cluster `{}` has {}",
+                        replicas + 1,
+                        cluster.name,
+                        cluster.nodes
+                    );
+                    self.problem(
+                        path,
+                        message,
+                        "add nodes, keep fewer copies, or keep them elsewhere (`replicateTo`)",
+                    );
+                }
+            }
+            ReplicateTo::OtherCluster if self.spec.clusters.len() < 2 => self.problem(
+                path.replace(".replicas", ".replicateTo"),
+                "there is no other cluster to keep copies in",
+                "add a cluster, or write `replicateTo: sameCluster` or `sharedStorage`",
+            ),
+            ReplicateTo::OtherCluster => {
+                // Copies of one part on different nodes of the clusters after its own.
+                let total: u64 = self.spec.clusters.iter().map(|it| u64::from(it.nodes)).sum();
+                let elsewhere = |cluster: &Cluster| total - u64::from(cluster.nodes);
+                let largest = self.spec.clusters.iter().max_by_key(|it| it.nodes);
+                if let Some(cluster) = largest.filter(|it| elsewhere(it) < u64::from(replicas)) {
+                    let message = format!(
+                        "{replicas} copies need as many nodes outside cluster `{}`; there are {}",
+                        cluster.name,
+                        elsewhere(cluster)
+                    );
+                    self.problem(path, message, "add nodes, or keep fewer copies");
+                }
+            }
+            ReplicateTo::SharedStorage if replicas > 1 => self.problem(
+                path,
+                format!("{replicas} copies on one storage server protect no better than one"),
+                "write `replicas: 1`",
+            ),
+            ReplicateTo::SharedStorage => {}
+        }
+    }
+
+    fn failures(&mut self) {
+        let detect_after = self.spec.failures().detect_after();
+        if detect_after < MIN_DETECT_AFTER {
+            self.problem(
+                "spec.failures.detectAfter",
+                format!("{} is too short to tell a dead process from a slow one", Duration(detect_after)),
+                format!("wait at least {}", Duration(MIN_DETECT_AFTER)),
+            );
+        }
+    }
+
+    fn deadline(&mut self) {
+        let deadline = self.spec.deadline();
+        if deadline == Span::ZERO {
+            self.problem(
+                "spec.deadline",
+                "the run would end before it begins",
+                "write a duration above zero",
+            );
+            return;
+        }
+        if let Some(computing) = self.spec.application.computing_time().filter(|it| *it >= deadline) {
+            self.problem(
+                "spec.deadline",
+                format!(
+                    "the application computes for {}, so that it cannot complete within {}",
+                    Duration(computing),
+                    Duration(deadline)
+                ),
+                "allow more time, or let the application do less",
+            );
+        }
+    }
+
+    fn rules_of_the_definition(&mut self, federation: &Federation) {
+        let Err(errors) = federation.validate_cel() else { return };
+        for error in errors.into_vec() {
+            self.problem(
+                error.field_path,
+                error.message,
+                "see the description of the field in `faultline schema`",
+            );
+        }
+    }
+}
+
+const NAME_HELP: &str = "a name has at most 40 lower-case letters, digits and dashes, begins with a letter and does not end in a dash";
+
+/// Whether `name` can be part of the names of Kubernetes objects and of processes.
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    name.len() <= 40
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.chars().all(allowed)
+}

@@ -1,0 +1,190 @@
+//! Bad input gets the file, the line, a caret and a remedy. The snapshot is what a user reads; review it as such.
+
+use faultline_api::{Rejected, parse};
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+const GOOD: &str = "\
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: example }
+spec:
+  seed: 7
+  clusters: [{ name: paris, nodes: 3 }, { name: rennes, nodes: 2 }]
+  links:
+    within: { preset: san }
+    between: { latency: 5ms, jitter: 200us, bandwidth: 100Mbit }
+    pairs: [{ from: paris, to: rennes, latency: 8ms }]
+  storage: { kind: disk, writeBandwidth: 200MB }
+  protocol:
+    hc3i: { checkpointEvery: 2s, collectEvery: 10s, replicas: 1, replicateTo: otherCluster }
+  application:
+    heat: { steps: 100 }
+  failures: { detectAfter: 500ms, restartAfter: 200ms }
+  faults:
+    - { at: 4s, crash: { cluster: paris, node: 1 } }
+    - when: { fact: checkpointRequested, cluster: rennes, occurrence: 3 }
+      loseCluster: { cluster: paris, storage: lost }
+    - { mtbf: { exponential: 30s }, crash: { cluster: any } }
+  deadline: 60s
+";
+
+fn rejected(bytes: &[u8]) -> Box<Rejected> {
+    parse("federation.yaml", bytes).expect_err("it must be rejected")
+}
+
+fn render(rejected: &Rejected) -> String {
+    let mut text = String::new();
+    GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
+        .with_width(110)
+        .render_report(&mut text, rejected)
+        .expect("a report renders into a string");
+    text
+}
+
+/// The good federation with a part replaced.
+fn with(from: &str, to: &str) -> String {
+    assert_eq!(GOOD.matches(from).count(), 1, "`{from}` stands once in the example");
+    GOOD.replacen(from, to, 1)
+}
+
+#[test]
+fn the_example_is_good() {
+    let federation = parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
+    assert_eq!(federation.spec.faults.len(), 3);
+}
+
+/// Each is one mistake, or a few that must be reported together.
+#[test]
+fn every_mistake_is_explained() {
+    let cases: &[(&str, String)] = &[
+        ("empty", String::new()),
+        ("only comments", "# nothing\n\n".into()),
+        ("several documents", format!("{GOOD}---\n{GOOD}")),
+        ("not yaml", with("seed: 7", "seed: [7")),
+        ("tab", with("  seed: 7", "\tseed: 7")),
+        ("another kind", with("kind: Federation", "kind: Pod")),
+        ("another version", with("v1alpha1", "v1")),
+        ("unknown field", with("deadline: 60s", "deadlien: 60s")),
+        ("unknown field at the top", format!("{GOOD}speck: 1\n")),
+        ("missing field", with("  application:\n    heat: { steps: 100 }\n", "")),
+        ("missing field of a fault", with("crash: { cluster: paris, node: 1 }", "pause: { cluster: paris }")),
+        ("no options at all", with("{ cluster: paris, node: 1 }", "")),
+        ("no name", with("metadata: { name: example }\n", "")),
+        ("bad name", with("name: example", "name: My Example")),
+        ("duplicate key", with("deadline: 60s", "deadline: 60s\n  deadline: 61s")),
+        ("wrong type", with("nodes: 3", "nodes: three")),
+        ("negative number", with("nodes: 3", "nodes: -3")),
+        ("list for a map", with("{ preset: san }", "[san]")),
+        (
+            "word for a map",
+            with(
+                "hc3i: { checkpointEvery: 2s, collectEvery: 10s, replicas: 1, replicateTo: otherCluster }",
+                "hc3i",
+            ),
+        ),
+        ("no unit", with("deadline: 60s", "deadline: 60")),
+        ("negative latency", with("latency: 5ms", "latency: -5ms")),
+        ("bad bandwidth", with("100Mbit", "100Mbps")),
+        ("unknown preset", with("preset: san", "preset: sann")),
+        ("too many nodes", with("nodes: 3", "nodes: 1000000000")),
+        ("far too many nodes", with("nodes: 3", "nodes: 10000000000")),
+        ("zero nodes", with("nodes: 2", "nodes: 0")),
+        ("duplicate cluster", with("name: rennes", "name: paris")),
+        ("reserved name", with("name: rennes", "name: any")),
+        ("unknown cluster in a link", with("from: paris", "from: pari")),
+        ("jitter", with("jitter: 200us", "jitter: 6ms")),
+        ("unknown protocol", with("hc3i:", "hc4i:")),
+        (
+            "option of another protocol",
+            with(
+                "hc3i: { checkpointEvery: 2s, collectEvery: 10s, replicas: 1, replicateTo: otherCluster }",
+                "none: { checkpointEvery: 2s }",
+            ),
+        ),
+        (
+            "option of hc3i alone",
+            with(
+                "hc3i: { checkpointEvery: 2s, collectEvery: 10s, replicas: 1, replicateTo: otherCluster }",
+                "coordinated: { checkpointEveryIn: { paris: 2s } }",
+            ),
+        ),
+        ("two protocols", with("    hc3i:", "    none: {}\n    hc3i:")),
+        (
+            "no other cluster",
+            with(", { name: rennes, nodes: 2 }]", "]")
+                .replace("    pairs: [{ from: paris, to: rennes, latency: 8ms }]\n", "")
+                .replace("cluster: rennes", "cluster: paris"),
+        ),
+        ("too many copies", with("replicas: 1, replicateTo: otherCluster", "replicas: 2")),
+        ("too short to detect", with("detectAfter: 500ms", "detectAfter: 5ms")),
+        ("deadline before the end", with("deadline: 60s", "deadline: 1s").replace("at: 4s", "at: 500ms")),
+        ("fault after the deadline", with("at: 4s", "at: 70s")),
+        ("no trigger", with("at: 4s, ", "")),
+        ("two triggers", with("at: 4s, ", "at: 4s, mtbf: { exponential: 30s }, ")),
+        ("no action", with(", crash: { cluster: any }", "")),
+        ("two actions", with("crash: { cluster: any }", "crash: {}, loseCluster: {}")),
+        ("unknown fact", with("checkpointRequested", "checkpointRequest")),
+        ("fact of the supervisor", with("checkpointRequested", "injecting")),
+        ("occurrence", with("occurrence: 3", "occurrence: 0")),
+        (
+            "unknown cluster in a fault",
+            with("cluster: paris, storage: lost", "cluster: nancy, storage: lost"),
+        ),
+        ("node out of range", with("node: 1", "node: 3")),
+        ("too frequent", with("exponential: 30s", "exponential: 1us")),
+        (
+            "many at once",
+            with("nodes: 3", "nodes: 0")
+                .replace("at: 4s", "at: 61s")
+                .replace("cluster: rennes", "cluster: renes"),
+        ),
+    ];
+    let mut report = String::new();
+    for (name, text) in cases {
+        report += &format!("=== {name}\n{}\n", render(&rejected(text.as_bytes())));
+    }
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn bytes_that_are_not_text_are_pointed_at() {
+    let mut bytes = GOOD.as_bytes().to_vec();
+    let at = GOOD.find("rennes").expect("the example has it");
+    bytes[at] = 0xff;
+    insta::assert_snapshot!(render(&rejected(&bytes)));
+}
+
+/// Nine levels of nine: a naive reader would unfold it into 387 million values.
+#[test]
+fn a_billion_laughs_are_cut_short() {
+    let mut levels = String::from("    - &a0 { ha: ha }\n");
+    for level in 1..9 {
+        let alias = format!("*a{}", level - 1);
+        levels += &format!("    - &a{level} [{}]\n", [alias.as_str(); 9].join(", "));
+    }
+    let text = with("spec:\n", &format!("status:\n{levels}spec:\n"));
+    insta::assert_snapshot!(render(&rejected(text.as_bytes())));
+}
+
+#[test]
+fn aliases_and_json_are_welcome() {
+    let aliased = with("within: { preset: san }", "within: &link { preset: san }")
+        .replace("between: { latency: 5ms, jitter: 200us, bandwidth: 100Mbit }", "between: *link");
+    assert!(parse("aliased.yaml", aliased.as_bytes()).is_ok());
+    let federation = parse("federation.yaml", GOOD.as_bytes()).expect("the example is good");
+    let json = serde_json::to_string(&federation).expect("a federation serialises");
+    assert_eq!(parse("federation.json", json.as_bytes()).expect("the same is good as JSON"), federation);
+}
+
+#[test]
+fn what_is_too_large_is_not_read() {
+    let text = format!("{GOOD}# {}\n", "x".repeat(1 << 20));
+    assert!(rejected(text.as_bytes()).complaints()[0].message.starts_with("the file has 1049"));
+}
+
+#[test]
+fn lines_and_columns_are_given_as_numbers_too() {
+    let rejected = rejected(with("at: 4s", "at: 70s").as_bytes());
+    let complaint = &rejected.complaints()[0];
+    assert_eq!((rejected.file(), complaint.line, complaint.column), ("federation.yaml", 18, 13));
+}
