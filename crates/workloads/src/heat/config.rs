@@ -24,10 +24,10 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// About 10 s of computation, 1 MiB of incompressible state and 32 KiB of grid a rank, messages of 1 KiB.
+    /// About 10 s of computation, 1 MiB of incompressible state and 16 KiB of grid a rank, messages of 1 KiB.
     fn default() -> Self {
         Config {
-            rows: 32,
+            rows: 16,
             columns: 128,
             steps: 450,
             step_cost: Span::from_millis(20),
