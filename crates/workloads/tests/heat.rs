@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use faultline_core::{Application, Chunk, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
-use faultline_workloads::{Config, Workload, heat, reference};
+use faultline_workloads::{Config, Invalid, Workload, heat, reference};
 use network::{Defect, Network, membership, seed};
 use proptest::prelude::*;
 
@@ -103,7 +103,7 @@ fn a_state_that_does_not_fit_shows() {
 #[test]
 fn a_wrong_temperature_is_never_forgotten() {
     // Diffusion alone smoothes it out: see `memory.rs`.
-    let config = heat::Config { rows: 1, columns: 1, steps: 400, ..small() };
+    let config = heat::Config { rows: 1, columns: 1, steps: 400, state_bytes: 0, ..small() };
     let last_rank = |first_boundary: f64| {
         let mut rank =
             Workload::new(&Arc::new(Config::Heat(config.clone())), ProcessId(1), &membership(&[2]), 0);
@@ -161,6 +161,22 @@ fn a_snapshot_shares_what_did_not_change() {
 }
 
 #[test]
+fn a_late_duplicate_leaves_nothing_behind_but_its_count() {
+    let mut rank = rank(&small(), 4);
+    let row = |step: u32| Payload::from_slice(&[&step.to_le_bytes()[..], &[0; 24]].concat());
+    let deliver = |rank: &mut Workload, step| {
+        rank.deliver(ProcessId(3), row(step), &mut Outbox::default());
+        rank.snapshot().expect("always").len()
+    };
+    compute(&mut rank);
+    let nothing_waits = deliver(&mut rank, 1) - 1;
+    compute(&mut rank);
+    assert_eq!(deliver(&mut rank, 1), nothing_waits);
+    assert_eq!(deliver(&mut rank, 2), nothing_waits + 1);
+    assert_eq!(deliver(&mut rank, 2), nothing_waits + 1);
+}
+
+#[test]
 fn the_default_state_is_a_megabyte_that_cannot_be_compressed() {
     let config = Arc::new(Config::Heat(heat::Config::default()));
     let mut rank = Workload::new(&config, ProcessId(0), &membership(&[1]), 0);
@@ -200,6 +216,15 @@ fn messages_that_make_no_sense_are_counted_but_do_no_harm() {
     let expected = expected(&small(), &CLUSTERS);
     assert_ne!(results[0], expected[0]);
     assert_eq!(results[1..], expected[1..]);
+}
+
+#[test]
+fn parameters_that_cannot_be_run_are_named() {
+    let validate = |config: heat::Config| Config::Heat(config).validate(&CLUSTERS);
+    assert_eq!(validate(heat::Config::default()), Ok(()));
+    assert_eq!(validate(heat::Config { columns: 0, ..small() }), Err(Invalid::Zero { field: "columns" }));
+    let too_large = heat::Config { rows: 1 << 20, columns: 1 << 20, ..small() };
+    assert!(matches!(validate(too_large), Err(Invalid::TooLarge { field: "cells of a rank", .. })));
 }
 
 #[test]

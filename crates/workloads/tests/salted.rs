@@ -5,7 +5,7 @@ mod network;
 use std::sync::Arc;
 
 use faultline_core::{Application, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
-use faultline_workloads::{Config, Workload, reference, salted};
+use faultline_workloads::{Config, Invalid, Workload, reference, salted};
 use network::{Happened, Network, membership, seed};
 use proptest::prelude::*;
 
@@ -186,6 +186,38 @@ fn a_finished_rank_listens_but_does_not_answer() {
     }
     assert!(out.sends.is_empty());
     assert!(before.is_some() && rank.result() != before);
+}
+
+#[test]
+fn a_chain_of_answers_ends() {
+    let config = salted::Config { reply: 1.0, reply_depth: 4, fan_out: 1, ..small() };
+    let config = Arc::new(Config::Salted(config));
+    let new = |me| Workload::new(&config, me, &membership(&[2]), seed(me));
+    let mut ranks = [new(ProcessId(0)), new(ProcessId(1))];
+    let mut out = Outbox::default();
+    while out.sends.is_empty() {
+        let job = ranks[0].next_job().expect("some step sends");
+        ranks[0].computed(job.run(), &mut out);
+    }
+    let mut sent = 0;
+    let mut from = ProcessId(0);
+    while let Some((to, payload)) = out.sends.pop() {
+        sent += 1;
+        ranks[to.index()].deliver(from, payload, &mut out);
+        from = to;
+    }
+    assert_eq!(sent, 5, "a message and four answers");
+}
+
+#[test]
+fn parameters_that_cannot_be_run_are_named() {
+    let validate = |config: salted::Config| Config::Salted(config).validate(&CLUSTERS);
+    assert_eq!(validate(small()), Ok(()));
+    assert_eq!(validate(salted::Config { steps: 0, ..small() }), Err(Invalid::Zero { field: "steps" }));
+    assert_eq!(
+        validate(salted::Config { reply: -0.5, ..small() }),
+        Err(Invalid::NotAProbability { field: "reply", value: -0.5 })
+    );
 }
 
 #[test]

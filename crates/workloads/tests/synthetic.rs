@@ -209,6 +209,19 @@ fn restoring_nothing_is_beginning_again() {
 }
 
 #[test]
+fn it_matters_who_sent_a_message() {
+    let results = [0, 2, 3].map(|from| {
+        let mut rank = Workload::new(&Arc::new(random()), ProcessId(1), &membership(&CLUSTERS), 3);
+        rank.deliver(ProcessId(from), Payload::Virtual(100), &mut Outbox::default());
+        while let Some(job) = rank.next_job() {
+            rank.computed(job.run(), &mut Outbox::default());
+        }
+        rank.result()
+    });
+    assert!(results[0] != results[1] && results[1] != results[2] && results[0] != results[2]);
+}
+
+#[test]
 fn a_state_is_as_long_as_asked_for() {
     let rank = Workload::new(&Arc::new(random()), ProcessId(0), &membership(&CLUSTERS), 3);
     let state = rank.snapshot().expect("always");

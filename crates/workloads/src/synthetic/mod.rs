@@ -55,8 +55,7 @@ struct State {
     sent: u64,
     /// Hash of the receivers, in the order of sending.
     receivers: u64,
-    received: u64,
-    /// Sum of the senders' hashes.
+    /// Sum of the hashes of those from whom messages came: identifies the multiset.
     senders: u64,
 }
 
@@ -82,7 +81,6 @@ impl Rank {
     }
 
     pub(crate) fn deliver(&mut self, from: ProcessId) {
-        self.state.received += 1;
         self.state.senders = self.state.senders.wrapping_add(mix(from.0.into()));
     }
 
@@ -126,8 +124,8 @@ impl Rank {
 
     pub(crate) fn result(&self) -> Option<Digest> {
         self.plan.is_over(&self.state).then(|| {
-            let State { sent, receivers, received, senders, .. } = self.state;
-            let numbers = [sent, receivers, received, senders].map(u64::to_le_bytes);
+            let State { sent, receivers, senders, .. } = self.state;
+            let numbers = [sent, receivers, senders].map(u64::to_le_bytes);
             digest(numbers.iter().map(|number| &number[..]))
         })
     }
