@@ -1,0 +1,588 @@
+//! The rules of the contract, one function each. A function panics when the driver breaks its rule.
+//!
+//! Times are generous, so that a loaded machine does not break a rule by being slow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::fault::StorageFault;
+use faultline_core::{
+    Boot, ClusterId, Fact, FactKind, Fault, Life, ProcessId, Span, StorageFate, Time, Trigger,
+};
+
+use crate::observation::Observation;
+use crate::probe::Act;
+use crate::scenario::{Driver, Evidence, Scenario};
+
+const P0: ProcessId = ProcessId(0);
+const P1: ProcessId = ProcessId(1);
+const C0: ClusterId = ClusterId(0);
+const C1: ClusterId = ClusterId(1);
+const FIRST: Life = Life(1);
+const SECOND: Life = Life(2);
+
+/// Between lives that do not end, each message arrives once.
+pub fn nothing_is_lost_or_delivered_twice(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[3, 3], Span::from_millis(800));
+    bursts(&mut scenario);
+    for process in scenario.processes() {
+        let own = if process.0 < 3 { C0 } else { C1 };
+        scenario.at(process, None, Span::from_millis(300), [Act::Broadcast(own)]);
+    }
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    expect_all_received(&evidence, &scenario, |from, to| if from.0 / 3 == to.0 / 3 { 61 } else { 60 });
+}
+
+/// With FIFO, the messages of each pair arrive in the order of sending.
+pub fn fifo_keeps_the_order_of_every_pair(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
+    bursts(&mut scenario);
+    let evidence = driver.run::<true>(&scenario);
+    evidence.expect_complete();
+    expect_all_received(&evidence, &scenario, |_, _| 60);
+    for process in scenario.processes() {
+        for ((from, _), numbers) in received(&evidence.seen(process, FIRST)) {
+            assert!(numbers.is_sorted(), "{from}->{process}: {numbers:?}");
+        }
+    }
+}
+
+/// Messages and images arrive as they were sent (probes compare what they receive).
+pub fn contents_survive_the_network(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[1, 1], Span::from_millis(1500));
+    let images = (0..4).map(|number| Act::SendImage(P1, number, 250_000 * number));
+    scenario.at(P0, None, Span::from_millis(50), images.chain([Act::Send(P1, 100)]));
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    assert_eq!(evidence.lives(P1), [FIRST], "a probe that finds a changed content ends its life");
+    let seen = evidence.seen(P1, FIRST);
+    for number in 0..4 {
+        let image = Observation::ReceivedImage { from: P0, by: FIRST, number };
+        assert_eq!(seen.iter().filter(|it| **it == image).count(), 1, "image {number}");
+    }
+    assert_eq!(received(&seen)[&(P0, FIRST)].len(), 100);
+}
+
+/// Nothing from or to an older life is delivered, and nothing from a life before it is announced; crashes of a sender,
+/// of a receiver and of a pair at once.
+pub fn lives_do_not_mix(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2, 2], Span::from_millis(1200));
+    steady_traffic(&mut scenario);
+    for (millis, process) in [(200, 0), (350, 3), (420, 1)] {
+        let fault = Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept };
+        scenario.inject(Trigger::At(at(millis)), fault);
+    }
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    expect_lives_apart(&evidence, &scenario);
+    for (process, lives) in [(0, 2), (1, 2), (2, 1), (3, 2)] {
+        assert_eq!(evidence.lives(ProcessId(process)).len(), lives, "lives of p{process}");
+    }
+    // Not in vain: new lives talk to old ones and to each other.
+    let of_survivor = received(&evidence.seen(ProcessId(2), FIRST));
+    for from in [0, 1, 3] {
+        assert!(of_survivor.contains_key(&(ProcessId(from), FIRST)), "p{from}, life 1, was heard");
+        assert!(of_survivor.contains_key(&(ProcessId(from), SECOND)), "p{from}, life 2, was heard");
+    }
+    assert!(received(&evidence.seen(P0, SECOND)).contains_key(&(P1, SECOND)));
+}
+
+/// Each life is given memberships of growing versions, and is up in the first.
+pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
+    for process in 0..3 {
+        let fault = Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept };
+        scenario.inject(Trigger::At(at(150 + 40 * u64::from(process))), fault);
+    }
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    for process in scenario.processes() {
+        for life in evidence.lives(process) {
+            let seen = evidence.seen(process, life);
+            let versions: Vec<u32> = seen.iter().filter_map(version).collect();
+            assert!(versions.is_sorted_by(|a, b| a < b), "{process}, {life}: {versions:?}");
+            let first = seen.iter().position(|it| version(it).is_some()).expect("a first membership");
+            let me = Observation::Peer { process, life, up: true };
+            let told = seen[first + 1..].iter().take_while(|it| version(it).is_none());
+            assert!(told.into_iter().any(|it| *it == me), "{process}, {life}, is up in its first membership");
+        }
+    }
+    // The survivor was told of each death and of each new life.
+    let seen = evidence.seen(ProcessId(3), FIRST);
+    for process in (0..3).map(ProcessId) {
+        let down = Observation::Peer { process, life: FIRST, up: false };
+        let up = Observation::Peer { process, life: SECOND, up: true };
+        let down = seen.iter().position(|it| *it == down).expect("the death is announced");
+        assert!(seen[down..].contains(&up), "the new life of {process} is announced after that");
+    }
+}
+
+/// A listing has what was written before it, and not what was removed before it.
+pub fn a_listing_sees_every_earlier_write(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2], Span::from_millis(600));
+    let acts = [
+        Act::List,
+        Act::Persist(1, 500_000),
+        Act::Persist(2, 100),
+        Act::List,
+        Act::Persist(3, 10),
+        Act::Delete(FIRST, 1),
+        Act::List,
+    ];
+    scenario.at(P0, None, Span::from_millis(50), acts);
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let listings = listings(&evidence.seen(P0, FIRST));
+    let expected = [vec![], vec![(FIRST, 1), (FIRST, 2)], vec![(FIRST, 2), (FIRST, 3)]];
+    assert_eq!(listings, expected);
+    assert_eq!(evidence.seen(P1, FIRST).iter().filter(|it| stored(it)).count(), 0, "storages are apart");
+}
+
+/// The storage answers in the order in which it was asked.
+pub fn storage_actions_complete_in_order(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[1], Span::from_millis(600));
+    let acts = [
+        Act::Persist(1, 1_000_000),
+        Act::Read(FIRST, 1),
+        Act::Read(FIRST, 9),
+        Act::Record(1),
+        Act::Persist(2, 10),
+        Act::List,
+        Act::Record(2),
+    ];
+    scenario.at(P0, None, Span::from_millis(50), acts);
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let answers: Vec<Observation> = evidence.seen(P0, FIRST).into_iter().filter(stored).collect();
+    let expected = [
+        Observation::Persisted { by: FIRST, number: 1 },
+        Observation::Read { by: FIRST, number: 1, intact: true },
+        Observation::Read { by: FIRST, number: 9, intact: false },
+        Observation::Recorded { version: 1 },
+        Observation::Persisted { by: FIRST, number: 2 },
+        Observation::Listed { images: 2 },
+        Observation::Found { by: FIRST, number: 1 },
+        Observation::Found { by: FIRST, number: 2 },
+        Observation::Recorded { version: 2 },
+    ];
+    assert_eq!(answers, expected);
+}
+
+/// The next life finds the images and the record that were reported durable, and no others.
+pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2], Span::from_millis(900));
+    for number in 1..=200 {
+        let acts = [Act::Persist(number, 40_000), Act::Record(number)];
+        scenario.at(P0, Some(FIRST), Span::from_millis(20 + 2 * u64::from(number)), acts);
+    }
+    scenario.at(
+        P0,
+        Some(SECOND),
+        Span::from_millis(20),
+        [Act::List, Act::Persist(1, 10), Act::Read(FIRST, 1)],
+    );
+    let fault = Fault::Crash { process: P0, storage: StorageFate::Kept };
+    scenario.inject(Trigger::At(at(250)), fault);
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let before = evidence.seen(P0, FIRST);
+    let after = evidence.seen(P0, SECOND);
+    let durable: Vec<(Life, u32)> = before
+        .iter()
+        .filter_map(|it| match *it {
+            Observation::Persisted { by, number } => Some((by, number)),
+            _ => None,
+        })
+        .collect();
+    assert!((1..200).contains(&durable.len()), "the crash came while images were being written");
+    assert_eq!(listings(&after), [durable]);
+    let record = before.iter().rev().find_map(|it| match *it {
+        Observation::Recorded { version } => Some(version),
+        _ => None,
+    });
+    assert_eq!(after[0], Observation::Started { boot: Boot::Restarted, record: record.unwrap_or(0) });
+    let answers: Vec<&Observation> = after.iter().filter(|it| stored(it)).collect();
+    assert!(answers.contains(&&Observation::Read { by: FIRST, number: 1, intact: true }));
+    for answer in answers {
+        if let Observation::Persisted { by, .. } = answer {
+            assert_eq!(*by, SECOND, "a completion belongs to the life that asked");
+        }
+    }
+}
+
+/// A process stands at the fact that sets off a fault: what it did before is done, what comes after is not; if it goes
+/// on, the rest is done.
+pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
+    let acts = [
+        Act::Mark,
+        Act::Persist(1, 100),
+        Act::Send(P1, 1),
+        Act::Mark,
+        Act::Persist(2, 100),
+        Act::Send(P1, 3),
+        Act::Mark,
+    ];
+    let at_second_mark = mark(P0, 2);
+
+    let mut scenario = Scenario::new(&[2], Span::from_millis(800));
+    scenario.at(P0, Some(FIRST), Span::from_millis(100), acts.clone());
+    scenario.at(P0, Some(SECOND), Span::from_millis(100), [Act::List]);
+    scenario.inject(at_second_mark.clone(), Fault::Crash { process: P0, storage: StorageFate::Kept });
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let stream = &evidence.trace.streams[&(P0, FIRST)];
+    let marks = stream.iter().filter(|(_, fact)| fact.kind() == FactKind::Protected).count();
+    assert_eq!(marks, 2);
+    assert_eq!(
+        stream.last().map(|(_, fact)| fact.kind()),
+        Some(FactKind::Protected),
+        "nothing after the halt"
+    );
+    let from_first = received(&evidence.seen(P1, FIRST)).remove(&(P0, FIRST)).unwrap_or_default();
+    assert!(from_first.is_empty() || from_first == [0], "only what was sent before the halt: {from_first:?}");
+    for images in listings(&evidence.seen(P0, SECOND)) {
+        assert!(images.is_empty() || images == [(FIRST, 1)], "only what was written before the halt");
+    }
+
+    let mut scenario = Scenario::new(&[2], Span::from_millis(1200));
+    scenario.at(P0, None, Span::from_millis(100), acts);
+    scenario.inject(at_second_mark, Fault::Pause { process: P0, span: Span::from_millis(200) });
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    expect_all_received(&evidence, &scenario, |from, _| if from == P0 { 4 } else { 0 });
+    let answers: Vec<Observation> = evidence.seen(P0, FIRST).into_iter().filter(stored).collect();
+    assert_eq!(answers, [1, 2].map(|number| Observation::Persisted { by: FIRST, number }));
+}
+
+/// When a halted process goes on, the fault that it set off is in force, also elsewhere.
+pub fn a_fault_is_in_force_before_its_trigger_goes_on(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2], Span::from_millis(600));
+    scenario.at(P0, None, Span::from_millis(100), [Act::Mark, Act::Send(P1, 1)]);
+    scenario.script.on_message.push((P1, vec![Act::Persist(1, 100)]));
+    scenario.inject(mark(P0, 1), Fault::Storage { process: P1, how: StorageFault::Full, span: None });
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let answers: Vec<Observation> = evidence.seen(P1, FIRST).into_iter().filter(stored).collect();
+    assert_eq!(answers, [Observation::PersistFailed { by: FIRST, number: 1 }]);
+}
+
+/// A life after a lost storage is told so and finds nothing; so are its successors, until one holds what it should.
+pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2], Span::from_millis(500));
+    let life = |number| Some(Life(number));
+    let (early, late) = (Span::from_millis(50), Span::from_millis(250));
+    scenario.at(P0, life(1), early, [Act::Persist(1, 1000), Act::Record(7), Act::List]);
+    scenario.at(P0, life(2), early, [Act::List, Act::Persist(2, 1000), Act::Record(8)]);
+    scenario.at(P0, life(3), early, [Act::List, Act::Held]);
+    scenario.at(P0, life(4), early, [Act::List]);
+    for number in 1..=3 {
+        scenario.at(P0, life(number), late, [Act::Mark]);
+        let storage = if number == 1 { StorageFate::Lost } else { StorageFate::Kept };
+        scenario.inject(mark(P0, number), Fault::Crash { process: P0, storage });
+    }
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let expected = [
+        (1, Boot::Fresh, 0, vec![(Life(1), 1)]),
+        (2, Boot::Replaced, 0, vec![]),
+        (3, Boot::Replaced, 8, vec![(Life(2), 2)]),
+        (4, Boot::Restarted, 8, vec![(Life(2), 2)]),
+    ];
+    for (life, boot, record, images) in expected {
+        let seen = evidence.seen(P0, Life(life));
+        assert_eq!(seen[0], Observation::Started { boot, record }, "life {life}");
+        assert_eq!(listings(&seen), [images], "life {life}");
+        let stated = Fact::LifeStarted { process: P0, life: Life(life), boot };
+        assert!(evidence.supervisor().any(|fact| *fact == stated), "life {life}");
+    }
+}
+
+/// A storage kept in memory is gone with its process.
+pub fn volatile_storage_is_lost_with_its_process(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2], Span::from_millis(500));
+    scenario.supervisor.volatile_storage = true;
+    scenario.at(P0, Some(FIRST), Span::from_millis(50), [Act::Persist(1, 1000), Act::Record(7)]);
+    scenario.at(P0, Some(FIRST), Span::from_millis(250), [Act::Mark]);
+    scenario.at(P0, Some(SECOND), Span::from_millis(50), [Act::List]);
+    scenario.inject(mark(P0, 1), Fault::Crash { process: P0, storage: StorageFate::Kept });
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let seen = evidence.seen(P0, SECOND);
+    assert_eq!(seen[0], Observation::Started { boot: Boot::Replaced, record: 0 });
+    assert_eq!(listings(&seen), [vec![]]);
+}
+
+/// What a life computes is not given to the next.
+pub fn completions_belong_to_the_life_that_asked(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[1], Span::from_millis(1500));
+    let acts = [Act::Compute(0, Span::from_millis(800)), Act::Compute(1, Span::ZERO)];
+    scenario.at(P0, Some(FIRST), Span::from_millis(20), acts);
+    scenario.at(P0, Some(SECOND), Span::from_millis(20), [Act::Compute(0, Span::from_millis(100))]);
+    scenario.inject(Trigger::At(at(200)), Fault::Crash { process: P0, storage: StorageFate::Kept });
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let computed = |life| -> Vec<Observation> {
+        let seen = evidence.seen(P0, life).into_iter();
+        seen.filter(|it| matches!(it, Observation::Computed { .. })).collect()
+    };
+    assert_eq!(computed(FIRST), [Observation::Computed { by: FIRST, number: 1 }]);
+    assert_eq!(computed(SECOND), [Observation::Computed { by: SECOND, number: 0 }]);
+}
+
+/// Every deadline is kept, also those that lie close together or come while much else happens.
+pub fn timeouts_are_never_missed(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2, 1], Span::from_millis(700));
+    steady_traffic(&mut scenario);
+    for millis in [1, 2, 3, 100, 100, 101, 300, 500] {
+        scenario.at(P0, None, Span::from_millis(millis), []);
+    }
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    for process in scenario.processes() {
+        let mut stepped: Vec<usize> = Vec::new();
+        for observation in evidence.seen(process, FIRST) {
+            if let Observation::Stepped { step, .. } = observation {
+                stepped.push(step as usize);
+            }
+        }
+        let steps = &scenario.script.steps;
+        assert!(stepped.is_sorted_by_key(|&step| steps[step].after), "{process} steps in order");
+        let own: BTreeSet<usize> = (0..steps.len()).filter(|&step| steps[step].process == process).collect();
+        assert_eq!(stepped.len(), own.len(), "{process} steps once");
+        assert_eq!(stepped.into_iter().collect::<BTreeSet<_>>(), own, "{process}");
+    }
+}
+
+/// A process that stood for less than the patience of the detector goes on, and nothing is lost.
+pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1500));
+    steady_traffic(&mut scenario);
+    scenario.inject(Trigger::At(at(150)), Fault::Pause { process: P1, span: Span::from_millis(150) });
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    expect_all_received(&evidence, &scenario, |_, _| TRAFFIC);
+    assert!(evidence.supervisor().all(|fact| !matches!(fact, Fact::Failed { .. } | Fact::Detected { .. })));
+}
+
+/// A process that stood for longer is killed before anybody hears of its death; its next life comes.
+pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1200));
+    steady_traffic(&mut scenario);
+    scenario.inject(Trigger::At(at(150)), Fault::Pause { process: P1, span: Span::from_secs(20) });
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    assert_eq!(evidence.lives(P1), [FIRST, SECOND]);
+    let own: Vec<&Fact> = evidence.supervisor().collect();
+    let place = |wanted: &Fact| own.iter().position(|fact| *fact == wanted).expect("it is stated");
+    let failed = Fact::Failed { process: P1, life: FIRST, storage: StorageFate::Kept };
+    let detected = Fact::Detected { process: P1, life: FIRST };
+    let next = Fact::LifeStarted { process: P1, life: SECOND, boot: Boot::Restarted };
+    assert!(place(&failed) < place(&detected) && place(&detected) < place(&next));
+    expect_lives_apart(&evidence, &scenario);
+}
+
+/// A cut link holds what is sent until it is healed; other links, and its own other direction, go on.
+pub fn a_partition_delays_and_loses_nothing(driver: &mut impl Driver) {
+    const P2: ProcessId = ProcessId(2);
+    let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1800));
+    // While the link from cluster 0 to cluster 1 is cut:
+    scenario.at(P0, None, Span::from_millis(300), [Act::Send(P1, 10), Act::Send(P2, 10)]);
+    scenario.at(P2, None, Span::from_millis(300), [Act::Send(P1, 10)]);
+    for process in scenario.processes() {
+        scenario.at(process, None, Span::from_millis(600), [Act::Mark]);
+    }
+    let fault = Fault::Partition { from: C0, to: C1, both: false, span: Span::from_millis(1000) };
+    scenario.inject(Trigger::At(at(100)), fault);
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    expect_all_received(&evidence, &scenario, |from, to| {
+        if [(P0, P1), (P0, P2), (P2, P1)].contains(&(from, to)) { 10 } else { 0 }
+    });
+    let before_mark = |process| {
+        let stream = &evidence.trace.streams[&(process, FIRST)];
+        let early = stream.iter().take_while(|(_, fact)| fact.kind() != FactKind::Protected);
+        let is_message = |fact| matches!(Observation::from_fact(fact), Some(Observation::Received { .. }));
+        early.filter(|(_, fact)| is_message(fact)).count()
+    };
+    assert_eq!(before_mark(P1), 20, "the links within the cluster and back are not cut");
+    assert_eq!(before_mark(P2), 0, "the cut link holds everything");
+}
+
+/// A full storage refuses writes, and only while it is full; a corrupt one counts as empty on reading, and only while
+/// it is corrupt.
+pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[1], Span::from_millis(2500));
+    let storage = |how, span| Fault::Storage { process: P0, how, span: Some(Span::from_millis(span)) };
+    scenario.inject(Trigger::At(at(200)), storage(StorageFault::Full, 400));
+    scenario.inject(Trigger::At(at(1000)), storage(StorageFault::Corrupt, 500));
+    scenario.at(P0, None, Span::from_millis(20), [Act::Persist(1, 1000)]);
+    scenario.at(P0, None, Span::from_millis(400), [Act::Persist(2, 1000)]);
+    scenario.at(P0, None, Span::from_millis(800), [Act::Persist(3, 1000), Act::Read(FIRST, 1)]);
+    scenario.at(P0, None, Span::from_millis(1250), [Act::Read(FIRST, 1)]);
+    scenario.at(P0, None, Span::from_millis(1900), [Act::Read(FIRST, 1), Act::Read(FIRST, 2), Act::List]);
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    let answers: Vec<Observation> = evidence.seen(P0, FIRST).into_iter().filter(stored).collect();
+    let expected = [
+        Observation::Persisted { by: FIRST, number: 1 },
+        Observation::PersistFailed { by: FIRST, number: 2 },
+        Observation::Persisted { by: FIRST, number: 3 },
+        Observation::Read { by: FIRST, number: 1, intact: true },
+        Observation::Read { by: FIRST, number: 1, intact: false },
+        Observation::Read { by: FIRST, number: 1, intact: true },
+        Observation::Read { by: FIRST, number: 2, intact: false },
+        Observation::Listed { images: 2 },
+        Observation::Found { by: FIRST, number: 1 },
+        Observation::Found { by: FIRST, number: 3 },
+    ];
+    assert_eq!(answers, expected);
+}
+
+/// All processes of a cluster end before anybody notices the end of one, and all come back.
+pub fn a_whole_cluster_is_lost_and_comes_back(driver: &mut impl Driver) {
+    let mut scenario = Scenario::new(&[3, 1], Span::from_millis(900));
+    steady_traffic(&mut scenario);
+    for process in scenario.processes() {
+        scenario.at(process, Some(FIRST), Span::from_millis(50), [Act::Persist(1, 1000)]);
+        scenario.at(process, Some(SECOND), Span::from_millis(50), [Act::List]);
+    }
+    let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost };
+    scenario.inject(Trigger::At(at(200)), fault);
+    let evidence = driver.run::<false>(&scenario);
+    evidence.expect_complete();
+    expect_lives_apart(&evidence, &scenario);
+    let ends: Vec<&Fact> = evidence
+        .supervisor()
+        .filter(|fact| matches!(fact, Fact::Failed { .. } | Fact::Detected { .. }))
+        .collect();
+    let failed = |process| Fact::Failed { process, life: FIRST, storage: StorageFate::Lost };
+    assert_eq!(ends.len(), 6);
+    for (index, process) in (0..3).map(ProcessId).enumerate() {
+        assert_eq!(*ends[index], failed(process), "the whole cluster fails at once");
+        let seen = evidence.seen(process, SECOND);
+        assert_eq!(seen[0], Observation::Started { boot: Boot::Replaced, record: 0 });
+        assert_eq!(listings(&seen), [vec![]]);
+    }
+}
+
+/// Messages to each process from each other in [`steady_traffic`].
+const TRAFFIC: u32 = 60;
+
+/// An instant, in milliseconds after the beginning.
+fn at(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
+/// When `process` states [`Act::Mark`] for the `occurrence`th time.
+fn mark(process: ProcessId, occurrence: u32) -> Trigger {
+    Trigger::When { fact: FactKind::Protected, cluster: None, process: Some(process), occurrence }
+}
+
+/// Every process sends 20 messages to every other, three times.
+fn bursts(scenario: &mut Scenario) {
+    for from in scenario.processes() {
+        let acts: Vec<Act> =
+            scenario.processes().filter(|to| *to != from).map(|to| Act::Send(to, 20)).collect();
+        for millis in [50, 51, 200] {
+            scenario.at(from, None, Span::from_millis(millis), acts.clone());
+        }
+    }
+}
+
+/// Every process sends a message to every other, every 8 ms for half a second, in each of its lives.
+fn steady_traffic(scenario: &mut Scenario) {
+    for from in scenario.processes() {
+        let acts: Vec<Act> =
+            scenario.processes().filter(|to| *to != from).map(|to| Act::Send(to, 1)).collect();
+        for index in 0..u64::from(TRAFFIC) {
+            scenario.at(from, None, Span::from_millis(20 + 8 * index), acts.clone());
+        }
+    }
+}
+
+/// Numbers of the messages received, by sending life, in the order of arrival.
+fn received(seen: &[Observation]) -> BTreeMap<(ProcessId, Life), Vec<u32>> {
+    let mut numbers: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+    for observation in seen {
+        if let Observation::Received { from, from_life, number, .. } = *observation {
+            numbers.entry((from, from_life)).or_default().push(number);
+        }
+    }
+    numbers
+}
+
+/// Panics unless there were only first lives and each pair's messages, as many as `sent` says, arrived once.
+fn expect_all_received(evidence: &Evidence, scenario: &Scenario, sent: impl Fn(ProcessId, ProcessId) -> u32) {
+    for to in scenario.processes() {
+        assert_eq!(evidence.lives(to), [FIRST], "{to} lives once");
+        let mut received = received(&evidence.seen(to, FIRST));
+        for from in scenario.processes().filter(|from| *from != to) {
+            let mut numbers = received.remove(&(from, FIRST)).unwrap_or_default();
+            numbers.sort_unstable();
+            let expected: Vec<u32> = (0..sent(from, to)).collect();
+            assert_eq!(numbers, expected, "{from}->{to}");
+        }
+        assert!(received.is_empty(), "messages of nobody: {received:?}");
+    }
+}
+
+/// Panics unless each message was delivered at most once, to the life it was meant for, from a life announced as newest.
+fn expect_lives_apart(evidence: &Evidence, scenario: &Scenario) {
+    for process in scenario.processes() {
+        for life in evidence.lives(process) {
+            let mut newest: BTreeMap<ProcessId, Life> = BTreeMap::new();
+            let mut heard = BTreeSet::new();
+            for observation in evidence.seen(process, life) {
+                match observation {
+                    Observation::Peer { process, life, .. } => {
+                        newest.insert(process, life);
+                    }
+                    Observation::Received { from, from_life, for_life, number } => {
+                        assert_eq!(for_life, life, "{process}: a message from {from} for another life");
+                        assert_eq!(newest.get(&from), Some(&from_life), "{process}: a message from {from}");
+                        assert!(
+                            heard.insert((from, from_life, number)),
+                            "{process}: a message from {from} twice"
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn version(observation: &Observation) -> Option<u32> {
+    match observation {
+        Observation::Membership { version } => Some(*version),
+        _ => None,
+    }
+}
+
+/// Whether this is an answer of the storage.
+fn stored(observation: &Observation) -> bool {
+    matches!(
+        observation,
+        Observation::Persisted { .. }
+            | Observation::PersistFailed { .. }
+            | Observation::Read { .. }
+            | Observation::Listed { .. }
+            | Observation::Found { .. }
+            | Observation::Recorded { .. }
+    )
+}
+
+/// The listings that came, each with its images.
+fn listings(seen: &[Observation]) -> Vec<Vec<(Life, u32)>> {
+    let mut listings: Vec<Vec<(Life, u32)>> = Vec::new();
+    for observation in seen {
+        match *observation {
+            Observation::Listed { .. } => listings.push(Vec::new()),
+            Observation::Found { by, number } => {
+                listings.last_mut().expect("an image is found in a listing").push((by, number));
+            }
+            _ => {}
+        }
+    }
+    listings
+}

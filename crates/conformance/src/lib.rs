@@ -1,0 +1,56 @@
+//! The contract between a process and its driver, as tests that every driver runs.
+//!
+//! A [`Probe`] is a process that follows a [`Script`] and states everything that its driver does to it as an
+//! [`Observation`]. A [`Scenario`] is a federation of probes with a plan of faults; a [`Driver`] runs one and hands
+//! back its facts; each function of [`cases`] runs scenarios and judges them. A driver's tests are one line:
+//!
+//! ```ignore
+//! faultline_conformance::conformance_tests!(MyDriver::new());
+//! ```
+//!
+//! Nothing here sleeps or looks at a clock: what must have happened is decided from facts and their order alone.
+
+pub mod cases;
+mod observation;
+mod probe;
+mod scenario;
+
+pub use observation::{Observation, observations};
+pub use probe::{Act, Head, Message, Probe, Script, Stamp, Step, Work};
+pub use scenario::{Driver, Evidence, Scenario};
+
+/// One `#[test]` for each case. The argument is an expression that makes a fresh [`Driver`].
+#[macro_export]
+macro_rules! conformance_tests {
+    ($driver:expr) => {
+        $crate::conformance_tests! { @each $driver;
+            nothing_is_lost_or_delivered_twice
+            fifo_keeps_the_order_of_every_pair
+            contents_survive_the_network
+            lives_do_not_mix
+            memberships_come_in_order_and_contain_their_receiver
+            a_listing_sees_every_earlier_write
+            storage_actions_complete_in_order
+            a_crash_keeps_what_was_durable_and_nothing_else
+            a_process_halts_between_two_actions
+            a_fault_is_in_force_before_its_trigger_goes_on
+            lost_storage_is_empty_and_the_loss_is_remembered
+            volatile_storage_is_lost_with_its_process
+            completions_belong_to_the_life_that_asked
+            timeouts_are_never_missed
+            a_short_pause_loses_nothing
+            a_long_pause_is_fenced
+            a_partition_delays_and_loses_nothing
+            full_storage_refuses_and_corrupt_storage_forgets
+            a_whole_cluster_is_lost_and_comes_back
+        }
+    };
+    (@each $driver:expr; $($case:ident)*) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::cases::$case(&mut $driver);
+            }
+        )*
+    };
+}

@@ -1,0 +1,172 @@
+//! What a probe saw. Facts are the only channel out of a process, so that each observation travels as a claim.
+
+use faultline_core::{Boot, Claim, Fact, Life, ProcessId, Sn, Time};
+use faultline_trace::Trace;
+
+/// Something that its driver did to a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// A life began, with the record of this version (0 is none).
+    Started {
+        /// How.
+        boot: Boot,
+        /// The version that is written in the record.
+        record: u32,
+    },
+    /// A membership was given.
+    Membership {
+        /// Its version.
+        version: u32,
+    },
+    /// The membership just given says this of a process, and said something else before.
+    Peer {
+        /// The process.
+        process: ProcessId,
+        /// Its newest life.
+        life: Life,
+        /// Whether it is up.
+        up: bool,
+    },
+    /// A message arrived, intact.
+    Received {
+        /// Its sender.
+        from: ProcessId,
+        /// The life that sent it.
+        from_life: Life,
+        /// The life for which its sender meant it.
+        for_life: Life,
+        /// Dense from 0 for each pair of lives.
+        number: u32,
+    },
+    /// An image of another process arrived, intact.
+    ReceivedImage {
+        /// Its owner and sender.
+        from: ProcessId,
+        /// The life that made it.
+        by: Life,
+        /// Which.
+        number: u32,
+    },
+    /// An image was written.
+    Persisted {
+        /// The life that made it.
+        by: Life,
+        /// Which.
+        number: u32,
+    },
+    /// An image could not be written.
+    PersistFailed {
+        /// The life that made it.
+        by: Life,
+        /// Which.
+        number: u32,
+    },
+    /// An image was read.
+    Read {
+        /// The life that made it.
+        by: Life,
+        /// Which.
+        number: u32,
+        /// Whether it was there with the content that was written.
+        intact: bool,
+    },
+    /// A listing came; as many [`Observation::Found`] follow.
+    Listed {
+        /// How many.
+        images: u32,
+    },
+    /// An image in the listing.
+    Found {
+        /// The life that made it.
+        by: Life,
+        /// Which.
+        number: u32,
+    },
+    /// A record was written.
+    Recorded {
+        /// Its version.
+        version: u32,
+    },
+    /// A job returned.
+    Computed {
+        /// The life that asked for it, as the job itself says.
+        by: Life,
+        /// Which, as the job itself says.
+        number: u32,
+    },
+    /// A step of the script was due this many microseconds ago. Early timeouts are not observed.
+    Stepped {
+        /// Its place in the script.
+        step: u32,
+        /// Microseconds.
+        late: u32,
+    },
+}
+
+use Observation::*;
+
+impl Observation {
+    /// The claim as which it travels.
+    pub fn to_fact(self) -> Fact {
+        let (code, a, b, c) = match self {
+            Started { boot, record } => (0, boot_code(boot), record, 0),
+            Membership { version } => (1, version, 0, 0),
+            Peer { process, life, up } => (2, process.0, life.0, u32::from(up)),
+            Received { from, from_life, for_life, number } => {
+                assert!(from_life.0 < 1 << 16 && for_life.0 < 1 << 16, "lives of a test are few");
+                (3, from.0, from_life.0 << 16 | for_life.0, number)
+            }
+            ReceivedImage { from, by, number } => (4, from.0, by.0, number),
+            Persisted { by, number } => (5, by.0, number, 0),
+            PersistFailed { by, number } => (6, by.0, number, 0),
+            Read { by, number, intact } => (7, by.0, number, u32::from(intact)),
+            Listed { images } => (8, images, 0, 0),
+            Found { by, number } => (9, by.0, number, 0),
+            Recorded { version } => (10, version, 0, 0),
+            Computed { by, number } => (11, by.0, number, 0),
+            Stepped { step, late } => (12, step, late, 0),
+        };
+        Fact::Claim(Box::new(Claim::Collected { round: code, below: Sn(a), kept: b, log: c }))
+    }
+
+    /// The observation that travelled as `fact`; `None` for any other fact.
+    pub fn from_fact(fact: &Fact) -> Option<Observation> {
+        let Fact::Claim(claim) = fact else { return None };
+        let Claim::Collected { round, below: Sn(a), kept: b, log: c } = **claim else { return None };
+        Some(match round {
+            0 => Started { boot: [Boot::Fresh, Boot::Restarted, Boot::Replaced][a as usize], record: b },
+            1 => Membership { version: a },
+            2 => Peer { process: ProcessId(a), life: Life(b), up: c == 1 },
+            3 => Received {
+                from: ProcessId(a),
+                from_life: Life(b >> 16),
+                for_life: Life(b & 0xFFFF),
+                number: c,
+            },
+            4 => ReceivedImage { from: ProcessId(a), by: Life(b), number: c },
+            5 => Persisted { by: Life(a), number: b },
+            6 => PersistFailed { by: Life(a), number: b },
+            7 => Read { by: Life(a), number: b, intact: c == 1 },
+            8 => Listed { images: a },
+            9 => Found { by: Life(a), number: b },
+            10 => Recorded { version: a },
+            11 => Computed { by: Life(a), number: b },
+            12 => Stepped { step: a, late: b },
+            _ => return None,
+        })
+    }
+}
+
+/// What one life of a process observed, in order.
+pub fn observations(trace: &Trace, process: ProcessId, life: Life) -> Vec<Observation> {
+    let stream = trace.streams.get(&(process, life)).map_or(&[][..], Vec::as_slice);
+    stream.iter().filter_map(|(_, fact): &(Time, Fact)| Observation::from_fact(fact)).collect()
+}
+
+fn boot_code(boot: Boot) -> u32 {
+    match boot {
+        Boot::Fresh => 0,
+        Boot::Restarted => 1,
+        Boot::Replaced => 2,
+    }
+}

@@ -1,0 +1,384 @@
+//! A process that does what its script says and states what its driver does.
+
+use std::sync::Arc;
+
+use faultline_core::application::Job;
+use faultline_core::process::{In, Out};
+use faultline_core::{
+    Action, Attempt, Birth, Chunk, Claim, ClusterId, Digest, Event, Fact, FactNo, Gauges, Image, ImageName,
+    Incarnation, JobNo, Life, Membership, MessageId, Packet, Payload, Position, Process, ProcessId, Progress,
+    Sn, Snapshot, Span, Time, To, Witness,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::observation::Observation;
+
+/// What the probes of a scenario do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// What they do at given times. Steps of one process that are due at the same time are one handling of one event.
+    pub steps: Vec<Step>,
+    /// What they do when a message arrives, after observing it.
+    pub on_message: Vec<(ProcessId, Vec<Act>)>,
+}
+
+/// Something done at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// By whom.
+    pub process: ProcessId,
+    /// In which of its lives; `None` is each.
+    pub life: Option<Life>,
+    /// After the start of that life.
+    pub after: Span,
+    /// What, in this order.
+    pub acts: Vec<Act>,
+}
+
+/// One thing that a probe can do. Images, messages and jobs are numbered within a life, by the script or densely.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Act {
+    /// Sends as many messages to a process, protocol and application messages in turn.
+    Send(ProcessId, u32),
+    /// Sends a message to every other process of a cluster. It bears the number of the next message to its lowest.
+    Broadcast(ClusterId),
+    /// Sends the image of this number and length.
+    SendImage(ProcessId, u32, u32),
+    /// Writes the image of this number and length.
+    Persist(u32, u32),
+    /// Reads the image of this life and number.
+    Read(Life, u32),
+    /// Removes the image of this life and number.
+    Delete(Life, u32),
+    /// Lists the storage.
+    List,
+    /// Writes a record of this version.
+    Record(u32),
+    /// Runs a job of this number and cost.
+    Compute(u32, Span),
+    /// Says that the storage again holds what it should.
+    Held,
+    /// Says that the cluster may act.
+    Started,
+    /// States [`Claim::Protected`], for triggers to wait for.
+    Mark,
+    /// States that it is finished.
+    Finish,
+}
+
+/// A probe, declaring FIFO or not.
+#[derive(Clone, Debug)]
+pub struct Probe<const FIFO: bool> {
+    me: ProcessId,
+    life: Life,
+    began: Time,
+    script: Arc<Script>,
+    membership: Arc<Membership>,
+    /// Steps of this life that are still to come, the next one last: their places in the script.
+    to_come: Vec<usize>,
+    /// Next message number for each pair of lives.
+    numbers: Vec<((ProcessId, Life), u32)>,
+    facts: u64,
+    total: u64,
+}
+
+/// What is piggybacked on the application messages of probes: the lives between which they were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    from: Life,
+    to: Life,
+}
+
+impl faultline_core::Stamp for Stamp {
+    fn position(&self) -> Position {
+        Position::new(self.from.0, self.to.0)
+    }
+}
+
+/// A protocol message of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    stamp: Stamp,
+    number: u32,
+    filler: Vec<u8>,
+}
+
+/// What a listing says of a probe's image: its length.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head(u32);
+
+/// A job that only takes its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    by: Life,
+    number: u32,
+    cost: Span,
+}
+
+impl Job for Work {
+    /// Who asked, and for which.
+    type Output = (Life, u32);
+
+    fn cost(&self) -> Span {
+        self.cost
+    }
+
+    fn run(self) -> (Life, u32) {
+        (self.by, self.number)
+    }
+}
+
+impl<const FIFO: bool> Process for Probe<FIFO> {
+    type Stamp = Stamp;
+    type Control = Message;
+    type Head = Head;
+    type Saved = Vec<u8>;
+    type Job = Work;
+    type Config = Script;
+    const FIFO: bool = FIFO;
+
+    fn start(birth: Birth<Script>, now: Time, out: &mut Out<Self>) -> Self {
+        let Birth { me, life, boot, membership, config: script, record, .. } = birth;
+        let mut to_come: Vec<usize> = (0..script.steps.len())
+            .filter(|&index| {
+                let step = &script.steps[index];
+                step.process == me && step.life.is_none_or(|it| it == life)
+            })
+            .collect();
+        to_come.sort_by_key(|&index| std::cmp::Reverse((script.steps[index].after, index)));
+        let total = to_come.len() as u64;
+        let nobody = Membership { members: Arc::new([]), ..(*membership).clone() };
+        let mut probe = Probe {
+            me,
+            life,
+            began: now,
+            script,
+            membership: Arc::new(nobody),
+            to_come,
+            numbers: Vec::new(),
+            facts: 0,
+            total,
+        };
+        let record = record.map_or(0, |bytes| u32::from_le_bytes(bytes[..].try_into().unwrap_or([0xFF; 4])));
+        probe.observe(Observation::Started { boot, record }, out);
+        probe.meet(membership, out);
+        probe.step(now, out);
+        probe
+    }
+
+    fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>) {
+        match event {
+            Event::Packet { from, packet: Packet::Control(Message { stamp, number, filler }) } => {
+                assert_eq!(filler, pattern(number, number % 50), "a message arrives as it was sent");
+                self.receive(from, stamp, number, out);
+            }
+            Event::Packet { from, packet: Packet::Application { id, stamp, payload } } => {
+                let expected = Payload::from_slice(&pattern(id.number, id.number % 50));
+                assert_eq!(payload, expected, "a payload arrives as it was sent");
+                assert_eq!((id.from, id.to), (from, self.me));
+                self.receive(from, stamp, id.number, out);
+            }
+            Event::Packet { from, packet: Packet::Image(image) } => {
+                assert!(is_intact(&image) && image.name.owner == from, "an image arrives as it was sent");
+                let (by, number) = made(image.name);
+                self.observe(Observation::ReceivedImage { from, by, number }, out);
+            }
+            Event::Persisted(name) => {
+                let (by, number) = made(name);
+                self.observe(Observation::Persisted { by, number }, out);
+            }
+            Event::PersistFailed(name) => {
+                let (by, number) = made(name);
+                self.observe(Observation::PersistFailed { by, number }, out);
+            }
+            Event::Read { name, image } => {
+                let (by, number) = made(name);
+                let intact = image.is_some_and(|image| image.name == name && is_intact(&image));
+                self.observe(Observation::Read { by, number, intact }, out);
+            }
+            Event::Listed(images) => {
+                self.observe(Observation::Listed { images: images.len() as u32 }, out);
+                for (name, _) in images {
+                    let (by, number) = made(name);
+                    self.observe(Observation::Found { by, number }, out);
+                }
+            }
+            Event::Recorded { version } => {
+                self.observe(Observation::Recorded { version: version as u32 }, out);
+            }
+            Event::Membership(membership) => self.meet(membership, out),
+            Event::Computed(no, (by, number)) => {
+                assert_eq!(no, JobNo(number));
+                self.observe(Observation::Computed { by, number }, out);
+            }
+            Event::Timeout => {}
+        }
+        self.step(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.to_come.last().map(|&index| self.due(index))
+    }
+
+    fn gauges(&self) -> Gauges {
+        let done = self.total - self.to_come.len() as u64;
+        Gauges { progress: Progress { done, total: self.total }, ..Gauges::default() }
+    }
+}
+
+impl<const FIFO: bool> Probe<FIFO> {
+    fn due(&self, index: usize) -> Time {
+        self.began + self.script.steps[index].after
+    }
+
+    fn state(&mut self, fact: Fact, out: &mut Out<Self>) {
+        self.facts += 1;
+        out.push(Action::Fact(fact));
+    }
+
+    fn observe(&mut self, observation: Observation, out: &mut Out<Self>) {
+        self.state(observation.to_fact(), out);
+    }
+
+    fn meet(&mut self, membership: Arc<Membership>, out: &mut Out<Self>) {
+        self.observe(Observation::Membership { version: membership.version.0 as u32 }, out);
+        let before = std::mem::replace(&mut self.membership, membership.clone());
+        for (index, member) in membership.members.iter().enumerate() {
+            if before.members.get(index).is_none_or(|it| (it.life, it.up) != (member.life, member.up)) {
+                let process = ProcessId(index as u32);
+                self.observe(Observation::Peer { process, life: member.life, up: member.up }, out);
+            }
+        }
+    }
+
+    fn receive(&mut self, from: ProcessId, stamp: Stamp, number: u32, out: &mut Out<Self>) {
+        self.observe(Observation::Received { from, from_life: stamp.from, for_life: stamp.to, number }, out);
+        let script = self.script.clone();
+        for (process, acts) in &script.on_message {
+            if *process == self.me {
+                self.act(acts, out);
+            }
+        }
+    }
+
+    /// Does what is due.
+    fn step(&mut self, now: Time, out: &mut Out<Self>) {
+        let script = self.script.clone();
+        while let Some(index) =
+            self.to_come.pop_if(|&mut index| self.began + script.steps[index].after <= now)
+        {
+            let late = (now.since(self.due(index)).0 / 1000) as u32;
+            self.observe(Observation::Stepped { step: index as u32, late }, out);
+            self.act(&script.steps[index].acts, out);
+        }
+    }
+
+    fn act(&mut self, acts: &[Act], out: &mut Out<Self>) {
+        for act in acts {
+            match *act {
+                Act::Send(to, messages) => {
+                    for _ in 0..messages {
+                        let packet = self.next_message(to);
+                        out.push(Action::Send { to: To::One(to), packet });
+                    }
+                }
+                Act::Broadcast(cluster) => {
+                    let peers = self.membership.processes_of(cluster).clone();
+                    let others: Vec<ProcessId> = peers.iter().copied().filter(|it| *it != self.me).collect();
+                    let stamp = Stamp { from: self.life, to: self.membership.member(others[0]).life };
+                    let number = self.next_number(others[0]);
+                    for &other in &others[1..] {
+                        assert_eq!(self.next_number(other), number, "scripts broadcast in step");
+                        assert_eq!(self.membership.member(other).life, stamp.to, "and to equal lives");
+                    }
+                    let filler = pattern(number, number % 50);
+                    let packet = Packet::Control(Message { stamp, number, filler });
+                    out.push(Action::Send { to: To::Cluster(cluster), packet });
+                }
+                Act::SendImage(to, number, len) => {
+                    let packet = Packet::Image(Arc::new(self.image(number, len)));
+                    out.push(Action::Send { to: To::One(to), packet });
+                }
+                Act::Persist(number, len) => {
+                    let image = self.image(number, len);
+                    self.state(Fact::Saved(Box::new((image.name, Witness::default()))), out);
+                    out.push(Action::Persist(Arc::new(image)));
+                }
+                Act::Read(by, number) => out.push(Action::Read(name(self.me, by, number))),
+                Act::Delete(by, number) => out.push(Action::Delete(name(self.me, by, number))),
+                Act::List => out.push(Action::List),
+                Act::Record(version) => {
+                    let bytes = version.to_le_bytes().as_slice().into();
+                    out.push(Action::Record { version: u64::from(version), bytes });
+                }
+                Act::Compute(number, cost) => {
+                    out.push(Action::Compute(JobNo(number), Work { by: self.life, number, cost }));
+                }
+                Act::Held => out.push(Action::Held),
+                Act::Started => out.push(Action::Started),
+                Act::Mark => self.state(Fact::Claim(Box::new(Claim::Protected)), out),
+                Act::Finish => {
+                    let witness =
+                        Witness { life: self.life, upto: FactNo(self.facts), sent: 0, delivered: 0 };
+                    self.state(Fact::Finished(Box::new((witness, Digest([0; 16])))), out);
+                }
+            }
+        }
+    }
+
+    fn next_number(&mut self, to: ProcessId) -> u32 {
+        let pair = (to, self.membership.member(to).life);
+        let index = self.numbers.iter().position(|(it, _)| *it == pair).unwrap_or_else(|| {
+            self.numbers.push((pair, 0));
+            self.numbers.len() - 1
+        });
+        let number = self.numbers[index].1;
+        self.numbers[index].1 += 1;
+        number
+    }
+
+    fn next_message(&mut self, to: ProcessId) -> Packet<Stamp, Message, Head, Vec<u8>> {
+        let number = self.next_number(to);
+        let stamp = Stamp { from: self.life, to: self.membership.member(to).life };
+        let filler = pattern(number, number % 50);
+        if number % 2 == 0 {
+            Packet::Control(Message { stamp, number, filler })
+        } else {
+            let id = MessageId { from: self.me, to, incarnation: Incarnation(self.life.0), number };
+            Packet::Application { id, stamp, payload: Payload::from_slice(&filler) }
+        }
+    }
+
+    fn image(&self, number: u32, len: u32) -> Image<Head, Vec<u8>> {
+        Image {
+            name: name(self.me, self.life, number),
+            head: Arc::new(Head(len)),
+            saved: Arc::new(pattern(number, 20)),
+            snapshot: Snapshot {
+                witness: Witness { life: self.life, upto: FactNo(0), sent: 0, delivered: 0 },
+                channels: Arc::new([]),
+                application: Arc::new([Chunk::Bytes(pattern(number, len).into())]),
+            },
+        }
+    }
+}
+
+/// Bytes that tell by themselves whether they are those that were made.
+fn pattern(number: u32, len: u32) -> Vec<u8> {
+    (0..len).map(|index| (number.wrapping_mul(31).wrapping_add(index.wrapping_mul(7)) % 251) as u8).collect()
+}
+
+fn name(owner: ProcessId, by: Life, number: u32) -> ImageName {
+    ImageName { owner, incarnation: Incarnation(by.0), sn: Sn(number), attempt: Attempt(1) }
+}
+
+/// The life that made an image, and its number there.
+fn made(name: ImageName) -> (Life, u32) {
+    (Life(name.incarnation.0), name.sn.0)
+}
+
+fn is_intact(image: &Image<Head, Vec<u8>>) -> bool {
+    let (_, number) = made(image.name);
+    let expected = Chunk::Bytes(pattern(number, image.head.0).into());
+    *image.saved == pattern(number, 20) && *image.snapshot.application == [expected]
+}

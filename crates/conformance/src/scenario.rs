@@ -1,0 +1,155 @@
+//! A federation of probes, what is done to it, and what came of it.
+
+use std::sync::Arc;
+
+use faultline_core::fault::LinkProperties;
+use faultline_core::{
+    Cluster, ClusterId, Fact, Fault, FaultNo, Life, Member, Membership, MembershipVersion, NodeId,
+    PlannedFault, ProcessId, Role, Span, Trigger,
+};
+use faultline_supervisor::{Config, FaultAccount, FaultState, Outcome};
+use faultline_trace::Trace;
+
+use crate::observation::{Observation, observations};
+use crate::probe::{Act, Script, Step};
+
+/// Runs scenarios.
+pub trait Driver {
+    /// Runs a federation of `Probe<FIFO>` to its end.
+    fn run<const FIFO: bool>(&mut self, scenario: &Scenario) -> Evidence;
+}
+
+/// A federation of probes and what is done to it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Processes of each cluster; they are numbered cluster by cluster, each on a node of its own.
+    pub clusters: Vec<u32>,
+    /// What they do.
+    pub script: Script,
+    /// Properties of the links within a cluster.
+    pub within: LinkProperties,
+    /// Properties of the links between two clusters.
+    pub between: LinkProperties,
+    /// The supervisor's parameters, with the faults.
+    pub supervisor: Config,
+    /// Decides what is drawn.
+    pub seed: u64,
+}
+
+/// What came of a scenario.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// All facts.
+    pub trace: Trace,
+    /// How the run ended.
+    pub outcome: Outcome,
+    /// What became of the faults.
+    pub faults: Vec<FaultAccount>,
+}
+
+impl Scenario {
+    /// A federation in which every process finishes after `finish_after`, in each of its lives.
+    pub(crate) fn new(clusters: &[u32], finish_after: Span) -> Scenario {
+        let mut scenario = Scenario {
+            clusters: clusters.to_vec(),
+            script: Script::default(),
+            within: LinkProperties { latency: Span::from_micros(50), ..LinkProperties::default() },
+            between: LinkProperties {
+                latency: Span::from_millis(3),
+                jitter: Span::from_millis(2),
+                ..LinkProperties::default()
+            },
+            supervisor: Config {
+                detect_after: Span::from_millis(600),
+                restart_after: Span::from_millis(50),
+                volatile_storage: false,
+                deadline: Span::from_secs(30),
+                plan: Vec::new(),
+                least_work_left_percent: 0,
+            },
+            seed: 1,
+        };
+        for process in scenario.processes() {
+            scenario.at(process, None, finish_after, [Act::Finish]);
+        }
+        scenario
+    }
+
+    /// Adds a step.
+    pub(crate) fn at(
+        &mut self,
+        process: ProcessId,
+        life: Option<Life>,
+        after: Span,
+        acts: impl IntoIterator<Item = Act>,
+    ) {
+        self.script.steps.push(Step { process, life, after, acts: acts.into_iter().collect() });
+    }
+
+    /// Adds a fault.
+    pub(crate) fn inject(&mut self, trigger: Trigger, fault: Fault) {
+        let no = FaultNo(self.supervisor.plan.len() as u32);
+        self.supervisor.plan.push(PlannedFault { no, trigger, fault });
+    }
+
+    /// Every process.
+    pub fn processes(&self) -> impl Iterator<Item = ProcessId> + use<> {
+        (0..self.clusters.iter().sum()).map(ProcessId)
+    }
+
+    /// The membership before anybody is up.
+    pub fn membership(&self) -> Membership {
+        let mut members = Vec::new();
+        let mut clusters = Vec::new();
+        for (cluster, &size) in self.clusters.iter().enumerate() {
+            let first = members.len() as u32;
+            for index in first..first + size {
+                members.push(Member {
+                    cluster: ClusterId(cluster as u16),
+                    role: Role::RANK,
+                    node: NodeId(index),
+                    life: Life(0),
+                    up: false,
+                });
+            }
+            let processes = (first..first + size).map(ProcessId).collect();
+            clusters.push(Cluster { processes, started: false });
+        }
+        Membership {
+            version: MembershipVersion(0),
+            members: Arc::from(members),
+            clusters: Arc::from(clusters),
+        }
+    }
+
+    /// The properties of a link.
+    pub fn link(&self, from: ClusterId, to: ClusterId) -> LinkProperties {
+        if from == to { self.within } else { self.between }
+    }
+}
+
+impl Evidence {
+    /// What one life of a process observed.
+    pub(crate) fn seen(&self, process: ProcessId, life: Life) -> Vec<Observation> {
+        observations(&self.trace, process, life)
+    }
+
+    /// The lives of a process that started.
+    pub(crate) fn lives(&self, process: ProcessId) -> Vec<Life> {
+        self.trace.lives(process).map(|(life, _)| life).collect()
+    }
+
+    /// The supervisor's facts.
+    pub(crate) fn supervisor(&self) -> impl Iterator<Item = &Fact> {
+        self.trace.supervisor().iter().map(|(_, fact)| fact)
+    }
+
+    /// Panics unless the run completed, every planned fault took effect, and no fact is missing.
+    pub(crate) fn expect_complete(&self) {
+        assert_eq!(self.outcome, Outcome::Completed);
+        assert_eq!(self.trace.gaps, [], "facts are numbered without gaps");
+        for (no, state) in &self.faults {
+            assert_eq!(*state, FaultState::Effective, "{no}");
+        }
+    }
+}
