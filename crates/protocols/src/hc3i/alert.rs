@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use faultline_core::{Claim, ClusterId, Incarnation, Membership, Position, ProcessId, Time, To};
 
 use super::config::Defect;
+use super::delivery::Early;
 use super::history::{Entries, History};
 use super::message::Control;
 use super::{Desk, Hc3i, Phase, Waiter};
@@ -122,6 +123,10 @@ impl Hc3i {
         if !news.is_empty() || asker.is_some() {
             self.write_record(asker.map(|asker| Waiter::Learnt(spreader, asker)), host);
         }
+        for alert in self.alerts.outstanding.iter_mut().filter(|alert| news.contains(&alert.cluster)) {
+            // It rolled back, most likely because of the alert: it can confirm now.
+            alert.again_at = now;
+        }
         for &cluster in &news {
             let &(incarnation, sn) = self.history.of(cluster).last().expect("something was learnt");
             host.claim(Claim::Alerted { from: cluster, position: Position { incarnation, sn } });
@@ -137,11 +142,22 @@ impl Hc3i {
         }
     }
 
-    /// The member that spreads an alert: confirms it when all have recorded it.
-    pub(super) fn learnt(&mut self, from: ProcessId, asker: (ProcessId, Incarnation), host: &mut Desk) {
+    /// The member that spreads an alert: confirms it when all have recorded it. While the cluster has yet to roll back
+    /// because of it there is no confirmation, and the alert comes again.
+    pub(super) fn learnt(
+        &mut self,
+        from: ProcessId,
+        asker: (ProcessId, Incarnation),
+        clean: bool,
+        host: &mut Desk,
+    ) {
         let Some(place) = self.alerts.spreads.iter().position(|spread| spread.asker == asker) else {
             return;
         };
+        if !clean && !self.has(Defect::DeliversUnsettled) {
+            self.alerts.spreads.swap_remove(place);
+            return;
+        }
         let spread = &mut self.alerts.spreads[place];
         spread.awaited.retain(|&member| member != from);
         if spread.awaited.is_empty() {
@@ -164,11 +180,33 @@ impl Hc3i {
         now: Time,
         host: &mut Desk,
     ) {
-        if incarnation >= self.history.known(self.cluster) {
+        if incarnation >= self.position.incarnation {
             self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
+            self.maybe_settled(now, host);
         }
         if !self.history.clone().merge(history).is_empty() {
             self.spread(history.clone(), None, now, host);
+        }
+    }
+
+    /// Coordinator: tells its cluster when no alert is outstanding.
+    pub(super) fn maybe_settled(&mut self, now: Time, host: &mut Desk) {
+        if self.alerts.outstanding.is_empty() && !self.settled && !matches!(self.phase, Phase::Recovering(_))
+        {
+            let incarnation = self.position.incarnation;
+            self.broadcast(Control::Settled { incarnation }, host);
+            self.settle(incarnation, now, host);
+        }
+    }
+
+    /// Member: messages of other clusters can be delivered again.
+    pub(super) fn settle(&mut self, incarnation: Incarnation, now: Time, host: &mut Desk) {
+        let here = incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_));
+        if here && !self.settled {
+            self.settled = true;
+            self.replay_waiting(now, host);
+        } else if incarnation > self.position.incarnation {
+            self.early.push(Early::Settled { incarnation });
         }
     }
 

@@ -119,6 +119,9 @@ defects! {
     AlertsNotRetried,
     /// An alert carries only the last entry of its cluster's history (rule 19).
     OnlyLastEntry,
+    /// Messages of other clusters are delivered after a rollback before those clusters have dealt with its alert:
+    /// rollbacks can echo for ever (B7).
+    DeliversUnsettled,
     /// A part counts as saved before its copies are durable (finding 6).
     CommitBeforeCopies,
     /// A recovery reports what it remembers instead of waiting for its writes (rule 13).

@@ -6,7 +6,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Claim, ClusterId, MessageId, Payload, Position, ProcessId, Time, To};
+use faultline_core::{
+    Attempt, Claim, ClusterId, Incarnation, MessageId, Payload, Position, ProcessId, Time, To,
+};
 
 use super::config::Defect;
 use super::log::Entry;
@@ -27,6 +29,7 @@ pub(super) enum Early {
     Application { id: MessageId, stamp: Stamp, payload: Payload },
     Request { from: ProcessId, position: Position, attempt: Attempt, forced: bool },
     Force { from: ProcessId, position: Position },
+    Settled { incarnation: Incarnation },
 }
 
 impl Hc3i {
@@ -105,7 +108,8 @@ impl Hc3i {
             host.drop_stale(id);
             return;
         }
-        if position.incarnation > self.history.known(cluster) {
+        let settled = self.settled || self.has(Defect::DeliversUnsettled);
+        if position.incarnation > self.history.known(cluster) || !settled {
             self.waiting.push_back(arrival);
             return;
         }
@@ -158,6 +162,7 @@ impl Hc3i {
                     self.checkpoint_requested(from, position, attempt, forced, now, host);
                 }
                 Early::Force { from, position } => self.checkpoint_forced(from, position, now, host),
+                Early::Settled { incarnation } => self.settle(incarnation, now, host),
             }
         }
         if self.has(Defect::ForceNotRepeated) {

@@ -191,7 +191,8 @@ pub enum Control {
         /// Its rollbacks.
         entries: Entries,
     },
-    /// All members have recorded the alert up to this incarnation; the tables of the cluster that answers.
+    /// All members have recorded the alert up to this incarnation, and none is to roll back because of it (any more);
+    /// the tables of the cluster that answers.
     AlertRecorded {
         /// The cluster that answers.
         cluster: ClusterId,
@@ -211,6 +212,13 @@ pub enum Control {
     Learnt {
         /// As asked.
         asker: (ProcessId, Incarnation),
+        /// Whether this member holds nothing that was undone.
+        clean: bool,
+    },
+    /// Coordinator: every other cluster has dealt with the rollback into this incarnation.
+    Settled {
+        /// The cluster's.
+        incarnation: Incarnation,
     },
 
     // Recovery, inside a cluster and to its holders (rules 11 to 16).

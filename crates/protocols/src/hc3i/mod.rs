@@ -93,6 +93,9 @@ pub struct Hc3i {
     early: Vec<Early>,
     /// Sent by the application after its state was saved and before the commit.
     unsent: Vec<(MessageId, Payload)>,
+    /// Every other cluster has dealt with the last rollback of this one. Until then messages from there may have been
+    /// sent by a state that is about to be undone because of it: delivering them makes rollbacks echo.
+    settled: bool,
     /// Where this process stood when it asked for a forced checkpoint.
     asked_at: Option<Position>,
 
@@ -193,6 +196,7 @@ impl Protocol for Hc3i {
             waiting: VecDeque::new(),
             early: Vec::new(),
             unsent: Vec::new(),
+            settled: true,
             asked_at: None,
             // A first life has seen no life but first ones: anything more is a failure that it must recover from.
             epoch: Epoch { lives: if first_life { members.len() as u64 } else { 0 }, round: 0 },
@@ -292,11 +296,12 @@ impl Hc3i {
             Control::Force { position } => self.checkpoint_forced(from, position, now, host),
             Control::Acknowledge { id, position } => self.acknowledged(id, position),
             Control::Alert { cluster, entries } => self.alerted(from, cluster, &entries, now, host),
+            Control::Settled { incarnation } => self.settle(incarnation, now, host),
             Control::AlertRecorded { cluster, incarnation, history } => {
                 self.alert_recorded(cluster, incarnation, &history, now, host);
             }
             Control::Learn { history, asker } => self.learn(from, &history, asker, now, host),
-            Control::Learnt { asker } => self.learnt(from, asker, host),
+            Control::Learnt { asker, clean } => self.learnt(from, asker, clean, host),
             Control::RollBack { incarnation, from, position } => {
                 self.asked_to_roll_back(incarnation, from, position, now, host);
             }
@@ -437,7 +442,10 @@ impl Hc3i {
                 Waiter::Note(epoch, coordinator) => {
                     self.tell(coordinator, Control::Ready { epoch }, now, host);
                 }
-                Waiter::Learnt(spreader, asker) => self.tell(spreader, Control::Learnt { asker }, now, host),
+                Waiter::Learnt(spreader, asker) => {
+                    let clean = self.is_clean();
+                    self.tell(spreader, Control::Learnt { asker, clean }, now, host);
+                }
             }
         }
     }

@@ -503,6 +503,7 @@ impl Hc3i {
             coordination.attempts = 0;
             self.restart_checkpoint_timer(now);
             self.send_alerts(now, host);
+            self.maybe_settled(now, host);
         }
         for holder in placement::holders(&self.config, &self.membership, self.me) {
             self.offer(holder, host);
@@ -536,6 +537,7 @@ impl Hc3i {
         self.sent_within.clear();
         self.received_within = 0;
         self.asked_at = None;
+        self.settled = false;
         if self.has(Defect::QueuesLostAtRollback) {
             self.waiting.clear();
         }
@@ -563,6 +565,12 @@ impl Hc3i {
         } else {
             self.resend(Hc3i::is_owed, host);
         }
+    }
+
+    /// Whether this process holds nothing that another cluster's rollback undid.
+    pub(super) fn is_clean(&self) -> bool {
+        let vectors = Vectors { ddv: self.ddv.clone(), delivered: self.delivered.clone() };
+        !matches!(self.phase, Phase::Recovering(_)) && self.undone_in(&vectors).is_none()
     }
 
     /// Asks for a rollback when this process has delivered what another cluster's rollback undid.
