@@ -341,7 +341,7 @@ impl<const FIFO: bool> Probe<FIFO> {
         let number = self.next_number(to);
         let stamp = Stamp { from: self.life, to: self.membership.member(to).life };
         let filler = pattern(number, number % 50);
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             Packet::Control(Message { stamp, number, filler })
         } else {
             let id = MessageId { from: self.me, to, incarnation: Incarnation(self.life.0), number };

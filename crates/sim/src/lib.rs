@@ -21,6 +21,5 @@ mod storage;
 mod supervising;
 
 pub use config::{Chance, Config, Control, InFlight, Links, StorageCosts};
-pub use network::retransmission;
 pub use simulation::{Run, Simulation, run};
 pub use stats::{Stats, Traffic};

@@ -3,7 +3,8 @@
 //! * Every process has two interfaces, one to its own cluster's network and one to all others. A packet occupies its
 //!   sender's interface for its length over the bandwidth of its link, one packet after the other.
 //! * After that it takes the link's latency, with a jitter uniform within its half-width.
-//! * A lost packet is sent again by the transport after [`retransmission`], and again if that is lost too.
+//! * A lost packet is sent again by the transport after a timeout like TCP's, and again after twice that if it is lost
+//!   again; the delay line of the real processes charges the same.
 //! * Packets of one pair of processes overtake each other, unless the processes declare FIFO.
 
 use std::collections::HashMap;
@@ -14,10 +15,10 @@ use faultline_core::{ClusterId, ProcessId, Span, Time};
 use crate::chance::Dice;
 use crate::config::{Chance, Links};
 
-/// How long the transport waits before it sends a lost packet again: a round trip with its jitter, and a millisecond.
-pub fn retransmission(link: &LinkProperties) -> Span {
-    (link.latency + link.jitter) * 2 + Span::from_millis(1)
-}
+/// The least timeout of a lost packet: the floor that Linux puts under TCP's retransmission timeout.
+const RETRANSMISSION_FLOOR: Span = Span::from_millis(200);
+/// Losses in a row that are charged; more would stall a link rather than emulate it.
+const LOSSES_IN_A_ROW: u32 = 6;
 
 /// The network of a federation: computes delays, holds no packets.
 #[derive(Debug)]
@@ -105,11 +106,13 @@ impl Network {
             at = Time(at.0.saturating_sub(jitter.0.min(latency.0)))
                 + self.dice.span(jitter + jitter.min(latency));
         }
-        // A link that loses everything is a partition that nothing heals: it ends in the deadline, not in a loop here.
-        let mut tries = 0;
-        while tries < 100 && self.dice.happens(loss_ppm) {
-            at += retransmission(&link.properties);
-            tries += 1;
+        let mut timeout = RETRANSMISSION_FLOOR + latency * 2;
+        for _ in 0..LOSSES_IN_A_ROW {
+            if !self.dice.happens(loss_ppm) {
+                break;
+            }
+            at += timeout;
+            timeout = timeout * 2;
         }
         if self.dice.happens(self.chance.reorder_ppm) {
             at += self.dice.span(self.chance.reorder_within);
@@ -198,10 +201,10 @@ mod tests {
         let mut network = network(link, false, Chance::default());
         let late = (0..10_000).filter(|_| network.arrival(route(), 64, Time::ZERO) > Time(LATENCY.0)).count();
         assert!((900..1100).contains(&late), "{late}");
-        let link = LinkProperties { loss_ppm: 1_000_000, ..link };
-        network.set_properties(0, Some(link));
+        network.set_properties(0, Some(LinkProperties { loss_ppm: 1_000_000, ..link }));
         let at = network.arrival(route(), 64, Time::ZERO);
-        assert_eq!(at, Time::ZERO + LATENCY + retransmission(&link) * 100);
+        let timeouts = (RETRANSMISSION_FLOOR + LATENCY * 2) * (1 + 2 + 4 + 8 + 16 + 32);
+        assert_eq!(at, Time::ZERO + LATENCY + timeouts);
         network.set_properties(0, None);
         assert!(network.arrival(route(), 64, Time::ZERO) < at);
     }

@@ -383,11 +383,10 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     fn set_timer(&mut self, process: ProcessId) {
         let seat = &mut self.seats[process.index()];
-        if let Some(deadline) = seat.process.as_ref().and_then(P::next_deadline) {
-            if deadline < seat.timer {
-                seat.timer = deadline.max(self.now);
-                self.queue.push(seat.timer, Happening::Timer(process));
-            }
+        let deadline = seat.process.as_ref().and_then(P::next_deadline);
+        if let Some(deadline) = deadline.filter(|it| *it < seat.timer) {
+            seat.timer = deadline.max(self.now);
+            self.queue.push(seat.timer, Happening::Timer(process));
         }
     }
 
