@@ -1,0 +1,742 @@
+//! The supervisor against a script of reports: what it orders, and when.
+
+use std::sync::Arc;
+
+use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::{
+    Attempt, Boot, Claim, Cluster, ClusterId, Digest, Fact, FactKind, FactNo, Fault, FaultNo, Gauges,
+    ImageName, Incarnation, Life, Member, Membership, MembershipVersion, NodeId, PlannedFault, Position,
+    ProcessId, Progress, Role, Sn, Span, StorageFate, Time, Trigger, Vectors, Witness,
+};
+use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
+
+const P0: ProcessId = ProcessId(0);
+const P1: ProcessId = ProcessId(1);
+const P2: ProcessId = ProcessId(2);
+const C0: ClusterId = ClusterId(0);
+const C1: ClusterId = ClusterId(1);
+
+const DETECT_AFTER: Span = Span(100);
+const RESTART_AFTER: Span = Span(50);
+const DEADLINE: Span = Span(100_000);
+/// When the application begins in these tests.
+const BEGUN: Time = Time(1000);
+
+/// Cluster 0 with P0 and P1, cluster 1 with P2.
+fn membership() -> Membership {
+    let member =
+        |cluster, node| Member { cluster, role: Role::RANK, node: NodeId(node), life: Life(0), up: false };
+    let cluster = |processes: &[ProcessId]| Cluster { processes: processes.into(), started: false };
+    Membership {
+        version: MembershipVersion(0),
+        members: Arc::new([member(C0, 0), member(C0, 1), member(C1, 2)]),
+        clusters: Arc::new([cluster(&[P0, P1]), cluster(&[P2])]),
+    }
+}
+
+/// A supervisor, and the orders that nobody has looked at yet.
+struct Desk {
+    supervisor: Supervisor,
+    now: Time,
+    orders: Vec<Order>,
+}
+
+impl Desk {
+    fn new(plan: Vec<(Trigger, Fault)>) -> Desk {
+        Desk::with(plan, |_| {})
+    }
+
+    fn with(plan: Vec<(Trigger, Fault)>, change: impl FnOnce(&mut Config)) -> Desk {
+        let numbered = plan.into_iter().enumerate();
+        let mut config = Config {
+            detect_after: DETECT_AFTER,
+            restart_after: RESTART_AFTER,
+            volatile_storage: false,
+            deadline: DEADLINE,
+            plan: numbered
+                .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
+                .collect(),
+            least_work_left_percent: 20,
+        };
+        change(&mut config);
+        let mut orders = Vec::new();
+        let supervisor = Supervisor::new(config, membership(), &mut orders);
+        Desk { supervisor, now: Time::ZERO, orders }
+    }
+
+    /// As [`Desk::new`], with the application begun at [`BEGUN`] and the orders until then taken.
+    fn begun(plan: Vec<(Trigger, Fault)>) -> Desk {
+        let mut desk = Desk::new(plan);
+        desk.begin();
+        desk
+    }
+
+    fn begin(&mut self) {
+        self.now = BEGUN;
+        for process in [P0, P1, P2] {
+            self.report(Report::Registered { process, life: Life(1) });
+        }
+        self.report(Report::LinksMeasured);
+        self.take();
+    }
+
+    fn report(&mut self, report: Report) {
+        self.supervisor.handle(report, self.now, &mut self.orders);
+    }
+
+    /// Lets time pass up to `to`, with a timeout whenever one is wanted.
+    fn pass(&mut self, to: Time) {
+        while let Some(deadline) = self.supervisor.next_deadline().filter(|it| *it <= to) {
+            self.now = self.now.max(deadline);
+            self.report(Report::Timeout);
+        }
+        self.now = to;
+    }
+
+    fn take(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// What is announced at once, with the orders before it dropped.
+    fn announced(&mut self) -> Arc<Membership> {
+        self.pass(self.now);
+        let announced = self.take().into_iter().rev().find_map(|order| match order {
+            Order::Announce(membership) => Some(membership),
+            _ => None,
+        });
+        announced.expect("a membership is announced")
+    }
+
+    fn exited(&mut self, process: ProcessId, life: u32) {
+        self.report(Report::Exited { process, life: Life(life) });
+    }
+
+    fn registered(&mut self, process: ProcessId, life: u32) {
+        self.report(Report::Registered { process, life: Life(life) });
+    }
+
+    fn heartbeat(&mut self, process: ProcessId, life: u32) {
+        self.report(Report::Heartbeat { process, life: Life(life), gauges: Gauges::default() });
+    }
+
+    fn stated(&mut self, process: ProcessId, fact: Fact, halted: bool) {
+        self.report(Report::Stated { process, life: Life(1), fact, halted });
+    }
+
+    fn finished(&mut self, process: ProcessId, life: u32, sent: u64, delivered: u64) {
+        let witness = Witness { life: Life(life), upto: FactNo(0), sent, delivered };
+        let fact = Fact::Finished(Box::new((witness, Digest([0; 16]))));
+        self.report(Report::Stated { process, life: Life(life), fact, halted: false });
+    }
+
+    fn fault(&self, no: usize) -> FaultState {
+        self.supervisor.faults()[no].1.clone()
+    }
+}
+
+fn crash(process: ProcessId) -> Fault {
+    Fault::Crash { process, storage: StorageFate::Kept }
+}
+
+fn at(after: u64) -> Trigger {
+    Trigger::At(Time(after))
+}
+
+fn when(fact: FactKind, cluster: Option<ClusterId>, occurrence: u32) -> Trigger {
+    Trigger::When { fact, cluster, process: None, occurrence }
+}
+
+fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {
+    let life = Life(life);
+    [Order::State(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
+}
+
+fn failed(process: ProcessId, life: u32, storage: StorageFate) -> Order {
+    Order::State(Fact::Failed { process, life: Life(life), storage })
+}
+
+fn kill(lives: &[(ProcessId, u32)], storage: StorageFate) -> Order {
+    Order::Kill { lives: lives.iter().map(|&(process, life)| (process, Life(life))).collect(), storage }
+}
+
+fn detected(process: ProcessId, life: u32) -> Order {
+    Order::State(Fact::Detected { process, life: Life(life) })
+}
+
+fn protected() -> Fact {
+    Fact::Claim(Box::new(Claim::Protected))
+}
+
+fn go(process: ProcessId) -> Order {
+    Order::Go { process, life: Life(1) }
+}
+
+fn is_announcement(order: &Order) -> bool {
+    matches!(order, Order::Announce(_))
+}
+
+fn state_of(membership: &Membership, process: ProcessId) -> (u32, bool) {
+    let member = membership.member(process);
+    (member.life.0, member.up)
+}
+
+// Beginning
+
+#[test]
+fn everybody_is_launched_with_the_triggers_known_and_begins_when_registered_and_measured() {
+    let trigger = when(FactKind::Delivered, None, 2);
+    let mut desk = Desk::new(vec![(trigger.clone(), crash(P0))]);
+    let mut expected = vec![Order::Watch(Arc::new([trigger]))];
+    for process in [P0, P1, P2] {
+        expected.extend(launch(process, 1, Boot::Fresh));
+    }
+    assert_eq!(desk.take(), expected);
+
+    desk.now = BEGUN;
+    desk.registered(P0, 1);
+    desk.registered(P1, 1);
+    desk.registered(P1, 1);
+    desk.report(Report::LinksMeasured);
+    assert_eq!(desk.take(), [], "one is missing");
+    desk.registered(P2, 1);
+    let orders = desk.take();
+    assert_eq!(orders[0], Order::State(Fact::Begun));
+    let [_, Order::Announce(membership)] = &orders[..] else { panic!("{orders:?}") };
+    assert_eq!(membership.version, MembershipVersion(1));
+    for process in [P0, P1, P2] {
+        assert_eq!(state_of(membership, process), (1, true));
+    }
+    assert!(membership.clusters.iter().all(|cluster| !cluster.started));
+    assert_eq!(desk.supervisor.status().begun, Some(BEGUN));
+}
+
+#[test]
+fn a_life_that_ends_before_the_beginning_is_replaced_before_anybody_begins() {
+    let mut desk = Desk::new(vec![]);
+    desk.take();
+    desk.registered(P0, 1);
+    desk.registered(P1, 1);
+    desk.exited(P1, 1);
+    desk.registered(P2, 1);
+    desk.report(Report::LinksMeasured);
+    assert_eq!(desk.take(), [detected(P1, 1)]);
+    desk.pass(Time::ZERO + RESTART_AFTER);
+    assert_eq!(desk.take(), launch(P1, 2, Boot::Restarted));
+    desk.registered(P1, 2);
+    let membership = desk.announced();
+    assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(1), (2, true)));
+}
+
+// Deaths
+
+#[test]
+fn a_death_is_stated_and_announced_and_the_next_life_follows_and_is_announced() {
+    let mut desk = Desk::begun(vec![]);
+    desk.exited(P1, 1);
+    assert_eq!(desk.take(), [detected(P1, 1)]);
+    let membership = desk.announced();
+    assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(2), (1, false)));
+    desk.pass(BEGUN + Span(RESTART_AFTER.0 - 1));
+    assert_eq!(desk.take(), [], "not yet");
+    desk.pass(BEGUN + RESTART_AFTER);
+    assert_eq!(desk.take(), launch(P1, 2, Boot::Restarted));
+    desk.registered(P1, 2);
+    let membership = desk.announced();
+    assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(3), (2, true)));
+}
+
+#[test]
+fn changes_of_one_instant_share_a_version() {
+    let mut desk = Desk::begun(vec![]);
+    for process in [P0, P1, P2] {
+        desk.exited(process, 1);
+    }
+    let membership = desk.announced();
+    assert_eq!(membership.version, MembershipVersion(2));
+    assert!(membership.members.iter().all(|member| !member.up));
+}
+
+#[test]
+fn silence_is_fenced_after_detect_after_and_not_before() {
+    let mut desk = Desk::begun(vec![]);
+    desk.heartbeat(P0, 1);
+    desk.now = BEGUN + Span(30);
+    desk.heartbeat(P0, 1);
+    desk.pass(BEGUN + Span(30 + DETECT_AFTER.0 - 1));
+    assert_eq!(desk.take(), [], "patience");
+    desk.pass(BEGUN + Span(30) + DETECT_AFTER);
+    let orders = desk.take();
+    let fence = [failed(P0, 1, StorageFate::Kept), kill(&[(P0, 1)], StorageFate::Kept), detected(P0, 1)];
+    assert_eq!(orders[..3], fence, "killed before anybody hears of it");
+    assert!(is_announcement(&orders[3]) && orders.len() == 4);
+    desk.exited(P0, 1);
+    desk.heartbeat(P0, 1);
+    desk.pass(desk.now);
+    assert_eq!(desk.take(), [], "the exit of the fenced life is no second death");
+}
+
+#[test]
+fn a_life_that_never_sent_a_heartbeat_is_not_missed_unless_it_was_to_stand_or_to_die() {
+    let mut desk =
+        Desk::begun(vec![(at(10), crash(P0)), (at(10), Fault::Pause { process: P1, span: Span(500) })]);
+    desk.pass(BEGUN + Span(10 + DETECT_AFTER.0 - 1));
+    desk.take();
+    desk.pass(BEGUN + Span(10) + DETECT_AFTER);
+    let orders = desk.take();
+    assert!(orders.contains(&detected(P0, 1)) && orders.contains(&detected(P1, 1)));
+    assert!(!orders.contains(&failed(P0, 1, StorageFate::Kept)), "a death is stated once: {orders:?}");
+    assert!(orders.contains(&kill(&[(P0, 1)], StorageFate::Kept)), "but made certain once more");
+    assert!(orders.contains(&failed(P1, 1, StorageFate::Kept)), "this one is fenced");
+    desk.registered(P0, 2);
+    desk.registered(P1, 2);
+    desk.pass(BEGUN + Span(10_000));
+    let later = desk.take();
+    assert!(!later.iter().any(|order| matches!(order, Order::State(Fact::Detected { .. }))), "{later:?}");
+}
+
+#[test]
+fn a_second_failure_during_the_restart_counts_a_life_more() {
+    let mut desk = Desk::begun(vec![(at(200), crash(P1))]);
+    desk.exited(P1, 1);
+    desk.pass(BEGUN + RESTART_AFTER);
+    desk.take();
+    // Life 2 is launched, and killed by the plan before it registers.
+    desk.pass(BEGUN + Span(200));
+    let orders = desk.take();
+    assert_eq!(orders[1..], [failed(P1, 2, StorageFate::Kept), kill(&[(P1, 2)], StorageFate::Kept)]);
+    desk.registered(P1, 2);
+    desk.exited(P1, 2);
+    assert_eq!(desk.take(), [detected(P1, 2)], "a late registration does not bring it back");
+    assert_eq!(state_of(&desk.announced(), P1), (2, false));
+    desk.pass(desk.now + RESTART_AFTER);
+    assert_eq!(desk.take(), launch(P1, 3, Boot::Restarted));
+    desk.registered(P1, 3);
+    assert_eq!(state_of(&desk.announced(), P1), (3, true));
+}
+
+#[test]
+fn reports_of_older_lives_change_nothing() {
+    let mut desk = Desk::begun(vec![(when(FactKind::Protected, None, 1), crash(P2))]);
+    desk.exited(P0, 1);
+    desk.pass(BEGUN + RESTART_AFTER);
+    desk.registered(P0, 2);
+    desk.pass(desk.now);
+    desk.take();
+    desk.exited(P0, 1);
+    desk.registered(P0, 1);
+    desk.heartbeat(P0, 1);
+    desk.stated(P0, protected(), true);
+    desk.report(Report::Started { process: P0, life: Life(1) });
+    let gauges = Gauges { progress: Progress { done: 100, total: 100 }, ..Gauges::default() };
+    desk.report(Report::Gauges { process: P0, life: Life(1), gauges });
+    desk.finished(P0, 1, 0, 0);
+    desk.finished(P1, 1, 0, 0);
+    desk.finished(P2, 1, 0, 0);
+    desk.pass(desk.now + DETECT_AFTER + DETECT_AFTER);
+    assert_eq!(desk.take(), []);
+    assert_eq!(desk.supervisor.status().clusters[0].progress, Progress::default());
+    // The same from the living has its effect.
+    desk.finished(P0, 2, 0, 0);
+    assert_eq!(desk.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
+}
+
+#[test]
+fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
+    let lose = Fault::Crash { process: P0, storage: StorageFate::Lost };
+    let mut desk = Desk::begun(vec![(at(10), lose)]);
+    let next = |desk: &mut Desk, life: u32, boot: Boot| {
+        desk.exited(P0, life - 1);
+        desk.pass(desk.now + RESTART_AFTER);
+        let orders = desk.take();
+        assert!(orders.ends_with(&launch(P0, life, boot)), "life {life}: {orders:?}");
+        desk.registered(P0, life);
+        desk.pass(desk.now);
+    };
+    desk.report(Report::Held { process: P0, life: Life(1) });
+    desk.pass(BEGUN + Span(10));
+    assert!(desk.take().contains(&kill(&[(P0, 1)], StorageFate::Lost)));
+    // The dead life's word, which came late, does not count.
+    desk.report(Report::Held { process: P0, life: Life(1) });
+    next(&mut desk, 2, Boot::Replaced);
+    next(&mut desk, 3, Boot::Replaced);
+    desk.report(Report::Held { process: P0, life: Life(2) });
+    next(&mut desk, 4, Boot::Replaced);
+    desk.report(Report::Held { process: P0, life: Life(4) });
+    next(&mut desk, 5, Boot::Restarted);
+}
+
+#[test]
+fn volatile_storage_is_lost_with_every_death() {
+    let mut desk = Desk::with(vec![(at(10), crash(P0))], |config| config.volatile_storage = true);
+    desk.begin();
+    desk.exited(P1, 1);
+    desk.pass(BEGUN + Span(10));
+    let orders = desk.take();
+    assert!(
+        orders.contains(&failed(P0, 1, StorageFate::Lost))
+            && orders.contains(&kill(&[(P0, 1)], StorageFate::Lost))
+    );
+    desk.exited(P0, 1);
+    desk.pass(BEGUN + Span(10) + RESTART_AFTER);
+    let orders = desk.take();
+    for process in [P0, P1] {
+        assert!(orders.contains(&launch(process, 2, Boot::Replaced)[1]), "{process}");
+    }
+}
+
+#[test]
+fn a_cluster_has_started_from_the_membership_that_says_so() {
+    let mut desk = Desk::begun(vec![]);
+    desk.report(Report::Started { process: P1, life: Life(1) });
+    let started: Vec<bool> = desk.announced().clusters.iter().map(|cluster| cluster.started).collect();
+    assert_eq!(started, [true, false]);
+    desk.report(Report::Started { process: P0, life: Life(1) });
+    desk.pass(desk.now);
+    assert_eq!(desk.take(), [], "said once");
+}
+
+// Faults
+
+#[test]
+fn times_count_from_the_beginning_and_the_fault_is_stated_before_it_is_done() {
+    let mut desk = Desk::begun(vec![(at(10), crash(P2))]);
+    assert_eq!(desk.fault(0), FaultState::Pending);
+    desk.pass(BEGUN + Span(9));
+    assert_eq!(desk.take(), []);
+    desk.pass(BEGUN + Span(10));
+    let injecting = Order::State(Fact::Injecting { no: FaultNo(0), fault: Box::new(crash(P2)) });
+    let expected = [injecting, failed(P2, 1, StorageFate::Kept), kill(&[(P2, 1)], StorageFate::Kept)];
+    assert_eq!(desk.take(), expected);
+    assert_eq!(desk.fault(0), FaultState::Effective);
+}
+
+#[test]
+fn a_cluster_is_lost_with_one_order_and_nobody_hears_before_all_are_dead() {
+    let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost };
+    let mut desk = Desk::begun(vec![(at(10), fault)]);
+    desk.pass(BEGUN + Span(10));
+    let fate = StorageFate::Lost;
+    assert_eq!(desk.take()[1..], [failed(P0, 1, fate), failed(P1, 1, fate), kill(&[(P0, 1), (P1, 1)], fate)]);
+}
+
+#[test]
+fn losing_a_cluster_with_a_dead_member_takes_its_storage_too_and_no_life_that_is_not() {
+    for storage in [StorageFate::Lost, StorageFate::Kept] {
+        let mut desk = Desk::begun(vec![(at(10), Fault::LoseCluster { cluster: C0, storage })]);
+        desk.exited(P1, 1);
+        desk.pass(BEGUN + Span(9));
+        desk.take();
+        desk.pass(BEGUN + Span(10));
+        let orders = desk.take();
+        match storage {
+            StorageFate::Lost => {
+                let killed = kill(&[(P0, 1), (P1, 1)], storage);
+                assert_eq!(orders[1..], [failed(P0, 1, storage), failed(P1, 1, storage), killed]);
+            }
+            StorageFate::Kept => assert_eq!(orders[1..], [failed(P0, 1, storage), kill(&[(P0, 1)], storage)]),
+        }
+        desk.exited(P0, 1);
+        desk.pass(BEGUN + Span(10) + RESTART_AFTER);
+        let boot = if storage == StorageFate::Lost { Boot::Replaced } else { Boot::Restarted };
+        let orders = desk.take();
+        for process in [P0, P1] {
+            assert!(orders.contains(&launch(process, 2, boot)[1]), "{process}: {orders:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pause_ends_at_its_time_and_the_longer_of_two_counts() {
+    let pause = |span| Fault::Pause { process: P0, span: Span(span) };
+    let order = |paused| Order::Pause { process: P0, life: Life(1), paused };
+    let mut desk = Desk::begun(vec![(at(10), pause(40)), (at(20), pause(50)), (at(30), pause(5))]);
+    desk.pass(BEGUN + Span(30));
+    let orders = desk.take();
+    assert_eq!(orders.iter().filter(|it| **it == order(true)).count(), 1, "{orders:?}");
+    desk.pass(BEGUN + Span(69));
+    assert_eq!(desk.take(), []);
+    desk.pass(BEGUN + Span(70));
+    assert_eq!(desk.take(), [order(false)]);
+    desk.pass(BEGUN + Span(5000));
+    assert_eq!(desk.take(), [], "who went on is not missed");
+}
+
+#[test]
+fn a_pause_beyond_the_patience_is_fenced_and_not_continued() {
+    let mut desk = Desk::begun(vec![(at(10), Fault::Pause { process: P0, span: Span(1000) })]);
+    desk.pass(BEGUN + Span(10));
+    desk.take();
+    desk.pass(BEGUN + Span(10) + DETECT_AFTER);
+    assert!(desk.take().contains(&kill(&[(P0, 1)], StorageFate::Kept)));
+    desk.pass(desk.now + RESTART_AFTER);
+    assert!(desk.take().contains(&launch(P0, 2, Boot::Restarted)[1]));
+    desk.registered(P0, 2);
+    desk.pass(desk.now);
+    desk.take();
+    desk.pass(BEGUN + Span(5000));
+    assert_eq!(desk.take(), [], "the pause of life 1 does not reach life 2");
+}
+
+#[test]
+fn a_link_gets_its_own_properties_back_unless_a_later_fault_changed_it() {
+    let slow =
+        |millis| Some(LinkProperties { latency: Span::from_millis(millis), ..LinkProperties::default() });
+    let link = |millis, span| Fault::Link { from: C0, to: C1, properties: slow(millis), span };
+    let order = |properties| Order::Link { from: C0, to: C1, properties };
+    let mut desk = Desk::begun(vec![(at(10), link(1, Some(Span(50)))), (at(20), link(2, Some(Span(100))))]);
+    desk.pass(BEGUN + Span(20));
+    let orders = desk.take();
+    assert_eq!((&orders[1], &orders[3]), (&order(slow(1)), &order(slow(2))));
+    desk.pass(BEGUN + Span(119));
+    assert_eq!(desk.take(), [], "the end of the first is not the end of the second");
+    desk.pass(BEGUN + Span(120));
+    assert_eq!(desk.take(), [order(None)]);
+}
+
+#[test]
+fn a_link_is_healed_when_the_last_partition_ends() {
+    let partition = |from, to, both, span| Fault::Partition { from, to, both, span: Span(span) };
+    let cut = |from, to, cut| Order::Cut { from, to, cut };
+    let mut desk = Desk::begun(vec![
+        (at(10), partition(C0, C1, true, 50)),
+        (at(20), partition(C1, C0, false, 100)),
+        (at(30), partition(C0, C0, true, 10)),
+    ]);
+    desk.pass(BEGUN + Span(30));
+    let orders = desk.take();
+    let cuts: Vec<&Order> = orders.iter().filter(|it| matches!(it, Order::Cut { .. })).collect();
+    assert_eq!(cuts, [&cut(C0, C1, true), &cut(C1, C0, true), &cut(C0, C0, true)]);
+    desk.pass(BEGUN + Span(40));
+    assert_eq!(desk.take(), [cut(C0, C0, false)]);
+    desk.pass(BEGUN + Span(60));
+    assert_eq!(desk.take(), [cut(C0, C1, false)], "the other way is still cut");
+    desk.pass(BEGUN + Span(120));
+    assert_eq!(desk.take(), [cut(C1, C0, false)]);
+}
+
+#[test]
+fn a_storage_misbehaves_for_its_span_also_when_its_process_is_dead() {
+    let fault = Fault::Storage { process: P0, how: StorageFault::Full, span: Some(Span(30)) };
+    let mut desk = Desk::begun(vec![(at(10), fault)]);
+    desk.exited(P0, 1);
+    desk.pass(BEGUN + Span(10));
+    assert_eq!(desk.take().last(), Some(&Order::Storage { process: P0, how: Some(StorageFault::Full) }));
+    desk.pass(BEGUN + Span(39));
+    assert_eq!(desk.take(), []);
+    desk.pass(BEGUN + Span(40));
+    assert_eq!(desk.take(), [Order::Storage { process: P0, how: None }]);
+}
+
+#[test]
+fn occurrences_count_in_the_order_of_arrival_over_a_cluster_and_others_go_on_at_once() {
+    let trigger = when(FactKind::Protected, Some(C0), 3);
+    let mut desk = Desk::begun(vec![(trigger, crash(P1))]);
+    desk.stated(P0, protected(), true);
+    desk.stated(P1, protected(), true);
+    assert_eq!(desk.take(), [go(P0), go(P1)]);
+    desk.stated(P2, protected(), true);
+    assert_eq!(desk.take(), [go(P2)], "another cluster does not count");
+    desk.stated(P0, protected(), false);
+    assert_eq!(desk.take(), [], "a fact that nobody stands at does not count either");
+    desk.stated(P0, protected(), true);
+    let orders = desk.take();
+    assert_eq!(orders[1], failed(P1, 1, StorageFate::Kept));
+    assert_eq!(orders[2], kill(&[(P1, 1)], StorageFate::Kept));
+    assert_eq!(orders[3], Order::Watch(Arc::new([])), "nothing is left to wait for");
+    assert_eq!(orders[4..], [go(P0)], "the fault is in force before its trigger goes on");
+    desk.stated(P2, protected(), true);
+    assert_eq!(desk.take(), [go(P2)], "who stood by then goes on too");
+}
+
+#[test]
+fn a_process_that_its_own_fact_kills_does_not_go_on() {
+    let mut desk = Desk::begun(vec![(when(FactKind::Protected, None, 1), crash(P0))]);
+    desk.stated(P1, protected(), false);
+    desk.stated(P0, protected(), true);
+    assert!(!desk.take().contains(&go(P0)));
+    desk.exited(P0, 1);
+    desk.pass(BEGUN + RESTART_AFTER);
+    assert!(!desk.take().iter().any(|order| matches!(order, Order::Go { .. })));
+}
+
+#[test]
+fn a_process_that_its_own_fact_pauses_goes_on_after_the_pause() {
+    let pause = Fault::Pause { process: P0, span: Span(40) };
+    let mut desk = Desk::begun(vec![(when(FactKind::Protected, None, 1), pause)]);
+    desk.stated(P0, protected(), true);
+    assert!(!desk.take().contains(&go(P0)));
+    desk.pass(BEGUN + Span(40));
+    assert_eq!(desk.take(), [Order::Pause { process: P0, life: Life(1), paused: false }, go(P0)]);
+}
+
+#[test]
+fn one_fact_may_set_off_several_faults() {
+    let trigger = when(FactKind::Protected, None, 1);
+    let mut desk = Desk::begun(vec![(trigger.clone(), crash(P1)), (trigger, crash(P2))]);
+    desk.stated(P0, protected(), true);
+    let orders = desk.take();
+    assert!(orders.contains(&kill(&[(P1, 1)], StorageFate::Kept)));
+    assert!(orders.contains(&kill(&[(P2, 1)], StorageFate::Kept)));
+    assert_eq!(orders.iter().filter(|order| matches!(order, Order::Watch(_))).count(), 1);
+}
+
+#[test]
+fn a_fault_without_a_living_target_is_ineffective() {
+    let lose = Fault::LoseCluster { cluster: C1, storage: StorageFate::Lost };
+    let pause = Fault::Pause { process: P2, span: Span(10) };
+    let mut desk =
+        Desk::begun(vec![(at(10), crash(P2)), (at(20), crash(P2)), (at(21), pause), (at(22), lose)]);
+    desk.pass(BEGUN + Span(10));
+    desk.take();
+    desk.pass(BEGUN + Span(22));
+    let reason: Arc<str> = "no process of its target was alive".into();
+    let stated = |no| Order::State(Fact::Ineffective { no: FaultNo(no), reason: reason.clone() });
+    assert_eq!(desk.take(), [stated(1), stated(2), stated(3)]);
+    assert_eq!(desk.fault(3), FaultState::Ineffective(reason.clone()));
+}
+
+#[test]
+fn a_fault_that_comes_when_the_work_is_all_but_done_is_ineffective() {
+    // 20 percent is enough; with one step less it is not.
+    for (done, state) in [
+        (240, FaultState::Effective),
+        (
+            241,
+            FaultState::Ineffective("only 19 % of the application's steps were left, less than 20 %".into()),
+        ),
+    ] {
+        let mut desk = Desk::begun(vec![(at(10), crash(P0))]);
+        for (process, done) in [(P0, 100), (P1, 100), (P2, done - 200)] {
+            let gauges = Gauges { progress: Progress { done, total: 100 }, ..Gauges::default() };
+            desk.report(Report::Gauges { process, life: Life(1), gauges });
+        }
+        desk.pass(BEGUN + Span(10));
+        assert_eq!(desk.fault(0), state);
+    }
+}
+
+#[test]
+fn a_fault_that_is_never_reached_stays_pending() {
+    let mut desk =
+        Desk::begun(vec![(when(FactKind::Protected, None, 2), crash(P0)), (at(u64::MAX), crash(P0))]);
+    desk.stated(P0, protected(), true);
+    desk.pass(BEGUN + DEADLINE);
+    assert_eq!(desk.take().last(), Some(&Order::End(Outcome::Deadline)));
+    assert_eq!((desk.fault(0), desk.fault(1)), (FaultState::Pending, FaultState::Pending));
+}
+
+// The end
+
+#[test]
+fn the_run_is_complete_when_all_have_finished_and_nothing_is_under_way() {
+    let mut desk = Desk::begun(vec![]);
+    desk.finished(P0, 1, 7, u64::MAX);
+    desk.finished(P1, 1, u64::MAX, 3);
+    assert_eq!(desk.take(), [], "one is not finished");
+    desk.finished(P2, 1, 5, 7);
+    assert_eq!(desk.take(), [], "something is under way");
+    desk.finished(P2, 1, 5, 9);
+    assert_eq!(desk.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
+    assert_eq!(desk.supervisor.status().outcome, Some(Outcome::Completed));
+    desk.exited(P0, 1);
+    desk.pass(BEGUN + DEADLINE);
+    assert_eq!(desk.take(), [], "after the end there is nothing to do");
+    assert_eq!(desk.supervisor.next_deadline(), None);
+}
+
+#[test]
+fn who_goes_back_or_dies_is_not_finished() {
+    let restored = Fact::Restored(Box::new((None, Incarnation(1), Witness::default())));
+    let mut desk = Desk::begun(vec![]);
+    for process in [P0, P1] {
+        desk.finished(process, 1, 0, 0);
+    }
+    desk.stated(P0, restored, false);
+    desk.exited(P1, 1);
+    desk.finished(P2, 1, 0, 0);
+    assert_eq!(desk.take(), [detected(P1, 1)]);
+    desk.finished(P0, 1, 0, 0);
+    desk.pass(BEGUN + RESTART_AFTER);
+    desk.registered(P1, 2);
+    desk.pass(desk.now);
+    desk.take();
+    desk.finished(P1, 2, 0, 0);
+    assert_eq!(desk.take().last(), Some(&Order::End(Outcome::Completed)));
+}
+
+#[test]
+fn a_fault_at_the_last_fact_comes_before_the_end() {
+    let mut desk = Desk::begun(vec![(when(FactKind::Finished, None, 1), crash(P2))]);
+    desk.finished(P0, 1, 0, 0);
+    desk.finished(P1, 1, 0, 0);
+    let witness = Witness::default();
+    desk.stated(P2, Fact::Finished(Box::new((witness, Digest([0; 16])))), true);
+    let orders = desk.take();
+    assert_eq!(orders.last(), Some(&Order::Watch(Arc::new([]))), "killed, and so not complete: {orders:?}");
+}
+
+#[test]
+fn a_cluster_that_cannot_be_restored_ends_the_run() {
+    let name = ImageName { owner: P2, incarnation: Incarnation(0), sn: Sn(4), attempt: Attempt(1) };
+    let missing: Arc<[(ImageName, Vec<ProcessId>)]> = Arc::new([(name, vec![P0, P2])]);
+    let claim = Claim::Unrecoverable { cluster: C1, missing: missing.clone() };
+    let mut desk = Desk::begun(vec![(when(FactKind::Unrecoverable, None, 1), crash(P0))]);
+    desk.stated(P2, Fact::Claim(Box::new(claim)), true);
+    assert_eq!(desk.take(), [Order::End(Outcome::Unrecoverable { cluster: C1, missing })]);
+}
+
+#[test]
+fn the_deadline_counts_from_the_beginning() {
+    let mut desk = Desk::begun(vec![]);
+    desk.pass(Time(BEGUN.0 + DEADLINE.0 - 1));
+    assert_eq!(desk.take(), []);
+    desk.pass(BEGUN + DEADLINE);
+    assert_eq!(desk.take(), [Order::End(Outcome::Deadline)]);
+}
+
+#[test]
+fn an_interruption_ends_the_run_also_before_it_has_begun() {
+    let mut desk = Desk::new(vec![]);
+    desk.take();
+    desk.report(Report::Interrupted);
+    desk.report(Report::Interrupted);
+    assert_eq!(desk.take(), [Order::End(Outcome::Interrupted)]);
+}
+
+// The view
+
+#[test]
+fn the_status_shows_what_is_up_committed_and_done() {
+    let mut desk = Desk::begun(vec![(at(10), crash(P0))]);
+    let committed = |position, forced| {
+        let vectors = Arc::new(Vectors::default());
+        let attempt = Attempt(1);
+        Fact::Claim(Box::new(Claim::Committed { position, attempt, forced, frozen: Span(1), vectors }))
+    };
+    desk.stated(P0, committed(Position::new(0, 3), false), false);
+    desk.stated(P1, committed(Position::new(0, 2), true), false);
+    for (process, done) in [(P0, 4), (P1, 5), (P2, 6)] {
+        let gauges = Gauges { progress: Progress { done, total: 10 }, ..Gauges::default() };
+        desk.report(Report::Gauges { process, life: Life(1), gauges });
+    }
+    desk.exited(P1, 1);
+    desk.pass(BEGUN + Span(10));
+    let status = desk.supervisor.status();
+    let cluster = status.clusters[0];
+    assert_eq!((cluster.processes, cluster.up), (2, 1), "a death counts when it is noticed");
+    assert_eq!(cluster.committed, Position::new(0, 3));
+    assert_eq!(cluster.progress, Progress { done: 9, total: 20 });
+    assert_eq!(status.clusters[1].up, 1);
+    assert_eq!(status.faults, [(FaultNo(0), FaultState::Effective)]);
+}
+
+#[test]
+fn facts_that_decide_or_are_waited_for_are_followed() {
+    let desk = Desk::new(vec![(when(FactKind::Forcing, None, 1), crash(P0))]);
+    for kind in [FactKind::Finished, FactKind::Restored, FactKind::Unrecoverable, FactKind::Forcing] {
+        assert!(desk.supervisor.follows(kind), "{kind:?}");
+    }
+    for kind in [FactKind::Sent, FactKind::Delivered, FactKind::Saved] {
+        assert!(!desk.supervisor.follows(kind), "{kind:?}");
+    }
+}
