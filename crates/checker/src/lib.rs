@@ -1,1 +1,116 @@
-//! To be written.
+//! Judges a recorded run: was what the protocol did right?
+//!
+//! The checker reads facts only, and the little context that no fact states ([`Context`]). From the composite's facts it
+//! rebuilds what every process had sent and delivered at every cut ([`history`]); each property under [`properties`] then
+//! says what it judged and what it found. No clock orders facts of different processes, so nothing here compares their
+//! times: facts are related by streams, restores, message identities and incarnations. A protocol's own word
+//! ([`faultline_core::Claim`]) is judged, or names what is to be judged; it is never evidence.
+
+pub mod account;
+mod context;
+pub mod history;
+mod judgement;
+pub mod properties;
+#[cfg(test)]
+mod testing;
+
+pub use account::{Account, account};
+pub use context::Context;
+pub use history::History;
+pub use judgement::{Finding, Judgement, Property, Source, Verdict, Violation};
+
+use faultline_trace::Trace;
+
+/// Judges a run.
+pub fn judge(trace: &Trace, context: &Context) -> Judgement {
+    judge_history(&History::new(trace, context))
+}
+
+/// Judges a run whose history has been put together already.
+pub fn judge_history(history: &History<'_>) -> Judgement {
+    Judgement::new(properties::ALL.iter().map(|check| check(history)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Run;
+    use faultline_core::Digest;
+
+    /// Two clusters of two: a round of messages, a failure, a rollback, and the round again.
+    fn good() -> Run {
+        let mut run = Run::new(&[&[0, 1], &[2, 3]]);
+        run.commit_all(0, &[0, 1]);
+        run.commit_all(1, &[2, 3]);
+        for round in 0..2 {
+            for (from, to) in [(0, 1), (1, 0), (2, 3), (0, 2)] {
+                let id = run.send(from, to);
+                run.transmit(id, run.position(from));
+                run.deliver(id);
+            }
+            if round == 0 {
+                run.commit_with(
+                    1,
+                    &[2, 3],
+                    &[Run::COVERS_ALL, Run::COVERS_ALL],
+                    &[(0, crate::testing::position(0, 1))],
+                );
+                run.kill(0, false);
+                run.restore(0, 1, Some((0, 1)));
+                run.restore(1, 1, Some((0, 1)));
+                let cause = faultline_core::Cause::Alert {
+                    from: faultline_core::ClusterId(0),
+                    position: crate::testing::position(1, 1),
+                };
+                run.restore_because(2, 1, Some((0, 1)), cause);
+                run.restore_because(3, 1, Some((0, 1)), cause);
+            }
+        }
+        (0..4).for_each(|rank| run.finish(rank, Digest([rank as u8; 16])));
+        run
+    }
+
+    #[test]
+    fn a_good_run_passes_every_property() {
+        let run = good();
+        let judgement = judge(&run.trace, &run.context);
+        assert_eq!(judgement.reasons, [""; 0]);
+        assert_eq!(judgement.verdict, Verdict::Pass);
+        for property in [Property::NoGhost, Property::NoLoss, Property::ExactlyOnce, Property::WitnessAgrees]
+        {
+            assert!(judgement.of(property).instances > 0, "{property:?}");
+        }
+    }
+
+    #[test]
+    fn findings_stand_in_the_order_of_the_properties() {
+        let run = good();
+        let findings = judge(&run.trace, &run.context).findings;
+        assert!(findings.is_sorted_by_key(|finding| finding.property));
+        assert_eq!(findings.len(), properties::ALL.len());
+    }
+
+    #[test]
+    fn a_violation_fails_and_missing_evidence_is_unknown() {
+        let mut run = good();
+        let id = run.send(0, 3);
+        let judgement = judge(&run.trace, &run.context);
+        assert_eq!(judgement.verdict, Verdict::Fail);
+        assert_eq!(judgement.violated().collect::<Vec<_>>(), [Property::NoLoss]);
+        run.transmit(id, run.position(0));
+        run.deliver(id);
+        assert_eq!(judge(&run.trace, &run.context).verdict, Verdict::Pass);
+        run.lose_evidence(1);
+        assert_eq!(judge(&run.trace, &run.context).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn a_judgement_survives_json() {
+        let mut run = good();
+        run.send(0, 3);
+        let judgement = judge(&run.trace, &run.context);
+        let json = serde_json::to_string(&judgement).unwrap();
+        assert_eq!(serde_json::from_str::<Judgement>(&json).unwrap(), judgement);
+        assert!(json.starts_with(r#"{"verdict":"fail","#), "{json}");
+    }
+}

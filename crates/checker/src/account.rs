@@ -1,0 +1,310 @@
+//! What a run cost, in numbers: checkpoints, rollbacks, lost work, messages. Tells, does not judge.
+
+use faultline_core::fault::Outcome;
+use faultline_core::{Cause, Claim, Fact, Incarnation, Position, Span};
+use faultline_trace::Trace;
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+use crate::history::{Group, History, Point, RestoredBy, Rollback};
+
+/// What a run cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Account {
+    /// How the run ended.
+    pub outcome: Option<Outcome>,
+    /// Facts in the trace.
+    pub facts: u64,
+    /// By cluster; one entry for all of them when they take checkpoints together.
+    pub clusters: Vec<ClusterAccount>,
+    /// By cluster, then in the order of incarnations.
+    pub rollbacks: Vec<RollbackAccount>,
+    /// Messages first sent from one cluster to another, by sender and then receiver. Undone sends count as well.
+    pub messages: Vec<Vec<u64>>,
+}
+
+/// What one cluster did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterAccount {
+    /// What people call it.
+    pub name: String,
+    /// Committed checkpoints that the timer asked for.
+    pub unforced: u64,
+    /// Committed checkpoints that a message forced.
+    pub forced: u64,
+    /// Attempts at checkpoints that were given up, by the members' sum.
+    pub aborted: u64,
+    /// The longest that a member's application stood still for a checkpoint.
+    pub frozen_longest: Span,
+    /// Rollbacks because a process of the cluster failed.
+    pub rollbacks_by_failure: u64,
+    /// Rollbacks because another cluster had rolled back.
+    pub rollbacks_by_alert: u64,
+    /// Lives of its processes that ended before the run did.
+    pub failures: u64,
+    /// Messages to other clusters that were sent again.
+    pub resent: u64,
+    /// Messages that were dropped because a rollback had undone them.
+    pub dropped: u64,
+    /// Deliveries within the cluster, undone ones included.
+    pub delivered_within: u64,
+    /// Deliveries from other clusters, undone ones included.
+    pub delivered_between: u64,
+    /// Messages that waited for a checkpoint that they forced.
+    pub held: u64,
+    /// Checkpoints that its members kept after their last collection, at most; `None` without a collection.
+    pub kept: Option<u32>,
+}
+
+/// One rollback of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RollbackAccount {
+    /// The cluster, as an index into [`Account::clusters`].
+    pub cluster: usize,
+    /// The incarnation that it began.
+    pub incarnation: Incarnation,
+    /// Why, by the cluster's own word.
+    pub cause: Option<Cause>,
+    /// What was restored; SN 0 is the initial state.
+    pub checkpoint: Position,
+    /// Committed checkpoints that were passed over.
+    pub depth: u32,
+    /// The most that a member lost: time in which its application ran since the restored state, by its own clock.
+    /// `None` when no member's loss can be told.
+    pub lost_work: Option<Span>,
+    /// From the failure, or (for an alert, or without a common clock) from when the survivors stood still, until the
+    /// last member went on. `None` when it cannot be told.
+    pub time_to_recover: Option<Span>,
+    /// Deliveries that were undone.
+    pub undone_deliveries: u64,
+    /// Members that restored.
+    pub members: u32,
+}
+
+/// Draws up the account of a run.
+pub fn account(trace: &Trace, context: &Context) -> Account {
+    Account::of(&History::new(trace, context))
+}
+
+impl Account {
+    /// Draws up the account of a run whose history has been put together already.
+    pub fn of(history: &History<'_>) -> Account {
+        let mut this = Account {
+            outcome: history.context.outcome.clone(),
+            facts: history.trace.len() as u64,
+            clusters: Vec::with_capacity(history.groups.len()),
+            rollbacks: Vec::new(),
+            messages: vec![vec![0; history.groups.len()]; history.groups.len()],
+        };
+        for (number, group) in history.groups.iter().enumerate() {
+            this.clusters.push(count_group(history, number, group));
+            for (&incarnation, rollback) in &group.rollbacks {
+                let undoing = Undoing { history, group, incarnation, rollback };
+                this.rollbacks.extend(undoing.account(number));
+            }
+        }
+        this.count_messages(history);
+        this
+    }
+
+    fn count_messages(&mut self, history: &History<'_>) {
+        for message in history.messages.iter() {
+            let (Some(from), Some(to)) = (history.group_of(message.id.from), history.group_of(message.id.to))
+            else {
+                continue;
+            };
+            self.messages[from][to] += u64::from(!message.sent.is_empty());
+            let delivered = message.delivered.len() as u64;
+            let cluster = &mut self.clusters[to];
+            *(if from == to { &mut cluster.delivered_within } else { &mut cluster.delivered_between }) +=
+                delivered;
+        }
+        for (&(process, _), stream) in &history.trace.streams {
+            let Some(group) = history.group_of(process) else { continue };
+            let cluster = &mut self.clusters[group];
+            for (_, fact) in stream {
+                match fact {
+                    Fact::DroppedStale(_) => cluster.dropped += 1,
+                    Fact::Claim(claim) => match **claim {
+                        Claim::Resent { .. } => cluster.resent += 1,
+                        Claim::Forcing { .. } => cluster.held += 1,
+                        Claim::Aborted { .. } => cluster.aborted += 1,
+                        _ => {}
+                    },
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn count_group(history: &History<'_>, number: usize, group: &Group<'_>) -> ClusterAccount {
+    let mut count = ClusterAccount { name: history.context.group(number), ..ClusterAccount::default() };
+    for checkpoint in group.checkpoints.values() {
+        if let Some(first) = checkpoint.commits.first() {
+            *(if first.forced { &mut count.forced } else { &mut count.unforced }) += 1;
+            let frozen = checkpoint.commits.iter().map(|commit| commit.frozen).max();
+            count.frozen_longest = count.frozen_longest.max(frozen.unwrap_or_default());
+        }
+    }
+    for rollback in group.rollbacks.values() {
+        match rollback.cause {
+            Some((Cause::Alert { .. }, _)) => count.rollbacks_by_alert += 1,
+            Some((Cause::Failure, _)) | None => count.rollbacks_by_failure += 1,
+        }
+    }
+    let ends = history.supervision.ends.iter();
+    count.failures = ends.filter(|end| history.group_of(end.process) == Some(number)).count() as u64;
+    let kept = |place: usize| {
+        let own = history.processes[group.members[place].index()].segments.clone();
+        let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
+        let claims = history.claims[first..].iter().take_while(|it| it.at.segment.0 < own.end);
+        claims
+            .filter_map(|it| match it.claim {
+                Claim::Collected { kept, .. } => Some(*kept),
+                _ => None,
+            })
+            .last()
+    };
+    count.kept = (0..group.members.len()).filter_map(kept).max();
+    count
+}
+
+/// What one rollback undid.
+struct Undoing<'a> {
+    history: &'a History<'a>,
+    group: &'a Group<'a>,
+    incarnation: Incarnation,
+    rollback: &'a Rollback,
+}
+
+impl Undoing<'_> {
+    /// `None` when nobody restored anything.
+    fn account(&self, cluster: usize) -> Option<RollbackAccount> {
+        let checkpoint = self.rollback.target()?.map_or(Position::default(), |name| name.position);
+        let line = self.group.line_before(self.incarnation);
+        let losses: Vec<(Span, u64)> = self.rollback.restores().filter_map(|it| self.loss_of(it)).collect();
+        Some(RollbackAccount {
+            cluster,
+            incarnation: self.incarnation,
+            cause: self.rollback.cause.map(|(cause, _)| cause),
+            checkpoint,
+            depth: self.group.committed_after(&line, checkpoint).count() as u32,
+            lost_work: losses.iter().map(|&(time, _)| time).max(),
+            time_to_recover: self.time_to_recover(),
+            undone_deliveries: losses.iter().map(|&(_, deliveries)| deliveries).sum(),
+            members: self.rollback.restores().count() as u32,
+        })
+    }
+
+    /// The last state that a member had before it restored, also in an earlier life.
+    fn state_before(&self, restored: &RestoredBy) -> Option<Point> {
+        restored.before.or_else(|| {
+            let history = self.history;
+            let own = history.processes[history.process_of(restored.at).index()].segments.clone();
+            let mut earlier = (own.start..restored.at.segment.0).rev().map(crate::history::SegmentNo);
+            let segment = earlier.find(|&it| history.has_state(it))?;
+            Some(Point { segment, fact: history.segment(segment).end })
+        })
+    }
+
+    /// Time and deliveries between the restored cut and the last state before the restore.
+    fn loss_of(&self, restored: &RestoredBy) -> Option<(Span, u64)> {
+        let history = self.history;
+        let begun = crate::history::SegmentNo(restored.at.segment.0 + 1);
+        let cut = history.segment(begun).parent;
+        let mut state = self.state_before(restored)?;
+        let (mut time, mut deliveries) = (Span::ZERO, 0);
+        loop {
+            let segment = history.segment(state.segment);
+            let from = cut.filter(|cut| cut.segment == state.segment).map_or(segment.begin, |cut| cut.fact);
+            let stream = &history.trace.streams[&(segment.process, segment.life)];
+            let lost = stream.get(from as usize..state.fact as usize).unwrap_or_default();
+            let stands = |fact: &Fact| matches!(fact, Fact::Claim(claim) if matches!(**claim, Claim::RecoveryStarted { .. }));
+            let worked = lost.iter().take_while(|(_, fact)| !stands(fact));
+            if let (Some((first, _)), Some((last, _))) = (lost.first(), worked.clone().last()) {
+                let stood = lost.get(worked.clone().count()).map_or(*last, |(at, _)| *at);
+                time = time + stood.since(*first);
+            }
+            deliveries += worked.filter(|(_, fact)| matches!(fact, Fact::Delivered(_))).count() as u64;
+            match (cut, segment.parent) {
+                (Some(cut), _) if cut.segment == state.segment => return Some((time, deliveries)),
+                (_, Some(parent)) => state = parent,
+                (None, None) => return Some((time, deliveries)),
+                (Some(_), None) => return None, // the restored state is not one that this state continued
+            }
+        }
+    }
+
+    fn time_to_recover(&self) -> Option<Span> {
+        let history = self.history;
+        let went_on = |restored: &RestoredBy| {
+            let process = history.process_of(restored.at);
+            let &(_, _, at) = self.rollback.claimed.iter().find(|(it, ..)| *it == process)?;
+            Some(history.time(at))
+        };
+        let supervision = &history.supervision;
+        let failed = self
+            .rollback
+            .restores()
+            .filter(|it| it.before.is_none())
+            .filter_map(|it| {
+                let state = history.segment(self.state_before(it)?.segment);
+                Some(supervision.end_of(state.process, state.life)?.at)
+            })
+            .min();
+        if let (Some(failed), true) = (failed, history.context.common_clock) {
+            return Some(self.rollback.restores().filter_map(went_on).max()?.since(failed));
+        }
+        let stood_still = |restored: &RestoredBy| {
+            let first = history.claims.partition_point(|it| it.at.segment < restored.at.segment);
+            let claims = history.claims[first..].iter().take_while(|it| it.at < restored.at);
+            let mut rounds = claims.filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. }));
+            rounds.next().map(|it| it.time)
+        };
+        let survivors = self.rollback.restores().filter(|it| it.before.is_some());
+        survivors.filter_map(|it| Some(went_on(it)?.since(stood_still(it)?))).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, position};
+    use faultline_core::ClusterId;
+
+    #[test]
+    fn a_failure_and_the_alert_that_follows_are_accounted_for() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.common_clock = true;
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.wait(Span(10));
+        run.commit_all(1, &[1]);
+        run.wait(Span(5));
+        run.send(0, 1);
+        run.kill(0, false);
+        run.wait(Span(20));
+        run.restore(0, 1, Some((0, 1)));
+        run.claim(1, Claim::RecoveryStarted { lives: 1, round: 1 });
+        run.wait(Span(3));
+        let cause = Cause::Alert { from: ClusterId(0), position: position(1, 1) };
+        run.restore_because(1, 1, Some((0, 1)), cause);
+
+        let account = account(&run.trace, &run.context);
+        assert_eq!(account.messages, [[0, 2], [0, 0]]);
+        let [first, second] = &account.clusters[..] else { panic!("two clusters") };
+        assert_eq!((first.unforced, first.failures, first.rollbacks_by_failure), (1, 1, 1));
+        assert_eq!((second.unforced, second.rollbacks_by_alert, second.delivered_between), (2, 1, 1));
+        let [failure, alert] = &account.rollbacks[..] else { panic!("two rollbacks") };
+        assert_eq!((failure.depth, failure.lost_work), (0, Some(Span(15))));
+        assert_eq!(failure.time_to_recover, Some(Span(20)));
+        assert_eq!((alert.depth, alert.undone_deliveries), (1, 1));
+        assert_eq!((alert.lost_work, alert.time_to_recover), (Some(Span(35)), Some(Span(3))));
+    }
+}

@@ -1,0 +1,126 @@
+//! What a checker has to know of a run that no fact states.
+
+use faultline_core::fault::Outcome;
+use faultline_core::{ClusterId, Digest, MessageId, ProcessId, Span, Time};
+use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest, ProtocolKind};
+
+/// What a checker has to know of a run that no fact states.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The protocol.
+    pub protocol: ProtocolKind,
+    /// The ranks of each cluster, ascending.
+    pub clusters: Vec<Vec<ProcessId>>,
+    /// What people call the processes; those that are missing are called by their number.
+    pub process_names: Vec<String>,
+    /// What people call the clusters; those that are missing are called by their number.
+    pub cluster_names: Vec<String>,
+    /// How many faults were planned.
+    pub planned_faults: usize,
+    /// How the run ended; `None` when it was cut short.
+    pub outcome: Option<Outcome>,
+    /// When it ended, by the supervisor's clock.
+    pub end: Time,
+    /// Results of the same federation without faults, when they are known.
+    pub expected: Option<Vec<(ProcessId, Digest)>>,
+    /// What bounds the work that a rollback may lose.
+    pub bounds: Option<Bounds>,
+    /// Whether a node's storage dies with the node's process.
+    pub volatile_storage: bool,
+    /// Links as asked for and as measured.
+    pub links: Vec<LinkEntry>,
+    /// All processes read the same clock, so that times of different processes can be compared.
+    pub common_clock: bool,
+    /// A run that was ended by its deadline is judged as one that completed when no application message has moved for
+    /// this long: by then every message that can arrive has arrived.
+    pub settled_after: Option<Span>,
+}
+
+impl Context {
+    /// A federation of clusters with these ranks that completed; for tests, to be adapted.
+    pub fn new(protocol: ProtocolKind, clusters: Vec<Vec<ProcessId>>) -> Context {
+        Context {
+            protocol,
+            clusters,
+            process_names: Vec::new(),
+            cluster_names: Vec::new(),
+            planned_faults: 0,
+            outcome: Some(Outcome::Completed),
+            end: Time::ZERO,
+            expected: None,
+            bounds: None,
+            volatile_storage: false,
+            links: Vec::new(),
+            common_clock: false,
+            settled_after: None,
+        }
+    }
+
+    /// What a bundle's manifest says.
+    pub fn from_manifest(manifest: &Manifest) -> Context {
+        let mut clusters = vec![Vec::new(); manifest.clusters.len()];
+        for (index, process) in manifest.processes.iter().enumerate() {
+            if let Some(members) = clusters.get_mut(process.cluster.index()) {
+                members.push(ProcessId(index as u32));
+            }
+        }
+        Context {
+            protocol: manifest.protocol,
+            clusters,
+            process_names: manifest.processes.iter().map(|it| it.name.clone()).collect(),
+            cluster_names: manifest.clusters.iter().map(|it| it.name.clone()).collect(),
+            planned_faults: manifest.plan.len(),
+            outcome: manifest.outcome.clone(),
+            end: Time::ZERO + manifest.duration,
+            expected: manifest.expected.as_ref().map(|it| it.digests.clone()),
+            bounds: manifest.bounds.clone(),
+            volatile_storage: manifest.volatile_storage,
+            links: manifest.links.clone(),
+            common_clock: manifest.backend == Backend::Simulate,
+            settled_after: (manifest.backend == Backend::Simulate)
+                .then(|| Span(manifest.duration.0 / 2).max(Span::from_secs(10))),
+        }
+    }
+
+    /// What people call `process`.
+    pub fn process(&self, process: ProcessId) -> String {
+        if process == ProcessId::SUPERVISOR {
+            return "the supervisor".into();
+        }
+        self.process_names.get(process.index()).cloned().unwrap_or_else(|| process.to_string())
+    }
+
+    /// What people call `cluster`.
+    pub fn cluster(&self, cluster: ClusterId) -> String {
+        self.cluster_names.get(cluster.index()).cloned().unwrap_or_else(|| cluster.to_string())
+    }
+
+    /// What people call a message.
+    pub fn message(&self, id: MessageId) -> String {
+        let name = format!("message {} from {} to {}", id.number, self.process(id.from), self.process(id.to));
+        match id.incarnation.0 {
+            0 => name,
+            incarnation => format!("{name} (of incarnation {incarnation})"),
+        }
+    }
+
+    /// The processes that take checkpoints together: each cluster, or all clusters as one.
+    pub(crate) fn groups(&self) -> Vec<Vec<ProcessId>> {
+        match self.protocol {
+            ProtocolKind::None | ProtocolKind::Hc3i => self.clusters.clone(),
+            ProtocolKind::Coordinated => {
+                let mut all: Vec<ProcessId> = self.clusters.concat();
+                all.sort_unstable();
+                vec![all]
+            }
+        }
+    }
+
+    /// What people call a group.
+    pub(crate) fn group(&self, group: usize) -> String {
+        match self.protocol {
+            ProtocolKind::None | ProtocolKind::Hc3i => self.cluster(ClusterId(group as u16)),
+            ProtocolKind::Coordinated => "the federation".into(),
+        }
+    }
+}

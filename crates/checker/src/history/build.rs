@@ -1,0 +1,369 @@
+//! Puts a history together: one pass over every stream, then the endings.
+
+use faultline_core::fault::Outcome;
+use faultline_core::{
+    Claim, Fact, Fault, ImageName, Incarnation, Life, ProcessId, Span, Time, Vectors, Witness,
+};
+use faultline_trace::{Stream, Trace};
+
+use super::groups::{CheckpointName, Commit, Group, RestoredBy};
+use super::messages::Messages;
+use super::supervision::Supervision;
+use super::{
+    BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Sums, Witnessed,
+    find_cut,
+};
+use crate::context::Context;
+
+pub(super) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
+    let mut builder = Builder::new(trace, context);
+    for (&(process, life), stream) in &trace.streams {
+        if process != ProcessId::SUPERVISOR {
+            builder.read(process, life, stream);
+        }
+    }
+    builder.finish()
+}
+
+struct Builder<'a> {
+    history: History<'a>,
+    /// Reports that an image is durable, to be entered once every part is known.
+    durable: Vec<(ImageName, ProcessId, Life)>,
+    /// When an application message last moved.
+    last_movement: Time,
+}
+
+/// Where the pass is within one stream.
+struct Cursor<'a> {
+    process: ProcessId,
+    life: Life,
+    group: Option<usize>,
+    segment: Segment,
+    sums: Sums,
+    /// The vectors in force.
+    vectors: Option<&'a Vectors>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(trace: &'a Trace, context: &'a Context) -> Builder<'a> {
+        let groups = context.groups();
+        let known =
+            trace.streams.keys().map(|&(process, _)| process).filter(|&it| it != ProcessId::SUPERVISOR);
+        let members = groups.iter().flatten().copied();
+        let count = known.chain(members).max().map_or(0, |it| it.index() + 1);
+        let process = ProcessHistory { segments: 0..0, ending: Ending::Silent, member: None };
+        let mut processes = vec![process; count];
+        for (group, members) in groups.iter().enumerate() {
+            for (place, member) in members.iter().enumerate() {
+                processes[member.index()].member = Some((group, place));
+            }
+        }
+        let history = History {
+            trace,
+            context,
+            segments: Vec::new(),
+            processes,
+            messages: Messages::default(),
+            groups: groups.into_iter().map(Group::new).collect(),
+            supervision: Supervision::new(trace.supervisor(), context.volatile_storage),
+            witnessed: Vec::new(),
+            between: Vec::new(),
+            claims: Vec::new(),
+            results: Vec::new(),
+            is_settled: false,
+            sums: Vec::new(),
+            cuts: Vec::new(),
+        };
+        Builder { history, durable: Vec::new(), last_movement: Time::ZERO }
+    }
+
+    fn read(&mut self, process: ProcessId, life: Life, stream: &'a Stream) {
+        let first = self.history.segments.len() as u32;
+        let range = &mut self.history.processes[process.index()].segments;
+        if range.end == range.start {
+            *range = first..first;
+        }
+        let initial = Segment {
+            process,
+            life,
+            begin: 0,
+            end: 0,
+            parent: None,
+            incarnation: Incarnation::default(),
+            is_restored: false,
+            is_rootless: false,
+            is_active: false,
+            survives: 0,
+            sums: (self.history.sums.len() as u32, 0),
+            base: Sums::default(),
+        };
+        let group = self.history.group_of(process);
+        let mut cursor =
+            Cursor { process, life, group, segment: initial, sums: Sums::default(), vectors: None };
+        assert!(u32::try_from(stream.len()).is_ok(), "a stream of {} facts", stream.len());
+        for (fact, (time, what)) in (0..).zip(stream) {
+            self.read_fact(&mut cursor, fact, *time, what);
+        }
+        self.close(&mut cursor, stream.len() as u32);
+    }
+
+    fn read_fact(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time, what: &'a Fact) {
+        let history = &mut self.history;
+        let at = Point { segment: SegmentNo(history.segments.len() as u32), fact };
+        match what {
+            Fact::Sent(id) => {
+                history.messages.entry(*id).1.sent.push(at);
+                cursor.sums.sent = cursor.sums.sent.wrapping_add(id.mix());
+                self.moved(cursor, fact, time);
+            }
+            Fact::Transmitted { id, position } => {
+                let message = history.messages.entry(*id).1;
+                match message.stamp {
+                    None => message.stamp = Some((*position, at)),
+                    Some((first, _)) if first != *position => message.restamped = Some((*position, at)),
+                    Some(_) => {}
+                }
+            }
+            Fact::Delivered(id) => {
+                let (message, entry) = history.messages.entry(*id);
+                entry.delivered.push(at);
+                if cursor.group != history.group_of(id.from) {
+                    history.between.push(BetweenDelivery { message, at, vectors: cursor.vectors });
+                }
+                cursor.sums.delivered = cursor.sums.delivered.wrapping_add(id.mix());
+                self.moved(cursor, fact, time);
+            }
+            Fact::Saved(saved) => {
+                let (name, witness) = &**saved;
+                history.witnessed.push(Witnessed {
+                    at,
+                    owner: name.owner,
+                    witness: *witness,
+                    part: Some(*name),
+                });
+                if let Some((group, place)) = history.member(name.owner) {
+                    let part =
+                        &mut history.groups[group].checkpoint(CheckpointName::from(*name)).parts[place];
+                    part.witness.get_or_insert((*witness, at));
+                }
+            }
+            Fact::Durable(name) => self.durable.push((*name, cursor.process, cursor.life)),
+            Fact::Restored(restored) => {
+                let (name, incarnation, witness) = **restored;
+                self.restore(cursor, at, time, name, incarnation, witness);
+                let history = &mut self.history;
+                if let Some((group, place)) = history.member(cursor.process) {
+                    let before = history.has_state(at.segment).then_some(at);
+                    let group = &mut history.groups[group];
+                    group.rollback(incarnation).restored[place] =
+                        Some(RestoredBy { at, time, checkpoint: name.map(CheckpointName::from), before });
+                    if let Some(name) = name {
+                        group.checkpoint(name.into()).is_restored = true;
+                    }
+                }
+            }
+            Fact::Finished(finished) => {
+                let (witness, digest) = **finished;
+                history.witnessed.push(Witnessed { at, owner: cursor.process, witness, part: None });
+                history.results.push((at, witness, digest));
+                cursor.segment.is_active = true;
+            }
+            Fact::Claim(claim) => self.read_claim(cursor, at, time, claim),
+            _ => {}
+        }
+    }
+
+    fn read_claim(&mut self, cursor: &mut Cursor<'a>, at: Point, time: Time, claim: &'a Claim) {
+        let history = &mut self.history;
+        match claim {
+            Claim::Resent { .. } | Claim::Forcing { .. } => return,
+            Claim::Committed { position, attempt, forced, frozen, vectors } => {
+                cursor.vectors = Some(vectors);
+                if let Some(group) = cursor.group {
+                    let name = CheckpointName { position: *position, attempt: *attempt };
+                    history.groups[group].checkpoint(name).commits.push(Commit {
+                        process: cursor.process,
+                        at,
+                        time,
+                        forced: *forced,
+                        frozen: *frozen,
+                        vectors,
+                    });
+                }
+            }
+            Claim::RolledBack { to, checkpoint, cause, vectors } => {
+                cursor.vectors = Some(vectors);
+                if let Some(group) = cursor.group {
+                    let rollback = history.groups[group].rollback(to.incarnation);
+                    rollback.cause.get_or_insert((*cause, at));
+                    rollback.claimed.push((cursor.process, *checkpoint, at));
+                }
+            }
+            _ => {}
+        }
+        history.claims.push(Claimed { at, time, claim });
+    }
+
+    /// An application message was sent or delivered.
+    fn moved(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time) {
+        self.history.sums.push((fact, cursor.sums));
+        cursor.segment.is_active = true;
+        self.last_movement = self.last_movement.max(time);
+    }
+
+    /// The process goes back: its state is from now on that of an earlier cut.
+    fn restore(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        at: Point,
+        time: Time,
+        name: Option<ImageName>,
+        incarnation: Incarnation,
+        witness: Witness,
+    ) {
+        self.close(cursor, at.fact);
+        self.last_movement = self.last_movement.max(time);
+        let history = &mut self.history;
+        let owner = cursor.process;
+        let (mut parent, mut is_rootless, mut base) = (None, false, Sums::default());
+        if name.is_some() {
+            let own = history.processes[owner.index()].segments.clone();
+            parent = find_cut(&history.segments[own.start as usize..own.end as usize], own.start, &witness);
+            match parent {
+                Some(cut) => base = history.sums_at(cut),
+                None => is_rootless = true,
+            }
+        }
+        is_rootless |= parent.is_some_and(|cut| history.segment(cut.segment).is_rootless);
+        history.witnessed.push(Witnessed { at, owner, witness, part: name });
+        cursor.sums = base;
+        cursor.vectors = None;
+        cursor.segment = Segment {
+            process: owner,
+            life: cursor.life,
+            begin: at.fact + 1,
+            end: at.fact + 1,
+            parent,
+            incarnation,
+            is_restored: true,
+            is_rootless,
+            is_active: false,
+            survives: 0,
+            sums: (history.sums.len() as u32, 0),
+            base,
+        };
+    }
+
+    fn close(&mut self, cursor: &mut Cursor<'a>, end: u32) {
+        let history = &mut self.history;
+        let mut segment = cursor.segment.clone();
+        segment.end = end;
+        segment.survives = segment.begin;
+        segment.sums.1 = history.sums.len() as u32;
+        history.segments.push(segment);
+        history.processes[cursor.process.index()].segments.end = history.segments.len() as u32;
+    }
+
+    fn finish(mut self) -> History<'a> {
+        self.enter_parts();
+        self.end_processes();
+        self.settle();
+        self.history
+    }
+
+    /// Finds the cut of every part, and who held it.
+    fn enter_parts(&mut self) {
+        let history = &mut self.history;
+        for group in &mut history.groups {
+            for (place, member) in group.members.iter().enumerate() {
+                let own = history.processes[member.index()].segments.clone();
+                let segments = &history.segments[own.start as usize..own.end as usize];
+                for checkpoint in group.checkpoints.values_mut() {
+                    let part = &mut checkpoint.parts[place];
+                    part.cut = part.witness.and_then(|(witness, _)| find_cut(segments, own.start, &witness));
+                }
+            }
+        }
+        for (name, process, life) in self.durable.drain(..) {
+            if let Some((group, place)) = history.member(name.owner) {
+                let checkpoint = history.groups[group].checkpoints.get_mut(&CheckpointName::from(name));
+                if let Some(checkpoint) = checkpoint {
+                    checkpoint.parts[place].durable.push((process, life));
+                }
+            }
+        }
+        for (number, group) in history.groups.iter().enumerate() {
+            for (&name, checkpoint) in &group.checkpoints {
+                if !checkpoint.commits.is_empty() || checkpoint.is_restored {
+                    let cuts = checkpoint.parts.iter().filter_map(|part| part.cut);
+                    history.cuts.extend(cuts.map(|cut| (cut, number, name)));
+                }
+            }
+        }
+        history.cuts.sort_unstable();
+    }
+
+    /// Decides what every process has done in the end.
+    fn end_processes(&mut self) {
+        let history = &mut self.history;
+        let completed = history.context.outcome == Some(Outcome::Completed);
+        for index in 0..history.processes.len() {
+            let process = ProcessId(index as u32);
+            let range = history.processes[index].segments.clone();
+            let ending = match history.segments[range.start as usize..range.end as usize].last() {
+                None if history.supervision.ends.iter().any(|end| end.process == process) => {
+                    Ending::Unsettled
+                }
+                None => Ending::Silent,
+                Some(last) => {
+                    let has_state = history.has_state(SegmentNo(range.end - 1));
+                    let newer = history.supervision.newest_life(process).is_some_and(|life| life > last.life);
+                    let dead = history.supervision.end_of(process, last.life).is_some();
+                    let gap =
+                        history.trace.gaps.iter().any(|&(of, life, _)| (of, life) == (process, last.life));
+                    if last.is_rootless || gap {
+                        Ending::Incomplete
+                    } else if !has_state || newer || dead && !completed {
+                        Ending::Unsettled
+                    } else {
+                        Ending::Known(Point { segment: SegmentNo(range.end - 1), fact: last.end })
+                    }
+                }
+            };
+            history.processes[index].ending = ending;
+            let mut cut = match ending {
+                Ending::Known(cut) => Some(cut),
+                _ => None,
+            };
+            while let Some(Point { segment, fact }) = cut {
+                let segment = &mut history.segments[segment.0 as usize];
+                segment.survives = fact;
+                cut = segment.parent;
+            }
+        }
+    }
+
+    /// Decides whether a message could still have been under way at the end.
+    fn settle(&mut self) {
+        let context = self.history.context;
+        self.history.is_settled = match context.outcome {
+            Some(Outcome::Completed) => true,
+            Some(Outcome::Deadline) => context.settled_after.is_some_and(|quiet| {
+                let since = self.last_movement.max(self.last_disturbance());
+                context.end.since(since) >= quiet
+            }),
+            _ => false,
+        };
+    }
+
+    /// When the last injected fault that holds messages back came to its end.
+    fn last_disturbance(&self) -> Time {
+        let injected = self.history.supervision.injected.iter();
+        let ends = injected.map(|&(_, fault, at, _)| match *fault {
+            Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
+            Fault::Pause { span, .. } | Fault::Partition { span, .. } => at + span,
+            Fault::Link { span, .. } | Fault::Storage { span, .. } => at + span.unwrap_or(Span::MAX),
+        });
+        ends.max().unwrap_or_default()
+    }
+}

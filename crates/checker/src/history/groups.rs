@@ -1,0 +1,168 @@
+//! Checkpoints and rollbacks of the processes that take checkpoints together: a cluster, or the whole federation.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faultline_core::{
+    Attempt, Cause, ImageName, Incarnation, Life, Position, ProcessId, Sn, Span, Time, Vectors, Witness,
+};
+
+use super::Point;
+
+/// Names one attempt at one checkpoint of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CheckpointName {
+    /// Which.
+    pub position: Position,
+    /// The try.
+    pub attempt: Attempt,
+}
+
+impl From<ImageName> for CheckpointName {
+    fn from(name: ImageName) -> Self {
+        CheckpointName { position: name.position(), attempt: name.attempt }
+    }
+}
+
+/// One member's part of a checkpoint.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// What it says it contains, and where that was first stated.
+    pub witness: Option<(Witness, Point)>,
+    /// The cut; `None` when nobody stated it, or facts are missing.
+    pub cut: Option<Point>,
+    /// Who reported it durable, in which life.
+    pub durable: Vec<(ProcessId, Life)>,
+}
+
+/// A member's commit of a checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a> {
+    /// Who.
+    pub process: ProcessId,
+    /// Where it said so.
+    pub at: Point,
+    /// When, by its own clock.
+    pub time: Time,
+    /// Whether a message forced the checkpoint.
+    pub forced: bool,
+    /// How long the application stood still.
+    pub frozen: Span,
+    /// The checkpoint's vectors.
+    pub vectors: &'a Arc<Vectors>,
+}
+
+/// One attempt at a checkpoint.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoint<'a> {
+    /// By place of the member in its group.
+    pub parts: Vec<Part>,
+    /// The commits, in the order of processes and lives.
+    pub commits: Vec<Commit<'a>>,
+    /// Whether a rollback went back to it.
+    pub is_restored: bool,
+}
+
+/// A member's restore.
+#[derive(Clone, Copy, Debug)]
+pub struct RestoredBy {
+    /// The restore.
+    pub at: Point,
+    /// When, by the member's clock.
+    pub time: Time,
+    /// What was restored; `None` is the initial state.
+    pub checkpoint: Option<CheckpointName>,
+    /// The last state before it, in the same life; `None` when the life began with this restore.
+    pub before: Option<Point>,
+}
+
+/// A rollback of a group: everything under one incarnation's number.
+#[derive(Clone, Debug, Default)]
+pub struct Rollback {
+    /// By place of the member in its group; `None` for a member that did not get there.
+    pub restored: Vec<Option<RestoredBy>>,
+    /// Why, as the members claim: the first claim and where it stands.
+    pub cause: Option<(Cause, Point)>,
+    /// The position claimed to be restored, by each member that claims one.
+    pub claimed: Vec<(ProcessId, Position, Point)>,
+}
+
+impl Rollback {
+    /// The restores.
+    pub fn restores(&self) -> impl Iterator<Item = &RestoredBy> {
+        self.restored.iter().flatten()
+    }
+
+    /// What was restored, by the first member that did: `None` when nobody restored anything, `Some(None)` is the
+    /// initial state.
+    pub fn target(&self) -> Option<Option<CheckpointName>> {
+        self.restores().next().map(|it| it.checkpoint)
+    }
+}
+
+/// The processes that take checkpoints together.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// Its members, ascending.
+    pub members: Vec<ProcessId>,
+    /// Its checkpoints.
+    pub checkpoints: BTreeMap<CheckpointName, Checkpoint<'a>>,
+    /// Its rollbacks, by the incarnation that each began.
+    pub rollbacks: BTreeMap<Incarnation, Rollback>,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn new(members: Vec<ProcessId>) -> Group<'a> {
+        Group { members, checkpoints: BTreeMap::new(), rollbacks: BTreeMap::new() }
+    }
+
+    pub(super) fn checkpoint(&mut self, name: CheckpointName) -> &mut Checkpoint<'a> {
+        let members = self.members.len();
+        self.checkpoints
+            .entry(name)
+            .or_insert_with(|| Checkpoint { parts: vec![Part::default(); members], ..Checkpoint::default() })
+    }
+
+    pub(super) fn rollback(&mut self, incarnation: Incarnation) -> &mut Rollback {
+        let members = self.members.len();
+        self.rollbacks
+            .entry(incarnation)
+            .or_insert_with(|| Rollback { restored: vec![None; members], ..Rollback::default() })
+    }
+
+    /// The group's line of history just before `incarnation` began, newest first: incarnations, each with the SN up to
+    /// which its checkpoints belong to the line.
+    pub fn line_before(&self, incarnation: Incarnation) -> Vec<(Incarnation, Sn)> {
+        let began_by = |it: &Incarnation| self.rollbacks.get(it).and_then(Rollback::target);
+        let earlier = self.rollbacks.range(..incarnation).rev().map(|(&it, _)| it);
+        let mut newest = earlier.into_iter().find(|it| began_by(it).is_some()).unwrap_or_default();
+        let mut bound = Sn(u32::MAX);
+        let mut line = vec![(newest, bound)];
+        while let Some(target) = began_by(&newest) {
+            let from = target.map_or(Position::default(), |it| it.position);
+            if from.incarnation >= newest {
+                break; // nonsense, which is somebody else's to report
+            }
+            (newest, bound) = (from.incarnation, from.sn);
+            line.push((newest, bound));
+        }
+        line
+    }
+
+    /// The committed checkpoints of a line that are newer than `position`, newest first.
+    pub fn committed_after<'b>(
+        &'b self,
+        line: &'b [(Incarnation, Sn)],
+        position: Position,
+    ) -> impl Iterator<Item = (&'b CheckpointName, &'b Checkpoint<'a>)> {
+        line.iter().flat_map(move |&(incarnation, bound)| {
+            let from = CheckpointName { position: Position { incarnation, sn: Sn(0) }, attempt: Attempt(0) };
+            let to =
+                CheckpointName { position: Position { incarnation, sn: bound }, attempt: Attempt(u32::MAX) };
+            self.checkpoints
+                .range(from..=to)
+                .rev()
+                .filter(move |(name, checkpoint)| name.position > position && !checkpoint.commits.is_empty())
+        })
+    }
+}

@@ -1,0 +1,274 @@
+//! What every process had done at every point, put together from the facts of its lives.
+//!
+//! A life's stream starts from the initial state; a restore goes back to a cut of the same process's own earlier stream.
+//! So the states of a process form a tree of [`Segment`]s, each a stretch of one stream that continues a cut of an
+//! earlier segment. What the process has done in the end is the path to the end of its last segment; the rest is undone.
+
+mod build;
+mod groups;
+mod messages;
+mod supervision;
+
+use faultline_core::{Claim, Digest, FactNo, Incarnation, Life, ProcessId, Time, Vectors, Witness};
+use faultline_trace::Trace;
+
+use crate::context::Context;
+use crate::judgement::Source;
+
+pub use groups::{Checkpoint, CheckpointName, Commit, Group, Part, RestoredBy, Rollback};
+pub use messages::{Message, MessageNo, Messages};
+pub use supervision::{LifeEnd, Supervision};
+
+/// A segment's place among all segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SegmentNo(pub u32);
+
+/// A fact's place, or (as a cut) the place before it, in the tree of its process's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    /// The segment.
+    pub segment: SegmentNo,
+    /// The fact's number in its stream.
+    pub fact: u32,
+}
+
+/// A stretch of one life's stream that no restore interrupts.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Whose.
+    pub process: ProcessId,
+    /// In which life.
+    pub life: Life,
+    /// The first fact of the stretch; the restore that it begins with, if any, is the fact before.
+    pub begin: u32,
+    /// The fact after the last one.
+    pub end: u32,
+    /// The cut that it continues; `None` is the initial state.
+    pub parent: Option<Point>,
+    /// Under which incarnation its process sends.
+    pub incarnation: Incarnation,
+    /// Whether it begins with a restore, rather than with a life.
+    pub is_restored: bool,
+    /// The cut that it continues could not be found: facts are missing.
+    pub is_rootless: bool,
+    /// Whether the application did anything in it.
+    pub is_active: bool,
+    /// Facts before this one are part of what the process has done in the end; `begin` when none is.
+    pub survives: u32,
+    /// Its running sums, as a range of [`History::sums`].
+    sums: (u32, u32),
+    /// The sums of what it continues.
+    base: Sums,
+}
+
+/// Multiset hashes of what a process had sent and delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Wrapping sum of the sent messages' mixes.
+    pub sent: u64,
+    /// Wrapping sum of the delivered messages' mixes.
+    pub delivered: u64,
+}
+
+/// How well the final state of a process is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// This cut is what it has done in the end.
+    Known(Point),
+    /// It never stated anything.
+    Silent,
+    /// It was dead, or had not recovered yet, when the run ended.
+    Unsettled,
+    /// Facts of its last life, or of what that life restored, are missing.
+    Incomplete,
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub struct ProcessHistory {
+    /// Its segments, in the order of its lives.
+    pub segments: std::ops::Range<u32>,
+    /// What it has done in the end.
+    pub ending: Ending,
+    /// Its group, and its place among the group's members; `None` for processes that run no application.
+    pub member: Option<(usize, usize)>,
+}
+
+/// A witness that someone stated.
+#[derive(Clone, Copy, Debug)]
+pub struct Witnessed {
+    /// The fact.
+    pub at: Point,
+    /// Whose state it is about.
+    pub owner: ProcessId,
+    /// It.
+    pub witness: Witness,
+    /// The checkpoint part that it belongs to.
+    pub part: Option<faultline_core::ImageName>,
+}
+
+/// A delivery of a message from another group.
+#[derive(Clone, Copy, Debug)]
+pub struct BetweenDelivery<'a> {
+    /// The message.
+    pub message: MessageNo,
+    /// The delivery.
+    pub at: Point,
+    /// The vectors of the last checkpoint that its process had committed or restored; `None` when they are not known.
+    pub vectors: Option<&'a Vectors>,
+}
+
+/// What a process stated that only its protocol knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimed<'a> {
+    /// The fact.
+    pub at: Point,
+    /// By the clock of its driver.
+    pub time: Time,
+    /// It.
+    pub claim: &'a Claim,
+}
+
+/// What every process had done at every point.
+#[derive(Debug)]
+pub struct History<'a> {
+    /// The facts.
+    pub trace: &'a Trace,
+    /// What no fact states.
+    pub context: &'a Context,
+    /// All segments, by process and life.
+    pub segments: Vec<Segment>,
+    /// Indexed by [`ProcessId`].
+    pub processes: Vec<ProcessHistory>,
+    /// Every message.
+    pub messages: Messages,
+    /// The processes that take checkpoints together.
+    pub groups: Vec<Group<'a>>,
+    /// What the supervisor did.
+    pub supervision: Supervision<'a>,
+    /// Every witness.
+    pub witnessed: Vec<Witnessed>,
+    /// Every delivery between groups.
+    pub between: Vec<BetweenDelivery<'a>>,
+    /// Every claim but those about a single message.
+    pub claims: Vec<Claimed<'a>>,
+    /// The last result that each segment states, by segment.
+    pub results: Vec<(Point, Witness, Digest)>,
+    /// Nothing was under way when the run ended, so that what was not delivered by then is lost.
+    pub is_settled: bool,
+    /// Running sums at every send and delivery: (fact, sums after it).
+    sums: Vec<(u32, Sums)>,
+    /// Cuts of checkpoints that were committed or restored, with the group, ascending.
+    cuts: Vec<(Point, usize, CheckpointName)>,
+}
+
+impl<'a> History<'a> {
+    /// Puts the history together. Linear in the number of facts, but for sorting checkpoints.
+    pub fn new(trace: &'a Trace, context: &'a Context) -> History<'a> {
+        build::build(trace, context)
+    }
+
+    /// A segment.
+    pub fn segment(&self, no: SegmentNo) -> &Segment {
+        &self.segments[no.0 as usize]
+    }
+
+    /// Whether a segment is a state of its process: a life other than the first has none before its first restore,
+    /// unless its application acted all the same.
+    pub fn has_state(&self, no: SegmentNo) -> bool {
+        let segment = self.segment(no);
+        let is_first = self.processes[segment.process.index()].segments.start == no.0;
+        segment.is_restored || segment.is_active || is_first
+    }
+
+    /// The process that stated the fact at `point`.
+    pub fn process_of(&self, point: Point) -> ProcessId {
+        self.segment(point.segment).process
+    }
+
+    /// The fact at `point`, for evidence.
+    pub fn source(&self, point: Point) -> Source {
+        let segment = self.segment(point.segment);
+        Source { process: segment.process, life: segment.life, number: FactNo(point.fact.into()) }
+    }
+
+    /// When the fact at `point` was stated, by the clock of its process.
+    pub fn time(&self, point: Point) -> Time {
+        let segment = self.segment(point.segment);
+        self.trace.streams[&(segment.process, segment.life)][point.fact as usize].0
+    }
+
+    /// Whether the state at `cut` contains the fact at `fact`, of the same process.
+    pub fn contains(&self, mut cut: Point, fact: Point) -> bool {
+        while cut.segment > fact.segment {
+            match self.segment(cut.segment).parent {
+                Some(parent) => cut = parent,
+                None => return false,
+            }
+        }
+        cut.segment == fact.segment && fact.fact < cut.fact
+    }
+
+    /// Whether the fact at `point` is part of what its process has done in the end.
+    pub fn survives(&self, point: Point) -> bool {
+        point.fact < self.segment(point.segment).survives
+    }
+
+    /// How well the final state of `process` is known.
+    pub fn ending(&self, process: ProcessId) -> Ending {
+        self.processes.get(process.index()).map_or(Ending::Silent, |it| it.ending)
+    }
+
+    /// The group of `process` and its place in it; `None` for processes that run no application.
+    pub fn member(&self, process: ProcessId) -> Option<(usize, usize)> {
+        self.processes.get(process.index()).and_then(|it| it.member)
+    }
+
+    /// The group of `process`.
+    pub fn group_of(&self, process: ProcessId) -> Option<usize> {
+        self.member(process).map(|(group, _)| group)
+    }
+
+    /// What the facts say had been sent and delivered at `cut`.
+    pub fn sums_at(&self, cut: Point) -> Sums {
+        let segment = self.segment(cut.segment);
+        let sums = &self.sums[segment.sums.0 as usize..segment.sums.1 as usize];
+        match sums.partition_point(|&(fact, _)| fact < cut.fact) {
+            0 => segment.base,
+            after => sums[after - 1].1,
+        }
+    }
+
+    /// The first checkpoint, committed or restored, of the same segment whose cut contains the fact at `point`.
+    pub fn first_checkpoint_with(&self, point: Point) -> Option<(CheckpointName, &Checkpoint<'a>)> {
+        let after = self.cuts.partition_point(|&(cut, ..)| cut <= point);
+        let &(cut, group, name) = self.cuts.get(after)?;
+        (cut.segment == point.segment).then(|| (name, &self.groups[group].checkpoints[&name]))
+    }
+
+    /// Finds the cut that a witness of `owner` names; `None` when facts before it are missing.
+    pub fn cut_of(&self, owner: ProcessId, witness: &Witness) -> Option<Point> {
+        let range = self.processes.get(owner.index())?.segments.clone();
+        find_cut(&self.segments[range.start as usize..range.end as usize], range.start, witness)
+    }
+
+    /// Whether the send of a message is part of what its sender has done in the end.
+    pub fn send_survives(&self, message: &Message) -> Option<bool> {
+        match self.ending(message.id.from) {
+            Ending::Known(_) => Some(message.sent.iter().any(|&at| self.survives(at))),
+            Ending::Silent => Some(false),
+            Ending::Unsettled | Ending::Incomplete => None,
+        }
+    }
+}
+
+/// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`.
+fn find_cut(segments: &[Segment], first: u32, witness: &Witness) -> Option<Point> {
+    let fact = u32::try_from(witness.upto.0).ok()?;
+    // The restore that begins a segment belongs to it, so a cut right behind the restore does as well.
+    let after = segments.partition_point(|it| (it.life, it.begin) <= (witness.life, fact));
+    let index = after.checked_sub(1)?;
+    let segment = &segments[index];
+    (segment.life == witness.life && fact <= segment.end)
+        .then_some(Point { segment: SegmentNo(first + index as u32), fact })
+}

@@ -1,0 +1,98 @@
+//! What the supervisor did: lives, ends of lives, and injected faults, in its own order.
+
+use std::collections::BTreeMap;
+
+use faultline_core::fault::StorageFault;
+use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, StorageFate, Time};
+
+/// The end of a life, as the supervisor knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct LifeEnd {
+    /// Whose.
+    pub process: ProcessId,
+    /// Of which life.
+    pub life: Life,
+    /// When, by the supervisor's clock.
+    pub at: Time,
+    /// The supervisor's first fact that says so.
+    pub fact: usize,
+}
+
+/// What the supervisor did.
+#[derive(Debug, Default)]
+pub struct Supervision<'a> {
+    /// Every start of a life: process, life, the supervisor's fact.
+    pub starts: Vec<(ProcessId, Life, usize)>,
+    /// Every end of a life, in the order of the first word about it.
+    pub ends: Vec<LifeEnd>,
+    /// Every fault that was injected, with when and the supervisor's fact.
+    pub injected: Vec<(FaultNo, &'a Fault, Time, usize)>,
+    /// Every fault that found nothing to act on, and why.
+    pub ineffective: Vec<(FaultNo, &'a str)>,
+    /// When the application was allowed to begin.
+    pub begun: Option<Time>,
+    /// The newest life of each process.
+    newest: BTreeMap<ProcessId, Life>,
+    /// For each process, the supervisor's facts at which the content of its storage was lost or spoilt, with the life
+    /// that ended then; ascending.
+    losses: BTreeMap<ProcessId, Vec<(Life, usize)>>,
+}
+
+impl<'a> Supervision<'a> {
+    pub(super) fn new(facts: &'a [(Time, Fact)], volatile_storage: bool) -> Supervision<'a> {
+        let mut this = Supervision::default();
+        for (number, (at, fact)) in facts.iter().enumerate() {
+            match fact {
+                Fact::LifeStarted { process, life, .. } => {
+                    this.starts.push((*process, *life, number));
+                    this.newest.insert(*process, *life);
+                }
+                Fact::Failed { process, life, storage } => {
+                    let lost = volatile_storage || *storage == StorageFate::Lost;
+                    this.end(*process, *life, lost, *at, number);
+                }
+                Fact::Detected { process, life } => {
+                    this.end(*process, *life, volatile_storage, *at, number);
+                }
+                Fact::Injecting { no, fault } => {
+                    this.injected.push((*no, fault, *at, number));
+                    if let Fault::Storage { process, how: StorageFault::Corrupt, .. } = **fault {
+                        let life = this.newest.get(&process).copied().unwrap_or_default();
+                        this.losses.entry(process).or_default().push((life, number));
+                    }
+                }
+                Fact::Ineffective { no, reason } => this.ineffective.push((*no, reason)),
+                Fact::Begun => this.begun = Some(*at),
+                _ => {}
+            }
+        }
+        this
+    }
+
+    fn end(&mut self, process: ProcessId, life: Life, storage_lost: bool, at: Time, fact: usize) {
+        if storage_lost {
+            self.losses.entry(process).or_default().push((life, fact));
+        }
+        if self.end_of(process, life).is_none() {
+            self.ends.push(LifeEnd { process, life, at, fact });
+        }
+    }
+
+    /// The newest life of `process` that was started.
+    pub fn newest_life(&self, process: ProcessId) -> Option<Life> {
+        self.newest.get(&process).copied()
+    }
+
+    /// The end of a life.
+    pub fn end_of(&self, process: ProcessId, life: Life) -> Option<&LifeEnd> {
+        self.ends.iter().rev().find(|it| (it.process, it.life) == (process, life))
+    }
+
+    /// Whether something that `process` had stored in `life` may have been lost or spoilt by the supervisor's fact
+    /// `before`.
+    pub fn may_have_lost(&self, process: ProcessId, life: Life, before: usize) -> bool {
+        self.losses
+            .get(&process)
+            .is_some_and(|losses| losses.iter().any(|&(in_life, fact)| in_life >= life && fact < before))
+    }
+}

@@ -1,0 +1,194 @@
+//! What the checker says: findings, one per property, and the verdict that follows from them.
+
+use faultline_core::{FactNo, Life, ProcessId};
+use serde::{Deserialize, Serialize};
+
+/// What a run was judged by. Declared in the order in which a reader wants to see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Property {
+    /// The run came to its end.
+    Completed,
+    /// The planned faults changed something.
+    FaultsTookEffect,
+    /// The emulated links were as asked for.
+    LinksAsAsked,
+    /// Every rank's result is that of a run without faults.
+    SameResult,
+    /// No history holds a delivery of a message that its sender's history does not hold.
+    NoGhost,
+    /// Every message that was sent, and whose send was not undone, was delivered.
+    NoLoss,
+    /// No history holds two deliveries of one message, nor two messages of one place in their channel.
+    ExactlyOnce,
+    /// What a checkpoint says it contains is what the facts before it say.
+    WitnessAgrees,
+    /// A message from another cluster was delivered only after the checkpoint that it forces.
+    ForcedBeforeDelivery,
+    /// The processes of a cluster agree on its checkpoints and rollbacks.
+    MembersAgree,
+    /// No checkpoint holds a delivery of a message of its cluster without its send.
+    ConsistentCheckpoint,
+    /// No cluster rolled back further than it had to, nor without need.
+    MaximalLine,
+    /// A cluster was given up only when every copy of a part was lost.
+    UnrecoverableJustified,
+    /// Nothing that had been collected was needed again.
+    SafeCollection,
+    /// No failure lost more work than the checkpoint interval allows.
+    BoundedLoss,
+    /// At most one life of a process acted at a time.
+    OneLife,
+}
+
+impl Property {
+    /// What it demands, as a sentence.
+    pub fn statement(self) -> &'static str {
+        match self {
+            Property::Completed => "the run came to its end",
+            Property::FaultsTookEffect => "the planned faults took effect",
+            Property::LinksAsAsked => "the links were as asked for",
+            Property::SameResult => "every result equals that of a run without faults",
+            Property::NoGhost => "no delivered message is unsent",
+            Property::NoLoss => "no sent message is undelivered",
+            Property::ExactlyOnce => "no message is delivered twice",
+            Property::WitnessAgrees => "checkpoints contain what the facts say",
+            Property::ForcedBeforeDelivery => "messages are delivered after the checkpoints that they force",
+            Property::MembersAgree => "the processes of a cluster agree on its checkpoints",
+            Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
+            Property::MaximalLine => "no cluster rolled back too far or without need",
+            Property::UnrecoverableJustified => "no cluster was given up that could be restored",
+            Property::SafeCollection => "nothing that was collected was needed again",
+            Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
+            Property::OneLife => "one life of a process acts at a time",
+        }
+    }
+}
+
+/// A fact that something rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Source {
+    /// Who stated it.
+    pub process: ProcessId,
+    /// In which life.
+    pub life: Life,
+    /// Its place in that life's stream.
+    pub number: FactNo,
+}
+
+/// Something that must not happen, and did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    /// What happened, as a sentence that names who and what.
+    pub text: String,
+    /// The facts that show it.
+    pub evidence: Vec<Source>,
+}
+
+/// What was found of one property.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Which.
+    pub property: Property,
+    /// How many instances were judged.
+    pub instances: u64,
+    /// The first violations.
+    pub violations: Vec<Violation>,
+    /// How many violations there are beside these.
+    pub more_violations: u64,
+    /// Why the property, or a part of it, could not be judged although it should have been.
+    pub unknown: Option<String>,
+    /// What a reader should know that speaks neither for nor against the protocol.
+    pub remarks: Vec<String>,
+}
+
+impl Finding {
+    /// Violations kept with their sentences.
+    const KEPT: usize = 20;
+
+    pub(crate) fn new(property: Property) -> Finding {
+        Finding {
+            property,
+            instances: 0,
+            violations: Vec::new(),
+            more_violations: 0,
+            unknown: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Notes a violation; `text` is only asked for when it is kept.
+    pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], text: impl FnOnce() -> String) {
+        if self.violations.len() < Self::KEPT {
+            self.violations.push(Violation { text: text(), evidence: evidence.to_vec() });
+        } else {
+            self.more_violations += 1;
+        }
+    }
+
+    /// Notes that something could not be judged; the first reason is kept.
+    pub(crate) fn unjudged(&mut self, reason: impl FnOnce() -> String) {
+        self.unknown.get_or_insert_with(reason);
+    }
+
+    /// How many violations were found.
+    pub fn violation_count(&self) -> u64 {
+        self.violations.len() as u64 + self.more_violations
+    }
+}
+
+/// What a run is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// Everything that should have been judged was, and was right.
+    Pass,
+    /// Something could not be judged; nothing was found wrong.
+    Unknown,
+    /// Something was wrong.
+    Fail,
+}
+
+/// What the checker says of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// In a word.
+    pub verdict: Verdict,
+    /// Why it is not a pass, as sentences.
+    pub reasons: Vec<String>,
+    /// Property by property.
+    pub findings: Vec<Finding>,
+}
+
+impl Judgement {
+    pub(crate) fn new(findings: Vec<Finding>) -> Judgement {
+        let wrong: Vec<String> = findings
+            .iter()
+            .filter(|finding| finding.violation_count() > 0)
+            .map(|finding| {
+                let first = &finding.violations[0].text;
+                match finding.violation_count() - 1 {
+                    0 => first.clone(),
+                    others => format!("{first} (and {others} more of this kind)"),
+                }
+            })
+            .collect();
+        let open: Vec<String> = findings.iter().filter_map(|finding| finding.unknown.clone()).collect();
+        let verdict = match (wrong.is_empty(), open.is_empty()) {
+            (true, true) => Verdict::Pass,
+            (true, false) => Verdict::Unknown,
+            (false, _) => Verdict::Fail,
+        };
+        Judgement { verdict, reasons: wrong.into_iter().chain(open).collect(), findings }
+    }
+
+    /// What was found of `property`.
+    pub fn of(&self, property: Property) -> &Finding {
+        self.findings.iter().find(|finding| finding.property == property).expect("every property is judged")
+    }
+
+    /// The properties of which violations were found.
+    pub fn violated(&self) -> impl Iterator<Item = Property> + '_ {
+        self.findings.iter().filter(|it| it.violation_count() > 0).map(|it| it.property)
+    }
+}

@@ -1,0 +1,81 @@
+//! A checkpoint of a cluster is consistent (HC3I section 2.2): a message of the cluster that one part holds as delivered
+//! is sent in its sender's part. Messages in transit are no defect: they are part of the image, delivered again after a
+//! restore, and missed by `no_loss` if they are not.
+
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::ConsistentCheckpoint);
+    let context = history.context;
+    for message in history.messages.iter() {
+        let (Some(sender), Some(receiver)) = (history.member(message.id.from), history.member(message.id.to))
+        else {
+            continue;
+        };
+        if sender.0 != receiver.0 {
+            continue;
+        }
+        for &delivered in message.delivered.iter() {
+            // A later checkpoint on the same line holds this delivery as well, with a later part of the sender.
+            let Some((name, checkpoint)) = history.first_checkpoint_with(delivered) else { continue };
+            let Some(cut) = checkpoint.parts[sender.1].cut else {
+                finding.unjudged(|| {
+                    let owner = context.process(message.id.from);
+                    format!("what {owner} saved as checkpoint {} is not known", name.position)
+                });
+                continue;
+            };
+            finding.instances += 1;
+            if !message.sent.iter().any(|&sent| history.contains(cut, sent)) {
+                finding.violated([history.source(delivered)], || {
+                    let (group, position) = (context.group(sender.0), name.position);
+                    let text = context.message(message.id);
+                    format!(
+                        "checkpoint {position} of {group} contains the delivery of {text}, but not its send"
+                    )
+                });
+            }
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+
+    #[test]
+    fn a_message_sent_before_and_delivered_after_is_in_transit() {
+        let mut run = Run::new(&[&[0, 1]]);
+        let delivered = run.send(0, 1);
+        run.deliver(delivered);
+        let late = run.send(0, 1);
+        run.commit_all(0, &[0, 1]);
+        run.deliver(late);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+    }
+
+    #[test]
+    fn a_message_sent_after_and_delivered_before_is_a_ghost_in_the_checkpoint() {
+        let mut run = Run::new(&[&[0, 1]]);
+        run.commit_all(0, &[0]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.commit_all(0, &[1]);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 1));
+    }
+
+    #[test]
+    fn between_clusters_nothing_is_asked() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.commit_all(1, &[1]);
+        assert_eq!(check_alone(check, &run).instances, 0);
+    }
+}

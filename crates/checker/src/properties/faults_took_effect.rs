@@ -1,0 +1,49 @@
+//! The planned faults changed something. A run none of whose faults did shows nothing.
+
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::FaultsTookEffect);
+    let planned = history.context.planned_faults as u64;
+    let supervision = &history.supervision;
+    finding.instances = planned;
+    for (no, reason) in &supervision.ineffective {
+        finding.remarks.push(format!("{no} took no effect: {reason}"));
+    }
+    let effective = supervision.injected.len() as u64;
+    let never = planned.saturating_sub(effective + supervision.ineffective.len() as u64);
+    if never > 0 {
+        finding.remarks.push(format!("{never} of {planned} faults never came due"));
+    }
+    if planned > 0 && effective == 0 {
+        finding.unjudged(|| format!("none of the {planned} planned faults took effect"));
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::{Fact, FaultNo};
+
+    #[test]
+    fn a_plan_without_effect_is_unknown() {
+        let mut run = Run::new(&[&[0]]);
+        assert_eq!(check_alone(check, &run).unknown, None, "no plan, nothing to show");
+        run.context.planned_faults = 2;
+        run.supervisor(Fact::Ineffective { no: FaultNo(0), reason: "it was late".into() });
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.unknown.unwrap(), "none of the 2 planned faults took effect");
+        assert_eq!(finding.remarks, ["fault 0 took no effect: it was late", "1 of 2 faults never came due"]);
+    }
+
+    #[test]
+    fn one_effect_is_enough() {
+        let mut run = Run::new(&[&[0]]);
+        run.context.planned_faults = 2;
+        run.inject_crash(0);
+        assert_eq!(check_alone(check, &run).unknown, None);
+    }
+}

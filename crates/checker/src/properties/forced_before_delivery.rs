@@ -1,0 +1,133 @@
+//! HC3I section 3.2: a message from another cluster that carries a position newer than the receiver's dependencies
+//! vector is delivered only after the checkpoint that it forces. And the checkpoints taken after a delivery know of it:
+//! the vector that decides rollbacks covers every delivery that the checkpoint contains (errata, B11).
+//!
+//! The position is the one that the composite saw piggybacked; the vectors are those of the checkpoint that the receiver
+//! last committed or restored, by its own word, which the other members confirm (see `members_agree`).
+
+use faultline_core::{ClusterId, Position, Vectors};
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::history::{BetweenDelivery, History};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::ForcedBeforeDelivery);
+    if history.context.protocol != ProtocolKind::Hc3i {
+        return finding;
+    }
+    check_stamps(history, &mut finding);
+    for delivery in &history.between {
+        check_delivery(history, delivery, &mut finding);
+    }
+    finding
+}
+
+/// A message that is sent again carries what it carried first.
+fn check_stamps(history: &History<'_>, finding: &mut Finding) {
+    for message in history.messages.iter() {
+        if let (Some((first, at)), Some((second, again))) = (message.stamp, message.restamped) {
+            finding.violated([history.source(at), history.source(again)], || {
+                let text = history.context.message(message.id);
+                format!("{text} was sent as of {first} first and as of {second} later")
+            });
+        }
+    }
+}
+
+fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding: &mut Finding) {
+    let context = history.context;
+    let message = history.messages.get(delivery.message);
+    let (text, receiver) = (|| context.message(message.id), || context.process(message.id.to));
+    let (Some((stamp, stamped)), Some(vectors)) = (message.stamp, delivery.vectors) else {
+        finding.unjudged(|| format!("it is not known which checkpoint {} forced at {}", text(), receiver()));
+        return;
+    };
+    let Some(cluster) = history.group_of(message.id.from).map(|group| ClusterId(group as u16)) else {
+        return;
+    };
+    finding.instances += 1;
+    let known = vectors.ddv.get(cluster.index()).copied().unwrap_or_default();
+    if known < stamp {
+        finding.violated([history.source(delivery.at), history.source(stamped)], || {
+            let before = format!("with {} at {known}", context.cluster(cluster));
+            format!("{} delivered {}, sent at {stamp}, on a checkpoint {before}", receiver(), text())
+        });
+    }
+    if let Some((name, checkpoint)) = history.first_checkpoint_with(delivery.at)
+        && let Some(commit) = checkpoint.commits.first().filter(|it| !covers(it.vectors, cluster, stamp))
+    {
+        finding.violated([history.source(delivery.at), history.source(commit.at)], || {
+            let position = name.position;
+            format!(
+                "checkpoint {position} of {} contains {}, of which its vector does not know",
+                receiver(),
+                text()
+            )
+        });
+    }
+}
+
+/// Whether a delivery of a message of `cluster` sent at `stamp` is within the delivered positions.
+fn covers(vectors: &Vectors, cluster: ClusterId, stamp: Position) -> bool {
+    vectors
+        .delivered
+        .iter()
+        .any(|&(it, at)| it == cluster && at.incarnation == stamp.incarnation && at.sn >= stamp.sn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, position};
+
+    /// p0 sends at its checkpoint 1; p1 delivers on a checkpoint whose vector has `ddv` for p0's cluster.
+    fn run(ddv: Position) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_with(1, &[1], &[ddv, position(0, 1)], &[]);
+        let id = run.send(0, 1);
+        run.transmit(id, position(0, 1));
+        run.deliver(id);
+        run
+    }
+
+    #[test]
+    fn a_delivery_on_an_older_checkpoint_is_found() {
+        let finding = check_alone(check, &run(position(0, 1)));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+        let finding = check_alone(check, &run(position(0, 0)));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 1));
+    }
+
+    #[test]
+    fn a_checkpoint_that_forgets_a_delivery_is_found() {
+        let ddv = [position(0, 1), position(0, 2)];
+        let mut good = run(position(0, 1));
+        good.commit_with(1, &[1], &ddv, &[(0, position(0, 1))]);
+        assert_eq!(check_alone(check, &good).violation_count(), 0);
+        let mut bad = run(position(0, 1));
+        bad.commit_with(1, &[1], &ddv, &[]);
+        assert!(check_alone(check, &bad).violations[0].text.contains("does not know"));
+    }
+
+    #[test]
+    fn another_stamp_at_the_second_transmission_is_found() {
+        let mut run = run(position(0, 1));
+        let id = run.message(0, 1, 0, 0);
+        run.transmit(id, position(0, 1));
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.transmit(id, position(0, 2));
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_restored_checkpoint_counts() {
+        let mut run = run(position(0, 1));
+        let id = run.message(0, 1, 0, 0);
+        run.restore(1, 1, Some((0, 1)));
+        run.deliver(id);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(check, &run).instances, 2);
+    }
+}

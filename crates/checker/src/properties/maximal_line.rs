@@ -1,0 +1,340 @@
+//! The recovery line is maximal (I6): no cluster rolls back further than it must, nor without need.
+//!
+//! Judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* when one of its parts
+//! holds the delivery of a message from another cluster whose send was undone. A rollback must restore the newest
+//! checkpoint on its cluster's line that is not dirty. No clock says in which order clusters failed, so a send that was
+//! undone at any time excuses; except one that was undone, by the word of those who undid it, because of this very
+//! rollback.
+//!
+//! A checkpoint of which a part is lost everywhere cannot be restored: falling back behind it is reported as a loss.
+
+use faultline_core::{Cause, Incarnation, Position};
+
+use crate::history::{Checkpoint, Ending, Group, History, Message, Part, Point, Rollback, SegmentNo};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::MaximalLine);
+    if history.groups.iter().all(|group| group.rollbacks.is_empty()) {
+        return finding;
+    }
+    let dirt = Dirt::of(history);
+    for (number, group) in history.groups.iter().enumerate() {
+        for (&incarnation, rollback) in &group.rollbacks {
+            if rollback.target().is_some() {
+                Judge { history, dirt: &dirt, number, group, incarnation, rollback }.judge(&mut finding);
+            }
+        }
+    }
+    finding
+}
+
+struct Judge<'a> {
+    history: &'a History<'a>,
+    dirt: &'a Dirt,
+    number: usize,
+    group: &'a Group<'a>,
+    incarnation: Incarnation,
+    rollback: &'a Rollback,
+}
+
+impl Judge<'_> {
+    fn judge(&self, finding: &mut Finding) {
+        let (history, group) = (self.history, self.group);
+        let line = group.line_before(self.incarnation);
+        let target = self.rollback.target().flatten().map_or(Position::default(), |name| name.position);
+        let cluster = || history.context.group(self.number);
+        let evidence = history.source(self.rollback.restores().next().expect("has a target").at);
+
+        finding.instances += 1;
+        let on_line = line.iter().any(|&(it, bound)| it == target.incarnation && target.sn <= bound);
+        if !on_line && target.sn.0 > 0 {
+            finding.violated([evidence], || {
+                format!(
+                    "{} went back to checkpoint {target}, which an earlier rollback had undone",
+                    cluster()
+                )
+            });
+            return;
+        }
+        for (name, checkpoint) in group.committed_after(&line, target) {
+            match self.state_of(checkpoint) {
+                State::Clean => {
+                    let commit = history.source(checkpoint.commits[0].at);
+                    finding.violated([evidence, commit], || {
+                        let newer = name.position;
+                        format!(
+                            "{} went back to checkpoint {target} although {newer} could be restored",
+                            cluster()
+                        )
+                    });
+                    break;
+                }
+                State::Lost => finding.remarks.push(format!(
+                    "{} lost checkpoint {} with every copy of a part, and went back to {target}",
+                    cluster(),
+                    name.position
+                )),
+                State::NotKnown => {
+                    finding.unjudged(|| {
+                        let (newer, cluster) = (name.position, cluster());
+                        format!("what checkpoint {newer} of {cluster} contains is not known")
+                    });
+                }
+                State::Dirty => {}
+            }
+        }
+        self.judge_need(evidence, finding);
+    }
+
+    /// A rollback for which nobody died needs an undone message in the state that it gives up.
+    fn judge_need(&self, evidence: crate::judgement::Source, finding: &mut Finding) {
+        let Some((Cause::Alert { from, position }, _)) = self.rollback.cause else { return };
+        let states: Option<Vec<Point>> =
+            self.rollback.restored.iter().map(|it| it.as_ref()?.before).collect();
+        let Some(states) = states else {
+            return; // somebody had died, or did not get there
+        };
+        finding.instances += 1;
+        if !states.iter().any(|&state| self.dirt.is_in(state)) {
+            finding.violated([evidence], || {
+                let context = self.history.context;
+                let (cluster, other) = (context.group(self.number), context.cluster(from));
+                format!(
+                    "{cluster} went back for the rollback of {other} to {position}, which undid nothing that \
+                     {cluster} had delivered"
+                )
+            });
+        }
+    }
+
+    fn state_of(&self, checkpoint: &Checkpoint<'_>) -> State {
+        let cuts: Option<Vec<Point>> = checkpoint.parts.iter().map(|part| part.cut).collect();
+        let Some(cuts) = cuts else { return State::NotKnown };
+        if cuts.iter().any(|&cut| self.dirt.is_in(cut) && self.is_excused(cut)) {
+            State::Dirty
+        } else if checkpoint.parts.iter().any(|part| self.may_be_lost(part)) {
+            State::Lost
+        } else {
+            State::Clean
+        }
+    }
+
+    /// Whether a message in `cut` was undone by something else than the consequences of this rollback.
+    fn is_excused(&self, mut cut: Point) -> bool {
+        let history = self.history;
+        loop {
+            let first = history.between.partition_point(|it| it.at.segment < cut.segment);
+            let inside = history.between[first..].iter().take_while(|it| it.at < cut);
+            let mut undone =
+                inside.map(|it| history.messages.get(it.message)).filter(|it| is_undone(history, it));
+            if undone.any(|message| !self.is_consequence(message)) {
+                return true;
+            }
+            match history.segment(cut.segment).parent {
+                Some(parent) => cut = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// Whether the send of `message` was undone because of this rollback, by the word of those who undid it.
+    fn is_consequence(&self, message: &Message) -> bool {
+        let history = self.history;
+        let (Some(sent), Ending::Known(_)) = (message.sent.first(), history.ending(message.id.from)) else {
+            return false;
+        };
+        let Some((group, place)) = history.member(message.id.from) else { return false };
+        let undoing = history.groups[group].rollbacks.iter().find(|(_, rollback)| {
+            rollback.restored[place].is_some_and(|it| {
+                let state = Point { segment: SegmentNo(it.at.segment.0 + 1), fact: 0 };
+                it.at > sent && !history.contains(state, sent)
+            })
+        });
+        let Some((&incarnation, _)) = undoing else { return false };
+        let mut cause = (group, incarnation);
+        // Every cause is older than its effect; the bound guards against claims that say otherwise.
+        for _ in 0..history.groups.iter().map(|it| it.rollbacks.len()).sum() {
+            if cause.0 == self.number {
+                return cause.1 >= self.incarnation;
+            }
+            let claimed = history.groups.get(cause.0).and_then(|group| group.rollbacks.get(&cause.1)?.cause);
+            match claimed {
+                Some((Cause::Alert { from, position }, _)) => cause = (from.index(), position.incarnation),
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether every copy of a part may have been lost before this rollback.
+    fn may_be_lost(&self, part: &Part) -> bool {
+        let supervision = &self.history.supervision;
+        let lives = self.rollback.restores().map(|it| self.history.segment(it.at.segment));
+        let ends = lives.filter_map(|it| supervision.end_of(it.process, it.life)).map(|end| end.fact);
+        let before = ends.min().unwrap_or(usize::MAX);
+        part.durable.iter().all(|&(holder, life)| supervision.may_have_lost(holder, life, before))
+    }
+}
+
+enum State {
+    Clean,
+    Dirty,
+    Lost,
+    NotKnown,
+}
+
+/// Which states hold the delivery of a message from another group whose send was undone, or may have been.
+struct Dirt {
+    /// By segment: the first such delivery in it.
+    first: Vec<Option<u32>>,
+    /// By segment: whether it continues such a state.
+    inherited: Vec<bool>,
+}
+
+impl Dirt {
+    fn of(history: &History<'_>) -> Dirt {
+        let mut first = vec![None; history.segments.len()];
+        for delivery in &history.between {
+            let slot: &mut Option<u32> = &mut first[delivery.at.segment.0 as usize];
+            if slot.is_none() && is_undone(history, history.messages.get(delivery.message)) {
+                *slot = Some(delivery.at.fact);
+            }
+        }
+        let mut dirt = Dirt { first, inherited: Vec::with_capacity(history.segments.len()) };
+        for segment in &history.segments {
+            // A parent has a smaller number, so it is entered already.
+            let inherited = segment.is_rootless || segment.parent.is_some_and(|parent| dirt.is_in(parent));
+            dirt.inherited.push(inherited);
+        }
+        dirt
+    }
+
+    fn is_in(&self, cut: Point) -> bool {
+        let segment = cut.segment.0 as usize;
+        self.inherited[segment] || self.first[segment].is_some_and(|fact| fact < cut.fact)
+    }
+}
+
+fn is_undone(history: &History<'_>, message: &Message) -> bool {
+    history.send_survives(message) != Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, position};
+    use faultline_core::ClusterId;
+
+    /// Two clusters of one; p0 has checkpoints 1 and 2, p1 as well; a message of p0 is delivered by p1 between its
+    /// checkpoints; it was sent between p0's.
+    fn run() -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        run
+    }
+
+    fn alert(position: Position) -> Cause {
+        Cause::Alert { from: ClusterId(0), position }
+    }
+
+    #[test]
+    fn going_back_to_the_last_checkpoint_is_right() {
+        let mut run = run();
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 2)));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+    }
+
+    #[test]
+    fn passing_over_a_clean_checkpoint_is_found() {
+        let mut run = run();
+        run.kill(1, false);
+        run.restore(1, 1, Some((0, 1)));
+        let finding = check_alone(check, &run);
+        assert!(
+            finding.violations[0].text.contains("although 0.2 could be restored"),
+            "{:?}",
+            finding.violations
+        );
+    }
+
+    #[test]
+    fn passing_over_a_dirty_checkpoint_is_right() {
+        let mut run = run();
+        run.kill(0, true);
+        run.restore(0, 1, Some((0, 1)));
+        run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{:?}", finding.violations);
+        assert!(finding.remarks[0].contains("c0 lost checkpoint 0.2"), "{:?}", finding.remarks);
+    }
+
+    #[test]
+    fn a_checkpoint_with_a_copy_left_is_not_lost() {
+        let mut run = run();
+        run.durable(1, run.image(0, 0, 2));
+        run.kill(0, true);
+        run.restore(0, 1, Some((0, 1)));
+        run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+
+    #[test]
+    fn dirt_that_the_rollback_itself_has_caused_does_not_excuse_it() {
+        // p1 goes back to 1 without need; p0, which had answered p1, has to follow; p1's checkpoint 2 holds p0's send.
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        let asked = run.send(1, 0);
+        run.deliver(asked);
+        let answer = run.send(0, 1);
+        run.deliver(answer);
+        run.commit_all(1, &[1]);
+        run.kill(1, false);
+        run.restore(1, 1, Some((0, 1)));
+        let because = Cause::Alert { from: ClusterId(1), position: position(1, 1) };
+        run.restore_because(0, 1, Some((0, 1)), because);
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.violation_count(), 1, "{:?}", finding.violations);
+        assert!(finding.violations[0].text.starts_with("c1 went back to checkpoint 0.1"));
+    }
+
+    #[test]
+    fn an_alert_that_concerns_nothing_delivered_is_found() {
+        let mut run = run();
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 2)));
+        run.restore_because(1, 1, Some((0, 2)), alert(position(1, 2)));
+        let finding = check_alone(check, &run);
+        assert!(finding.violations[0].text.contains("undid nothing"), "{:?}", finding.violations);
+    }
+
+    #[test]
+    fn a_checkpoint_off_the_line_is_found() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 1)));
+        run.restore(0, 2, Some((0, 2)));
+        let finding = check_alone(check, &run);
+        assert!(
+            finding.violations[1].text.contains("an earlier rollback had undone"),
+            "{:?}",
+            finding.violations
+        );
+    }
+
+    #[test]
+    fn a_sender_without_a_known_end_excuses() {
+        let mut run = run();
+        run.kill(1, false);
+        run.restore(1, 1, Some((0, 1)));
+        run.lose_evidence(0);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+}

@@ -1,0 +1,181 @@
+//! The processes of a cluster agree (I4): every member that commits a checkpoint states the same attempt, kind and
+//! vectors; every member that goes back under one incarnation restores the same checkpoint; along a member's history SNs
+//! grow by one and incarnations only grow.
+
+use faultline_core::{Claim, Position};
+
+use crate::history::{CheckpointName, Group, History, Point};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::MembersAgree);
+    for (number, group) in history.groups.iter().enumerate() {
+        check_commits(history, number, group, &mut finding);
+        check_rollbacks(history, number, group, &mut finding);
+        for place in 0..group.members.len() {
+            check_positions(history, group, place, &mut finding);
+        }
+    }
+    finding
+}
+
+fn check_commits(history: &History<'_>, number: usize, group: &Group<'_>, finding: &mut Finding) {
+    let context = history.context;
+    let committed = group.checkpoints.iter().filter(|(_, checkpoint)| !checkpoint.commits.is_empty());
+    let mut previous: Option<(CheckpointName, Point)> = None;
+    for (name, checkpoint) in committed {
+        finding.instances += 1;
+        let first = checkpoint.commits[0];
+        let position = name.position;
+        if let Some((other, at)) = previous.filter(|(other, _)| other.position == position) {
+            finding.violated([history.source(at), history.source(first.at)], || {
+                let attempts = format!("in {} and in {}", other.attempt, name.attempt);
+                format!("checkpoint {position} of {} was committed twice, {attempts}", context.group(number))
+            });
+        }
+        for other in &checkpoint.commits[1..] {
+            if other.forced != first.forced || other.vectors != first.vectors {
+                finding.violated([history.source(first.at), history.source(other.at)], || {
+                    let (one, other) = (context.process(first.process), context.process(other.process));
+                    format!("{one} and {other} committed different checkpoints as {position}")
+                });
+            }
+        }
+        previous = Some((*name, first.at));
+    }
+}
+
+fn check_rollbacks(history: &History<'_>, number: usize, group: &Group<'_>, finding: &mut Finding) {
+    let context = history.context;
+    for (incarnation, rollback) in &group.rollbacks {
+        finding.instances += 1;
+        let mut restores = rollback.restores();
+        let Some(first) = restores.next() else { continue };
+        for other in restores.filter(|other| other.checkpoint != first.checkpoint) {
+            finding.violated([history.source(first.at), history.source(other.at)], || {
+                let told = |it: Option<CheckpointName>| match it {
+                    Some(name) => format!("checkpoint {} ({})", name.position, name.attempt),
+                    None => "the initial state".into(),
+                };
+                let (one, another) = (told(first.checkpoint), told(other.checkpoint));
+                format!("under {incarnation}, {} restored both {one} and {another}", context.group(number))
+            });
+        }
+        for &(process, claimed, at) in &rollback.claimed {
+            let own = history.member(process).and_then(|(_, place)| rollback.restored[place]);
+            let restored = own.map(|it| it.checkpoint.map_or(Position::default(), |name| name.position));
+            let is_same = match restored {
+                // The configuration has SN 0, whatever incarnation is named with it.
+                Some(restored) => restored == claimed || restored.sn.0 == 0 && claimed.sn.0 == 0,
+                None => false,
+            };
+            if !is_same {
+                finding.violated([history.source(at)], || {
+                    let process = context.process(process);
+                    format!("{process} claims to have gone back to checkpoint {claimed}, but restored another state")
+                });
+            }
+        }
+    }
+}
+
+/// What moves a member's position, in the order of its facts.
+enum Step {
+    Commit(Position),
+    Restore(Position),
+}
+
+fn check_positions(history: &History<'_>, group: &Group<'_>, place: usize, finding: &mut Finding) {
+    let member = group.members[place];
+    let segments = history.processes[member.index()].segments.clone();
+    let mut steps: Vec<(Point, Step)> = Vec::new();
+    for (&incarnation, rollback) in &group.rollbacks {
+        if let Some(restored) = rollback.restored[place] {
+            let sn = restored.checkpoint.map_or(Default::default(), |name| name.position.sn);
+            steps.push((restored.at, Step::Restore(Position { incarnation, sn })));
+        }
+    }
+    let first = history.claims.partition_point(|it| it.at.segment.0 < segments.start);
+    for claimed in history.claims[first..].iter().take_while(|it| it.at.segment.0 < segments.end) {
+        if let Claim::Committed { position, .. } = claimed.claim {
+            steps.push((claimed.at, Step::Commit(*position)));
+        }
+    }
+    steps.sort_by_key(|&(at, _)| at);
+
+    let mut stands = Position::default();
+    let mut life = None;
+    for (at, step) in steps {
+        let new_life = life.replace(history.segment(at.segment).life) != life;
+        let is_next = match &step {
+            Step::Commit(position) => {
+                position.incarnation == stands.incarnation && position.sn == stands.sn.next()
+                    // A life that states commits without having gone back began with the application.
+                    || new_life && position.sn.0 == 1
+            }
+            Step::Restore(position) => position.incarnation > stands.incarnation,
+        };
+        let (Step::Commit(next) | Step::Restore(next)) = step;
+        if !is_next {
+            finding.violated([history.source(at)], || {
+                format!("{} went from position {stands} to {next}", history.context.process(member))
+            });
+        }
+        stands = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, position};
+
+    fn run() -> Run {
+        let mut run = Run::new(&[&[0, 1]]);
+        run.commit_all(0, &[0, 1]);
+        run.commit_all(0, &[0, 1]);
+        run
+    }
+
+    #[test]
+    fn agreement_is_silent() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 1)));
+        run.restore(1, 1, Some((0, 1)));
+        run.commit_all(0, &[0, 1]);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (4, 0), "{:?}", finding.violations);
+    }
+
+    #[test]
+    fn different_vectors_are_found() {
+        let mut run = Run::new(&[&[0, 1]]);
+        run.commit_with(0, &[0], &[position(0, 1)], &[]);
+        run.commit_with(0, &[1], &[position(0, 2)], &[]);
+        assert!(check_alone(check, &run).violations[0].text.contains("committed different checkpoints"));
+    }
+
+    #[test]
+    fn different_restores_are_found() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 1)));
+        run.restore(1, 1, Some((0, 2)));
+        assert!(check_alone(check, &run).violations[0].text.contains("restored both"));
+    }
+
+    #[test]
+    fn a_skipped_checkpoint_is_found() {
+        let mut run = run();
+        run.set_position(0, position(0, 3));
+        run.commit_all(0, &[0]);
+        assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 0.2 to 0.4");
+    }
+
+    #[test]
+    fn an_incarnation_used_again_is_found() {
+        let mut run = run();
+        run.restore(0, 2, Some((0, 2)));
+        run.restore(0, 1, Some((0, 2)));
+        assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 2.2 to 1.2");
+    }
+}

@@ -1,0 +1,41 @@
+//! The properties, one per file. Each counts what it judged, and says what it found and what it could not judge.
+
+mod bounded_loss;
+mod completed;
+mod consistent_checkpoint;
+mod exactly_once;
+mod faults_took_effect;
+mod forced_before_delivery;
+mod links_as_asked;
+mod maximal_line;
+mod members_agree;
+mod no_ghost;
+mod no_loss;
+mod one_life;
+mod safe_collection;
+mod same_result;
+mod unrecoverable_justified;
+mod witness_agrees;
+
+use crate::history::History;
+use crate::judgement::Finding;
+
+/// Every property, in the order of [`crate::Property`].
+pub const ALL: [fn(&History<'_>) -> Finding; 16] = [
+    completed::check,
+    faults_took_effect::check,
+    links_as_asked::check,
+    same_result::check,
+    no_ghost::check,
+    no_loss::check,
+    exactly_once::check,
+    witness_agrees::check,
+    forced_before_delivery::check,
+    members_agree::check,
+    consistent_checkpoint::check,
+    maximal_line::check,
+    unrecoverable_justified::check,
+    safe_collection::check,
+    bounded_loss::check,
+    one_life::check,
+];

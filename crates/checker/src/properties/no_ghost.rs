@@ -1,0 +1,124 @@
+//! No ghost (HC3I section 2.2): what a process has delivered in the end, its sender has sent in the end.
+//!
+//! A rollback of the sender's cluster reaches other clusters by alerts, so between clusters this is judged only when
+//! nothing is under way any more; within a cluster always, once both sides stand in the same incarnation.
+
+use crate::history::{Ending, History, Message, Point};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::NoGhost);
+    let context = history.context;
+    let mut unjudged = 0u64;
+    for message in history.messages.iter() {
+        for &at in message.delivered.iter().filter(|&&at| history.survives(at)) {
+            if !is_due(history, message) {
+                unjudged += 1;
+                continue;
+            }
+            finding.instances += 1;
+            if history.send_survives(message) == Some(true) {
+                continue;
+            }
+            let (text, receiver) = (context.message(message.id), context.process(message.id.to));
+            match message.sent.first() {
+                Some(sent) => finding.violated([history.source(at), history.source(sent)], || {
+                    format!("{text} is part of what {receiver} has done, but its send was undone")
+                }),
+                None => finding.violated([history.source(at)], || {
+                    format!("{receiver} delivered {text}, which was never sent")
+                }),
+            }
+        }
+    }
+    if unjudged > 0 && history.is_settled {
+        finding
+            .unjudged(|| format!("the senders of {unjudged} delivered messages have no known final state"));
+    }
+    finding
+}
+
+/// Whether a ghost would have been removed by now.
+fn is_due(history: &History<'_>, message: &Message) -> bool {
+    let (Ending::Known(sender), Ending::Known(receiver)) =
+        (history.ending(message.id.from), history.ending(message.id.to))
+    else {
+        // The receiver's delivery survives, so its end is known; a sender that never spoke sent nothing.
+        return history.ending(message.id.from) == Ending::Silent;
+    };
+    let incarnation = |cut: Point| history.segment(cut.segment).incarnation;
+    let together = history.group_of(message.id.from) == history.group_of(message.id.to);
+    history.is_settled || together && incarnation(sender) == incarnation(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::fault::Outcome;
+
+    /// p0 sends to p1 of another cluster after a checkpoint, then its cluster goes back to it.
+    fn ghost(receiver_goes_back: bool) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.restore(0, 1, Some((0, 1)));
+        if receiver_goes_back {
+            run.restore(1, 1, Some((0, 1)));
+        }
+        run
+    }
+
+    #[test]
+    fn a_delivery_whose_send_was_undone_is_a_ghost() {
+        let finding = check_alone(check, &ghost(false));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 1));
+        assert!(finding.violations[0].text.ends_with("its send was undone"));
+    }
+
+    #[test]
+    fn a_delivery_that_was_undone_as_well_is_none() {
+        assert_eq!(check_alone(check, &ghost(true)).violation_count(), 0);
+    }
+
+    #[test]
+    fn between_clusters_an_alert_may_be_under_way() {
+        let mut run = ghost(false);
+        run.context.outcome = Some(Outcome::Deadline);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (0, 0));
+    }
+
+    #[test]
+    fn within_a_cluster_it_is_judged_at_any_time() {
+        let mut run = Run::new(&[&[0, 1]]);
+        run.commit_all(0, &[0, 1]);
+        let id = run.send(0, 1);
+        run.restore(0, 1, Some((0, 1)));
+        run.restore(1, 1, Some((0, 1)));
+        run.deliver(id);
+        run.context.outcome = Some(Outcome::Interrupted);
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+
+    #[test]
+    fn an_invented_message_is_a_ghost() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        let id = run.message(0, 1, 0, 7);
+        run.deliver(id);
+        assert!(check_alone(check, &run).violations[0].text.ends_with("never sent"));
+    }
+
+    #[test]
+    fn a_sender_whose_end_is_not_known_makes_it_unknown() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.lose_evidence(0);
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.violation_count(), 0);
+        assert!(finding.unknown.is_some());
+    }
+}

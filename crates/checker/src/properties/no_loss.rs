@@ -1,0 +1,103 @@
+//! No loss (HC3I section 2.1: "in transit messages … should not be lost"): what a process has sent in the end, its
+//! receiver has delivered in the end. Judged only when nothing is under way any more.
+
+use crate::history::{Ending, History};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::NoLoss);
+    if !history.is_settled {
+        return finding;
+    }
+    let context = history.context;
+    let mut unjudged = 0u64;
+    for message in history.messages.iter() {
+        let Some(&sent) = message.sent.iter().find(|&&at| history.survives(at)) else { continue };
+        match history.ending(message.id.to) {
+            Ending::Known(_) | Ending::Silent => {}
+            Ending::Unsettled | Ending::Incomplete => {
+                unjudged += 1;
+                continue;
+            }
+        }
+        finding.instances += 1;
+        if !message.delivered.iter().any(|&at| history.survives(at)) {
+            let text = context.message(message.id);
+            let receiver = context.process(message.id.to);
+            match message.delivered.first() {
+                None => finding.violated([history.source(sent)], || format!("{text} was never delivered")),
+                Some(delivered) => {
+                    finding.violated([history.source(sent), history.source(delivered)], || {
+                        format!("{text} was not delivered again after {receiver} had gone back")
+                    });
+                }
+            }
+        }
+    }
+    let ranks: usize = context.clusters.iter().map(Vec::len).sum();
+    if finding.instances == 0 && ranks > 1 {
+        finding.unjudged(|| "no message was sent that had to be delivered".into());
+    }
+    if unjudged > 0 {
+        finding.unjudged(|| format!("the receivers of {unjudged} messages have no known final state"));
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::fault::Outcome;
+    use faultline_core::{Span, Time};
+
+    /// A delivery is undone, and the message comes again or does not.
+    fn loss(delivered_again: bool) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.restore(1, 1, Some((0, 1)));
+        if delivered_again {
+            run.deliver(id);
+        }
+        run
+    }
+
+    #[test]
+    fn an_undone_delivery_that_is_not_repeated_is_a_loss() {
+        let finding = check_alone(check, &loss(false));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 1));
+        assert!(finding.violations[0].text.contains("not delivered again"));
+    }
+
+    #[test]
+    fn a_repeated_delivery_is_none() {
+        let finding = check_alone(check, &loss(true));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+    }
+
+    #[test]
+    fn a_message_may_be_under_way_at_the_deadline_unless_nothing_has_moved_for_long() {
+        let mut run = loss(false);
+        run.context.outcome = Some(Outcome::Deadline);
+        run.context.end = Time::ZERO + Span::from_secs(60);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.context.settled_after = Some(Span::from_secs(30));
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        run.context.settled_after = Some(Span::from_secs(61));
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+
+    #[test]
+    fn a_send_that_was_undone_need_not_arrive() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.send(0, 1);
+        run.restore(0, 1, Some((0, 1)));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (0, 0));
+        assert!(finding.unknown.is_some(), "nothing was judged");
+    }
+}

@@ -1,0 +1,113 @@
+//! At most one life of a process acts at a time: lives are numbered upwards, a life begins only after the one before has
+//! ended (fencing), and only lives that were started state facts. Where all processes read one clock, the last word of a
+//! life also comes before the start of the next.
+
+use faultline_core::{FactNo, Life, ProcessId};
+
+use crate::history::History;
+use crate::judgement::{Finding, Property, Source};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::OneLife);
+    let (context, supervision) = (history.context, &history.supervision);
+    if history.trace.supervisor().is_empty() {
+        finding.unjudged(|| "the supervisor's facts are missing".into());
+        return finding;
+    }
+    let mut starts = supervision.starts.clone();
+    // Stable: the starts of one process stay in the supervisor's order.
+    starts.sort_by_key(|&(process, ..)| process);
+    for pair in starts.windows(2) {
+        let [(process, older, _), (same, newer, started)] = [pair[0], pair[1]];
+        if process != same {
+            continue;
+        }
+        finding.instances += 1;
+        let name = || context.process(process);
+        if newer <= older {
+            finding.violated([word(started)], || format!("{newer} of {} was started after {older}", name()));
+        }
+        let end = supervision.end_of(process, older);
+        if end.is_none_or(|end| end.fact > started) {
+            finding.violated([word(started)], || {
+                format!("{newer} of {} was started before the end of {older} was noticed", name())
+            });
+        }
+        let last = history.trace.streams.get(&(process, older)).and_then(|stream| stream.last());
+        if let Some((said, _)) = last.filter(|_| context.common_clock)
+            && *said > history.trace.supervisor()[started].0
+        {
+            finding.violated([word(started)], || {
+                format!("{older} of {} still acted at {said}, after {newer} was started", name())
+            });
+        }
+    }
+    starts.sort_unstable_by_key(|&(process, life, _)| (process, life));
+    for &(process, life) in
+        history.trace.streams.keys().filter(|(process, _)| *process != ProcessId::SUPERVISOR)
+    {
+        finding.instances += 1;
+        if starts.binary_search_by_key(&(process, life), |&(process, life, _)| (process, life)).is_err() {
+            finding.violated([Source { process, life, number: FactNo(0) }], || {
+                format!("{life} of {} states facts, but was never started", context.process(process))
+            });
+        }
+    }
+    finding
+}
+
+fn word(fact: usize) -> Source {
+    Source { process: ProcessId::SUPERVISOR, life: Life(0), number: FactNo(fact as u64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, p};
+    use faultline_core::{Boot, Fact, Time};
+
+    fn start(run: &mut Run, life: u32) {
+        run.supervisor(Fact::LifeStarted { process: p(0), life: Life(life), boot: Boot::Restarted });
+    }
+
+    #[test]
+    fn one_life_after_the_other_is_right() {
+        let mut run = Run::new(&[&[0]]);
+        run.send(0, 0);
+        run.kill(0, false);
+        run.send(0, 0);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (3, 0));
+    }
+
+    #[test]
+    fn a_life_beside_another_is_found() {
+        let mut run = Run::new(&[&[0]]);
+        start(&mut run, 2);
+        assert!(check_alone(check, &run).violations[0].text.contains("before the end of life 1"));
+    }
+
+    #[test]
+    fn a_life_that_nobody_started_is_found() {
+        let mut run = Run::new(&[&[0]]);
+        run.trace.streams.insert((p(0), Life(9)), vec![(Time(0), Fact::Begun)]);
+        assert!(check_alone(check, &run).violations[0].text.contains("was never started"));
+    }
+
+    #[test]
+    fn without_the_supervisor_it_is_unknown() {
+        let mut run = Run::new(&[&[0]]);
+        run.trace.streams.clear();
+        assert!(check_alone(check, &run).unknown.is_some());
+    }
+
+    #[test]
+    fn a_fenced_life_that_goes_on_is_found_by_a_common_clock() {
+        let mut run = Run::new(&[&[0]]);
+        run.kill(0, false);
+        run.trace.streams.insert((p(0), Life(1)), vec![(Time(u64::MAX), Fact::Begun)]);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.context.common_clock = true;
+        assert!(check_alone(check, &run).violations[0].text.contains("still acted"));
+    }
+}

@@ -1,0 +1,73 @@
+//! Collection is safe (I7): no process goes back behind what it said it had collected. A rollback that had to pass over
+//! a checkpoint because it was collected shows in `maximal_line`, a log entry that was collected too early in `no_loss`.
+
+use faultline_core::{Claim, Sn};
+
+use crate::history::{History, Point};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::SafeCollection);
+    let context = history.context;
+    let collections: Vec<(Point, Sn)> = history
+        .claims
+        .iter()
+        .filter_map(|it| match it.claim {
+            Claim::Collected { below, .. } => Some((it.at, *below)),
+            _ => None,
+        })
+        .collect();
+    finding.instances = collections.len() as u64;
+    if collections.is_empty() {
+        return finding;
+    }
+    for restored in history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores()) {
+        let process = history.process_of(restored.at);
+        let sn = restored.checkpoint.map_or(Sn(0), |name| name.position.sn);
+        let first = history.processes[process.index()].segments.start;
+        let own = collections.partition_point(|(at, _)| at.segment.0 < first);
+        let earlier = collections[own..].iter().take_while(|(at, _)| *at < restored.at);
+        if let Some(&(at, below)) = earlier.max_by_key(|(_, below)| *below).filter(|(_, below)| sn < *below) {
+            finding.violated([history.source(at), history.source(restored.at)], || {
+                let process = context.process(process);
+                format!("{process} had collected everything below {below}, and then went back to {sn}")
+            });
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::Fact;
+
+    fn run(below: u32) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_all(0, &[0]);
+        let claim = Claim::Collected { round: 1, below: Sn(below), kept: 1, log: 0 };
+        run.state(0, Fact::Claim(Box::new(claim)));
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        run
+    }
+
+    #[test]
+    fn going_back_behind_a_collection_is_found() {
+        assert_eq!(check_alone(check, &run(1)).violation_count(), 0);
+        assert_eq!(check_alone(check, &run(1)).instances, 1);
+        assert_eq!(check_alone(check, &run(2)).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_collection_by_another_process_says_nothing() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        let claim = Claim::Collected { round: 1, below: Sn(9), kept: 1, log: 0 };
+        run.state(1, Fact::Claim(Box::new(claim)));
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+}

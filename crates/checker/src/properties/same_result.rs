@@ -1,0 +1,64 @@
+//! Every rank's result is that of a run without faults.
+
+use faultline_core::fault::Outcome;
+
+use crate::history::{Ending, History};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::SameResult);
+    let context = history.context;
+    let (Some(expected), Some(Outcome::Completed)) = (&context.expected, &context.outcome) else {
+        return finding;
+    };
+    for &(rank, digest) in expected {
+        let Ending::Known(end) = history.ending(rank) else {
+            finding.unjudged(|| format!("the final state of {} is not known", context.process(rank)));
+            continue;
+        };
+        finding.instances += 1;
+        let after = history.results.partition_point(|(at, ..)| *at < end);
+        let last = after.checked_sub(1).map(|index| history.results[index]);
+        match last.filter(|(at, ..)| at.segment == end.segment) {
+            Some((_, _, result)) if result == digest => {}
+            Some((at, _, result)) => finding.violated([history.source(at)], || {
+                format!("{} finished with the result {result} instead of {digest}", context.process(rank))
+            }),
+            None => {
+                finding
+                    .violated([], || format!("{} never finished in its final state", context.process(rank)));
+            }
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, p};
+    use faultline_core::Digest;
+
+    fn run(results: &[u8]) -> Run {
+        let mut run = Run::new(&[&[0]]);
+        run.commit_all(0, &[0]);
+        results.iter().for_each(|&result| run.finish(0, Digest([result; 16])));
+        run.context.expected = Some(vec![(p(0), Digest([1; 16]))]);
+        run
+    }
+
+    #[test]
+    fn the_last_result_counts() {
+        let finding = check_alone(check, &run(&[2, 1]));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+        assert_eq!(check_alone(check, &run(&[1, 2])).violation_count(), 1);
+        assert_eq!(check_alone(check, &run(&[])).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_result_that_was_undone_does_not_count() {
+        let mut run = run(&[1]);
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+}

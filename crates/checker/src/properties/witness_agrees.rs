@@ -1,0 +1,133 @@
+//! What a checkpoint, a restored state or a result says it contains is what the facts before it say: the multisets of
+//! sent and delivered messages, rebuilt from the stream, have the hashes of the witness.
+
+use faultline_core::fault::Outcome;
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::history::{CheckpointName, History, Sums};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::WitnessAgrees);
+    let context = history.context;
+    for witnessed in &history.witnessed {
+        let stated = &witnessed.witness;
+        let first = witnessed.part.and_then(|name| {
+            let (group, place) = history.member(name.owner)?;
+            history.groups[group].checkpoints.get(&CheckpointName::from(name))?.parts[place].witness
+        });
+        if let (Some((first, at)), Some(name)) = (first, witnessed.part)
+            && first != *stated
+        {
+            finding.instances += 1;
+            finding.violated([history.source(at), history.source(witnessed.at)], || {
+                format!("two different states were stored as the part {name}")
+            });
+            continue;
+        }
+        let is_initial = *stated == faultline_core::Witness::default();
+        let rebuilt = if is_initial {
+            Some(Sums::default())
+        } else {
+            history
+                .cut_of(witnessed.owner, stated)
+                .filter(|cut| !history.segment(cut.segment).is_rootless)
+                .map(|cut| history.sums_at(cut))
+        };
+        let owner = || context.process(witnessed.owner);
+        let Some(rebuilt) = rebuilt else {
+            finding.unjudged(|| {
+                format!("facts of {} before {} of {} are missing", owner(), stated.upto, stated.life)
+            });
+            continue;
+        };
+        finding.instances += 1;
+        if rebuilt != (Sums { sent: stated.sent, delivered: stated.delivered }) {
+            finding.violated([history.source(witnessed.at)], || {
+                let what = match witnessed.part {
+                    Some(name) => format!("checkpoint {}", name.position()),
+                    None => "the final state".into(),
+                };
+                let which = match (rebuilt.sent == stated.sent, rebuilt.delivered == stated.delivered) {
+                    (true, _) => "delivered",
+                    (_, true) => "sent",
+                    _ => "sent and delivered",
+                };
+                format!("{what} of {} does not contain the messages that it had {which}", owner())
+            });
+        }
+    }
+    let takes_checkpoints = context.protocol != ProtocolKind::None;
+    let has_checkpoints = history.witnessed.iter().any(|it| it.part.is_some());
+    if takes_checkpoints && !has_checkpoints && context.outcome == Some(Outcome::Completed) {
+        finding.unjudged(|| "no checkpoint was taken".into());
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, p};
+    use faultline_core::{Fact, FactNo, Life, Witness};
+
+    #[test]
+    fn honest_witnesses_agree_across_restores_and_lives() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.commit_all(1, &[1]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.kill(1, false);
+        run.restore(1, 1, Some((0, 1)));
+        run.deliver(id);
+        run.commit_all(1, &[1]);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (3, 0));
+        assert_eq!(finding.unknown, None);
+    }
+
+    #[test]
+    fn a_state_without_a_delivered_message_is_found() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        let mut witness = run.witness(1);
+        witness.delivered = 0;
+        let name = run.image(1, 0, 1);
+        run.state(1, Fact::Saved(Box::new((name, witness))));
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.violation_count(), 1);
+        assert!(finding.violations[0].text.contains("it had delivered"), "{:?}", finding.violations);
+    }
+
+    #[test]
+    fn restoring_another_state_than_was_saved_is_found() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.send(0, 1);
+        let witness = run.witness(0);
+        run.state(
+            0,
+            Fact::Restored(Box::new((Some(run.image(0, 0, 1)), faultline_core::Incarnation(1), witness))),
+        );
+        assert!(check_alone(check, &run).violations[0].text.contains("two different states"));
+    }
+
+    #[test]
+    fn a_run_without_checkpoints_is_unknown() {
+        assert!(check_alone(check, &Run::new(&[&[0]])).unknown.is_some());
+    }
+
+    #[test]
+    fn missing_facts_are_unknown() {
+        let mut run = Run::new(&[&[0]]);
+        let witness = Witness { life: Life(1), upto: FactNo(99), sent: 1, delivered: 0 };
+        let name = run.image(0, 0, 1);
+        run.state(0, Fact::Saved(Box::new((name, witness))));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (0, 0));
+        assert!(finding.unknown.unwrap().contains(&p(0).to_string()));
+    }
+}

@@ -1,0 +1,232 @@
+//! Builds small traces for the tests of properties: an honest composite, told step by step what to do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faultline_core::{
+    Attempt, Boot, Cause, Claim, ClusterId, Digest, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation,
+    Life, MessageId, Position, ProcessId, Sn, Span, StorageFate, Time, Vectors, Witness,
+};
+use faultline_trace::manifest::ProtocolKind;
+use faultline_trace::{Record, Sink, Trace};
+
+use crate::context::Context;
+use crate::history::History;
+use crate::judgement::Finding;
+
+pub(crate) fn p(process: u32) -> ProcessId {
+    ProcessId(process)
+}
+
+pub(crate) fn position(incarnation: u32, sn: u32) -> Position {
+    Position::new(incarnation, sn)
+}
+
+pub(crate) fn check_alone(check: fn(&History<'_>) -> Finding, run: &Run) -> Finding {
+    check(&History::new(&run.trace, &run.context))
+}
+
+/// A run under HC3I that completed, as far as its context says.
+pub(crate) struct Run {
+    pub(crate) trace: Trace,
+    pub(crate) context: Context,
+    now: Time,
+    seats: BTreeMap<u32, Seat>,
+    checkpoints: BTreeMap<(u32, u32, u32), (Witness, BTreeMap<u32, u32>, Arc<Vectors>)>,
+}
+
+#[derive(Clone, Default)]
+struct Seat {
+    life: Life,
+    facts: u64,
+    sent: u64,
+    delivered: u64,
+    channels: BTreeMap<u32, u32>,
+    position: Position,
+}
+
+impl Run {
+    /// As an entry of a vector: everything that can be received has been.
+    pub(crate) const COVERS_ALL: Position = Position::new(u32::MAX, 0);
+
+    pub(crate) fn new(clusters: &[&[u32]]) -> Run {
+        let ids = clusters.iter().map(|it| it.iter().map(|&it| p(it)).collect()).collect();
+        let mut run = Run {
+            trace: Trace::default(),
+            context: Context::new(ProtocolKind::Hc3i, ids),
+            now: Time::ZERO,
+            seats: BTreeMap::new(),
+            checkpoints: BTreeMap::new(),
+        };
+        for &process in clusters.iter().copied().flatten() {
+            run.seats.insert(process, Seat { life: Life(1), ..Seat::default() });
+            run.supervisor(Fact::LifeStarted { process: p(process), life: Life(1), boot: Boot::Fresh });
+        }
+        run
+    }
+
+    pub(crate) fn wait(&mut self, span: Span) {
+        self.now += span;
+    }
+
+    pub(crate) fn state(&mut self, process: u32, fact: Fact) {
+        let seat = self.seats.get_mut(&process).expect("is part of the run");
+        let (life, number) = (seat.life, FactNo(seat.facts));
+        seat.facts += 1;
+        self.trace.record(Record { process: p(process), life, number, at: self.now, fact });
+    }
+
+    pub(crate) fn claim(&mut self, process: u32, claim: Claim) {
+        self.state(process, Fact::Claim(Box::new(claim)));
+    }
+
+    pub(crate) fn supervisor(&mut self, fact: Fact) {
+        let number = FactNo(self.trace.supervisor().len() as u64);
+        let process = ProcessId::SUPERVISOR;
+        self.trace.record(Record { process, life: Life(0), number, at: self.now, fact });
+    }
+
+    pub(crate) fn message(&self, from: u32, to: u32, incarnation: u32, number: u32) -> MessageId {
+        MessageId { from: p(from), to: p(to), incarnation: Incarnation(incarnation), number }
+    }
+
+    pub(crate) fn send(&mut self, from: u32, to: u32) -> MessageId {
+        let seat = self.seats.get_mut(&from).expect("is part of the run");
+        let next = seat.channels.entry(to).or_default();
+        let id =
+            MessageId { from: p(from), to: p(to), incarnation: seat.position.incarnation, number: *next };
+        *next += 1;
+        seat.sent = seat.sent.wrapping_add(id.mix());
+        self.state(from, Fact::Sent(id));
+        id
+    }
+
+    pub(crate) fn transmit(&mut self, id: MessageId, position: Position) {
+        self.state(id.from.0, Fact::Transmitted { id, position });
+    }
+
+    pub(crate) fn deliver(&mut self, id: MessageId) {
+        let seat = self.seats.get_mut(&id.to.0).expect("is part of the run");
+        seat.delivered = seat.delivered.wrapping_add(id.mix());
+        self.state(id.to.0, Fact::Delivered(id));
+    }
+
+    pub(crate) fn witness(&self, process: u32) -> Witness {
+        let seat = &self.seats[&process];
+        Witness { life: seat.life, upto: FactNo(seat.facts), sent: seat.sent, delivered: seat.delivered }
+    }
+
+    pub(crate) fn image(&self, owner: u32, incarnation: u32, sn: u32) -> ImageName {
+        ImageName { owner: p(owner), incarnation: Incarnation(incarnation), sn: Sn(sn), attempt: Attempt(1) }
+    }
+
+    pub(crate) fn durable(&mut self, holder: u32, name: ImageName) {
+        self.state(holder, Fact::Durable(name));
+    }
+
+    pub(crate) fn position(&self, process: u32) -> Position {
+        self.seats[&process].position
+    }
+
+    pub(crate) fn set_position(&mut self, process: u32, position: Position) {
+        self.seats.get_mut(&process).expect("is part of the run").position = position;
+    }
+
+    /// The next checkpoint of `cluster`, on which everything may be delivered.
+    pub(crate) fn commit_all(&mut self, cluster: u16, members: &[u32]) {
+        let ddv = vec![Self::COVERS_ALL; self.context.clusters.len()];
+        self.commit_with(cluster, members, &ddv, &[]);
+    }
+
+    pub(crate) fn commit_with(
+        &mut self,
+        _cluster: u16,
+        members: &[u32],
+        ddv: &[Position],
+        delivered: &[(u16, Position)],
+    ) {
+        let delivered = delivered.iter().map(|&(cluster, at)| (ClusterId(cluster), at)).collect();
+        let vectors = Arc::new(Vectors { ddv: ddv.into(), delivered });
+        for &member in members {
+            let Position { incarnation, sn } = self.seats[&member].position;
+            let position = Position { incarnation, sn: sn.next() };
+            let name = self.image(member, incarnation.0, position.sn.0);
+            let witness = self.witness(member);
+            let channels = self.seats[&member].channels.clone();
+            self.checkpoints
+                .insert((member, incarnation.0, position.sn.0), (witness, channels, vectors.clone()));
+            self.state(member, Fact::Saved(Box::new((name, witness))));
+            self.durable(member, name);
+        }
+        for &member in members {
+            let Position { incarnation, sn } = self.seats[&member].position;
+            let position = Position { incarnation, sn: sn.next() };
+            self.set_position(member, position);
+            self.claim(
+                member,
+                Claim::Committed {
+                    position,
+                    attempt: Attempt(1),
+                    forced: false,
+                    frozen: Span::ZERO,
+                    vectors: vectors.clone(),
+                },
+            );
+        }
+    }
+
+    pub(crate) fn restore(&mut self, process: u32, incarnation: u32, checkpoint: Option<(u32, u32)>) {
+        self.restore_because(process, incarnation, checkpoint, Cause::Failure);
+    }
+
+    pub(crate) fn restore_because(
+        &mut self,
+        process: u32,
+        incarnation: u32,
+        checkpoint: Option<(u32, u32)>,
+        cause: Cause,
+    ) {
+        let saved = checkpoint.map(|(of, sn)| self.checkpoints[&(process, of, sn)].clone());
+        let (witness, channels, vectors) = saved.unwrap_or_default();
+        let (of, sn) = checkpoint.unwrap_or_default();
+        let name = checkpoint.map(|(of, sn)| self.image(process, of, sn));
+        let seat = self.seats.get_mut(&process).expect("is part of the run");
+        (seat.sent, seat.delivered, seat.channels) = (witness.sent, witness.delivered, channels);
+        seat.position = position(incarnation, sn);
+        self.state(process, Fact::Restored(Box::new((name, Incarnation(incarnation), witness))));
+        self.claim(
+            process,
+            Claim::RolledBack { to: position(incarnation, sn), checkpoint: position(of, sn), cause, vectors },
+        );
+    }
+
+    /// Ends a life and starts the next.
+    pub(crate) fn kill(&mut self, process: u32, storage_lost: bool) {
+        let seat = self.seats.get_mut(&process).expect("is part of the run");
+        let life = seat.life;
+        *seat = Seat { life: life.next(), ..Seat::default() };
+        let storage = if storage_lost { StorageFate::Lost } else { StorageFate::Kept };
+        let boot = if storage_lost { Boot::Replaced } else { Boot::Restarted };
+        let process = p(process);
+        self.supervisor(Fact::Failed { process, life, storage });
+        self.supervisor(Fact::Detected { process, life });
+        self.supervisor(Fact::LifeStarted { process, life: life.next(), boot });
+    }
+
+    pub(crate) fn inject_crash(&mut self, process: u32) {
+        let fault = Fault::Crash { process: p(process), storage: StorageFate::Kept };
+        self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
+    }
+
+    pub(crate) fn finish(&mut self, process: u32, digest: Digest) {
+        let witness = self.witness(process);
+        self.state(process, Fact::Finished(Box::new((witness, digest))));
+    }
+
+    /// Facts of the present life of `process` are missing from here on.
+    pub(crate) fn lose_evidence(&mut self, process: u32) {
+        let seat = self.seats.get_mut(&process).expect("is part of the run");
+        seat.facts += 1;
+        self.state(process, Fact::Begun);
+    }
+}
