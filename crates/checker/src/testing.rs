@@ -32,7 +32,15 @@ pub(crate) struct Run {
     pub(crate) context: Context,
     now: Time,
     seats: BTreeMap<u32, Seat>,
-    checkpoints: BTreeMap<(u32, u32, u32), (Witness, BTreeMap<u32, u32>, Arc<Vectors>)>,
+    /// By process, incarnation and SN.
+    checkpoints: BTreeMap<(u32, u32, u32), Saved>,
+}
+
+#[derive(Clone, Default)]
+struct Saved {
+    witness: Witness,
+    channels: BTreeMap<u32, u32>,
+    vectors: Arc<Vectors>,
 }
 
 #[derive(Clone, Default)]
@@ -153,8 +161,10 @@ impl Run {
             let name = self.image(member, incarnation.0, position.sn.0);
             let witness = self.witness(member);
             let channels = self.seats[&member].channels.clone();
-            self.checkpoints
-                .insert((member, incarnation.0, position.sn.0), (witness, channels, vectors.clone()));
+            self.checkpoints.insert(
+                (member, incarnation.0, position.sn.0),
+                Saved { witness, channels, vectors: vectors.clone() },
+            );
             self.state(member, Fact::Saved(Box::new((name, witness))));
             self.durable(member, name);
         }
@@ -187,7 +197,7 @@ impl Run {
         cause: Cause,
     ) {
         let saved = checkpoint.map(|(of, sn)| self.checkpoints[&(process, of, sn)].clone());
-        let (witness, channels, vectors) = saved.unwrap_or_default();
+        let Saved { witness, channels, vectors } = saved.unwrap_or_default();
         let (of, sn) = checkpoint.unwrap_or_default();
         let name = checkpoint.map(|(of, sn)| self.image(process, of, sn));
         let seat = self.seats.get_mut(&process).expect("is part of the run");
