@@ -1,0 +1,82 @@
+//! Federations under HC3I for the tests of the simulator.
+
+use std::sync::Arc;
+
+use faultline_core::fault::LinkProperties;
+use faultline_core::{
+    Cluster, ClusterId, Fault, FaultNo, Life, Member, Membership, MembershipVersion, Node, NodeConfig,
+    NodeId, PlannedFault, ProcessId, Role, Span, Trigger,
+};
+use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
+use faultline_sim::{Config, Links};
+use faultline_workloads::Workload;
+
+pub(crate) type Process = Node<Hc3i, Workload>;
+
+/// Clusters of these sizes, each rank on a node of its own, before anybody is up.
+pub(crate) fn membership(clusters: &[usize]) -> Membership {
+    let mut members = Vec::new();
+    let mut each = Vec::new();
+    for (cluster, &size) in clusters.iter().enumerate() {
+        let first = members.len() as u32;
+        let processes = (first..first + size as u32).map(ProcessId).collect();
+        each.push(Cluster { processes, started: false });
+        members.extend((first..first + size as u32).map(|index| Member {
+            cluster: ClusterId(cluster as u16),
+            role: Role::RANK,
+            node: NodeId(index),
+            life: Life(0),
+            up: false,
+        }));
+    }
+    Membership { version: MembershipVersion(0), members: members.into(), clusters: each.into() }
+}
+
+/// A SAN within clusters, a WAN between them.
+pub(crate) fn links(clusters: usize) -> Links {
+    let within =
+        LinkProperties { latency: Span::from_micros(10), bandwidth: 80_000_000, ..LinkProperties::default() };
+    let between = LinkProperties {
+        latency: Span::from_millis(5),
+        jitter: Span::from_micros(200),
+        bandwidth: 12_500_000,
+        ..LinkProperties::default()
+    };
+    Links::uniform(clusters, within, between)
+}
+
+/// HC3I with a copy of each part in another cluster.
+pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
+    hc3i::Config {
+        checkpoint_every: vec![Some(checkpoint_every); clusters].into(),
+        collect_every: Some(checkpoint_every * 4),
+        replicas: 1,
+        replicate_to: ReplicateTo::OtherCluster,
+        scope: Scope::Cluster,
+        retry_every: Span::from_millis(100),
+        defects: hc3i::Defects::default(),
+    }
+}
+
+/// A simulation of `application` on these clusters, under these faults.
+pub(crate) fn config(
+    clusters: &[usize],
+    protocol: hc3i::Config,
+    application: faultline_workloads::Config,
+    faults: Vec<(Trigger, Fault)>,
+    seed: u64,
+) -> Config<NodeConfig<Hc3i, Workload>> {
+    let plan = faults.into_iter().enumerate();
+    let supervisor = faultline_supervisor::Config {
+        detect_after: Span::from_millis(500),
+        restart_after: Span::from_millis(200),
+        volatile_storage: false,
+        deadline: Span::from_secs(36_000 * 2),
+        plan: plan
+            .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
+            .collect(),
+        least_work_left_percent: 20,
+    };
+    let process = NodeConfig { protocol: Arc::new(protocol), application: Arc::new(application) };
+    Config::new(Arc::new(process), membership(clusters), links(clusters.len()), supervisor, seed)
+}

@@ -1,0 +1,129 @@
+//! Whole federations under HC3I, simulated and judged.
+
+mod common;
+
+use faultline_checker::{Context, Verdict, judge};
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_sim::{Config, InFlight, Links, Run, Simulation, run};
+use faultline_supervisor::{FaultState, Outcome, process_seed};
+use faultline_trace::Trace;
+use faultline_trace::manifest::ProtocolKind;
+use faultline_workloads::{Config as Application, heat, reference};
+
+use common::Process;
+
+const CLUSTERS: [usize; 2] = [3, 3];
+
+fn heat() -> heat::Config {
+    heat::Config {
+        rows: 4,
+        columns: 16,
+        steps: 200,
+        step_cost: Span::from_millis(20),
+        feedback_every: 25,
+        state_bytes: 1000,
+    }
+}
+
+/// A process fails; later, while the other cluster asks for its third checkpoint, the whole cluster is lost.
+fn faults() -> Vec<(Trigger, Fault)> {
+    let requested = Trigger::When {
+        fact: FactKind::CheckpointRequested,
+        cluster: Some(ClusterId(1)),
+        process: None,
+        occurrence: 3,
+    };
+    vec![
+        (
+            Trigger::At(Time::ZERO + Span::from_millis(900)),
+            Fault::Crash { process: ProcessId(4), storage: StorageFate::Kept },
+        ),
+        (requested, Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Lost }),
+    ]
+}
+
+fn config(seed: u64) -> Config<<Process as faultline_core::Process>::Config> {
+    let protocol = common::hc3i(2, Span::from_millis(500));
+    common::config(&CLUSTERS, protocol, Application::Heat(heat()), faults(), seed)
+}
+
+fn simulate(config: Config<<Process as faultline_core::Process>::Config>) -> (Run, Trace) {
+    let mut trace = Trace::default();
+    let run = run::<Process>(config, &mut trace);
+    (run, trace)
+}
+
+#[test]
+fn a_federation_survives_a_crash_and_the_loss_of_a_cluster_with_the_result_of_a_quiet_run() {
+    let config = config(7);
+    let expected =
+        reference(&config.process.application, &config.membership, |it| process_seed(config.seed, it));
+    let (run, trace) = simulate(config);
+    assert_eq!(run.outcome, Outcome::Completed);
+    assert!(run.faults.iter().all(|(_, state)| *state == FaultState::Effective), "{:?}", run.faults);
+    let ranks = |from: u32| (from..from + 3).map(ProcessId).collect();
+    let context = Context {
+        planned_faults: 2,
+        end: run.ended,
+        expected,
+        common_clock: true,
+        ..Context::new(ProtocolKind::Hc3i, vec![ranks(0), ranks(3)])
+    };
+    let judgement = judge(&trace, &context);
+    assert_eq!(judgement.reasons, [""; 0]);
+    assert_eq!(judgement.verdict, Verdict::Pass);
+}
+
+#[test]
+fn equal_seeds_run_identically_and_different_ones_do_not() {
+    let (run, trace) = simulate(config(7));
+    let (again, same) = simulate(config(7));
+    assert_eq!(run, again);
+    assert!(trace == same, "two runs of one seed differ");
+    let (_, other) = simulate(config(8));
+    assert!(trace != other, "the seed decides nothing");
+}
+
+#[test]
+fn a_paranoid_run_is_the_same_run() {
+    let (run, trace) = simulate(config(7));
+    let (paranoid, same) = simulate(Config { paranoid: true, ..config(7) });
+    assert_eq!(run, paranoid);
+    assert!(trace == same, "encoding changes the run");
+}
+
+#[test]
+fn a_run_can_be_stepped_watched_and_interrupted() {
+    let mut trace = Trace::default();
+    let mut simulation = Simulation::<Process, _>::new(config(7), &mut trace);
+    let second = Time::ZERO + Span::from_secs(1);
+    assert!(simulation.run_until(second));
+    assert!(simulation.now() <= second);
+    let before = simulation.status();
+    assert!(before.clusters[0].committed.sn.0 >= 1 && before.clusters[0].up == 3, "{before:?}");
+    assert!(simulation.run_until(Time::ZERO + Span::from_secs(2)));
+    let after = simulation.status();
+    assert!(after.clusters[0].progress.done > before.clusters[0].progress.done);
+    simulation.interrupt();
+    assert_eq!(simulation.outcome(), Some(&Outcome::Interrupted));
+    assert!(!simulation.step());
+}
+
+#[test]
+fn the_packets_of_the_dead_are_lost_or_kept_or_drawn() {
+    // The boundary of cluster 0 goes to cluster 1 at each step, so that some of it is always on this slow link.
+    let slow = LinkProperties { latency: Span::from_millis(100), ..LinkProperties::default() };
+    let lost = |in_flight, seed| {
+        let mut config = config(seed);
+        config.links = Links::uniform(2, LinkProperties::default(), slow);
+        config.chance.in_flight = in_flight;
+        let (run, _) = simulate(config);
+        assert_eq!(run.outcome, Outcome::Completed);
+        run.stats.lost_in_flight
+    };
+    assert_eq!(lost(InFlight::Kept, 1), 0);
+    assert!(lost(InFlight::Lost, 1) > 0);
+    let drawn: Vec<u64> = (1..8).map(|seed| lost(InFlight::Sampled, seed)).collect();
+    assert!(drawn.contains(&0) && drawn.iter().any(|&it| it > 0), "{drawn:?}");
+}
