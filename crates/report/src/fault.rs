@@ -1,7 +1,7 @@
 //! Faults and triggers in words.
 
 use faultline_core::fault::{LinkProperties, StorageFault};
-use faultline_core::{ClusterId, Fault, FactKind, StorageFate, Trigger};
+use faultline_core::{ClusterId, FactKind, Fault, StorageFate, Trigger};
 
 use crate::cast::Cast;
 
@@ -125,7 +125,10 @@ mod tests {
     #[test]
     fn ordinals() {
         let said: Vec<_> = [1, 2, 3, 4, 11, 12, 21, 102].map(ordinal).into();
-        assert_eq!(said, ["the 1st", "the 2nd", "the 3rd", "the 4th", "the 11th", "the 12th", "the 21st", "the 102nd"]);
+        assert_eq!(
+            said,
+            ["the 1st", "the 2nd", "the 3rd", "the 4th", "the 11th", "the 12th", "the 21st", "the 102nd"]
+        );
     }
 
     #[test]
@@ -137,7 +140,10 @@ mod tests {
             loss_ppm: 1000,
         };
         assert_eq!(describe_link(&link), "8.00 ms, +-200 us, 100 Mbit/s, 0.1 % loss");
-        assert_eq!(describe_link(&LinkProperties { bandwidth: 200_000_000, ..link }), "8.00 ms, +-200 us, 1.6 Gbit/s, 0.1 % loss");
+        assert_eq!(
+            describe_link(&LinkProperties { bandwidth: 200_000_000, ..link }),
+            "8.00 ms, +-200 us, 1.6 Gbit/s, 0.1 % loss"
+        );
     }
 
     #[test]

@@ -6,14 +6,23 @@
 //! | --- | --- |
 //! | [`cast`] | who takes part, by name |
 //! | [`history`] | what happened, put together from the facts |
+//! | [`explain`] | why each cluster rolled back, in sentences |
+//! | [`summary`] | everything that is said of a run, as one value and as JSON |
+//! | [`text`] | the summary for a terminal |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
+//! | [`page`] | the report: one HTML file |
 //! | [`fault`] | faults and links in words |
 
 pub mod cast;
 pub mod diagram;
+pub mod explain;
 pub mod fault;
 pub mod history;
+pub mod page;
+pub mod summary;
+pub mod text;
 
 pub use cast::Cast;
 pub use diagram::Diagram;
 pub use history::History;
+pub use summary::{Recorded, Summary};

@@ -225,13 +225,12 @@ impl Diagram {
             rollback.members.iter().filter_map(|(process, member)| {
                 let lane = *lane_of.get(process)?;
                 let down = rollback.failures.iter().map(|&it| &history.failures[it]);
-                let restarted =
-                    down.filter(|it| it.process == *process).filter_map(|it| it.restarted).max();
+                let restarted = down.filter(|it| it.process == *process).filter_map(|it| it.restarted).max();
                 let from = micros(restarted.unwrap_or(rollback.began).min(member.restored));
                 Some(Stretch { lane, from, upto: micros(member.resumed.unwrap_or(member.restored)) })
             })
         });
-        let undone = history.undone.iter().filter_map(|it| {
+        let undone = history.undone.iter().filter(|it| it.began < it.ended).filter_map(|it| {
             let lane = *lane_of.get(&it.process)?;
             Some(Stretch { lane, from: micros(it.began), upto: micros(it.ended) })
         });
@@ -425,11 +424,17 @@ fn marks(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Ve
 }
 
 /// For each rollback that no other caused: the states that it and all it caused went on from, from top to bottom.
-fn recovery_lines(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Vec<(usize, i64)>> {
+fn recovery_lines(
+    history: &History,
+    lane_of: &Lanes,
+    micros: impl Fn(Time) -> i64,
+) -> Vec<Vec<(usize, i64)>> {
     let root = |mut place: usize| {
         for _ in 0..history.rollbacks.len() {
             match history.rollbacks[place].because_of {
-                Some(cause) if matches!(history.rollbacks[place].cause, Some(Cause::Alert { .. })) => place = cause,
+                Some(cause) if matches!(history.rollbacks[place].cause, Some(Cause::Alert { .. })) => {
+                    place = cause
+                }
                 _ => break,
             }
         }

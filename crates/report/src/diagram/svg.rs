@@ -6,7 +6,8 @@ use maud::{Markup, PreEscaped, html};
 use super::{Diagram, Fate, Kind, Line};
 
 /// Stylesheet of the picture; the page's colours are the same ones.
-const STYLE: &str = include_str!("../../assets/diagram.css");
+const STYLE: &str =
+    concat!(include_str!("../../assets/palette.css"), include_str!("../../assets/diagram.css"));
 
 /// What a picture shows, and how large.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,7 +78,8 @@ impl<'a> Scene<'a> {
         let margin = if options.part.is_some() { 0.0 } else { (end - begin) as f64 * 0.008 };
         let begin = begin as f64 - margin;
         let span = (end as f64 + margin - begin).max(1.0);
-        let mut scene = Scene { diagram, options, begin, scale: (options.width - LEFT - RIGHT) / span, height: 0.0 };
+        let mut scene =
+            Scene { diagram, options, begin, scale: (options.width - LEFT - RIGHT) / span, height: 0.0 };
         scene.height = scene.bottom() + AXIS + LEGEND;
         scene
     }
@@ -279,7 +281,13 @@ impl<'a> Scene<'a> {
 /// The sign of a checkpoint.
 fn mark(kind: Kind, undone: bool, cluster: usize, x: f64, y: f64, size: f64, title: Option<&str>) -> Markup {
     let shape = match kind {
-        Kind::Unforced => format!("M{} {}a{size} {size} 0 1 0 {} 0a{size} {size} 0 1 0 -{} 0z", n(x - size), n(y), n(2.0 * size), n(2.0 * size)),
+        Kind::Unforced => format!(
+            "M{} {}a{size} {size} 0 1 0 {} 0a{size} {size} 0 1 0 -{} 0z",
+            n(x - size),
+            n(y),
+            n(2.0 * size),
+            n(2.0 * size)
+        ),
         Kind::Forced => {
             let s = size * 1.35;
             format!("M{} {}l{s:.1} {s:.1}l-{s:.1} {s:.1}l-{s:.1} -{s:.1}z", n(x), n(y - s))
@@ -299,9 +307,9 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
 }
 
-/// Round instants between two, about ten of them.
+/// Round instants between two, about a dozen of them.
 fn ticks(begin: f64, end: f64) -> Vec<i64> {
-    let rough = (end - begin) / 10.0;
+    let rough = (end - begin) / 12.0;
     let magnitude = 10f64.powf(rough.max(1.0).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|it| it * magnitude).into_iter().find(|it| *it >= rough);
     let step = step.unwrap_or(10.0 * magnitude).max(1.0) as i64;

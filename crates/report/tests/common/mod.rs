@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use faultline_core::fault::{FaultState, LinkProperties, Outcome};
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, Digest, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation, Life,
-    MessageId, PlannedFault, Position, ProcessId, Role, Sn, Span, StorageFate, Time, Trigger, Vectors, Witness,
+    Attempt, Boot, Cause, Claim, ClusterId, Digest, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation,
+    Life, MessageId, PlannedFault, Position, ProcessId, Role, Sn, Span, StorageFate, Time, Trigger, Vectors,
+    Witness,
 };
 use faultline_trace::manifest::{
     Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, LinkMeasured, ProcessEntry, ProtocolKind,
@@ -58,7 +59,8 @@ fn manifest(nodes: u32) -> Manifest {
         tool: "0.1.0".into(),
         backend: Backend::Local,
         seed: 7,
-        federation: "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata:\n  name: quick-start\n".into(),
+        federation: "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata:\n  name: quick-start\n"
+            .into(),
         protocol: ProtocolKind::Hc3i,
         clusters: names.iter().map(|name| ClusterEntry { name: (*name).into(), nodes }).collect(),
         processes: processes.collect(),
@@ -89,12 +91,7 @@ fn manifest(nodes: u32) -> Manifest {
             (FaultNo(1), FaultState::Effective),
             (FaultNo(2), FaultState::Ineffective("the run had ended before its time".into())),
         ],
-        links: vec![
-            link(0, 0, 80, 121),
-            link(0, 1, 8000, 8094),
-            link(1, 0, 5000, 5061),
-            link(1, 1, 80, 117),
-        ],
+        links: vec![link(0, 0, 80, 121), link(0, 1, 8000, 8094), link(1, 0, 5000, 5061), link(1, 1, 80, 117)],
         expected: Some(Expected {
             source: "the sequential reference".into(),
             digests: (0..2 * nodes).map(|it| (ProcessId(it), digest(ProcessId(it)))).collect(),
@@ -177,8 +174,7 @@ impl World {
     }
 
     fn state(&mut self, process: ProcessId, after: Span, fact: Fact) {
-        let life =
-            if process == ProcessId::SUPERVISOR { Life(0) } else { self.lives[process.index()] };
+        let life = if process == ProcessId::SUPERVISOR { Life(0) } else { self.lives[process.index()] };
         let number = FactNo(self.trace.streams.get(&(process, life)).map_or(0, Vec::len) as u64);
         self.trace.record(Record { process, life, number, at: self.now + after, fact });
     }
@@ -267,7 +263,8 @@ impl World {
             let next = self.member(cluster, (index + 1) % self.nodes as usize);
             self.send(me, next, Span::from_micros(30 + 400 * index as u64));
             let partner = self.member(1 - cluster, index);
-            if cluster == 0 && step % 3 == 0 || cluster == 1 && step % FEEDBACK_EVERY == 0 {
+            let every = if cluster == 0 { 3 } else { FEEDBACK_EVERY };
+            if step.is_multiple_of(every) {
                 self.send(me, partner, Span::from_micros(700 + 400 * index as u64));
             }
         }
@@ -319,7 +316,7 @@ impl World {
             if let Some(entry) = self.clusters[from].log.iter_mut().find(|it| it.0 == id) {
                 entry.2 = Some(at);
             }
-            self.now = self.now + Span::from_millis(14);
+            self.now += Span::from_millis(14);
             self.state(id.to, Span::ZERO, Fact::Delivered(id));
             self.now = Time(self.now.0 - 14_000_000);
             return;

@@ -1,0 +1,261 @@
+//! Why each cluster rolled back, to where, and what it lost: sentences, in the order of events.
+
+use faultline_core::fault::FaultState;
+use faultline_core::{Cause, ClusterId, Fault, FaultNo, Span, StorageFate, Time};
+use faultline_trace::Manifest;
+use serde::Serialize;
+
+use crate::cast::{Cast, checkpoint};
+use crate::fault::describe_fault;
+use crate::history::{Failure, History, Rollback};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Chapter {
+    /// Its beginning, in seconds since the application began; `None` for what never happened.
+    pub from_seconds: Option<f64>,
+    /// Its end.
+    pub upto_seconds: Option<f64>,
+    /// It, in sentences.
+    pub text: String,
+}
+
+/// The account of a run in sentences, chronologically.
+pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapter> {
+    let narrator = Narrator { history, manifest, cast };
+    let mut chapters: Vec<(Time, Time, String)> = Vec::new();
+    for injection in &history.injections {
+        let text = narrator.injected(injection.no, &injection.fault, injection.at);
+        let upto = narrator.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
+        chapters.push((injection.at, upto, text));
+    }
+    for failure in history.failures.iter().filter(|it| it.fault.is_none()) {
+        let text = format!(
+            "At {} {} ended without a fault of the plan.",
+            narrator.time(failure.at),
+            cast.process(failure.process)
+        );
+        chapters.push((failure.at, failure.at, text));
+    }
+    for (place, rollback) in history.rollbacks.iter().enumerate() {
+        chapters.push((rollback.began, rollback.ended, narrator.rollback(place, rollback)));
+    }
+    // A rollback begins with its failure, which is told first; and a cause is told before its consequence.
+    chapters.sort_by_key(|&(from, upto, _)| (from, upto));
+    let mut told: Vec<Chapter> = chapters
+        .into_iter()
+        .map(|(from, upto, text)| Chapter {
+            from_seconds: Some(history.seconds(from)),
+            upto_seconds: Some(history.seconds(upto)),
+            text,
+        })
+        .collect();
+    let silent = |text: String| Chapter { from_seconds: None, upto_seconds: None, text };
+    told.extend(
+        history.unrecoverable.iter().map(|(cluster, missing)| silent(unrecoverable(*cluster, missing, cast))),
+    );
+    told.extend(
+        manifest.faults.iter().filter_map(|(no, state)| Some(silent(narrator.without_effect(*no, state)?))),
+    );
+    if history.rollbacks.is_empty() {
+        told.push(silent(if history.failures.is_empty() {
+            "Nothing failed and nothing was rolled back.".to_owned()
+        } else {
+            "No cluster rolled back.".to_owned()
+        }));
+    }
+    told
+}
+
+/// What it means that no checkpoint of a cluster can be restored: who held what, and who was asked.
+pub fn unrecoverable(
+    cluster: ClusterId,
+    missing: &[(faultline_core::ImageName, Vec<faultline_core::ProcessId>)],
+    cast: &Cast,
+) -> String {
+    let mut text = format!("No checkpoint of {} can be restored.", cast.cluster(cluster));
+    for (image, asked) in missing.iter().take(MOST_NAMED) {
+        let asked: Vec<_> = asked.iter().map(|it| cast.process(*it)).collect();
+        let whom = if asked.is_empty() {
+            "nobody holds it".to_owned()
+        } else {
+            format!("asked in vain: {}", asked.join(", "))
+        };
+        text.push_str(&format!(" Missing is {} ({whom}).", cast.image(*image)));
+    }
+    if missing.len() > MOST_NAMED {
+        text.push_str(&format!(" And {} more parts.", missing.len() - MOST_NAMED));
+    }
+    text
+}
+
+/// How many of a kind are named before the rest is counted.
+const MOST_NAMED: usize = 8;
+
+struct Narrator<'a> {
+    history: &'a History,
+    manifest: &'a Manifest,
+    cast: &'a Cast,
+}
+
+impl Narrator<'_> {
+    fn time(&self, at: Time) -> String {
+        format!("{:.2} s", self.history.seconds(at))
+    }
+
+    fn killed_by(&self, no: FaultNo) -> impl Iterator<Item = &Failure> {
+        self.history.failures.iter().filter(move |it| it.fault == Some(no))
+    }
+
+    fn injected(&self, no: FaultNo, fault: &Fault, at: Time) -> String {
+        let killed = self.killed_by(no).count();
+        let name = format!("fault {}", no.0);
+        let at = self.time(at);
+        let lost = |storage: StorageFate| match storage {
+            StorageFate::Kept => "",
+            StorageFate::Lost => ", storage lost",
+        };
+        match *fault {
+            Fault::Crash { process, storage } => {
+                format!("At {at} {} was killed ({name}, crash{}).", self.cast.process(process), lost(storage))
+            }
+            Fault::LoseCluster { cluster, storage } => format!(
+                "At {at} all {killed} processes of {} were killed at once ({name}, cluster loss{}).",
+                self.cast.cluster(cluster),
+                lost(storage)
+            ),
+            Fault::Pause { process, span } => {
+                let end = match self.killed_by(no).next() {
+                    Some(failure) => {
+                        format!("; it was taken for dead and therefore killed at {}", self.time(failure.at))
+                    }
+                    None => " and then went on: a delay, not a failure".to_owned(),
+                };
+                format!("At {at} {} stood still for {span} ({name}, pause){end}.", self.cast.process(process))
+            }
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
+                format!("At {at} {} ({name}).", describe_fault(fault, self.cast))
+            }
+        }
+    }
+
+    fn rollback(&self, place: usize, rollback: &Rollback) -> String {
+        let cluster = self.cast.cluster(rollback.cluster);
+        let mut text = match rollback.cause {
+            Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
+            Some(Cause::Failure) | None if rollback.failures.is_empty() => {
+                format!("{cluster} rolled back with the rest, to {}", target(rollback))
+            }
+            Some(Cause::Failure) | None => {
+                let failures = rollback.failures.iter().map(|&it| &self.history.failures[it]);
+                let noticed = failures.filter_map(|it| Some(it.detected?.since(it.at))).min();
+                match noticed {
+                    Some(after) => {
+                        format!("{cluster} noticed after {after} and rolled back to {}", target(rollback))
+                    }
+                    None => format!("{cluster} rolled back to {}", target(rollback)),
+                }
+            }
+        };
+        let saved = rollback.members.values().map(|it| it.saved).min().unwrap_or(rollback.began);
+        text.push_str(&format!(
+            " (saved {} before; {}). It went on after {}.",
+            rollback.began.since(saved),
+            self.lost(rollback),
+            rollback.ended.since(rollback.began),
+        ));
+        if rollback.resent > 0 {
+            text.push_str(&format!(" {} sent to it again from logs.", was(rollback.resent, "message")));
+        }
+        if !rollback.complete {
+            text.push_str(" This recovery did not reach all of its processes.");
+        }
+        let spared: Vec<_> = self
+            .cast
+            .clusters()
+            .filter(|&it| it != rollback.cluster && !self.rolled_back_with(it, place))
+            .map(|it| self.cast.cluster(it))
+            .collect();
+        if !spared.is_empty() && spared.len() <= MOST_NAMED {
+            text.push_str(&format!(
+                " {} had delivered nothing that this undid, and kept on.",
+                spared.join(", ")
+            ));
+        }
+        text
+    }
+
+    fn because_of_an_alert(&self, rollback: &Rollback, from: ClusterId) -> String {
+        let cluster = self.cast.cluster(rollback.cluster);
+        let sender = self.cast.cluster(from);
+        let orphans = rollback
+            .because_of
+            .map(|cause| self.history.orphans_at(cause, rollback.cluster, self.cast))
+            .unwrap_or_default();
+        let had = match orphans.first() {
+            Some(first) => format!(
+                "{cluster} had delivered {} that {sender} sent after it (first: {})",
+                count(orphans.len() as u64, "message"),
+                self.cast.message(*first)
+            ),
+            None => format!("{cluster} was alerted by {sender}"),
+        };
+        format!("{had}, so at {} it rolled back to {}", self.time(rollback.began), target(rollback))
+    }
+
+    fn lost(&self, rollback: &Rollback) -> String {
+        let members = rollback.members.values().filter(|it| it.lost > Span::ZERO).count();
+        if members == 0 {
+            return "no work lost".to_owned();
+        }
+        let most = rollback.members.values().map(|it| it.lost).max().unwrap_or_default();
+        let all = rollback.lost();
+        match members {
+            1 => format!("{all} of work of 1 process lost"),
+            _ => format!("{all} of work of {members} processes lost, at most {most} each"),
+        }
+    }
+
+    /// Whether a rollback of `cluster` caused the one at `place`, was caused by it, or overlapped it.
+    fn rolled_back_with(&self, cluster: ClusterId, place: usize) -> bool {
+        let this = &self.history.rollbacks[place];
+        self.history.rollbacks.iter().enumerate().any(|(other, it)| {
+            let related = it.because_of == Some(place) || this.because_of == Some(other);
+            it.cluster == cluster && (related || it.began <= this.ended && this.began <= it.ended)
+        })
+    }
+
+    fn without_effect(&self, no: FaultNo, state: &FaultState) -> Option<String> {
+        let planned = self.manifest.plan.iter().find(|it| it.no == no)?;
+        let what = describe_fault(&planned.fault, self.cast);
+        match state {
+            FaultState::Effective => None,
+            FaultState::Ineffective(reason) => {
+                Some(format!("Fault {} ({what}) took no effect: {reason}.", no.0))
+            }
+            FaultState::Pending => Some(format!("Fault {} ({what}) never came due.", no.0)),
+        }
+    }
+}
+
+/// What a cluster returns to.
+fn target(rollback: &Rollback) -> String {
+    match rollback.checkpoint {
+        Some(position) => format!("its checkpoint {}", checkpoint(position)),
+        None => "its initial state".to_owned(),
+    }
+}
+
+/// A number of things.
+pub fn count(number: u64, thing: &str) -> String {
+    match (number, thing) {
+        (1, thing) => format!("1 {thing}"),
+        (_, "process") => format!("{number} processes"),
+        (_, thing) => format!("{number} {thing}s"),
+    }
+}
+
+fn was(number: u64, thing: &str) -> String {
+    format!("{} {}", count(number, thing), if number == 1 { "was" } else { "were" })
+}

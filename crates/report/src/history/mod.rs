@@ -1,0 +1,222 @@
+//! What happened, put together from the facts of all lives: checkpoints, failures, rollbacks with what they undid, and
+//! the way of every message. Tells, does not judge: whether it was right is the checker's business.
+//!
+//! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation), never by time;
+//! times are for showing.
+
+mod build;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faultline_core::{
+    Cause, ClusterId, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId, Sn, Span,
+    StorageFate, Time,
+};
+use faultline_trace::Trace;
+
+use crate::cast::Cast;
+
+/// What happened in a run.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// When the application was allowed to begin: instants are shown relative to this.
+    pub origin: Time,
+    /// When the last fact was stated.
+    pub end: Time,
+    /// Every committed checkpoint, by cluster and position.
+    pub checkpoints: BTreeMap<(ClusterId, Position), Checkpoint>,
+    /// Ends of lives, in the supervisor's order.
+    pub failures: Vec<Failure>,
+    /// What the injector did, in its order.
+    pub injections: Vec<Injection>,
+    /// Rollbacks of clusters, in the order in which they ended.
+    pub rollbacks: Vec<Rollback>,
+    /// Every message with its way, by identity.
+    pub messages: BTreeMap<MessageId, Message>,
+    /// Every stretch of a process's life that a rollback undid.
+    pub undone: Vec<Undone>,
+    /// Clusters that could not be recovered, and which parts were missing where.
+    pub unrecoverable: Vec<(ClusterId, Missing)>,
+}
+
+/// The parts of checkpoints that are missing, and who was asked for each.
+pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
+
+/// A cluster's checkpoint.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// By a message from another cluster, rather than by the timer.
+    pub forced: bool,
+    /// When each process committed it.
+    pub committed: BTreeMap<ProcessId, Time>,
+    /// When each process saved the state that it holds.
+    pub saved: BTreeMap<ProcessId, Time>,
+    /// The longest that an application was frozen for it.
+    pub frozen: Span,
+}
+
+impl Checkpoint {
+    /// When its last process committed it.
+    pub fn at(&self) -> Time {
+        self.committed.values().copied().max().unwrap_or(Time::ZERO)
+    }
+}
+
+/// The end of a life.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Whose.
+    pub process: ProcessId,
+    /// The life that ended.
+    pub life: Life,
+    /// When.
+    pub at: Time,
+    /// What became of its storage.
+    pub storage: StorageFate,
+    /// When the supervisor announced it.
+    pub detected: Option<Time>,
+    /// When the next life was started.
+    pub restarted: Option<Time>,
+    /// The fault of the plan that did it.
+    pub fault: Option<FaultNo>,
+}
+
+/// One act of the injector.
+#[derive(Clone, Debug)]
+pub struct Injection {
+    /// In the plan.
+    pub no: FaultNo,
+    /// When.
+    pub at: Time,
+    /// What was done.
+    pub fault: Fault,
+}
+
+/// One cluster's return to one checkpoint.
+#[derive(Clone, Debug)]
+pub struct Rollback {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The incarnation that it began.
+    pub incarnation: Incarnation,
+    /// The checkpoint, under the incarnation that took it; `None` is the initial state.
+    pub checkpoint: Option<Position>,
+    /// Why, in the words of the protocol; `None` when it never said.
+    pub cause: Option<Cause>,
+    /// Its processes.
+    pub members: BTreeMap<ProcessId, Returned>,
+    /// The failures of the cluster that it answers, as places in [`History::failures`].
+    pub failures: Vec<usize>,
+    /// When the first failure happened, or the alert arrived.
+    pub began: Time,
+    /// When the last member went on.
+    pub ended: Time,
+    /// The rollback of another cluster that caused this one, as a place in [`History::rollbacks`].
+    pub because_of: Option<usize>,
+    /// Messages from other clusters sent again to this one afterwards.
+    pub resent: u64,
+    /// The protocol said of every member that it goes on.
+    pub complete: bool,
+}
+
+impl Rollback {
+    /// The checkpoint's number; 0 is the initial state.
+    pub fn sn(&self) -> Sn {
+        self.checkpoint.map_or(Sn(0), |it| it.sn)
+    }
+
+    /// Work lost, over all members.
+    pub fn lost(&self) -> Span {
+        self.members.values().fold(Span::ZERO, |sum, member| sum + member.lost)
+    }
+}
+
+/// A process's part in a rollback.
+#[derive(Clone, Debug, Default)]
+pub struct Returned {
+    /// When its state was replaced.
+    pub restored: Time,
+    /// When it went on, if it said so.
+    pub resumed: Option<Time>,
+    /// When the state that it restored had been saved.
+    pub saved: Time,
+    /// Execution undone.
+    pub lost: Span,
+}
+
+/// A stretch of a process's execution that a rollback undid.
+#[derive(Clone, Debug)]
+pub struct Undone {
+    /// Whose.
+    pub process: ProcessId,
+    /// Its beginning, shown.
+    pub began: Time,
+    /// Its end, shown.
+    pub ended: Time,
+    /// By which rollback, as a place in [`History::rollbacks`].
+    pub by: usize,
+    from: Place,
+    upto: Place,
+}
+
+/// The way of one message.
+#[derive(Clone, Debug, Default)]
+pub struct Message {
+    /// When the application sent it.
+    pub sent: Option<Time>,
+    /// The rollback that undid the sending.
+    pub send_undone: Option<usize>,
+    /// When it was given to the network, and whether that was a repetition from a log.
+    pub transmitted: Vec<(Time, bool)>,
+    /// When it was delivered, and the rollback that undid this.
+    pub delivered: Vec<(Time, Option<usize>)>,
+    /// When it was dropped because its sending had been undone.
+    pub stale: Vec<Time>,
+    sent_place: Option<Place>,
+    delivered_places: Vec<Place>,
+}
+
+/// A place in a process's history: a life, and a fact of it. Places of one process are ordered like its history.
+type Place = (Life, usize);
+
+impl History {
+    /// Puts together what `trace` holds about `cast`.
+    pub fn new(trace: &Trace, cast: &Cast) -> Self {
+        build::build(trace, cast)
+    }
+
+    /// An instant relative to the beginning, in seconds; negative before it.
+    pub fn seconds(&self, at: Time) -> f64 {
+        (at.0 as f64 - self.origin.0 as f64) / 1e9
+    }
+
+    /// The messages of other clusters' processes and `cluster`'s that rollback `by` undid at the sender and that
+    /// `cluster` had delivered, by identity.
+    pub fn orphans_at(&self, by: usize, cluster: ClusterId, cast: &Cast) -> Vec<MessageId> {
+        self.messages
+            .iter()
+            .filter(|(id, message)| {
+                message.send_undone == Some(by)
+                    && cast.cluster_of(id.to) == cluster
+                    && cast.crosses(**id)
+                    && !message.delivered.is_empty()
+            })
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// How many committed checkpoints of its cluster a rollback undid that none had undone before.
+    pub fn depth(&self, rollback: &Rollback) -> u64 {
+        let beyond = |it: &Rollback, position: Position| {
+            it.cluster == rollback.cluster
+                && position.incarnation < it.incarnation
+                && it.checkpoint.is_none_or(|restored| position > restored)
+        };
+        let earlier = |position| {
+            self.rollbacks.iter().any(|it| it.incarnation < rollback.incarnation && beyond(it, position))
+        };
+        let of_it = self.checkpoints.keys().filter(|(cluster, _)| *cluster == rollback.cluster);
+        of_it.filter(|(_, position)| beyond(rollback, *position) && !earlier(*position)).count() as u64
+    }
+}

@@ -1,0 +1,312 @@
+//! The report: one HTML file that needs nothing else, neither a network nor a server.
+
+use faultline_checker::Verdict;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::cast::Cast;
+use crate::diagram::{Diagram, Limits};
+use crate::explain::{Chapter, count};
+use crate::history::History;
+use crate::summary::{Recorded, Summary, target};
+use crate::text::{backend, because, ended, protocol, span, verdict};
+
+const STYLE: &str = concat!(include_str!("../assets/palette.css"), include_str!("../assets/page.css"));
+const SCRIPT: &str = include_str!("../assets/diagram.js");
+/// With more messages than this inside clusters, they are not drawn until asked for.
+const MANY: usize = 1500;
+
+/// The page about a run.
+pub fn render(recorded: Recorded<'_>) -> String {
+    let cast = Cast::new(recorded.manifest);
+    let history = History::new(recorded.trace, &cast);
+    let summary = Summary::of_history(recorded, &cast, &history);
+    let diagram = Diagram::new(&history, &cast, Limits::default());
+    page(&summary, &diagram, &recorded.manifest.federation).into_string()
+}
+
+fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
+    let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy"
+                    content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    (head(summary))
+                    h2 { "Space and time" }
+                    (stage(diagram))
+                    h2 { "What happened" }
+                    (story(&summary.explanation))
+                    h2 { "Clusters" }
+                    (clusters(summary))
+                    (rollbacks(summary))
+                    h2 { "Faults" }
+                    (faults(summary))
+                    h2 { "Properties" }
+                    (properties(summary))
+                    @if !summary.links.is_empty() {
+                        h2 { "Links" }
+                        (links(summary))
+                    }
+                    h2 { "The federation" }
+                    details {
+                        summary { "The file as it was run" }
+                        pre { (federation) }
+                    }
+                    footer {
+                        "Recorded in " code { (summary.run.bundle) } " (" (count(summary.run.facts, "fact")) ") by faultline "
+                        (summary.run.tool) ". Judge it again with " code { "faultline check " (summary.run.bundle) } "."
+                    }
+                }
+                script type="application/json" id="data" { (PreEscaped(json(diagram))) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    }
+}
+
+/// JSON that can stand inside a script element.
+fn json(diagram: &Diagram) -> String {
+    serde_json::to_string(diagram).expect("a diagram has a JSON form").replace('<', "\\u003c")
+}
+
+fn head(summary: &Summary) -> Markup {
+    let run = &summary.run;
+    let all =
+        |number: fn(&crate::summary::ClusterSummary) -> f64| summary.clusters.iter().map(number).sum::<f64>();
+    let unforced = all(|it| it.unforced as f64);
+    let forced = all(|it| it.forced as f64);
+    let rollbacks = all(|it| it.rollbacks.len() as f64);
+    let slowest = summary
+        .clusters
+        .iter()
+        .flat_map(|it| &it.rollbacks)
+        .map(|it| it.recovery_seconds)
+        .fold(0.0, f64::max);
+    html! {
+        header {
+            div {
+                h1 { (run.name) }
+                p.meta {
+                    (protocol(summary)) " on the " (backend(summary)) " backend, "
+                    (count(summary.clusters.len() as u64, "cluster")) ", "
+                    (count(summary.clusters.iter().map(|it| it.processes as u64).sum(), "process")) ", seed " (run.seed)
+                    ", " (ended(run.outcome)) " after " (span(run.duration_seconds))
+                }
+            }
+            span class={ "badge " (verdict(summary.verdict)) } { (verdict(summary.verdict)) }
+        }
+        @if summary.reasons.is_empty() {
+            ul.reasons.plain { li { (praise(summary)) } }
+        } @else {
+            ul.reasons { @for reason in &summary.reasons { li { (reason) } } }
+        }
+        div.numbers {
+            div { b { (unforced + forced) } span { "checkpoints, " (forced) " forced" } }
+            div { b { (rollbacks) } span { "rollbacks of clusters" } }
+            div { b { (span(all(|it| it.lost_work_seconds))) } span { "of work lost, all processes" } }
+            div { b { (span(slowest)) } span { "longest recovery" } }
+            div { b { (all(|it| it.resent as f64)) } span { "messages re-sent" } }
+        }
+    }
+}
+
+fn praise(summary: &Summary) -> String {
+    let instances: u64 = summary.properties.iter().map(|it| it.instances).sum();
+    let effective = summary.faults.iter().filter(|it| it.state == "effective").count();
+    let faults = match summary.faults.len() {
+        0 => "No faults were planned".to_owned(),
+        planned => format!("{effective} of {} took effect", count(planned as u64, "planned fault")),
+    };
+    let result = match (&summary.result.compared_with, summary.result.equal) {
+        (Some(source), Some(true)) => format!("the result equals that of {source}"),
+        _ => "there is no result to compare with".to_owned(),
+    };
+    format!(
+        "{faults}, {result}, and all {} properties hold in {instances} instances.",
+        summary.properties.len()
+    )
+}
+
+fn stage(diagram: &Diagram) -> Markup {
+    let within = diagram.messages.iter().filter(|it| !it.between).count();
+    let toggle = |layer: &str, sign: &str, text: &str, on: bool| {
+        html! {
+            label.toggle { input type="checkbox" data-layer=(layer) checked[on]; canvas data-sign=(sign) aria-hidden="true" {} (text) }
+        }
+    };
+    let sign = |sign: &str, text: &str| {
+        html! { span.hint { canvas data-sign=(sign) width="26" height="14" style="width:26px;height:14px;vertical-align:-2px" aria-hidden="true" {} " " (text) } }
+    };
+    html! {
+        div.bar role="group" aria-label="What is drawn" {
+            (toggle("between", "between", "between clusters", true))
+            (toggle("within", "within", &format!("within clusters ({within})"), within > 0 && within <= MANY))
+            (toggle("undone", "undone", "undone", true))
+            (toggle("resent", "resent", "re-sent", true))
+            (toggle("checkpoints", "checkpoints", "checkpoints (forced: diamonds)", true))
+            (toggle("rollbacks", "rollbacks", "rollbacks", true))
+            (toggle("lines", "lines", "recovery lines", true))
+            span.space {}
+            button #in aria-label="Zoom in" { "+" }
+            button #out aria-label="Zoom out" { "\u{2212}" }
+            button #all { "whole run" }
+            button #png { "save PNG" }
+        }
+        div.stage {
+            canvas #plot tabindex="0" role="img"
+                aria-label="Space-time diagram: one lane per process, time to the right. What it shows is told in sentences below." {}
+            canvas #overview aria-hidden="true" {}
+            div #tip role="status" {}
+        }
+        div.bar {
+            (sign("initial", "initial checkpoint"))
+            (sign("past", "rolled past"))
+            (sign("failure", "failure"))
+            (sign("down", "down"))
+            (sign("recovering", "recovering"))
+            (sign("lost", "work undone"))
+        }
+        p.hint {
+            "Drag to move, double-click or " kbd { "Ctrl" } "+wheel to zoom, point at anything to read it. Keys: "
+            kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " " kbd { "0" } " whole run, "
+            kbd { "n" } " " kbd { "p" } " next and previous event."
+            @for note in &diagram.notes { " " (note) }
+        }
+        noscript { p.hint { "The diagram needs scripts; a static picture of it lies beside this page as " code { "diagram.svg" } "." } }
+    }
+}
+
+fn story(chapters: &[Chapter]) -> Markup {
+    html! {
+        ol.story {
+            @for it in chapters {
+                li {
+                    time { @if let Some(at) = it.from_seconds { (format!("{at:.2} s")) } }
+                    span { (it.text) }
+                    @if let (Some(from), Some(upto)) = (it.from_seconds, it.upto_seconds) {
+                        button data-from=((from * 1e6) as i64) data-upto=((upto * 1e6) as i64) { "show" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn clusters(summary: &Summary) -> Markup {
+    html! {
+        div.table { table {
+            thead { tr {
+                th { "cluster" } th.num { "processes" } th.num { "unforced checkpoints" } th.num { "forced checkpoints" }
+                th.num { "longest freeze" } th.num { "failures" } th.num { "rollbacks" } th.num { "lost work" }
+                th.num { "sent within" } th.num { "sent to others" } th.num { "re-sent to it" }
+            } }
+            tbody { @for (index, it) in summary.clusters.iter().enumerate() { tr {
+                td { span class={ "dot c" (index % 6) } {} (it.name) }
+                td.num { (it.processes) } td.num { (it.unforced) } td.num { (it.forced) }
+                td.num { (span(it.longest_freeze_seconds)) } td.num { (it.failures) } td.num { (it.rollbacks.len()) }
+                td.num { (span(it.lost_work_seconds)) } td.num { (it.sent_within) } td.num { (it.sent_between) } td.num { (it.resent) }
+            } } }
+        } }
+    }
+}
+
+fn rollbacks(summary: &Summary) -> Markup {
+    let mut all: Vec<_> = summary
+        .clusters
+        .iter()
+        .enumerate()
+        .flat_map(|(index, it)| it.rollbacks.iter().map(move |rollback| (index, &it.name, rollback)))
+        .collect();
+    all.sort_by(|(_, _, a), (_, _, b)| a.at_seconds.total_cmp(&b.at_seconds));
+    html! {
+        @if !all.is_empty() {
+            h2 { "Rollbacks" }
+            div.table { table {
+                thead { tr {
+                    th { "cluster" } th.num { "at" } th { "because of" } th { "back to" } th.num { "checkpoints undone" }
+                    th.num { "lost work" } th.num { "recovered in" } th.num { "messages re-sent" }
+                } }
+                tbody { @for (index, name, it) in all { tr {
+                    td { span class={ "dot c" (index % 6) } {} (name) }
+                    td.num { (format!("{:.2} s", it.at_seconds)) } td { (because(it)) } td { (target(it)) } td.num { (it.depth) }
+                    td.num { (span(it.lost_work_seconds)) } td.num { (span(it.recovery_seconds)) } td.num { (it.resent) }
+                } } }
+            } }
+        }
+    }
+}
+
+fn faults(summary: &Summary) -> Markup {
+    html! {
+        @if summary.faults.is_empty() { p { "No faults were planned." } } @else {
+            div.table { table {
+                thead { tr { th.num { "no." } th { "due" } th { "what" } th { "effect" } } }
+                tbody { @for it in &summary.faults { tr {
+                    td.num { (it.no) } td { (it.when) } td { (it.what) }
+                    td {
+                        @match it.state {
+                            "effective" => {
+                                (chip(Verdict::Pass, "took effect"))
+                                @if let Some(at) = it.injected_seconds { " at " (format!("{at:.2} s")) }
+                            }
+                            "pending" => (chip(Verdict::Unknown, "never came due")),
+                            _ => { (chip(Verdict::Unknown, "none")) @if let Some(reason) = &it.reason { " " (reason) } }
+                        }
+                    }
+                } } }
+            } }
+        }
+    }
+}
+
+fn properties(summary: &Summary) -> Markup {
+    html! {
+        div.table { table {
+            thead { tr { th { "found" } th { "property" } th.num { "instances judged" } } }
+            tbody { @for it in &summary.properties { tr {
+                td { (chip(it.verdict, match it.verdict { Verdict::Pass => "holds", Verdict::Unknown => "unknown", Verdict::Fail => "violated" })) }
+                td {
+                    (it.statement)
+                    @if let Some(reason) = &it.unknown { p.hint { (reason) } }
+                    @for remark in &it.remarks { p.hint { (remark) } }
+                    @for violation in &it.violations { p.violation { (violation) } }
+                    @if it.violation_count > it.violations.len() as u64 {
+                        p.violation { "and " (it.violation_count - it.violations.len() as u64) " more" }
+                    }
+                }
+                td.num { (it.instances) }
+            } } }
+        } }
+    }
+}
+
+fn links(summary: &Summary) -> Markup {
+    html! {
+        div.table { table {
+            thead { tr { th { "link" } th { "asked for" } th.num { "measured delay" } th.num { "measured jitter" } th.num { "echoes" } th {} } }
+            tbody { @for it in &summary.links { tr {
+                td { (it.link) } td { (it.requested) }
+                td.num { (it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span)) }
+                td.num { (it.measured_jitter_seconds.map_or_else(|| "-".to_owned(), span)) }
+                td.num { (it.samples) }
+                td { @match it.as_asked {
+                    Some(true) => (chip(Verdict::Pass, "as asked")),
+                    Some(false) => (chip(Verdict::Fail, "not as asked")),
+                    None => {}
+                } }
+            } } }
+        } }
+    }
+}
+
+fn chip(colour: Verdict, text: &str) -> Markup {
+    html! { span class={ "chip " (verdict(colour)) } { (text) } }
+}

@@ -1,0 +1,398 @@
+//! Everything that is said of a run after it, as one value: printed as text, serialised as the documented JSON object
+//! of `--format json`, and drawn as the tables of the page. Text, JSON and page cannot disagree.
+
+use std::collections::BTreeMap;
+
+use faultline_checker::{Judgement, Verdict};
+use faultline_core::fault::{FaultState, Outcome};
+use faultline_core::{Cause, ClusterId, Digest, Fact, FaultNo, ProcessId};
+use faultline_trace::manifest::{Backend, LinkEntry, ProtocolKind};
+use faultline_trace::{Manifest, Trace};
+use serde::Serialize;
+
+use crate::cast::{Cast, checkpoint};
+use crate::explain::{Chapter, explain};
+use crate::fault::{describe_fault, describe_link, describe_trigger, link};
+use crate::history::{History, Rollback};
+
+/// Everything that is said of a run. Instants are in seconds since the application began; spans in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// `pass`, `fail` or `unknown`.
+    pub verdict: Verdict,
+    /// Why it is not a pass.
+    pub reasons: Vec<String>,
+    /// What was run.
+    pub run: Run,
+    /// Per cluster.
+    pub clusters: Vec<ClusterSummary>,
+    /// Per planned fault.
+    pub faults: Vec<FaultSummary>,
+    /// Per link and direction.
+    pub links: Vec<LinkSummary>,
+    /// The result, against that of a run without faults.
+    pub result: ResultSummary,
+    /// Per property.
+    pub properties: Vec<PropertySummary>,
+    /// What happened, in sentences.
+    pub explanation: Vec<Chapter>,
+}
+
+/// What was run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// The federation's name.
+    pub name: String,
+    /// On what it ran.
+    pub backend: Backend,
+    /// The protocol.
+    pub protocol: ProtocolKind,
+    /// Everything random comes from this.
+    pub seed: u64,
+    /// How it ended: `completed`, `deadline`, `interrupted`, `unrecoverable`, or `cutShort`.
+    pub outcome: &'static str,
+    /// Wall-clock time, virtual in the simulator.
+    pub duration_seconds: f64,
+    /// Milliseconds since the Unix epoch at its start.
+    pub started_unix_ms: u64,
+    /// Where its record is.
+    pub bundle: String,
+    /// Version of the program that ran it.
+    pub tool: String,
+    /// Facts in the record.
+    pub facts: u64,
+}
+
+/// What a cluster went through.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSummary {
+    /// Its name.
+    pub name: String,
+    /// Its processes.
+    pub processes: usize,
+    /// Lives that ended.
+    pub failures: u64,
+    /// Committed checkpoints, the initial one included.
+    pub unforced: u64,
+    /// Committed checkpoints that a message forced.
+    pub forced: u64,
+    /// Longest freeze of an application for a checkpoint.
+    pub longest_freeze_seconds: f64,
+    /// Rollbacks.
+    pub rollbacks: Vec<RollbackSummary>,
+    /// Execution that rollbacks undid, over all processes.
+    pub lost_work_seconds: f64,
+    /// Messages that its applications sent inside the cluster.
+    pub sent_within: u64,
+    /// Messages that its applications sent to other clusters.
+    pub sent_between: u64,
+    /// Messages that its applications received.
+    pub delivered: u64,
+    /// Messages to it that other clusters sent again from their logs.
+    pub resent: u64,
+}
+
+/// One rollback of a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RollbackSummary {
+    /// `failure` of its own, or `alert` by another cluster.
+    pub cause: &'static str,
+    /// The cluster whose rollback made this one necessary.
+    pub because_of: Option<String>,
+    /// The planned faults behind its failures.
+    pub faults: Vec<u32>,
+    /// When the first failure happened, or the alert arrived.
+    pub at_seconds: f64,
+    /// The checkpoint's number; 0 is the initial state.
+    pub checkpoint: u32,
+    /// The incarnation that took it.
+    pub checkpoint_incarnation: u32,
+    /// Committed checkpoints that it undid.
+    pub depth: u64,
+    /// Execution undone, over all processes.
+    pub lost_work_seconds: f64,
+    /// Until its last process went on.
+    pub recovery_seconds: f64,
+    /// Messages that other clusters sent again.
+    pub resent: u64,
+}
+
+/// What became of a planned fault.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FaultSummary {
+    /// In the plan.
+    pub no: u32,
+    /// When it was due.
+    pub when: String,
+    /// What it does.
+    pub what: String,
+    /// `effective`, `ineffective`, or `pending` when it never came due.
+    pub state: &'static str,
+    /// Why it took no effect.
+    pub reason: Option<String>,
+    /// When it was injected.
+    pub injected_seconds: Option<f64>,
+}
+
+/// A link as asked for and as measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkSummary {
+    /// Which.
+    pub link: String,
+    /// As asked for, in words.
+    pub requested: String,
+    /// One-way delay asked for.
+    pub requested_latency_seconds: f64,
+    /// One-way delay measured; none where nothing was.
+    pub measured_latency_seconds: Option<f64>,
+    /// Jitter measured.
+    pub measured_jitter_seconds: Option<f64>,
+    /// Echoes measured.
+    pub samples: u32,
+    /// Whether the measurement is within the tolerance.
+    pub as_asked: Option<bool>,
+}
+
+/// The result of the application.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResultSummary {
+    /// What it was compared with; none when nothing is known to compare with.
+    pub compared_with: Option<String>,
+    /// Ranks that finished.
+    pub finished: usize,
+    /// Whether all ranks finished with the expected digest.
+    pub equal: Option<bool>,
+    /// Of each rank that finished, by its name.
+    pub digests: BTreeMap<String, String>,
+}
+
+/// What was found of a property.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PropertySummary {
+    /// Which, as the checker names it.
+    pub property: faultline_checker::Property,
+    /// What it demands.
+    pub statement: &'static str,
+    /// What was found.
+    pub verdict: Verdict,
+    /// Instances judged.
+    pub instances: u64,
+    /// Violations found.
+    pub violation_count: u64,
+    /// The first of them.
+    pub violations: Vec<String>,
+    /// Why it, or a part of it, could not be judged.
+    pub unknown: Option<String>,
+    /// What a reader should know that speaks neither for nor against it.
+    pub remarks: Vec<String>,
+}
+
+/// A recorded run with its judgement: what everything here is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'a> {
+    /// The federation's name.
+    pub name: &'a str,
+    /// Where the record is, as the reader would type it.
+    pub bundle: &'a str,
+    /// What the record says of the run.
+    pub manifest: &'a Manifest,
+    /// The facts.
+    pub trace: &'a Trace,
+    /// What the checker found.
+    pub judgement: &'a Judgement,
+}
+
+impl Summary {
+    /// Sums up a run.
+    pub fn new(recorded: Recorded<'_>) -> Self {
+        let cast = Cast::new(recorded.manifest);
+        let history = History::new(recorded.trace, &cast);
+        Summary::of_history(recorded, &cast, &history)
+    }
+
+    /// Sums up a run whose history has been put together already.
+    pub fn of_history(recorded: Recorded<'_>, cast: &Cast, history: &History) -> Self {
+        let Recorded { manifest, trace, judgement, .. } = recorded;
+        Summary {
+            verdict: judgement.verdict,
+            reasons: judgement.reasons.clone(),
+            run: Run {
+                name: recorded.name.to_owned(),
+                backend: manifest.backend,
+                protocol: manifest.protocol,
+                seed: manifest.seed,
+                outcome: outcome(manifest.outcome.as_ref()),
+                duration_seconds: manifest.duration.as_secs_f64(),
+                started_unix_ms: manifest.started_unix_ms,
+                bundle: recorded.bundle.to_owned(),
+                tool: manifest.tool.clone(),
+                facts: trace.len() as u64,
+            },
+            clusters: cast.clusters().map(|it| cluster(it, cast, history)).collect(),
+            faults: faults(manifest, cast, history),
+            links: manifest.links.iter().map(|it| link_summary(it, cast)).collect(),
+            result: result(manifest, trace, cast),
+            properties: properties(judgement),
+            explanation: explain(history, manifest, cast),
+        }
+    }
+}
+
+fn outcome(outcome: Option<&Outcome>) -> &'static str {
+    match outcome {
+        Some(Outcome::Completed) => "completed",
+        Some(Outcome::Deadline) => "deadline",
+        Some(Outcome::Interrupted) => "interrupted",
+        Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
+        None => "cutShort",
+    }
+}
+
+fn cluster(id: ClusterId, cast: &Cast, history: &History) -> ClusterSummary {
+    let checkpoints = || history.checkpoints.iter().filter(|((of, _), _)| *of == id).map(|(_, it)| it);
+    let rollbacks: Vec<_> = history.rollbacks.iter().filter(|it| it.cluster == id).collect();
+    let (mut sent_within, mut sent_between, mut delivered) = (0, 0, 0);
+    for (message, way) in &history.messages {
+        if cast.cluster_of(message.from) == id && way.sent.is_some() {
+            *if cast.crosses(*message) { &mut sent_between } else { &mut sent_within } += 1;
+        }
+        if cast.cluster_of(message.to) == id {
+            delivered += way.delivered.len() as u64;
+        }
+    }
+    ClusterSummary {
+        name: cast.cluster(id),
+        processes: cast.processes(id).len(),
+        failures: history.failures.iter().filter(|it| cast.cluster_of(it.process) == id).count() as u64,
+        unforced: checkpoints().filter(|it| !it.forced).count() as u64,
+        forced: checkpoints().filter(|it| it.forced).count() as u64,
+        longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
+        lost_work_seconds: rollbacks.iter().map(|it| it.lost().as_secs_f64()).sum(),
+        sent_within,
+        sent_between,
+        delivered,
+        resent: rollbacks.iter().map(|it| it.resent).sum(),
+        rollbacks: rollbacks.into_iter().map(|it| rollback(it, cast, history)).collect(),
+    }
+}
+
+fn rollback(it: &Rollback, cast: &Cast, history: &History) -> RollbackSummary {
+    let mut faults: Vec<u32> =
+        it.failures.iter().filter_map(|&place| history.failures[place].fault).map(|FaultNo(no)| no).collect();
+    faults.sort_unstable();
+    faults.dedup();
+    let (cause, because_of) = match it.cause {
+        Some(Cause::Alert { from, .. }) => ("alert", Some(cast.cluster(from))),
+        Some(Cause::Failure) | None => ("failure", None),
+    };
+    RollbackSummary {
+        cause,
+        because_of,
+        faults,
+        at_seconds: history.seconds(it.began),
+        checkpoint: it.sn().0,
+        checkpoint_incarnation: it.checkpoint.map_or(0, |it| it.incarnation.0),
+        depth: history.depth(it),
+        lost_work_seconds: it.lost().as_secs_f64(),
+        recovery_seconds: it.ended.since(it.began).as_secs_f64(),
+        resent: it.resent,
+    }
+}
+
+fn faults(manifest: &Manifest, cast: &Cast, history: &History) -> Vec<FaultSummary> {
+    let states: BTreeMap<_, _> = manifest.faults.iter().map(|(no, state)| (*no, state)).collect();
+    let summary = |planned: &faultline_core::PlannedFault| {
+        let (state, reason) = match states.get(&planned.no) {
+            Some(FaultState::Effective) => ("effective", None),
+            Some(FaultState::Ineffective(reason)) => ("ineffective", Some(reason.to_string())),
+            Some(FaultState::Pending) | None => ("pending", None),
+        };
+        let injected = history.injections.iter().find(|it| it.no == planned.no);
+        FaultSummary {
+            no: planned.no.0,
+            when: describe_trigger(&planned.trigger, cast),
+            what: describe_fault(&planned.fault, cast),
+            state,
+            reason,
+            injected_seconds: injected.map(|it| history.seconds(it.at)),
+        }
+    };
+    manifest.plan.iter().map(summary).collect()
+}
+
+fn link_summary(it: &LinkEntry, cast: &Cast) -> LinkSummary {
+    LinkSummary {
+        link: link(it.from, it.to, cast),
+        requested: describe_link(&it.requested),
+        requested_latency_seconds: it.requested.latency.as_secs_f64(),
+        measured_latency_seconds: it.measured.map(|it| it.latency.as_secs_f64()),
+        measured_jitter_seconds: it.measured.map(|it| it.jitter.as_secs_f64()),
+        samples: it.measured.map_or(0, |it| it.samples),
+        as_asked: it.as_asked(),
+    }
+}
+
+fn result(manifest: &Manifest, trace: &Trace, cast: &Cast) -> ResultSummary {
+    let digests: BTreeMap<ProcessId, Digest> = cast
+        .all()
+        .filter_map(|process| {
+            let (_, stream) = trace.lives(process).next_back()?;
+            let finished = stream.iter().rev().find_map(|(_, fact)| match fact {
+                Fact::Finished(it) => Some(it.1),
+                _ => None,
+            })?;
+            Some((process, finished))
+        })
+        .collect();
+    let expected = manifest.expected.as_ref();
+    ResultSummary {
+        compared_with: expected.map(|it| it.source.clone()),
+        finished: digests.len(),
+        equal: expected
+            .map(|it| it.digests.iter().all(|(process, digest)| digests.get(process) == Some(digest))),
+        digests: digests
+            .iter()
+            .map(|(process, digest)| (cast.process(*process), digest.to_string()))
+            .collect(),
+    }
+}
+
+fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
+    let mut findings: Vec<_> = judgement.findings.iter().collect();
+    findings.sort_by_key(|it| it.property);
+    findings
+        .into_iter()
+        .map(|it| PropertySummary {
+            property: it.property,
+            statement: it.property.statement(),
+            verdict: match (it.violation_count(), &it.unknown) {
+                (0, None) => Verdict::Pass,
+                (0, Some(_)) => Verdict::Unknown,
+                _ => Verdict::Fail,
+            },
+            instances: it.instances,
+            violation_count: it.violation_count(),
+            violations: it.violations.iter().map(|it| it.text.clone()).collect(),
+            unknown: it.unknown.clone(),
+            remarks: it.remarks.clone(),
+        })
+        .collect()
+}
+
+/// A rolled-back checkpoint in a table: `3`, or `3 of incarnation 2`.
+pub(crate) fn target(it: &RollbackSummary) -> String {
+    match it.checkpoint {
+        0 => "its beginning".to_owned(),
+        sn => {
+            format!("checkpoint {}", checkpoint(faultline_core::Position::new(it.checkpoint_incarnation, sn)))
+        }
+    }
+}

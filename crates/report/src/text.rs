@@ -1,0 +1,324 @@
+//! The summary as plain text for a terminal.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, Color, Table};
+use faultline_checker::Verdict;
+use faultline_core::Span;
+
+use crate::explain::count;
+use crate::summary::{Summary, target};
+
+/// How text is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Whether to colour.
+    pub colour: bool,
+    /// Only the verdict with its reasons.
+    pub quiet: bool,
+    /// Also every property that holds.
+    pub verbose: bool,
+}
+
+/// The summary of a run.
+pub fn summary(summary: &Summary, layout: Layout) -> String {
+    let writer = Writer { summary, layout };
+    let mut parts = vec![writer.verdict()];
+    if !layout.quiet {
+        parts.extend([
+            writer.clusters(),
+            writer.rollbacks(),
+            writer.faults(),
+            writer.links(),
+            writer.properties(),
+        ]);
+        parts.push(writer.closing());
+    }
+    parts.retain(|it| !it.is_empty());
+    parts.join("\n\n") + "\n"
+}
+
+/// A span in seconds, for people.
+pub fn span(seconds: f64) -> String {
+    Span((seconds * 1e9) as u64).to_string()
+}
+
+/// How a verdict is said.
+pub fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Unknown => "unknown",
+        Verdict::Fail => "fail",
+    }
+}
+
+struct Writer<'a> {
+    summary: &'a Summary,
+    layout: Layout,
+}
+
+const GOOD: Color = Color::Green;
+const OPEN: Color = Color::Yellow;
+const BAD: Color = Color::Red;
+
+impl Writer<'_> {
+    fn verdict(&self) -> String {
+        let run = &self.summary.run;
+        let colour = colour_of(self.summary.verdict);
+        let word = verdict(self.summary.verdict).to_uppercase();
+        let mut table = self.bare();
+        table.add_row([
+            self.cell(word, Some(colour)),
+            self.cell(
+                format!(
+                    "{}: {} on the {} backend, seed {}, {} after {}",
+                    run.name,
+                    protocol(self.summary),
+                    backend(self.summary),
+                    run.seed,
+                    ended(run.outcome),
+                    span(run.duration_seconds)
+                ),
+                None,
+            ),
+        ]);
+        let mut text = lines(&table);
+        for reason in &self.summary.reasons {
+            text.push_str(&format!("\n  - {reason}"));
+        }
+        text
+    }
+
+    fn clusters(&self) -> String {
+        let mut table = self.titled([
+            "cluster",
+            "nodes",
+            "checkpoints",
+            "rollbacks",
+            "lost work",
+            "messages sent",
+            "re-sent to it",
+        ]);
+        for it in &self.summary.clusters {
+            table.add_row([
+                it.name.clone(),
+                it.processes.to_string(),
+                format!("{} unforced, {} forced", it.unforced, it.forced),
+                it.rollbacks.len().to_string(),
+                if it.rollbacks.is_empty() { "-".to_owned() } else { span(it.lost_work_seconds) },
+                format!("{} within, {} to others", it.sent_within, it.sent_between),
+                it.resent.to_string(),
+            ]);
+        }
+        lines(&table)
+    }
+
+    fn rollbacks(&self) -> String {
+        let mut table = self.titled([
+            "rollback of",
+            "at",
+            "because of",
+            "to",
+            "undid",
+            "lost work",
+            "recovered in",
+            "re-sent",
+        ]);
+        let mut all: Vec<_> = self
+            .summary
+            .clusters
+            .iter()
+            .flat_map(|it| it.rollbacks.iter().map(move |rollback| (it, rollback)))
+            .collect();
+        all.sort_by(|(_, a), (_, b)| a.at_seconds.total_cmp(&b.at_seconds));
+        for (cluster, it) in &all {
+            table.add_row([
+                cluster.name.clone(),
+                format!("{:.2} s", it.at_seconds),
+                because(it),
+                target(it),
+                count(it.depth, "checkpoint"),
+                span(it.lost_work_seconds),
+                span(it.recovery_seconds),
+                it.resent.to_string(),
+            ]);
+        }
+        if all.is_empty() { String::new() } else { lines(&table) }
+    }
+
+    fn faults(&self) -> String {
+        if self.summary.faults.is_empty() {
+            return "No faults were planned.".to_owned();
+        }
+        let mut table = self.titled(["fault", "due", "what", "effect"]);
+        for it in &self.summary.faults {
+            let (effect, colour) = match (it.state, &it.reason, it.injected_seconds) {
+                ("effective", _, Some(at)) => (format!("took effect at {at:.2} s"), GOOD),
+                ("effective", _, None) => ("took effect".to_owned(), GOOD),
+                ("pending", ..) => ("never came due".to_owned(), OPEN),
+                (_, Some(reason), _) => (format!("none: {reason}"), OPEN),
+                _ => ("none".to_owned(), OPEN),
+            };
+            table.add_row([
+                self.cell(it.no.to_string(), None),
+                self.cell(it.when.clone(), None),
+                self.cell(it.what.clone(), None),
+                self.cell(effect, Some(colour)),
+            ]);
+        }
+        lines(&table)
+    }
+
+    fn links(&self) -> String {
+        if self.summary.links.iter().all(|it| it.as_asked.is_none()) {
+            return String::new();
+        }
+        let mut table = self.titled(["link", "asked for", "measured", ""]);
+        for it in &self.summary.links {
+            let measured = it.measured_latency_seconds.map_or_else(
+                || "not measured".to_owned(),
+                |latency| {
+                    format!("{} +-{}", span(latency), span(it.measured_jitter_seconds.unwrap_or_default()))
+                },
+            );
+            let (said, colour) = match it.as_asked {
+                Some(true) => ("as asked", GOOD),
+                Some(false) => ("not as asked", BAD),
+                None => ("", OPEN),
+            };
+            table.add_row([
+                self.cell(it.link.clone(), None),
+                self.cell(it.requested.clone(), None),
+                self.cell(measured, None),
+                self.cell(said.to_owned(), Some(colour)),
+            ]);
+        }
+        lines(&table)
+    }
+
+    fn properties(&self) -> String {
+        let all = &self.summary.properties;
+        let hold = all.iter().filter(|it| it.verdict == Verdict::Pass).count();
+        let judged: u64 = all.iter().map(|it| it.instances).sum();
+        let mut text =
+            format!("{}\n{hold} of {} properties hold ({judged} instances judged)", self.result(), all.len());
+        let told: Vec<_> =
+            all.iter().filter(|it| self.layout.verbose || it.verdict != Verdict::Pass).collect();
+        if told.is_empty() {
+            text.push('.');
+            return text;
+        }
+        let mut table = self.bare();
+        for it in told {
+            let found = match it.verdict {
+                Verdict::Pass => "holds".to_owned(),
+                Verdict::Unknown => "unknown".to_owned(),
+                Verdict::Fail => count(it.violation_count, "violation"),
+            };
+            table.add_row([
+                self.cell(found, Some(colour_of(it.verdict))),
+                self.cell(it.statement.to_owned(), None),
+                self.cell(format!("({})", count(it.instances, "instance")), None),
+            ]);
+        }
+        text.push_str(":\n");
+        text.push_str(&lines(&table));
+        text
+    }
+
+    fn result(&self) -> String {
+        let result = &self.summary.result;
+        let ranks: usize = self.summary.clusters.iter().map(|it| it.processes).sum();
+        match (&result.compared_with, result.equal) {
+            (Some(source), Some(true)) => {
+                format!("The result of all {ranks} ranks equals that of {source}.")
+            }
+            (Some(source), _) if result.finished == ranks => {
+                format!("The result differs from that of {source}.")
+            }
+            (Some(_), _) => format!("{} of {ranks} ranks finished.", result.finished),
+            (None, _) => {
+                format!("{} of {ranks} ranks finished; there is no result to compare with.", result.finished)
+            }
+        }
+    }
+
+    fn closing(&self) -> String {
+        let dir = &self.summary.run.bundle;
+        let mut table = self.bare();
+        table.add_row([format!("faultline explain {dir}"), "what happened, in sentences".to_owned()]);
+        table.add_row([format!("faultline report {dir}"), "one page with a space-time diagram".to_owned()]);
+        table.add_row([format!("faultline check {dir}"), "judge the record again".to_owned()]);
+        format!("The run is recorded in {dir}; look closer with\n{}", lines(&table))
+    }
+
+    fn bare(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        if self.layout.colour {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        table
+    }
+
+    fn titled<const N: usize>(&self, titles: [&str; N]) -> Table {
+        let mut table = self.bare();
+        table.set_header(titles.map(|it| self.cell(it.to_owned(), Some(Color::DarkGrey))));
+        table
+    }
+
+    fn cell(&self, text: String, colour: Option<Color>) -> Cell {
+        let cell = Cell::new(text);
+        match colour {
+            Some(colour) if self.layout.colour => cell.fg(colour),
+            _ => cell,
+        }
+    }
+}
+
+/// What a rollback answers, in few words.
+pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
+    match &it.because_of {
+        Some(cluster) => format!("rollback of {cluster}"),
+        None if it.faults.is_empty() => "failure".to_owned(),
+        None => it.faults.iter().map(|no| format!("fault {no}")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// How a run ended.
+pub(crate) fn ended(outcome: &str) -> &'static str {
+    match outcome {
+        "completed" => "completed",
+        "deadline" => "ended by its deadline",
+        "interrupted" => "interrupted",
+        "unrecoverable" => "unrecoverable",
+        _ => "cut short",
+    }
+}
+
+/// The protocol, as the federation names it.
+pub(crate) fn protocol(summary: &Summary) -> String {
+    word(&summary.run.protocol)
+}
+
+/// The backend, as the command line names it.
+pub(crate) fn backend(summary: &Summary) -> String {
+    word(&summary.run.backend)
+}
+
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn colour_of(verdict: Verdict) -> Color {
+    match verdict {
+        Verdict::Pass => GOOD,
+        Verdict::Unknown => OPEN,
+        Verdict::Fail => BAD,
+    }
+}
+
+fn lines(table: &Table) -> String {
+    table.lines().map(|it| it.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}

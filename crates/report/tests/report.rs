@@ -1,0 +1,218 @@
+//! What is said and drawn of a made-up run.
+
+mod common;
+
+use faultline_checker::{Finding, Judgement, Property, Verdict, Violation};
+use faultline_core::{Cause, ClusterId, ProcessId};
+use faultline_report::diagram::{Fate, Limits, svg};
+use faultline_report::text::{self, Layout};
+use faultline_report::{Cast, Diagram, History, Recorded, Summary, page};
+
+const PROPERTIES: [Property; 8] = [
+    Property::Completed,
+    Property::FaultsTookEffect,
+    Property::LinksAsAsked,
+    Property::SameResult,
+    Property::NoGhost,
+    Property::NoLoss,
+    Property::ExactlyOnce,
+    Property::BoundedLoss,
+];
+
+fn passed() -> Judgement {
+    let finding = |property| Finding {
+        property,
+        instances: 17,
+        violations: Vec::new(),
+        more_violations: 0,
+        unknown: None,
+        remarks: Vec::new(),
+    };
+    Judgement { verdict: Verdict::Pass, reasons: Vec::new(), findings: PROPERTIES.map(finding).into() }
+}
+
+fn failed() -> Judgement {
+    let mut judgement = passed();
+    let text = "rennes-1 delivered <message> 3 from paris-1 twice".to_owned();
+    judgement.verdict = Verdict::Fail;
+    judgement.reasons = vec![text.clone()];
+    judgement.findings[6].violations = vec![Violation { text, evidence: Vec::new() }];
+    judgement.findings[7].unknown = Some("no rollback was judged".to_owned());
+    judgement
+}
+
+/// Everything made of the run, and its pictures left where `PICTURES` says.
+struct Made {
+    summary: Summary,
+    history: History,
+    cast: Cast,
+    diagram: Diagram,
+    page: String,
+}
+
+fn made(nodes: u32, judgement: &Judgement) -> Made {
+    let (manifest, trace) = common::run(nodes);
+    let recorded = Recorded {
+        name: "quick-start",
+        bundle: "faultline-runs/quick-start-7",
+        manifest: &manifest,
+        trace: &trace,
+        judgement,
+    };
+    let cast = Cast::new(&manifest);
+    let history = History::new(&trace, &cast);
+    let diagram = Diagram::new(&history, &cast, Limits::default());
+    let made = Made { summary: Summary::new(recorded), page: page::render(recorded), history, cast, diagram };
+    if let Ok(dir) = std::env::var("PICTURES") {
+        let name = format!("{dir}/{nodes}-{}", text::verdict(judgement.verdict));
+        std::fs::write(format!("{name}.html"), &made.page).unwrap();
+        std::fs::write(format!("{name}.svg"), svg::render(&made.diagram, svg::Options::default())).unwrap();
+        let layout = Layout { colour: false, quiet: false, verbose: false };
+        std::fs::write(format!("{name}.txt"), text::summary(&made.summary, layout)).unwrap();
+        std::fs::write(format!("{name}.json"), serde_json::to_string_pretty(&made.summary).unwrap()).unwrap();
+    }
+    made
+}
+
+#[test]
+fn a_failure_and_what_it_undid_elsewhere() {
+    let Made { history, cast, .. } = made(3, &passed());
+    let [crash, alert, loss] = &history.rollbacks[..] else { panic!("{:?}", history.rollbacks) };
+
+    assert_eq!(crash.cluster, ClusterId(0));
+    assert_eq!(crash.cause, Some(Cause::Failure));
+    assert_eq!(
+        crash.failures.iter().map(|&it| history.failures[it].process).collect::<Vec<_>>(),
+        [ProcessId(1)]
+    );
+    assert_eq!((alert.cluster, alert.because_of), (ClusterId(1), Some(0)));
+    assert_eq!(loss.failures.len(), 3);
+    for rollback in [crash, alert, loss] {
+        assert!(rollback.complete && rollback.began <= rollback.ended, "{rollback:?}");
+        assert_eq!(rollback.members.len(), 3);
+        assert!(rollback.members.values().all(|it| it.saved < it.restored && it.lost.0 > 0), "{rollback:?}");
+    }
+    let orphans = history.orphans_at(0, ClusterId(1), &cast);
+    assert!(!orphans.is_empty());
+    for id in orphans {
+        let undone: Vec<_> = history.messages[&id].delivered.iter().map(|it| it.1).collect();
+        assert_eq!(undone, [Some(1)], "{id} was delivered to no avail");
+    }
+    assert_eq!(loss.resent, 27);
+    assert_eq!((history.depth(crash), history.depth(alert), history.depth(loss)), (0, 1, 0));
+}
+
+#[test]
+fn what_stands_was_not_undone() {
+    let Made { history, .. } = made(3, &passed());
+    for undone in &history.undone {
+        let rollback = &history.rollbacks[undone.by];
+        assert!(undone.began <= undone.ended && undone.ended <= rollback.ended, "{undone:?}");
+    }
+    let last = history.undone.iter().map(|it| it.ended).max().unwrap();
+    for (id, message) in &history.messages {
+        if message.sent.is_some_and(|sent| sent > last) {
+            assert_eq!(message.send_undone, None, "{id}");
+        }
+    }
+}
+
+#[test]
+fn the_story_names_who_and_where_to() {
+    let Made { summary, .. } = made(3, &passed());
+    let texts: Vec<_> = summary.explanation.iter().map(|it| it.text.as_str()).collect();
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn the_summary_for_a_terminal() {
+    let layout = Layout { colour: false, quiet: false, verbose: false };
+    insta::assert_snapshot!("passed", text::summary(&made(3, &passed()).summary, layout));
+    let Made { summary, .. } = made(3, &failed());
+    insta::assert_snapshot!("failed", text::summary(&summary, Layout { verbose: true, ..layout }));
+    insta::assert_snapshot!("quiet", text::summary(&summary, Layout { quiet: true, ..layout }));
+    assert!(text::summary(&summary, Layout { colour: true, ..layout }).contains('\u{1b}'));
+    assert!(!text::summary(&summary, layout).contains('\u{1b}'));
+}
+
+#[test]
+fn the_summary_as_json() {
+    let json = serde_json::to_value(&made(3, &failed()).summary).unwrap();
+    assert_eq!(json["verdict"], "fail");
+    assert_eq!(json["faults"][2]["state"], "ineffective");
+    assert_eq!(json["clusters"][1]["rollbacks"][0]["becauseOf"], "paris");
+    assert_eq!(json["result"]["equal"], true);
+    assert_eq!(json["links"][1]["asAsked"], true);
+    let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    let documented =
+        ["clusters", "explanation", "faults", "links", "properties", "reasons", "result", "run", "verdict"];
+    assert_eq!(keys, documented);
+}
+
+#[test]
+fn the_diagram_shows_every_kind_of_thing() {
+    let Made { diagram, .. } = made(3, &passed());
+    let fates = |fate| diagram.messages.iter().filter(|it| it.fate == fate).count();
+    assert!(fates(Fate::Delivered) > 0 && fates(Fate::Undone) > 0 && fates(Fate::Resent) > 0);
+    assert_eq!((diagram.lanes.len(), diagram.outages.len(), diagram.rollbacks.len()), (6, 4, 3));
+    assert_eq!(diagram.recovery_lines.iter().map(Vec::len).collect::<Vec<_>>(), [6, 3]);
+    for line in &diagram.messages {
+        assert!(line.arrived.is_none_or(|at| at >= line.sent), "{line:?}");
+    }
+    assert!(diagram.notes.is_empty());
+}
+
+#[test]
+fn a_diagram_that_is_too_large_says_what_it_leaves_out() {
+    let (manifest, trace) = common::run(40);
+    let cast = Cast::new(&manifest);
+    let history = History::new(&trace, &cast);
+    let diagram = Diagram::new(&history, &cast, Limits { lanes: 20, between: 100, within: 50 });
+    assert_eq!(diagram.lanes.len(), 20);
+    assert!(diagram.lanes.contains(&"paris-1".to_owned()), "it failed");
+    let between = diagram.messages.iter().filter(|it| it.between).count();
+    assert!((50..=100).contains(&between), "{between}");
+    assert_eq!(diagram.notes.len(), 3, "{:?}", diagram.notes);
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_hides_nothing() {
+    let Made { page, .. } = made(3, &failed());
+    for fetched in ["src=\"", "href=\"", "@import", "url(", "fetch(", "XMLHttpRequest"] {
+        assert!(!page.contains(fetched), "{fetched}");
+    }
+    assert!(page.contains("delivered &lt;message&gt; 3"), "text is escaped");
+    let data = page.split("id=\"data\">").nth(1).and_then(|it| it.split("</script>").next()).unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["lanes"][0], "paris-0");
+    assert_eq!(data["messages"][0].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn a_page_about_many_processes_stays_small() {
+    let Made { page, diagram, .. } = made(40, &passed());
+    assert!(page.len() < 60 * diagram.messages.len() + 300_000, "{} bytes", page.len());
+}
+
+#[test]
+fn a_run_that_never_began_can_be_told() {
+    let (manifest, _) = common::run(2);
+    let recorded = Recorded {
+        name: "nothing",
+        bundle: "nothing",
+        manifest: &manifest,
+        trace: &faultline_trace::Trace::default(),
+        judgement: &passed(),
+    };
+    assert!(
+        page::render(recorded).contains("No cluster rolled back")
+            || page::render(recorded).contains("Nothing failed")
+    );
+    assert!(
+        svg::render(
+            &Diagram::new(&History::default(), &Cast::new(&manifest), Limits::default()),
+            svg::Options::default()
+        )
+        .contains("<svg")
+    );
+}
