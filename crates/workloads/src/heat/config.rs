@@ -24,14 +24,14 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// About 10 s of computation, 1 MiB of incompressible state and 16 KiB of grid a rank, messages of 1 KiB.
+    /// About 10 s of computation with three feedbacks, 1 MiB of incompressible state and 16 KiB of grid a rank, messages of 1 KiB.
     fn default() -> Self {
         Config {
             rows: 16,
             columns: 128,
             steps: 450,
             step_cost: Span::from_millis(20),
-            feedback_every: 50,
+            feedback_every: 120,
             state_bytes: 1 << 20,
         }
     }

@@ -41,7 +41,7 @@ pub(super) fn advance(cells: &[f64], columns: usize) -> Vec<f64> {
 
 /// Temperatures as bytes, little-endian.
 pub(super) fn to_bytes(cells: impl IntoIterator<Item = f64>) -> Vec<u8> {
-    cells.into_iter().flat_map(f64::to_le_bytes).collect()
+    cells.into_iter().map(f64::to_le_bytes).collect::<Vec<_>>().into_flattened()
 }
 
 /// Temperatures from bytes.

@@ -46,12 +46,11 @@ pub(super) fn remember(history: u64, cells: &[f64]) -> u64 {
 pub(super) fn rewrite(piece: &[u8], history: u64) -> Bytes {
     let (words, rest) = piece.as_chunks();
     assert!(rest.is_empty(), "a piece has whole words");
-    let mut next = Vec::with_capacity(piece.len());
-    for (index, &word) in words.iter().enumerate() {
+    let rewrite = |(index, &word): (usize, &[u8; 8])| {
         let key = history.wrapping_add(index as u64);
-        next.extend_from_slice(&mix(u64::from_le_bytes(word) ^ key).to_le_bytes());
-    }
-    Bytes::from(next)
+        mix(u64::from_le_bytes(word) ^ key).to_le_bytes()
+    };
+    Bytes::from(words.iter().enumerate().map(rewrite).collect::<Vec<_>>().into_flattened())
 }
 
 /// The result of a rank. `received` counts every message that ever arrived, so that one too many shows.
