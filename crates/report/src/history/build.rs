@@ -149,7 +149,7 @@ impl Builder {
                     }
                     Fact::DroppedStale(id) => history.messages.entry(*id).or_default().stale.push(at),
                     Fact::Saved(it) if it.0.owner == process => {
-                        saved.insert(it.0, at);
+                        saved.insert(it.0, instant(trace, process, (it.1.life, it.1.upto.index())));
                     }
                     Fact::Restored(it) => {
                         let (image, incarnation, witness) = &**it;
@@ -158,12 +158,9 @@ impl Builder {
                         let ended = stopped.unwrap_or(at);
                         let undone = past.restore(cut, place);
                         let mut lost = Span::ZERO;
-                        let returned_to = image
-                            .and_then(|it| saved.get(&it).copied())
-                            .unwrap_or_else(|| instant(trace, process, cut).max(history.origin));
+                        let returned_to = instant(trace, process, cut).max(history.origin);
                         for (from, upto) in undone {
-                            let began = if from == cut { returned_to } else { instant(trace, process, from) };
-                            let began = began.max(history.origin);
+                            let began = instant(trace, process, from).max(history.origin);
                             let ended = if upto.0 == life {
                                 ended
                             } else {
@@ -337,9 +334,8 @@ fn split_by_life(from: Place, upto: Place) -> Vec<(Place, Place)> {
     stretches
 }
 
-/// When a process was at a place of its history: the time of the fact before it.
+/// When a process was at a place of its history: the time of the fact there, or of the last one.
 fn instant(trace: &Trace, process: ProcessId, place: Place) -> Time {
     let stream = trace.streams.get(&(process, place.0)).map_or(&[][..], Vec::as_slice);
-    let last = place.1.min(stream.len()).saturating_sub(1);
-    stream.get(last).map_or(Time::ZERO, |(at, _)| *at)
+    stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)
 }

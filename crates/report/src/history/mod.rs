@@ -50,7 +50,7 @@ pub struct Checkpoint {
     pub forced: bool,
     /// When each process committed it.
     pub committed: BTreeMap<ProcessId, Time>,
-    /// When each process saved the state that it holds.
+    /// When each process was in the state that it holds; the image reaches the storage later.
     pub saved: BTreeMap<ProcessId, Time>,
     /// The longest that an application was frozen for it.
     pub frozen: Span,
@@ -139,7 +139,7 @@ pub struct Returned {
     pub restored: Time,
     /// When it went on, if it said so.
     pub resumed: Option<Time>,
-    /// When the state that it restored had been saved.
+    /// When it had been in the state that it restored.
     pub saved: Time,
     /// Execution undone.
     pub lost: Span,
