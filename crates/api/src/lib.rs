@@ -12,14 +12,19 @@
 //! | [`mod@plan`] | the expansion of the faults from a seed |
 //! | [`samples`] | federations to start from |
 
+mod document;
 mod locate;
 pub mod names;
 pub mod parse;
+pub mod plan;
 pub mod quantity;
 pub mod resource;
+pub mod samples;
 pub mod validate;
 
+pub use document::{definition, schema};
 pub use names::Names;
 pub use parse::{Complaint, Rejected, parse};
+pub use plan::plan;
 pub use resource::{Federation, FederationSpec};
 pub use validate::{Problem, validate};

@@ -5,13 +5,12 @@
 use std::fmt;
 use std::ops::Range;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
-use serde::Deserialize;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
+use crate::document::{ApiVersion, Document, Kind};
 use crate::locate::Locations;
-use crate::resource::{Federation, FederationSpec};
+use crate::resource::Federation;
 use crate::validate::{similar, validate};
 
 /// Larger files are refused unread: the largest federation that can be written by hand is far smaller.
@@ -160,31 +159,6 @@ impl Diagnostic for Complaint {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         Some(Box::new(&self.help))
     }
-}
-
-/// A file's own form of the resource: stricter than the object, in which unknown fields beside the spec are ignored.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Document {
-    api_version: ApiVersion,
-    kind: Kind,
-    #[serde(default)]
-    metadata: ObjectMeta,
-    spec: FederationSpec,
-    /// What a cluster reported; means nothing here.
-    #[serde(default, rename = "status")]
-    _status: serde::de::IgnoredAny,
-}
-
-#[derive(Deserialize)]
-enum ApiVersion {
-    #[serde(rename = "faultline.dev/v1alpha1")]
-    V1Alpha1,
-}
-
-#[derive(Deserialize)]
-enum Kind {
-    Federation,
 }
 
 /// A message, a remedy, and the bytes at fault.

@@ -212,7 +212,7 @@ impl Kind {
 
     /// `value` in the greatest unit that makes it a whole number, so that it parses to the same value.
     fn print(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.units.iter().rev().find(|(_, worth)| value != 0 && value % worth == 0);
+        let whole = self.units.iter().rev().find(|(_, worth)| value != 0 && value.is_multiple_of(*worth));
         match whole {
             Some((name, worth)) => write!(f, "{}{name}", value / worth),
             None => write!(f, "{}{}", value as f64 / self.units[0].1 as f64, self.units[0].0),

@@ -116,6 +116,7 @@ fn every_mistake_is_explained() {
                 .replace("cluster: rennes", "cluster: paris"),
         ),
         ("too many copies", with("replicas: 1, replicateTo: otherCluster", "replicas: 2")),
+        ("too many other clusters", with("replicas: 1", "replicas: 2")),
         ("too short to detect", with("detectAfter: 500ms", "detectAfter: 5ms")),
         ("deadline before the end", with("deadline: 60s", "deadline: 1s").replace("at: 4s", "at: 500ms")),
         ("fault after the deadline", with("at: 4s", "at: 70s")),

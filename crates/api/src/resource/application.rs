@@ -23,7 +23,7 @@ pub enum Application {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Heat {
-    /// Rows of the grid that one process owns. Default 32.
+    /// Rows of the grid that one process owns. Default 16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rows: Option<u32>,
@@ -39,7 +39,7 @@ pub struct Heat {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
     /// Each cluster's boundary also goes back to the cluster before it, after every so many steps: 1 couples the two
-    /// ways alike, and so forces a checkpoint for almost every message; 0 never goes back. Default 50.
+    /// ways alike, and so forces a checkpoint for almost every message; 0 never goes back. Default 120.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback_every: Option<u32>,
     /// Incompressible state of a process beside its grid. Default 1MiB.
@@ -212,7 +212,7 @@ impl Application {
 impl Heat {
     /// See [`Heat::rows`].
     pub fn rows(&self) -> u32 {
-        self.rows.unwrap_or(32)
+        self.rows.unwrap_or(16)
     }
 
     /// See [`Heat::columns`].
@@ -232,7 +232,7 @@ impl Heat {
 
     /// See [`Heat::feedback_every`].
     pub fn feedback_every(&self) -> u32 {
-        self.feedback_every.unwrap_or(50)
+        self.feedback_every.unwrap_or(120)
     }
 
     /// Bytes; see [`Heat::state`].

@@ -120,11 +120,11 @@ pub struct Storage {
     /// Where checkpoints are kept. Default `disk`.
     #[serde(default)]
     pub kind: StorageKind,
-    /// At most this much is written per second. Default `unlimited` on real backends' own speed; the simulator then
-    /// charges no transfer time.
+    /// At most this much is written per second. Default: a disk is as fast as it is, and the simulator charges a
+    /// solid-state one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_bandwidth: Option<Bandwidth>,
-    /// What each write takes beside the transfer. Default 0.
+    /// What each write takes beside the transfer. Default: as above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
 }
@@ -188,17 +188,5 @@ impl Failures {
     /// See [`Failures::restart_after`].
     pub fn restart_after(&self) -> Span {
         self.restart_after.map_or(Span::from_millis(200), |it| it.0)
-    }
-}
-
-impl Storage {
-    /// Bytes per second; 0 is unlimited.
-    pub fn write_bandwidth(&self) -> u64 {
-        self.write_bandwidth.map_or(0, Bandwidth::bytes_per_second)
-    }
-
-    /// See [`Storage::latency`].
-    pub fn latency(&self) -> Span {
-        self.latency.map_or(Span::ZERO, |it| it.0)
     }
 }

@@ -13,8 +13,8 @@ use faultline_core::fault::LinkProperties;
 
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, Cluster, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER,
-    MIN_DETECT_AFTER, Protocol, ReplicateTo,
+    ANY, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER, MIN_DETECT_AFTER,
+    Protocol, ReplicateTo,
 };
 
 /// Something that is wrong with a federation.
@@ -253,20 +253,16 @@ impl<'a> Check<'a> {
                 "there is no other cluster to keep copies in",
                 "add a cluster, or write `replicateTo: sameCluster` or `sharedStorage`",
             ),
-            ReplicateTo::OtherCluster => {
-                // Copies of one part on different nodes of the clusters after its own.
-                let total: u64 = self.spec.clusters.iter().map(|it| u64::from(it.nodes)).sum();
-                let elsewhere = |cluster: &Cluster| total - u64::from(cluster.nodes);
-                let largest = self.spec.clusters.iter().max_by_key(|it| it.nodes);
-                if let Some(cluster) = largest.filter(|it| elsewhere(it) < u64::from(replicas)) {
-                    let message = format!(
-                        "{replicas} copies need as many nodes outside cluster `{}`; there are {}",
-                        cluster.name,
-                        elsewhere(cluster)
-                    );
-                    self.problem(path, message, "add nodes, or keep fewer copies");
-                }
+            // One copy in each of the clusters after the owner's own.
+            ReplicateTo::OtherCluster if replicas as usize >= self.spec.clusters.len() => {
+                let others = self.spec.clusters.len() - 1;
+                self.problem(
+                    path,
+                    format!("{replicas} copies are kept in as many other clusters; the others are {others}"),
+                    "add clusters, or keep fewer copies",
+                );
             }
+            ReplicateTo::OtherCluster => {}
             ReplicateTo::SharedStorage if replicas > 1 => self.problem(
                 path,
                 format!("{replicas} copies on one storage server protect no better than one"),

@@ -1,0 +1,168 @@
+//! The expansion of a federation's faults from a seed: one pure function, used by every backend.
+//!
+//! Faults are numbered in the order of the list; what an `mtbf` entry draws is numbered by time, in its entry's place.
+//! Each entry has a random stream of its own, so that a change of one entry does not shift the draws of another.
+//!
+//! What is drawn, and how:
+//! * times between failures: as the entry says, one after the other until the deadline;
+//! * a node in `any` cluster: every process of the federation is equally likely; with the node given, every cluster is;
+//! * a node of a given cluster: every one is equally likely;
+//! * the ends of a link: the sending cluster, then the receiving one among the others.
+//!
+//! An `mtbf` entry draws its target anew for each fault.
+
+use faultline_core::fault::StorageFault;
+use faultline_core::{ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Time, Trigger};
+use rand::RngExt;
+use rand::distr::Distribution;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use rand_distr::{Exp, Weibull};
+
+use crate::names::Names;
+use crate::resource::{self, ANY, ActionRef, Federation, FederationSpec, Mtbf, TriggerRef, When};
+
+/// Streams from here on belong to faults; others may use those below.
+const FIRST_STREAM: u64 = 1 << 32;
+
+/// The faults of `federation` under `seed`, which stands in for the resource's own. Equal arguments give equal plans,
+/// on every machine. Panics when [`crate::validate()`] finds problems.
+pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
+    let spec = &federation.spec;
+    let names = Names::of(spec);
+    let mut plan = Vec::new();
+    for (entry, fault) in spec.faults.iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(FIRST_STREAM + entry as u64);
+        let [(_, trigger)] = fault.triggers()[..] else { panic!("a valid fault has one trigger") };
+        let [(_, action)] = fault.actions()[..] else { panic!("a valid fault has one action") };
+        let mut draw = Draw { spec, names: &names, rng };
+        for trigger in draw.triggers(trigger) {
+            let no = FaultNo(plan.len() as u32);
+            plan.push(PlannedFault { no, trigger, fault: draw.fault(action) });
+        }
+    }
+    plan
+}
+
+/// The expansion of one entry under way.
+struct Draw<'a> {
+    spec: &'a FederationSpec,
+    names: &'a Names,
+    rng: ChaCha8Rng,
+}
+
+impl Draw<'_> {
+    fn triggers(&mut self, trigger: TriggerRef<'_>) -> Vec<Trigger> {
+        match trigger {
+            TriggerRef::At(at) => vec![Trigger::At(Time::ZERO + at.0)],
+            TriggerRef::When(When { fact, cluster, node, occurrence }) => {
+                let cluster = (cluster != ANY).then(|| self.named(cluster));
+                let process = cluster.and_then(|cluster| node.map(|node| self.node(cluster, node)));
+                vec![Trigger::When { fact: *fact, cluster, process, occurrence: occurrence.unwrap_or(1) }]
+            }
+            TriggerRef::Mtbf(Mtbf::Exponential(mean)) => {
+                let rate = 1.0 / mean.0.0 as f64;
+                self.times(Exp::new(rate).expect("a valid mean is above zero"))
+            }
+            TriggerRef::Mtbf(Mtbf::Weibull(resource::Weibull { scale, shape })) => {
+                let weibull = Weibull::new(scale.0.0 as f64, *shape);
+                self.times(weibull.expect("valid parameters are above zero"))
+            }
+        }
+    }
+
+    /// One after the other until the deadline.
+    fn times(&mut self, between: impl Distribution<f64>) -> Vec<Trigger> {
+        let end = Time::ZERO + self.spec.deadline();
+        let mut now = Time::ZERO;
+        let next = || {
+            // Two faults of one entry are never at the same instant.
+            now += Span((between.sample(&mut self.rng) as u64).max(1));
+            (now < end).then_some(Trigger::At(now))
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    fn fault(&mut self, action: ActionRef<'_>) -> Fault {
+        match action {
+            ActionRef::Crash(it) => Fault::Crash {
+                process: self.process(&it.cluster, it.node),
+                storage: it.storage.unwrap_or_default().into(),
+            },
+            ActionRef::Pause(it) => {
+                Fault::Pause { process: self.process(&it.cluster, it.node), span: it.span.0 }
+            }
+            ActionRef::LoseCluster(it) => Fault::LoseCluster {
+                cluster: self.cluster(&it.cluster, None),
+                storage: it.storage.unwrap_or_default().into(),
+            },
+            ActionRef::Link(it) => {
+                let (from, to) = self.pair(&it.from, &it.to);
+                let links = self.spec.links();
+                let base = links.properties(self.names.cluster(from), self.names.cluster(to));
+                Fault::Link { from, to, properties: Some(it.link().over(base)), span: it.span.map(|it| it.0) }
+            }
+            ActionRef::Partition(it) => {
+                let (from, to) = self.pair(&it.from, &it.to);
+                Fault::Partition { from, to, both: !it.one_way, span: it.span.0 }
+            }
+            ActionRef::SlowStorage(it) => Fault::Storage {
+                process: self.process(&it.cluster, it.node),
+                how: StorageFault::Slow(it.by.0),
+                span: it.span.map(|it| it.0),
+            },
+            ActionRef::FullStorage(it) => Fault::Storage {
+                process: self.process(&it.cluster, it.node),
+                how: StorageFault::Full,
+                span: it.span.map(|it| it.0),
+            },
+            ActionRef::CorruptStorage(it) => Fault::Storage {
+                process: self.process(&it.cluster, it.node),
+                how: StorageFault::Corrupt,
+                span: it.span.map(|it| it.0),
+            },
+        }
+    }
+
+    fn process(&mut self, cluster: &str, node: Option<u32>) -> ProcessId {
+        match node {
+            Some(node) => {
+                let cluster = self.cluster(cluster, None);
+                self.node(cluster, node)
+            }
+            None if cluster == ANY => ProcessId(self.rng.random_range(0..self.names.ranks())),
+            None => ProcessId(self.rng.random_range(self.names.processes_of(self.named(cluster)))),
+        }
+    }
+
+    /// The ends of a link. Both may be the same cluster only when both are named.
+    fn pair(&mut self, from: &str, to: &str) -> (ClusterId, ClusterId) {
+        let taken = (from == ANY && to != ANY).then(|| self.named(to));
+        let from = self.cluster(from, taken);
+        (from, self.cluster(to, Some(from)))
+    }
+
+    /// The cluster of this name, or for `any` one that is not `taken`.
+    fn cluster(&mut self, name: &str, taken: Option<ClusterId>) -> ClusterId {
+        if name != ANY {
+            return self.named(name);
+        }
+        let clusters = self.names.clusters() as u16;
+        match taken {
+            None => ClusterId(self.rng.random_range(0..clusters)),
+            Some(taken) => {
+                let drawn = self.rng.random_range(0..clusters - 1);
+                ClusterId(if drawn < taken.0 { drawn } else { drawn + 1 })
+            }
+        }
+    }
+
+    fn named(&self, cluster: &str) -> ClusterId {
+        self.names.cluster_id(cluster).expect("a valid fault names clusters that exist")
+    }
+
+    fn node(&self, cluster: ClusterId, node: u32) -> ProcessId {
+        self.names.node(cluster, node).expect("a valid fault names nodes that exist")
+    }
+}

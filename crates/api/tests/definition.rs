@@ -1,0 +1,119 @@
+//! The custom resource definition: its shape is reviewed as a snapshot, an API server's demands on it are checked, and
+//! its rules refuse what the validation refuses.
+
+use faultline_api::resource::*;
+use faultline_api::samples::SAMPLES;
+use faultline_api::{Federation, definition, parse, schema};
+use serde_json::{Value, json};
+
+fn open_api_schema() -> Value {
+    let version = definition().spec.versions.remove(0);
+    let schema = version.schema.and_then(|it| it.open_api_v3_schema).expect("the definition has a schema");
+    serde_json::to_value(schema).expect("a schema serialises")
+}
+
+/// Calls `look` with the path and content of every schema in `schema`.
+fn walk(path: &str, schema: &Value, look: &mut impl FnMut(&str, &Value)) {
+    look(path, schema);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        walk(&format!("{path}.{name}"), property, look);
+    }
+    for inner in ["items", "additionalProperties"] {
+        if schema[inner].is_object() {
+            walk(&format!("{path}[]"), &schema[inner], look);
+        }
+    }
+}
+
+#[test]
+fn the_definition_is_as_reviewed() {
+    insta::assert_snapshot!(serde_saphyr::to_string(&definition()).expect("a definition serialises"));
+}
+
+#[test]
+fn an_api_server_would_accept_the_definition() {
+    walk("", &open_api_schema(), &mut |path, schema| {
+        let bounded = match schema["type"].as_str() {
+            Some("string") => schema["maxLength"].is_u64() || schema["enum"].is_array(),
+            Some("array") => schema["maxItems"].is_u64(),
+            Some("object") => !schema["additionalProperties"].is_object() || schema["maxProperties"].is_u64(),
+            Some("integer") => {
+                ["uint32", "int64"].contains(&schema["format"].as_str().expect("it has a format"))
+            }
+            Some("number" | "boolean") => true,
+            other => panic!("{path}: {other:?}"),
+        };
+        assert!(bounded, "{path} is not bounded: {schema}");
+        assert_ne!(schema["additionalProperties"], json!(false), "{path}");
+        assert!(schema["description"].is_string(), "{path} is not described");
+    });
+}
+
+#[test]
+fn the_schema_of_a_file_accepts_what_a_file_has() {
+    let schema = schema();
+    assert_eq!(schema["title"], "Federation");
+    assert_eq!(schema["properties"]["apiVersion"]["enum"], json!(["faultline.dev/v1alpha1"]));
+    assert_eq!(schema["required"], json!(["apiVersion", "kind", "metadata", "spec"]));
+    assert_eq!(schema["additionalProperties"], json!(false));
+    assert!(schema["properties"]["status"].is_null());
+}
+
+fn good() -> Federation {
+    parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
+}
+
+/// The rules alone, as an API server evaluates them.
+fn refused(change: impl FnOnce(&mut FederationSpec)) -> String {
+    let mut federation = good();
+    change(&mut federation.spec);
+    assert!(
+        !faultline_api::validate(&federation).is_empty(),
+        "the validation accepts what the rules must refuse"
+    );
+    let errors = federation.validate_cel().expect_err("the rules must refuse this");
+    errors.iter().map(|it| format!("{it}\n")).collect()
+}
+
+#[test]
+fn the_rules_admit_every_sample() {
+    for sample in SAMPLES {
+        let federation = parse(sample.name, sample.text.as_bytes()).expect("samples are valid");
+        assert_eq!(federation.validate_cel(), Ok(()), "{}", sample.name);
+    }
+}
+
+#[test]
+fn the_rules_refuse_what_the_validation_refuses() {
+    let many = |spec: &mut FederationSpec| {
+        for name in 'a'..='k' {
+            spec.clusters.push(Cluster { name: name.into(), nodes: 100_000 });
+        }
+    };
+    assert!(refused(many).contains("at most 1000000 nodes"));
+    let pair = |spec: &mut FederationSpec| {
+        let pair = json!({ "from": "paris", "to": "nancy" });
+        let links =
+            Links { pairs: vec![serde_json::from_value(pair).expect("it is a pair")], ..spec.links() };
+        spec.links = Some(links);
+    };
+    assert!(refused(pair).contains("links.pairs names a cluster that does not exist"));
+    let fault = |fault: Value| {
+        move |spec: &mut FederationSpec| {
+            spec.faults = vec![serde_json::from_value(fault).expect("it is a fault")]
+        }
+    };
+    assert!(refused(fault(json!({ "crash": {} }))).contains("exactly one trigger"));
+    assert!(refused(fault(json!({ "at": "1s" }))).contains("exactly one action"));
+    assert!(
+        refused(fault(json!({ "at": "1s", "crash": {}, "loseCluster": {} }))).contains("exactly one action")
+    );
+    assert!(
+        refused(fault(json!({ "at": "1s", "crash": { "cluster": "nancy" } })))
+            .contains("a crash names a cluster that does not exist")
+    );
+    assert!(
+        refused(fault(json!({ "at": "1s", "loseCluster": { "cluster": "nancy" } })))
+            .contains("a loseCluster names a cluster that does not exist")
+    );
+}

@@ -1,0 +1,207 @@
+//! The expansion of faults: what is drawn, that it is drawn alike everywhere, and that entries do not disturb each other.
+
+use std::hash::Hasher;
+
+use faultline_api::{Federation, parse, plan};
+use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::{ClusterId, FactKind, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+
+fn federation(faults: &str) -> Federation {
+    let text = format!(
+        "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: example }}
+spec:
+  clusters: [{{ name: a, nodes: 3 }}, {{ name: b, nodes: 2 }}, {{ name: c, nodes: 5 }}]
+  links: {{ between: {{ latency: 5ms, bandwidth: 8Mbit }} }}
+  protocol: {{ hc3i: {{}} }}
+  application: {{ heat: {{}} }}
+  deadline: 10m
+  faults:
+{faults}
+"
+    );
+    parse("test.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+}
+
+fn plan_of(faults: &str) -> Vec<PlannedFault> {
+    plan(&federation(faults), 7)
+}
+
+fn times(plan: &[PlannedFault]) -> Vec<u64> {
+    plan.iter()
+        .map(|it| match it.trigger {
+            Trigger::At(at) => at.0,
+            ref other => panic!("{other:?} is no time"),
+        })
+        .collect()
+}
+
+/// FNV-1a: changes when any drawn number changes.
+fn hash(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    struct Fnv(u64);
+    impl Hasher for Fnv {
+        fn finish(&self) -> u64 {
+            self.0
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    numbers.into_iter().for_each(|it| hasher.write(&it.to_le_bytes()));
+    hasher.finish()
+}
+
+#[test]
+fn what_is_stated_is_taken_as_stated() {
+    let plan = plan_of(
+        "
+    - { at: 4s, crash: { cluster: b, node: 1 } }
+    - { when: { fact: checkpointRequested, cluster: b, node: 0, occurrence: 3 }, loseCluster: { cluster: a, storage: lost } }
+    - { when: { fact: delivered }, pause: { cluster: c, node: 4, for: 300ms } }
+    - { at: 5s, link: { from: a, to: b, latency: 9ms, for: 2s } }
+    - { at: 6s, partition: { from: c, to: a, oneWay: true, for: 1s } }
+    - { at: 7s, slowStorage: { cluster: a, node: 0, by: 50ms } }
+    - { at: 8s, fullStorage: { cluster: a, node: 1, for: 1s } }
+    - { at: 9s, corruptStorage: { cluster: a, node: 2 } }",
+    );
+    let seconds = |it| Trigger::At(Time::ZERO + Span::from_secs(it));
+    let expected = [
+        (seconds(4), Fault::Crash { process: ProcessId(4), storage: StorageFate::Kept }),
+        (
+            Trigger::When {
+                fact: FactKind::CheckpointRequested,
+                cluster: Some(ClusterId(1)),
+                process: Some(ProcessId(3)),
+                occurrence: 3,
+            },
+            Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Lost },
+        ),
+        (
+            Trigger::When { fact: FactKind::Delivered, cluster: None, process: None, occurrence: 1 },
+            Fault::Pause { process: ProcessId(9), span: Span::from_millis(300) },
+        ),
+        (
+            seconds(5),
+            Fault::Link {
+                from: ClusterId(0),
+                to: ClusterId(1),
+                properties: Some(LinkProperties {
+                    latency: Span::from_millis(9),
+                    jitter: Span::ZERO,
+                    bandwidth: 1_000_000,
+                    loss_ppm: 0,
+                }),
+                span: Some(Span::from_secs(2)),
+            },
+        ),
+        (
+            seconds(6),
+            Fault::Partition { from: ClusterId(2), to: ClusterId(0), both: false, span: Span::from_secs(1) },
+        ),
+        (
+            seconds(7),
+            Fault::Storage {
+                process: ProcessId(0),
+                how: StorageFault::Slow(Span::from_millis(50)),
+                span: None,
+            },
+        ),
+        (
+            seconds(8),
+            Fault::Storage { process: ProcessId(1), how: StorageFault::Full, span: Some(Span::from_secs(1)) },
+        ),
+        (seconds(9), Fault::Storage { process: ProcessId(2), how: StorageFault::Corrupt, span: None }),
+    ];
+    for (no, (planned, (trigger, fault))) in plan.iter().zip(expected).enumerate() {
+        assert_eq!((planned.no.0 as usize, &planned.trigger, &planned.fault), (no, &trigger, &fault));
+    }
+    assert_eq!(plan.len(), 8);
+}
+
+#[test]
+fn exponential_times_are_the_same_everywhere_and_have_the_mean() {
+    let times = times(&plan_of("    - { mtbf: { exponential: 100ms }, crash: {} }"));
+    assert_eq!(hash(times.iter().copied()), 0x5a3a_d2f7_3b73_e0c4);
+    assert!(times.is_sorted_by(|a, b| a < b));
+    assert!(times.last().is_some_and(|last| *last < Span::from_secs(600).0));
+    // 6000 expected, with a standard deviation of 77.
+    assert!((5_700..6_300).contains(&times.len()), "{}", times.len());
+}
+
+#[test]
+fn weibull_times_are_the_same_everywhere_and_have_the_mean() {
+    let times = times(&plan_of("    - { mtbf: { weibull: { scale: 100ms, shape: 0.7 } }, crash: {} }"));
+    assert_eq!(hash(times.iter().copied()), 0x8539_e095_d70a_5013);
+    // The mean is 100 ms x gamma(1 + 1/0.7) = 126.6 ms: 4740 expected, with a standard deviation of about 102.
+    assert!((4_400..5_100).contains(&times.len()), "{}", times.len());
+}
+
+#[test]
+fn targets_are_the_same_everywhere_and_evenly_drawn() {
+    let plan = plan_of("    - { mtbf: { exponential: 100ms }, crash: {} }");
+    let victims = plan.iter().map(|it| match it.fault {
+        Fault::Crash { process, .. } => u64::from(process.0),
+        ref other => panic!("{other:?} is no crash"),
+    });
+    let mut counts = [0; 10];
+    victims.clone().for_each(|it| counts[it as usize] += 1);
+    let even = plan.len() / 10;
+    assert!(counts.iter().all(|it| (even * 3 / 4..even * 5 / 4).contains(it)), "{counts:?}");
+    assert_eq!(hash(victims), 0xc2e2_64bc_535c_764c);
+}
+
+#[test]
+fn any_stands_for_clusters_that_make_sense() {
+    let plan = plan_of(
+        "
+    - { mtbf: { exponential: 1s }, partition: { for: 1ms } }
+    - { mtbf: { exponential: 1s }, partition: { to: b, for: 1ms } }
+    - { mtbf: { exponential: 1s }, loseCluster: {} }
+    - { mtbf: { exponential: 1s }, crash: { node: 1 } }
+    - { mtbf: { exponential: 1s }, crash: { cluster: c } }",
+    );
+    let mut seen = std::collections::BTreeSet::new();
+    let mut entry = 0;
+    let mut last = 0;
+    for planned in &plan {
+        let Trigger::At(at) = planned.trigger else { panic!("all are timed") };
+        entry += usize::from(at.0 < last);
+        last = at.0;
+        match planned.fault {
+            Fault::Partition { from, to, both, .. } => {
+                assert!(from != to && both && (entry == 0 || to == ClusterId(1)));
+                seen.insert((entry, from.0, to.0));
+            }
+            Fault::LoseCluster { cluster, .. } => {
+                seen.insert((entry, cluster.0, 0));
+            }
+            Fault::Crash { process, .. } => {
+                let possible: &[u32] = if entry == 3 { &[1, 4, 6] } else { &[5, 6, 7, 8, 9] };
+                assert!(possible.contains(&process.0), "{process}");
+                seen.insert((entry, process.0 as u16, 0));
+            }
+            ref other => panic!("{other:?} was not asked for"),
+        }
+    }
+    // 6 ordered pairs, 2 pairs that end in b, 3 clusters, 3 nodes 1, 5 nodes of c: all are met.
+    assert_eq!(seen.len(), 6 + 2 + 3 + 3 + 5);
+}
+
+#[test]
+fn seeds_differ_and_entries_do_not_disturb_each_other() {
+    let one = "    - { mtbf: { exponential: 10s }, crash: {} }\n";
+    let two = "    - { mtbf: { exponential: 7s }, pause: { for: 1ms } }\n";
+    let alone = plan_of(one);
+    assert_eq!(alone, plan(&federation(one), 7));
+    assert_ne!(alone, plan(&federation(one), 8));
+    let both = plan_of(&format!("{one}{two}"));
+    assert_eq!(both[..alone.len()], alone);
+    let numbers: Vec<u32> = both.iter().map(|it| it.no.0).collect();
+    assert!(numbers.iter().copied().eq(0..both.len() as u32));
+    assert_ne!(times(&both[alone.len()..])[0], times(&alone)[0]);
+}
