@@ -89,6 +89,11 @@ defects! {
     CollectsOneTooMany,
     /// Collection removes log entries acknowledged at the kept checkpoint too (section 3.5 with `<=`).
     LogCollectedAtWorst,
+    /// A member takes part in a round although it does not know all lives of it: what it sends to them is lost
+    /// (rule 12).
+    RoundWithoutLives,
+    /// A refilled holder gets the parts, but not the table of rollbacks: an incarnation can be used twice.
+    NotesNotRefilled,
     /// Rounds of an older epoch are obeyed (rule 11).
     OlderEpochsAccepted,
     /// Received messages are told apart without their incarnation (B4).

@@ -175,7 +175,7 @@ impl Copies {
     }
 
     /// An owner said what should be here: asks for what is not, and removes what was undone.
-    fn offered(
+    fn compare(
         &mut self,
         owner: ProcessId,
         incarnation: Incarnation,
@@ -191,13 +191,18 @@ impl Copies {
             host.delete(name);
         }
         if let Some(lacks) = &mut self.lacks {
-            lacks.silent.remove(&owner);
             lacks.wanted.extend(missing.iter().copied());
         }
         if !missing.is_empty() {
             host.control(To::One(owner), Control::Want { names: missing.into() });
         }
-        self.report_when_complete(false, host);
+    }
+
+    /// What an owner said is known here, and the history of its cluster durable.
+    pub(super) fn heard(&mut self, owner: ProcessId, host: &mut Desk) {
+        if self.lacks.as_mut().is_some_and(|lacks| lacks.silent.remove(&owner)) {
+            self.report_when_complete(false, host);
+        }
     }
 }
 
@@ -257,7 +262,8 @@ impl Hc3i {
                 host.control(To::One(from), Control::Reported { epoch, report });
             }
             ListFor::Offer { owner, incarnation, names } => {
-                self.copies.offered(owner, incarnation, &names, &images, host);
+                self.copies.compare(owner, incarnation, &names, &images, host);
+                self.write_record(Some(Waiter::Offer(owner)), host);
             }
         }
     }
@@ -288,10 +294,26 @@ impl Hc3i {
         self.write_record(Some(Waiter::Note(epoch, from)), host);
     }
 
-    /// Owner: says to its holders what they should hold.
+    /// Owner: says to a holder what it should hold: parts, and the history without which their incarnations could be
+    /// used again.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut Desk) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
-        host.control(To::One(holder), Control::Offer { incarnation: self.position.incarnation, names });
+        host.control(To::One(holder), Control::Offer { entries: self.history.shared(self.cluster), names });
+    }
+
+    /// Holder: compares what it has with what an owner says.
+    pub(super) fn offered(
+        &mut self,
+        owner: ProcessId,
+        entries: &Entries,
+        names: Arc<[ImageName]>,
+        host: &mut Desk,
+    ) {
+        if !self.has(Defect::NotesNotRefilled) {
+            self.copies.notes.extend(self.cluster_of(owner), entries);
+        }
+        let incarnation = entries.last().map(|&(incarnation, _)| incarnation).unwrap_or_default();
+        self.copies.list_for_offer(owner, incarnation, names, host);
     }
 
     /// A holder that began a new life may have lost what it held, and what was on the way to it (rule 17).

@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use faultline_core::{
-    Attempt, Cause, ClusterId, ImageName, Incarnation, MessageId, Payload, Position, ProcessId, Sn, Vectors,
+    Attempt, Cause, ClusterId, ImageName, Incarnation, MembershipVersion, MessageId, Payload, Position,
+    ProcessId, Sn, Vectors,
 };
 use serde::{Deserialize, Serialize};
 
@@ -231,10 +232,12 @@ pub enum Control {
         /// What it restored.
         position: Position,
     },
-    /// Coordinator: freeze, and say what you have.
+    /// Coordinator: freeze, and say what you have, as soon as you know whom you will be speaking to.
     Prepare {
         /// The round.
         epoch: Epoch,
+        /// The membership on which it rests (rule 12: a round carries the lives).
+        membership: MembershipVersion,
     },
     /// Coordinator to a holder: say what you have of this cluster.
     Inquire {
@@ -289,11 +292,11 @@ pub enum Control {
     Fetch(ImageName),
     /// Holder: it is not there.
     Refused(ImageName),
-    /// Owner: this is what you should hold of me, newest first; what is older than `incarnation` and not named is void.
+    /// Owner: this is what you should hold of me. Parts of older incarnations that are not named are void.
     Offer {
-        /// The owner's present incarnation.
-        incarnation: Incarnation,
-        /// What should be held.
+        /// The rollbacks of the owner's cluster.
+        entries: Entries,
+        /// What should be held, newest first.
         names: Arc<[ImageName]>,
     },
     /// Holder: of the offer, these are missing.

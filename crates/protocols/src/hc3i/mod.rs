@@ -37,8 +37,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, ClusterId, Gauges, Host, Incarnation, Input, Life, Membership, MessageId, Payload, Position,
-    ProcessId, Protocol, Role, Sn, Time, To, Vectors,
+    Birth, Boot, ClusterId, Gauges, Host, Incarnation, Input, Life, Membership, MembershipVersion, MessageId,
+    Payload, Position, ProcessId, Protocol, Role, Sn, Time, To, Vectors,
 };
 
 pub use config::{Config, Defect, Defects, ReplicateTo, Scope};
@@ -100,6 +100,8 @@ pub struct Hc3i {
     asked_at: Option<Position>,
 
     epoch: Epoch,
+    /// A round that this process will enter when it knows this membership.
+    prepares: Option<(Epoch, MembershipVersion)>,
     record: Records,
     alerts: Alerts,
     copies: Copies,
@@ -143,6 +145,8 @@ enum Waiter {
     Target(Epoch),
     /// A note kept for another cluster is recorded; its coordinator waits.
     Note(Epoch, ProcessId),
+    /// The history of an owner's cluster is recorded here.
+    Offer(ProcessId),
     /// Alerted tables are recorded; the member that spreads them waits.
     Learnt(ProcessId, (ProcessId, Incarnation)),
 }
@@ -200,6 +204,7 @@ impl Protocol for Hc3i {
             asked_at: None,
             // A first life has seen no life but first ones: anything more is a failure that it must recover from.
             epoch: Epoch { lives: if first_life { members.len() as u64 } else { 0 }, round: 0 },
+            prepares: None,
             record: Records::default(),
             alerts: Alerts::default(),
             copies: Copies::new(&config, &membership, me, boot),
@@ -305,7 +310,7 @@ impl Hc3i {
             Control::RollBack { incarnation, from, position } => {
                 self.asked_to_roll_back(incarnation, from, position, now, host);
             }
-            Control::Prepare { epoch } => self.prepare(epoch, host),
+            Control::Prepare { epoch, membership } => self.prepare(epoch, membership, host),
             Control::Inquire { epoch, cluster } => self.copies.list_for_inquiry(from, epoch, cluster, host),
             Control::Reported { epoch, report } => self.reported(from, epoch, report, now, host),
             Control::Restore { epoch, target } => self.restore(epoch, target, now, host),
@@ -316,9 +321,7 @@ impl Hc3i {
             Control::Stored(name) => self.copy_stored(from, name, now, host),
             Control::Fetch(name) => self.copies.read_for(from, name, host),
             Control::Refused(name) => self.fetch_refused(name, now, host),
-            Control::Offer { incarnation, names } => {
-                self.copies.list_for_offer(from, incarnation, names, host)
-            }
+            Control::Offer { entries, names } => self.offered(from, &entries, names, host),
             Control::Want { names } => {
                 for &name in names.iter() {
                     self.copies.read_for(from, name, host);
@@ -346,6 +349,9 @@ impl Hc3i {
         let old = core::mem::replace(&mut self.membership, membership);
         self.start_recorded(now, host);
         self.watch_members(now, host);
+        if let Some((epoch, membership)) = self.prepares.take() {
+            self.prepare(epoch, membership, host);
+        }
         self.watch_holders(&old, now, host);
         self.watch_receivers(&old, host);
     }
@@ -442,6 +448,7 @@ impl Hc3i {
                 Waiter::Note(epoch, coordinator) => {
                     self.tell(coordinator, Control::Ready { epoch }, now, host);
                 }
+                Waiter::Offer(owner) => self.copies.heard(owner, host),
                 Waiter::Learnt(spreader, asker) => {
                     let clean = self.is_clean();
                     self.tell(spreader, Control::Learnt { asker, clean }, now, host);

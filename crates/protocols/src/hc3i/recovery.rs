@@ -10,7 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Cause, Claim, ClusterId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
+    Attempt, Cause, Claim, ClusterId, ImageName, Incarnation, Membership, MembershipVersion, Position,
+    ProcessId, Time, Vectors,
 };
 
 use super::checkpoint::Part;
@@ -115,12 +116,13 @@ impl Hc3i {
     fn begin_round(&mut self, epoch: Epoch, cause: Cause, now: Time, host: &mut Desk) {
         let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
         self.coordination().round = Some(Round { epoch, cause, awaited, reports: Vec::new(), target: None });
-        self.broadcast(Control::Prepare { epoch }, host);
+        let membership = self.membership.version;
+        self.broadcast(Control::Prepare { epoch, membership }, host);
         let cluster = self.cluster;
         for holder in self.outside_holders().collect::<BTreeSet<_>>() {
             self.tell(holder, Control::Inquire { epoch, cluster }, now, host);
         }
-        self.prepare(epoch, host);
+        self.prepare(epoch, membership, host);
     }
 
     /// Holders of the cluster's parts that are not members.
@@ -158,8 +160,13 @@ impl Hc3i {
     }
 
     /// Member: enters a round, and says what it has, after everything that is being written (rule 13).
-    pub(super) fn prepare(&mut self, epoch: Epoch, host: &mut Desk) {
+    pub(super) fn prepare(&mut self, epoch: Epoch, membership: MembershipVersion, host: &mut Desk) {
         if epoch <= self.epoch && !self.has(Defect::OlderEpochsAccepted) {
+            return;
+        }
+        if membership > self.membership.version && !self.has(Defect::RoundWithoutLives) {
+            // What it sent to a life that it does not know yet would be lost.
+            self.prepares = self.prepares.max(Some((epoch, membership)));
             return;
         }
         self.epoch = epoch;
