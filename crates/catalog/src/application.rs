@@ -1,0 +1,122 @@
+//! From the application's parameters to its configuration.
+
+use faultline_api::resource::{self, Application, FederationSpec};
+use faultline_core::Span;
+use faultline_workloads::{Config, heat, salted, synthetic};
+
+/// Parameters of the application.
+pub(crate) fn config(spec: &FederationSpec) -> Config {
+    match &spec.application {
+        Application::Heat(it) => Config::Heat(heat::Config {
+            rows: it.rows(),
+            columns: it.columns(),
+            steps: it.steps(),
+            step_cost: it.step_time(),
+            feedback_every: it.feedback_every(),
+            state_bytes: it.state(),
+        }),
+        Application::Synthetic(it) => Config::Synthetic(synthetic::Config {
+            traffic: traffic(spec, &it.traffic),
+            message_bytes: it.message() as u32,
+            state_bytes: it.state(),
+        }),
+        Application::Salted(it) => Config::Salted(salted::Config {
+            steps: it.steps(),
+            step_cost: it.step_time(),
+            fan_out: it.fan_out(),
+            between: it.between(),
+            reply: it.reply(),
+            reply_depth: it.reply_depth() as u8,
+        }),
+    }
+}
+
+/// The lists by name become tables by cluster; what is not listed is not sent.
+fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Traffic {
+    let clusters = || spec.clusters.iter().map(|it| &it.name);
+    match traffic {
+        resource::Traffic::Random(it) => {
+            let behaviour = |name: &String| {
+                let entry = it.clusters.iter().find(|entry| entry.cluster == *name);
+                let probability = |to: &String| {
+                    let sends = entry.map_or(&[][..], |entry| &entry.send);
+                    sends.iter().find(|send| send.to == *to).map_or(0.0, |send| send.probability)
+                };
+                synthetic::Behaviour {
+                    mean_computation: entry.map_or(idle(it.duration.0), |entry| entry.mean_computation.0),
+                    send: clusters().map(probability).collect(),
+                }
+            };
+            synthetic::Traffic::Random { total: it.duration.0, clusters: clusters().map(behaviour).collect() }
+        }
+        resource::Traffic::Exact(it) => {
+            let count = |from: &String, to: &String| {
+                let entry = it.messages.iter().find(|entry| entry.from == *from && entry.to == *to);
+                entry.map_or(0, |entry| u64::from(entry.count))
+            };
+            synthetic::Traffic::Exact {
+                total: it.duration.0,
+                messages: clusters().map(|from| clusters().map(|to| count(from, to)).collect()).collect(),
+            }
+        }
+        resource::Traffic::Burst(it) => synthetic::Traffic::Burst {
+            messages: it.messages.into(),
+            batch: it.batch(),
+            cost: it.computation(),
+            between: it.between(),
+        },
+    }
+}
+
+/// How long a cluster computes at a time that never sends.
+fn idle(duration: Span) -> Span {
+    Span((duration.0 / 10).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config_of(application: &str, clusters: &str) -> Config {
+        let text = format!(
+            "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: test }}
+spec:
+  clusters: {clusters}
+  protocol: {{ none: {{}} }}
+  application: {application}
+  deadline: 20h
+"
+        );
+        let federation = faultline_api::parse("test.yaml", text.as_bytes());
+        config(&federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints())).spec)
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_applications() {
+        let clusters = "[{ name: a, nodes: 2 }]";
+        assert_eq!(config_of("{ heat: {} }", clusters), Config::Heat(heat::Config::default()));
+        assert_eq!(config_of("{ salted: {} }", clusters), Config::Salted(salted::Config::default()));
+    }
+
+    #[test]
+    fn lists_by_name_become_tables_by_cluster() {
+        let clusters = "[{ name: a, nodes: 2 }, { name: b, nodes: 1 }]";
+        let exact = "{ synthetic: { traffic: { exact: { duration: 1h, messages: [
+            { from: b, to: a, count: 7 }, { from: a, to: a, count: 3 } ] } } } }";
+        let Config::Synthetic(config) = config_of(exact, clusters) else { panic!("it is synthetic") };
+        let messages = vec![vec![3, 0], vec![7, 0]];
+        assert_eq!(config.traffic, synthetic::Traffic::Exact { total: Span::from_secs(3600), messages });
+        assert_eq!((config.message_bytes, config.state_bytes), (1_000, 1_000_000));
+
+        let random = "{ synthetic: { traffic: { random: { duration: 1h, clusters: [
+            { cluster: b, meanComputation: 5s, send: [{ to: a, probability: 0.25 }] } ] } } } }";
+        let Config::Synthetic(config) = config_of(random, clusters) else { panic!("it is synthetic") };
+        let synthetic::Traffic::Random { clusters, .. } = &config.traffic else { panic!("it is random") };
+        assert_eq!(clusters[0].send, [0.0, 0.0]);
+        assert_eq!(clusters[1].send, [0.25, 0.0]);
+        assert_eq!(clusters[1].mean_computation, Span::from_secs(5));
+    }
+}

@@ -1,0 +1,37 @@
+//! From the protocol's options to its configuration.
+
+use faultline_api::resource::{self, FederationSpec, Protocol};
+use faultline_core::Span;
+use faultline_protocols::hc3i::{Config, Defects, ReplicateTo, Scope};
+
+/// Parameters of HC3I, which is also the coordinated baseline when its scope is the federation.
+pub(crate) fn hc3i(spec: &FederationSpec, scope: Scope) -> Config {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    let every = |cluster: &resource::Cluster| match &spec.protocol {
+        Protocol::Hc3i(hc3i) => {
+            hc3i.checkpoint_every_in.get(&cluster.name).map_or(checkpointing.every, |it| it.0)
+        }
+        _ => checkpointing.every,
+    };
+    Config {
+        checkpoint_every: spec.clusters.iter().map(every).collect(),
+        collect_every: checkpointing.collect_every,
+        replicas: checkpointing.replicas as u16,
+        replicate_to: match checkpointing.replicate_to {
+            resource::ReplicateTo::SameCluster => ReplicateTo::SameCluster,
+            resource::ReplicateTo::OtherCluster => ReplicateTo::OtherCluster,
+            resource::ReplicateTo::SharedStorage => ReplicateTo::SharedStorage,
+        },
+        scope,
+        retry_every: retry_every(spec),
+        defects: Defects::default(),
+    }
+}
+
+/// Long enough that an answer over the slowest link is there in time, so that nothing is asked twice for no reason.
+fn retry_every(spec: &FederationSpec) -> Span {
+    let links = spec.links();
+    let pairs = links.pairs.iter().map(|pair| links.properties(&pair.from, &pair.to));
+    let slowest = pairs.chain([links.within(), links.between()]).map(|it| it.latency + it.jitter).max();
+    (slowest.unwrap_or_default() * 4).max(Span::from_millis(200))
+}

@@ -1,0 +1,135 @@
+//! Every sample is set up, run in virtual time, and ends as it says.
+
+use faultline_api::resource::StorageKind;
+use faultline_api::samples::{SAMPLES, sample};
+use faultline_api::{Federation, parse};
+use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_core::{ClusterId, Digest, Fact, Life, Node, ProcessId, Protocol, Role, Span};
+use faultline_sim::{Config, Links, Run};
+use faultline_supervisor::{FaultState, Outcome};
+use faultline_trace::Record;
+use faultline_workloads::Workload;
+
+fn federation(name: &str) -> Federation {
+    let text = sample(name).expect("the sample exists").text;
+    parse(name, text.as_bytes()).unwrap_or_else(|it| panic!("{name}: {it}"))
+}
+
+/// Runs a federation on the simulator.
+struct Simulate;
+
+/// How it ended, and what each rank computed last.
+struct Ended {
+    run: Run,
+    results: Vec<(ProcessId, Digest)>,
+    reference: Option<Vec<(ProcessId, Digest)>>,
+}
+
+impl Visitor for Simulate {
+    type Output = Ended;
+
+    fn visit<P>(self, setup: Setup<P>) -> Ended
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let reference = setup.reference();
+        let links = Links::new(setup.membership.clusters.len(), |from, to| setup.links[&(from, to)]);
+        let config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
+        let mut facts: Vec<Record> = Vec::new();
+        let run = faultline_sim::run::<Node<P, Workload>>(config, &mut facts);
+        let mut results = std::collections::BTreeMap::new();
+        for record in facts {
+            if let Fact::Finished(it) = record.fact {
+                results.insert(record.process, it.1);
+            }
+        }
+        Ended { run, results: results.into_iter().collect(), reference }
+    }
+}
+
+fn simulate(name: &str) -> Ended {
+    with_setup(&federation(name), None, Simulate).unwrap_or_else(|it| panic!("{name}: {it}"))
+}
+
+#[test]
+fn samples_complete_with_the_result_of_a_run_without_failures() {
+    for sample in SAMPLES.iter().filter(|it| it.name != "same-cluster-loss") {
+        let ended = simulate(sample.name);
+        assert_eq!(ended.run.outcome, Outcome::Completed, "{}", sample.name);
+        assert_eq!(Some(ended.results), ended.reference, "{}", sample.name);
+    }
+}
+
+#[test]
+fn the_quick_start_shows_all_of_its_faults() {
+    let ended = simulate("quickstart");
+    assert_eq!(ended.run.faults.len(), 2);
+    for (no, state) in &ended.run.faults {
+        assert_eq!(*state, FaultState::Effective, "{no}");
+    }
+    assert!(ended.run.ended.since(faultline_core::Time::ZERO) < Span::from_secs(20), "{}", ended.run.ended);
+}
+
+#[test]
+fn a_cluster_lost_with_all_copies_is_unrecoverable() {
+    let ended = simulate("same-cluster-loss");
+    let Outcome::Unrecoverable { cluster, missing } = ended.run.outcome else {
+        panic!("{:?}", ended.run.outcome)
+    };
+    assert_eq!(cluster, ClusterId(0));
+    assert!(!missing.is_empty());
+}
+
+#[test]
+fn a_seed_from_outside_replaces_that_of_the_resource() {
+    struct Plan;
+    impl Visitor for Plan {
+        type Output = (u64, Vec<faultline_core::PlannedFault>);
+        fn visit<P: Protocol>(self, setup: Setup<P>) -> Self::Output {
+            (setup.seed, setup.supervisor.plan)
+        }
+    }
+    let federation = federation("random-faults");
+    let plan = |seed| with_setup(&federation, seed, Plan).expect("samples are valid");
+    assert_eq!(plan(None).0, 1);
+    assert_eq!(plan(None), plan(Some(1)));
+    assert_ne!(plan(Some(2)).1, plan(Some(1)).1);
+    assert_eq!(plan(Some(2)).1, faultline_api::plan(&federation, 2));
+}
+
+#[test]
+fn a_storage_server_stands_outside_every_cluster() {
+    struct Look;
+    impl Visitor for Look {
+        type Output = ();
+        fn visit<P: Protocol>(self, setup: Setup<P>) {
+            assert_eq!(setup.membership.members.len(), 7);
+            let server = setup.membership.member(ProcessId(6));
+            assert_eq!((server.cluster, server.role), (ClusterId::OUTSIDE, Role::STORAGE_SERVER));
+            assert_eq!((server.life, server.up, server.node.0), (Life(0), false, 6));
+            assert_eq!(setup.names.process(ProcessId(6)), "storage-server");
+            assert_eq!(setup.membership.cluster_of(ProcessId(2)), ClusterId(0));
+            assert_eq!(setup.membership.cluster_of(ProcessId(3)), ClusterId(1));
+            let between = setup.links[&(ClusterId(0), ClusterId(1))];
+            assert_eq!(setup.links[&(ClusterId(1), ClusterId::OUTSIDE)], between);
+            assert_ne!(setup.links[&(ClusterId(1), ClusterId(1))], between);
+            assert!(setup.supervisor.volatile_storage);
+        }
+    }
+    let mut federation = federation("quickstart");
+    let faultline_api::resource::Protocol::Hc3i(hc3i) = &mut federation.spec.protocol else {
+        panic!("the quick start runs HC3I")
+    };
+    hc3i.replicate_to = Some(faultline_api::resource::ReplicateTo::SharedStorage);
+    federation.spec.storage.as_mut().expect("the quick start states it").kind = StorageKind::Memory;
+    with_setup(&federation, None, Look).expect("it is valid");
+}
+
+#[test]
+fn what_is_not_valid_is_not_set_up() {
+    let mut federation = federation("quickstart");
+    federation.spec.clusters[0].nodes = 0;
+    let error = with_setup(&federation, None, Simulate).err().expect("there are no nodes");
+    assert!(error.to_string().contains("spec.clusters[0].nodes"), "{error}");
+}
