@@ -6,7 +6,7 @@ use faultline_trace::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::history::{Group, History, Point, RestoredBy, Rollback};
+use crate::history::{Group, History, RestoredBy, Rollback, SegmentNo};
 
 /// What a run cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,23 +200,12 @@ impl Undoing<'_> {
         })
     }
 
-    /// The last state that a member had before it restored, also in an earlier life.
-    fn state_before(&self, restored: &RestoredBy) -> Option<Point> {
-        restored.before.or_else(|| {
-            let history = self.history;
-            let own = history.processes[history.process_of(restored.at).index()].segments.clone();
-            let mut earlier = (own.start..restored.at.segment.0).rev().map(crate::history::SegmentNo);
-            let segment = earlier.find(|&it| history.has_state(it))?;
-            Some(Point { segment, fact: history.segment(segment).end })
-        })
-    }
-
     /// Time and deliveries between the restored cut and the last state before the restore.
     fn loss_of(&self, restored: &RestoredBy) -> Option<(Span, u64)> {
         let history = self.history;
-        let begun = crate::history::SegmentNo(restored.at.segment.0 + 1);
+        let begun = SegmentNo(restored.at.segment.0 + 1);
         let cut = history.segment(begun).parent;
-        let mut state = self.state_before(restored)?;
+        let mut state = history.state_before(restored)?;
         let (mut time, mut deliveries) = (Span::ZERO, 0);
         loop {
             let segment = history.segment(state.segment);
@@ -252,7 +241,7 @@ impl Undoing<'_> {
             .restores()
             .filter(|it| it.before.is_none())
             .filter_map(|it| {
-                let state = history.segment(self.state_before(it)?.segment);
+                let state = history.segment(history.state_before(it)?.segment);
                 Some(supervision.end_of(state.process, state.life)?.at)
             })
             .min();

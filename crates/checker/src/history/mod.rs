@@ -181,6 +181,16 @@ impl<'a> History<'a> {
         segment.is_restored || segment.is_active || is_first
     }
 
+    /// The last state that a member had before it restored, in the same life or an earlier one.
+    pub fn state_before(&self, restored: &RestoredBy) -> Option<Point> {
+        restored.before.or_else(|| {
+            let own = self.processes[self.process_of(restored.at).index()].segments.clone();
+            let mut earlier = (own.start..restored.at.segment.0).rev().map(SegmentNo);
+            let segment = earlier.find(|&it| self.has_state(it))?;
+            Some(Point { segment, fact: self.segment(segment).end })
+        })
+    }
+
     /// The process that stated the fact at `point`.
     pub fn process_of(&self, point: Point) -> ProcessId {
         self.segment(point.segment).process

@@ -5,7 +5,7 @@
 //! coordinator's own clock; how long a commit takes is the storage's and the network's business, and is reported, not
 //! bounded. Runs in which a fault holds messages, writes or processes back are not judged.
 
-use faultline_core::{Claim, Fault, Position, Span, Time};
+use faultline_core::{Cause, Claim, Fault, Incarnation, Position, Span, Time};
 
 use crate::history::{Group, History, Rollback};
 use crate::judgement::{Finding, Property};
@@ -52,55 +52,43 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 fn waited(
     history: &History<'_>,
     group: &Group<'_>,
-    incarnation: faultline_core::Incarnation,
+    incarnation: Incarnation,
     rollback: &Rollback,
 ) -> Option<Span> {
     let target = rollback.target()?.map_or(Position::default(), |name| name.position);
-    if !matches!(rollback.cause, Some((faultline_core::Cause::Failure, _))) {
+    if !matches!(rollback.cause, Some((Cause::Failure, _))) {
         return None;
     }
     if group.committed_after(&group.line_before(incarnation), target).next().is_some() {
         return None;
     }
-    let coordinator = *group.members.first()?;
     let restored = rollback.restored.first().copied().flatten()?;
-    let own = history.processes[coordinator.index()].segments.clone();
+    let state = history.state_before(&restored)?;
+    let life = history.segment(state.segment).life;
+    let process = history.process_of(state);
+    let own = history.processes[process.index()].segments.clone();
     let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
     let mut since: Option<Time> = None;
-    let mut asked = None;
-    let mut noticed = None;
-    let mut life = None;
-    for claimed in history.claims[first..].iter().take_while(|it| it.at < restored.at) {
-        let new_life = life.replace(history.segment(claimed.at.segment).life) != life;
-        if new_life && restored.before.is_none() && history.segment(restored.at.segment).life == life? {
-            break; // the life that recovers: what was lost was lost before
+    let mut stood: Option<Time> = None;
+    for claimed in history.claims[first..].iter().take_while(|it| it.at < state) {
+        if history.segment(claimed.at.segment).life != life {
+            continue;
         }
         match claimed.claim {
-            Claim::Committed { .. } | Claim::RolledBack { .. } => {
-                (since, asked, noticed) = (Some(claimed.time), None, None);
+            Claim::Committed { .. } | Claim::RolledBack { .. } => (since, stood) = (Some(claimed.time), None),
+            Claim::CheckpointRequested { .. } | Claim::RecoveryStarted { .. } => {
+                stood = stood.or(Some(claimed.time));
             }
-            Claim::CheckpointRequested { .. } => asked = asked.or(Some(claimed.time)),
-            Claim::RecoveryStarted { .. } => noticed = noticed.or(Some(claimed.time)),
             _ => {}
         }
     }
-    let end = match restored.before {
-        Some(_) => asked.or(noticed).unwrap_or(restored.time),
-        // The coordinator itself died: what it stated last came before that.
-        None => asked.or_else(|| last_words(history, coordinator, restored.at))?,
+    // A coordinator that neither asked nor stood still went back at once, or died.
+    let last_words = || {
+        let last = (state.fact as usize).checked_sub(1)?;
+        history.trace.streams[&(process, life)].get(last).map(|(time, _)| *time)
     };
-    Some(end.since(since?))
-}
-
-/// When the life before the one that states `at` stated its last fact.
-fn last_words(
-    history: &History<'_>,
-    process: faultline_core::ProcessId,
-    at: crate::history::Point,
-) -> Option<Time> {
-    let life = history.segment(at.segment).life;
-    let (_, stream) = history.trace.lives(process).rfind(|(it, _)| *it < life)?;
-    stream.last().map(|(time, _)| *time)
+    let stood = stood.or_else(|| restored.before.map(|_| restored.time)).or_else(last_words)?;
+    Some(stood.since(since?))
 }
 
 #[cfg(test)]
