@@ -212,7 +212,7 @@ impl Hc3i {
         self.copies.forget_writes(|it| *it == name);
         if name.owner == self.me {
             self.own_part_durable(name, now, host);
-            self.fetched_part_durable(name, now, host);
+            self.missing_part_durable(name, now, host);
         } else {
             host.control(To::One(name.owner), Control::Stored(name));
             self.copies.no_longer_lacks(name, host);

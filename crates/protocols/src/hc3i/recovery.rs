@@ -36,6 +36,13 @@ pub(super) struct Recovery {
     interrupted: Option<Box<Part>>,
 }
 
+impl Recovery {
+    /// The part of `me` that is to be restored.
+    fn target_part(&self, me: ProcessId) -> Option<ImageName> {
+        self.target.as_ref()?.checkpoint.as_ref().map(|kept| kept.part(me))
+    }
+}
+
 /// The coordinator's side.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
@@ -417,17 +424,22 @@ impl Hc3i {
         if !recovery.missing.contains(&image.name) {
             return false;
         }
-        let target = recovery.target.as_ref().and_then(|it| it.checkpoint.as_ref()).map(|kept| kept.part(me));
-        if target == Some(image.name) {
+        if recovery.target_part(me) == Some(image.name) {
             recovery.image = Some(image.clone());
         }
         true
     }
 
-    pub(super) fn fetched_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
-        if let Phase::Recovering(recovery) = &mut self.phase
-            && recovery.missing.remove(&name)
-        {
+    /// A part that was missing is durable: fetched, or by an earlier write that succeeded after all.
+    pub(super) fn missing_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        let (me, epoch) = (self.me, self.epoch);
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            return;
+        };
+        if recovery.missing.remove(&name) {
+            if recovery.target_part(me) == Some(name) && recovery.image.is_none() {
+                self.copies.read_target(epoch, name, host);
+            }
             self.maybe_ready(now, host);
         }
     }
@@ -443,8 +455,7 @@ impl Hc3i {
         if !recovery.missing.remove(&name) {
             return;
         }
-        let target = recovery.target.as_ref().and_then(|it| it.checkpoint.as_ref()).map(|kept| kept.part(me));
-        if target == Some(name) {
+        if recovery.target_part(me) == Some(name) {
             self.tell_coordinator(Control::Vanished { epoch }, now, host);
         } else {
             self.maybe_ready(now, host);
