@@ -362,9 +362,13 @@ impl Hc3i {
     pub(super) fn start_recorded(&mut self, now: Time, host: &mut Desk) {
         let waits =
             self.coordination.as_ref().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start);
-        if waits && self.has_started() {
+        if !self.coordinates() || !self.has_started() {
+            return;
+        }
+        if waits {
             self.commit_gathered(now, host);
         }
+        self.maybe_resume(now, host);
     }
 
     /// Whether the supervisor knows that this cluster may have acted.

@@ -252,7 +252,9 @@ impl Hc3i {
             host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
             return;
         }
-        let incarnation = self.history.known(self.cluster).next();
+        // Deaths are counted outside the nodes: even if every table is lost, no incarnation is used twice.
+        let deaths = epoch.lives - self.members.len() as u64;
+        let incarnation = self.history.known(self.cluster).next().max(Incarnation(deaths as u32));
         let checkpoint = kept.last().cloned();
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
         self.history.extend(self.cluster, &[(incarnation, sn)]);
@@ -326,15 +328,16 @@ impl Hc3i {
         sources
     }
 
-    /// Which parts make the newest checkpoint unrecoverable, and who was asked for each.
+    /// Which missing parts make the cluster unrecoverable, and who was asked for each.
     fn missing_parts(
         &self,
         checkpoints: &BTreeMap<(Position, Attempt), Parts>,
     ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
+        // The least that would have had to survive: of the checkpoints that lack the fewest parts, the newest.
         let newest = checkpoints
             .iter()
-            .rev()
-            .find(|((position, _), _)| !self.history.undid_checkpoint(self.cluster, *position));
+            .filter(|((position, _), _)| !self.history.undid_checkpoint(self.cluster, *position))
+            .max_by_key(|(_, parts)| parts.len());
         let nothing = Parts::new();
         let ((position, attempt), parts) =
             newest.map_or(((Position::new(0, 1), Attempt(1)), &nothing), |(&key, parts)| (key, parts));
@@ -477,7 +480,6 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: when everybody is ready, and nobody has died since, the cluster goes on.
     pub(super) fn ready(&mut self, from: ProcessId, epoch: Epoch, now: Time, host: &mut Desk) {
         let Some(round) = self.coordination().round.as_mut() else {
             return;
@@ -486,8 +488,27 @@ impl Hc3i {
             && round.target.is_some()
             && round.awaited.remove(&from)
             && round.awaited.is_empty()
-            && self.all_members_up()
         {
+            self.maybe_resume(now, host);
+        }
+    }
+
+    /// Coordinator: when everybody is ready, and nobody has died since, the cluster goes on. If what it restores lets
+    /// the application act for the first time, that must be on record before (rule 18).
+    pub(super) fn maybe_resume(&mut self, now: Time, host: &mut Desk) {
+        let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
+            return;
+        };
+        let Some(target) = round.target.as_ref().filter(|_| round.awaited.is_empty()) else {
+            return;
+        };
+        let acts = target.checkpoint.is_some();
+        let epoch = round.epoch;
+        if !self.all_members_up() {
+            // Another round begins when they are.
+        } else if acts && !self.has_started() && !self.has(Defect::NoStartGate) {
+            host.started();
+        } else {
             self.coordination().round = None;
             self.broadcast(Control::Resume { epoch }, host);
             self.resume(epoch, now, host);
