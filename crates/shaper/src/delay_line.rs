@@ -7,11 +7,27 @@ use faultline_core::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What a lost packet waits at least before its sender notices: the floor that Linux puts under TCP's retransmission
-/// timeout.
-const RETRANSMISSION_FLOOR: Span = Span::from_millis(200);
-/// Losses in a row that are charged; more would stall a link rather than emulate it.
-const LOSSES_IN_A_ROW: u32 = 6;
+/// Losses in a row that are charged: a link that loses everything is as good as cut, but not for ever.
+const LOSSES_IN_A_ROW: u64 = 100;
+
+/// What pushes packets out into a link, one after the other: a process has one for its own cluster's network and one for
+/// all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// When everything given to it so far is out.
+    free: Time,
+}
+
+impl Interface {
+    /// Pushes out a packet of `bytes` at `bandwidth` bytes per second, of which 0 is unlimited; says when it is out.
+    pub fn transmit(&mut self, now: Time, bytes: u64, bandwidth: u64) -> Time {
+        if bandwidth == 0 {
+            return now;
+        }
+        self.free = self.free.max(now) + transmission(bytes, bandwidth);
+        self.free
+    }
+}
 
 /// Holds what is sent from one process to another until the emulated link would have carried it.
 ///
@@ -20,8 +36,6 @@ const LOSSES_IN_A_ROW: u32 = 6;
 pub struct DelayLine<T> {
     properties: LinkProperties,
     cut: bool,
-    /// When the sender's side of the link has pushed out everything given to it so far.
-    free: Time,
     /// When the newest packet leaves; nothing later leaves before.
     newest: Time,
     queue: VecDeque<(Time, T)>,
@@ -33,20 +47,14 @@ impl<T> DelayLine<T> {
     pub fn new(properties: LinkProperties, seed: u64, stream: u64) -> Self {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         chance.set_stream(stream);
-        DelayLine {
-            properties,
-            cut: false,
-            free: Time::ZERO,
-            newest: Time::ZERO,
-            queue: VecDeque::new(),
-            chance,
-        }
+        DelayLine { properties, cut: false, newest: Time::ZERO, queue: VecDeque::new(), chance }
     }
 
-    /// Gives a packet of `bytes` to the link; says when it leaves, unless the link is cut by then.
-    pub fn push(&mut self, now: Time, bytes: u64, packet: T) -> Time {
-        self.free = self.free.max(now) + transmission(bytes, self.properties.bandwidth);
-        let arrival = self.free + self.propagation() + self.retransmissions();
+    /// Gives a packet of `bytes` to the link, through the `interface` of its sender; says when it arrives, unless the
+    /// link is cut by then.
+    pub fn push(&mut self, now: Time, bytes: u64, interface: &mut Interface, packet: T) -> Time {
+        let out = interface.transmit(now, bytes, self.properties.bandwidth);
+        let arrival = out + self.propagation() + self.retransmissions();
         self.newest = self.newest.max(arrival);
         self.queue.push_back((self.newest, packet));
         self.newest
@@ -83,7 +91,6 @@ impl<T> DelayLine<T> {
     /// Forgets what is under way: one of its ends is gone.
     pub fn clear(&mut self) {
         self.queue.clear();
-        self.free = Time::ZERO;
         self.newest = Time::ZERO;
     }
 
@@ -107,30 +114,23 @@ impl<T> DelayLine<T> {
         Span(self.chance.random_range(least.0..=most.0))
     }
 
-    /// Each loss in a row doubles the timeout, as TCP does.
+    /// The transport sends a lost packet again after a round trip with its jitter, and a millisecond.
     fn retransmissions(&mut self) -> Span {
-        let LinkProperties { latency, loss_ppm, .. } = self.properties;
+        let LinkProperties { latency, jitter, loss_ppm, .. } = self.properties;
         if loss_ppm == 0 {
             return Span::ZERO;
         }
-        let mut timeout = RETRANSMISSION_FLOOR + latency * 2;
-        let mut delay = Span::ZERO;
-        for _ in 0..LOSSES_IN_A_ROW {
-            if !self.chance.random_ratio(loss_ppm.min(1_000_000), 1_000_000) {
-                break;
-            }
-            delay = delay + timeout;
-            timeout = timeout * 2;
+        let once = (latency + jitter) * 2 + Span::from_millis(1);
+        let mut losses = 0;
+        while losses < LOSSES_IN_A_ROW && self.chance.random_ratio(loss_ppm.min(1_000_000), 1_000_000) {
+            losses += 1;
         }
-        delay
+        once * losses
     }
 }
 
-/// How long `bytes` take at `bandwidth` bytes per second, of which 0 is unlimited.
+/// How long `bytes` take at `bandwidth` bytes per second.
 fn transmission(bytes: u64, bandwidth: u64) -> Span {
-    if bandwidth == 0 {
-        return Span::ZERO;
-    }
     let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth);
     Span(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
@@ -145,22 +145,24 @@ mod tests {
     }
 
     #[test]
-    fn bandwidth_is_charged_one_packet_after_the_other() {
+    fn packets_queue_for_the_interface_whoever_they_are_for() {
         let properties =
             LinkProperties { latency: Span::from_millis(1), bandwidth: 1_000_000, ..Default::default() };
-        let mut line = line(properties);
-        assert_eq!(line.push(Time(0), 1000, 0), Time(2_000_000));
-        assert_eq!(line.push(Time(0), 1000, 1), Time(3_000_000));
+        let (mut one, mut other) = (line(properties), line(properties));
+        let mut interface = Interface::default();
+        assert_eq!(one.push(Time(0), 1000, &mut interface, 0), Time(2_000_000));
+        assert_eq!(other.push(Time(0), 1000, &mut interface, 1), Time(3_000_000));
         let idle = Time(10_000_000);
-        assert_eq!(line.push(idle, 500, 2), Time(11_500_000));
+        assert_eq!(one.push(idle, 500, &mut interface, 2), Time(11_500_000));
     }
 
     #[test]
     fn a_cut_holds_and_a_heal_releases_in_order() {
         let mut line = line(LinkProperties { latency: Span::from_millis(1), ..Default::default() });
-        line.push(Time(0), 1, 0);
+        let mut interface = Interface::default();
+        line.push(Time(0), 1, &mut interface, 0);
         line.cut(true);
-        line.push(Time(5), 1, 1);
+        line.push(Time(5), 1, &mut interface, 1);
         assert_eq!(line.next_due(), None);
         assert_eq!(line.pop(Time::NEVER), None);
         line.cut(false);
@@ -169,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_a_retransmission_timeout() {
-        let certain = LinkProperties { loss_ppm: 1_000_000, ..Default::default() };
-        let due = line(certain).push(Time(0), 1, 0);
-        let doubled: u64 = (0..LOSSES_IN_A_ROW).map(|n| RETRANSMISSION_FLOOR.0 << n).sum();
-        assert_eq!(due, Time(doubled));
+    fn a_loss_is_a_retransmission() {
+        let latency = Span::from_millis(5);
+        let certain = LinkProperties { latency, loss_ppm: 1_000_000, ..Default::default() };
+        let due = line(certain).push(Time(0), 1, &mut Interface::default(), 0);
+        assert_eq!(due, Time(0) + latency + Span::from_millis(11) * LOSSES_IN_A_ROW);
         let rare = LinkProperties { loss_ppm: 100_000, ..Default::default() };
         let mut line = line(rare);
         let late = (0..10_000).filter(|_| line.retransmissions() > Span::ZERO).count();
@@ -191,13 +193,16 @@ mod tests {
             let properties =
                 LinkProperties { latency: Span(latency), jitter: Span(jitter), bandwidth, loss_ppm: 0 };
             let mut line = line(properties);
+            let mut interface = Interface::default();
             let mut now = Time(0);
             let mut before = Time(0);
             for (n, &(gap, bytes)) in packets.iter().enumerate() {
                 now += Span(gap);
-                let due = line.push(now, bytes, n as u32);
+                let due = line.push(now, bytes, &mut interface, n as u32);
                 prop_assert!(due >= before);
-                prop_assert!(due >= now + transmission(bytes, bandwidth) + (Span(latency) - Span(jitter)));
+                let least = Span(latency) - Span(jitter);
+                let out = if bandwidth == 0 { Span::ZERO } else { transmission(bytes, bandwidth) };
+                prop_assert!(due >= now + out + least);
                 before = due;
             }
             for n in 0..packets.len() as u32 {

@@ -5,4 +5,4 @@
 
 mod delay_line;
 
-pub use delay_line::DelayLine;
+pub use delay_line::{DelayLine, Interface};

@@ -1,0 +1,22 @@
+//! A node that hosts a probe of the conformance tests: `probe-node SCRIPT fifo|any OPTIONS`, where SCRIPT is a file in
+//! postcard form. The tests beside it start it as a federation's processes.
+
+use std::env;
+use std::error::Error;
+use std::sync::Arc;
+
+use faultline_conformance::{Probe, Script};
+use faultline_runtime::{NodeOptions, node};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = env::args_os().skip(1);
+    let script: Script = postcard::from_bytes(&std::fs::read(args.next().ok_or("no script")?)?)?;
+    let fifo = args.next().is_some_and(|order| order == "fifo");
+    let options = NodeOptions::parse(args)?;
+    if fifo {
+        node::run::<Probe<true>>(options, Arc::new(script))?;
+    } else {
+        node::run::<Probe<false>>(options, Arc::new(script))?;
+    }
+    Ok(())
+}

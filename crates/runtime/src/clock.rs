@@ -1,0 +1,120 @@
+//! The clock that all processes of a run on one machine share, and an alarm precise to some ten microseconds.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use faultline_core::Time;
+use nix::errno::Errno;
+use nix::sys::time::TimeSpec;
+use nix::sys::timer::{Expiration, TimerSetTimeFlags};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
+use serde::{Deserialize, Serialize};
+use tokio::io::unix::AsyncFd;
+
+/// Nanoseconds of the machine's monotonic clock since a run's epoch. Comparable between the processes of one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Clock {
+    epoch: u64,
+}
+
+impl Clock {
+    /// A clock whose epoch is now.
+    pub(crate) fn start() -> Clock {
+        Clock { epoch: monotonic() }
+    }
+
+    /// Now.
+    pub(crate) fn now(self) -> Time {
+        Time(monotonic().saturating_sub(self.epoch))
+    }
+}
+
+/// Rings once at an instant. Tokio's own timers round to a millisecond, which is the latency of a whole link.
+pub(crate) struct Alarm {
+    clock: Clock,
+    timer: AsyncFd<Timer>,
+    set: Option<Time>,
+}
+
+impl Alarm {
+    /// An alarm that is not set.
+    pub(crate) fn new(clock: Clock) -> io::Result<Alarm> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+        #[expect(
+            deprecated,
+            reason = "what replaces it is unsafe; a timer owns its descriptor and never changes it"
+        )]
+        let timer = AsyncFd::new(Timer(timer))?;
+        Ok(Alarm { clock, timer, set: None })
+    }
+
+    /// Sets it to ring at `at`, at once when that has passed, never when `None`.
+    pub(crate) fn set(&mut self, at: Option<Time>) -> io::Result<()> {
+        if at == self.set {
+            return Ok(());
+        }
+        self.set = at;
+        let timer = &self.timer.get_ref().0;
+        match at.and_then(|at| self.clock.epoch.checked_add(at.0)) {
+            Some(nanos) => {
+                let at = TimeSpec::new((nanos / 1_000_000_000) as i64, (nanos % 1_000_000_000) as i64);
+                timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+            }
+            None => timer.unset()?,
+        }
+        Ok(())
+    }
+
+    /// Waits until it rings; then it is no longer set.
+    pub(crate) async fn rung(&mut self) -> io::Result<()> {
+        loop {
+            let mut ready = self.timer.readable().await?;
+            match ready.get_inner().0.wait() {
+                Ok(()) => {
+                    self.set = None;
+                    return Ok(());
+                }
+                Err(Errno::EAGAIN) => ready.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+struct Timer(TimerFd);
+
+impl AsRawFd for Timer {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+fn monotonic() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .expect("every Linux has a monotonic clock");
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::Span;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_alarm_rings_once_and_not_before_its_time() {
+        let clock = Clock::start();
+        let mut alarm = Alarm::new(clock).unwrap();
+        for delay in [Span::from_micros(300), Span::from_millis(3), Span::ZERO] {
+            let at = clock.now() + delay;
+            alarm.set(Some(Time::NEVER)).unwrap();
+            alarm.set(Some(at)).unwrap();
+            alarm.rung().await.unwrap();
+            assert!(clock.now() >= at);
+        }
+        alarm.set(Some(clock.now() + Span::from_micros(100))).unwrap();
+        alarm.set(None).unwrap();
+        let silence = tokio::time::timeout(std::time::Duration::from_millis(5), alarm.rung());
+        assert!(silence.await.is_err(), "an alarm rang that was not set");
+    }
+}

@@ -1,0 +1,406 @@
+//! Hosts one process: brings it events one at a time and performs its actions in order.
+//!
+//! Events that are there together are handled as a batch. What a batch does outwardly (packets, storage, jobs, reports)
+//! happens after the facts of the batch have been handed to the operating system, so that a kill loses no fact that had
+//! an effect.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use faultline_core::process::{ActionOf, In, Out, PacketOf};
+use faultline_core::{
+    Action, Birth, Boot, Event, Fact, FactKind, Job, JobNo, Membership, Process, ProcessId, Time, To, Trigger,
+};
+use faultline_trace::FactsWriter;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio::time::Interval;
+use tracing::warn;
+
+use crate::clock::{Alarm, Clock};
+use crate::codec::{decode_packet, encode_packet};
+use crate::control::{ToNode, ToSupervisor};
+use crate::frame::{Body, FrameKind};
+use crate::metrics::counts::Meter;
+use crate::metrics::exposition::Exposition;
+use crate::node::measure::Measurement;
+use crate::storage::{Request, Storage};
+use crate::transport::{Identity, Incoming, Transport};
+
+/// Events handled before their facts are written and their effects let out.
+const BATCH: usize = 64;
+
+/// Why a node cannot go on. It ends, as if it had crashed.
+#[derive(Debug, Error)]
+pub(crate) enum EngineError {
+    #[error("cannot write facts: {0}")]
+    Facts(io::Error),
+    #[error("cannot write the journal of the storage: {0}")]
+    Journal(io::Error),
+    #[error("the timer failed: {0}")]
+    Alarm(io::Error),
+}
+
+/// What a process is born from, beside the membership.
+pub(crate) struct Parents<P: Process> {
+    pub(crate) config: Arc<P::Config>,
+    pub(crate) boot: Boot,
+    pub(crate) seed: u64,
+    pub(crate) record: Option<Arc<[u8]>>,
+}
+
+/// Everything that reaches the engine.
+pub(crate) struct Inbox<P: Process> {
+    pub(crate) control: mpsc::UnboundedReceiver<ToNode>,
+    pub(crate) events: mpsc::UnboundedReceiver<In<P>>,
+    pub(crate) packets: mpsc::UnboundedReceiver<Incoming>,
+    pub(crate) heartbeat: Interval,
+    pub(crate) alarm: Alarm,
+}
+
+/// Everything that the engine reaches.
+pub(crate) struct Outlets<P: Process> {
+    pub(crate) transport: Rc<Transport>,
+    pub(crate) storage: Storage<P>,
+    /// Where a job's result comes back.
+    pub(crate) events: mpsc::UnboundedSender<In<P>>,
+    pub(crate) supervisor: mpsc::UnboundedSender<ToSupervisor>,
+    pub(crate) measure: mpsc::UnboundedSender<Measurement>,
+    pub(crate) facts: FactsWriter<File>,
+    pub(crate) exposition: Arc<Exposition>,
+}
+
+/// One process, hosted.
+pub(crate) struct Engine<P: Process> {
+    me: Identity,
+    clock: Clock,
+    parents: Parents<P>,
+    process: Option<P>,
+    membership: Option<Arc<Membership>>,
+    follows: Vec<FactKind>,
+    watches: Vec<Trigger>,
+    meter: Meter,
+    inbox: Inbox<P>,
+    outlets: Outlets<P>,
+    /// What the process wants done, in order.
+    actions: Out<P>,
+    /// What waits for the facts before it to be written.
+    outward: Vec<Outward<P>>,
+    /// From the process to itself.
+    own: VecDeque<PacketOf<P>>,
+    /// Control messages that came while the process stood still.
+    postponed: VecDeque<ToNode>,
+}
+
+/// Reaches the engine.
+enum Stimulus<P: Process> {
+    Control(ToNode),
+    Event(In<P>),
+    Packet(Incoming),
+    Own(PacketOf<P>),
+}
+
+/// Leaves the engine.
+enum Outward<P: Process> {
+    Parcel { to: ProcessId, kind: FrameKind, charge: u64, body: Body },
+    Ask(Request<P>),
+    Compute(JobNo, P::Job),
+    Report(ToSupervisor),
+}
+
+impl<P: Process + 'static> Engine<P> {
+    /// An engine whose process starts with the first membership.
+    pub(crate) fn new(
+        me: Identity,
+        clock: Clock,
+        parents: Parents<P>,
+        follows: Vec<FactKind>,
+        watches: Vec<Trigger>,
+        inbox: Inbox<P>,
+        outlets: Outlets<P>,
+    ) -> Engine<P> {
+        Engine {
+            me,
+            clock,
+            parents,
+            process: None,
+            membership: None,
+            follows,
+            watches,
+            meter: Meter::default(),
+            inbox,
+            outlets,
+            actions: Vec::new(),
+            outward: Vec::new(),
+            own: VecDeque::new(),
+            postponed: VecDeque::new(),
+        }
+    }
+
+    /// Runs until something fails.
+    pub(crate) async fn run(mut self) -> Result<std::convert::Infallible, EngineError> {
+        loop {
+            let stimulus = self.next().await?;
+            self.take(stimulus).await?;
+            for _ in 1..BATCH {
+                let Some(stimulus) = self.next_ready() else { break };
+                self.take(stimulus).await?;
+            }
+            self.settle()?;
+            let deadline = self.process.as_ref().and_then(Process::next_deadline);
+            self.inbox.alarm.set(deadline).map_err(EngineError::Alarm)?;
+        }
+    }
+
+    /// What happens next.
+    async fn next(&mut self) -> Result<Stimulus<P>, EngineError> {
+        loop {
+            if let Some(stimulus) = self.next_ready() {
+                return Ok(stimulus);
+            }
+            let born = self.process.is_some();
+            let inbox = &mut self.inbox;
+            tokio::select! {
+                biased;
+                Some(message) = inbox.control.recv() => return Ok(Stimulus::Control(message)),
+                _ = inbox.heartbeat.tick() => self.beat(),
+                Some(event) = inbox.events.recv() => return Ok(Stimulus::Event(event)),
+                Some(packet) = inbox.packets.recv(), if born => return Ok(Stimulus::Packet(packet)),
+                rung = inbox.alarm.rung() => {
+                    rung.map_err(EngineError::Alarm)?;
+                    return Ok(Stimulus::Event(Event::Timeout));
+                }
+            }
+        }
+    }
+
+    /// What is there already. Packets from others wait until the process is born.
+    fn next_ready(&mut self) -> Option<Stimulus<P>> {
+        if let Some(message) = self.postponed.pop_front() {
+            return Some(Stimulus::Control(message));
+        }
+        if let Ok(message) = self.inbox.control.try_recv() {
+            return Some(Stimulus::Control(message));
+        }
+        if let Some(packet) = self.own.pop_front() {
+            return Some(Stimulus::Own(packet));
+        }
+        if let Ok(event) = self.inbox.events.try_recv() {
+            return Some(Stimulus::Event(event));
+        }
+        self.process.as_ref()?;
+        self.inbox.packets.try_recv().ok().map(Stimulus::Packet)
+    }
+
+    async fn take(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
+        match stimulus {
+            Stimulus::Control(message) => self.obey(message).await,
+            Stimulus::Packet(Incoming { from, life, kind, body }) => {
+                if !self.outlets.transport.is_up(from, life) {
+                    return Ok(());
+                }
+                match decode_packet::<P>(kind, &body) {
+                    Ok(packet) => self.handle(Event::Packet { from, packet }).await,
+                    Err(error) => {
+                        warn!(%from, %error, "a packet was dropped");
+                        Ok(())
+                    }
+                }
+            }
+            Stimulus::Own(packet) => self.handle(Event::Packet { from: self.me.process, packet }).await,
+            Stimulus::Event(event) => {
+                match &event {
+                    Event::Persisted(name) => self.outlets.storage.journal.image(*name),
+                    Event::Recorded { version } => {
+                        self.outlets.storage.journal.record(*version);
+                        self.outward.push(Outward::Ask(Request::Reported { version: *version }));
+                    }
+                    _ => {}
+                }
+                self.handle(event).await
+            }
+        }
+    }
+
+    async fn obey(&mut self, message: ToNode) -> Result<(), EngineError> {
+        match message {
+            ToNode::Announce(membership, directory) => {
+                if self.membership.as_ref().is_some_and(|known| known.version >= membership.version) {
+                    return Ok(());
+                }
+                self.outlets.transport.update(&directory);
+                let membership = Arc::new(membership);
+                self.membership = Some(membership.clone());
+                if self.process.is_some() {
+                    return self.handle(Event::Membership(membership)).await;
+                }
+                let birth = Birth {
+                    me: self.me.process,
+                    life: self.me.life,
+                    boot: self.parents.boot,
+                    membership,
+                    config: self.parents.config.clone(),
+                    record: self.parents.record.take(),
+                    seed: self.parents.seed,
+                };
+                let now = self.clock.now();
+                self.process = Some(P::start(birth, now, &mut self.actions));
+                self.perform(now).await
+            }
+            other => {
+                self.obey_at_once(other);
+                Ok(())
+            }
+        }
+    }
+
+    /// What does not concern the process itself is done also while it stands still.
+    fn obey_at_once(&mut self, message: ToNode) {
+        let transport = &self.outlets.transport;
+        match message {
+            ToNode::Directory(directory) => transport.update(&directory),
+            ToNode::Measure { to, samples, apart } => {
+                let measurement = Measurement { to, samples, apart };
+                self.outlets.measure.send(measurement).expect("the task that measures does not end");
+            }
+            ToNode::Watch(triggers) => self.watches = triggers,
+            ToNode::Link { from, to, properties } => transport.set_link(from, to, properties),
+            ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
+            ToNode::Storage(fault) => self.outlets.storage.ask(Request::Misbehave(fault)),
+            // Said to a process that no longer stands still, or that never did.
+            ToNode::Go => {}
+            ToNode::Setup(_) | ToNode::Announce(..) => unreachable!("handled where it is expected"),
+        }
+    }
+
+    async fn handle(&mut self, event: In<P>) -> Result<(), EngineError> {
+        let now = self.clock.now();
+        let Some(process) = &mut self.process else {
+            // A timer of nobody, or an answer that nobody asked for.
+            return Ok(());
+        };
+        process.handle(event, now, &mut self.actions);
+        self.perform(now).await
+    }
+
+    async fn perform(&mut self, now: Time) -> Result<(), EngineError> {
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Fact(fact) => self.state(now, fact).await?,
+                other => self.prepare(other),
+            }
+        }
+        self.actions = actions;
+        Ok(())
+    }
+
+    async fn state(&mut self, now: Time, fact: Fact) -> Result<(), EngineError> {
+        self.outlets.facts.write(now, &fact).map_err(EngineError::Facts)?;
+        self.meter.count(now, &fact);
+        let kind = fact.kind();
+        let halted = self.watches.iter().any(|watch| watch.matches(kind, self.me.process, self.me.cluster));
+        if halted || self.follows.contains(&kind) {
+            self.outward.push(Outward::Report(ToSupervisor::Stated { fact, halted }));
+        }
+        if halted { self.stand_still().await } else { Ok(()) }
+    }
+
+    /// Between two actions, until the supervisor says go.
+    async fn stand_still(&mut self) -> Result<(), EngineError> {
+        self.settle()?;
+        loop {
+            tokio::select! {
+                Some(message) = self.inbox.control.recv() => match message {
+                    ToNode::Go => return Ok(()),
+                    ToNode::Announce(..) => self.postponed.push_back(message),
+                    other => self.obey_at_once(other),
+                },
+                _ = self.inbox.heartbeat.tick() => self.beat(),
+            }
+        }
+    }
+
+    fn prepare(&mut self, action: ActionOf<P>) {
+        self.outward.push(match action {
+            Action::Send { to, packet } => return self.address(to, packet),
+            Action::Persist(image) => Outward::Ask(Request::Persist(image)),
+            Action::Read(name) => Outward::Ask(Request::Read(name)),
+            Action::List => Outward::Ask(Request::List),
+            Action::Delete(name) => Outward::Ask(Request::Delete(name)),
+            Action::Record { version, bytes } => Outward::Ask(Request::Record { version, bytes }),
+            Action::Started => Outward::Report(ToSupervisor::Started),
+            Action::Held => Outward::Report(ToSupervisor::Held),
+            Action::Compute(no, job) => Outward::Compute(no, job),
+            Action::Fact(_) => unreachable!("stated, not let out"),
+        });
+    }
+
+    /// Encodes once, however many receive it.
+    fn address(&mut self, to: To, packet: PacketOf<P>) {
+        let me = self.me.process;
+        if to == To::One(me) {
+            return self.own.push_back(packet);
+        }
+        let charge = packet.wire_len();
+        let (kind, body) = encode_packet::<P>(&packet);
+        match to {
+            To::One(to) => self.outward.push(Outward::Parcel { to, kind, charge, body }),
+            To::Cluster(cluster) => {
+                let membership = self.membership.as_ref().expect("a process is born into a membership");
+                let others = membership.processes_of(cluster).iter().filter(|&&to| to != me);
+                self.outward.extend(others.map(|&to| Outward::Parcel {
+                    to,
+                    kind,
+                    charge,
+                    body: body.clone(),
+                }));
+            }
+        }
+    }
+
+    /// Writes the facts of the batch, then lets its effects out.
+    fn settle(&mut self) -> Result<(), EngineError> {
+        let outlets = &mut self.outlets;
+        outlets.storage.journal.flush().map_err(EngineError::Journal)?;
+        outlets.facts.flush().map_err(EngineError::Facts)?;
+        for outward in self.outward.drain(..) {
+            match outward {
+                Outward::Parcel { to, kind, charge, body } => outlets.transport.send(to, kind, charge, body),
+                Outward::Ask(request) => outlets.storage.ask(request),
+                Outward::Compute(no, job) => compute::<P>(no, job, outlets.events.clone()),
+                // The task that writes to the supervisor ends only with the node.
+                Outward::Report(report) => drop(outlets.supervisor.send(report)),
+            }
+        }
+        Ok(())
+    }
+
+    fn beat(&mut self) {
+        let gauges = self.process.as_ref().map(P::gauges).unwrap_or_default();
+        let delays = self.outlets.transport.delays();
+        let counts = &self.meter.counts;
+        self.outlets.exposition.update(|page| {
+            page.counts.clone_from(counts);
+            page.gauges = gauges;
+            page.delays.clone_from(&delays);
+        });
+        drop(self.outlets.supervisor.send(ToSupervisor::Heartbeat(gauges, counts.clone(), delays)));
+    }
+}
+
+/// Runs a job beside the process, for as long as it is said to take at least.
+fn compute<P: Process + 'static>(no: JobNo, job: P::Job, done: mpsc::UnboundedSender<In<P>>) {
+    tokio::task::spawn_blocking(move || {
+        let begin = Instant::now();
+        let cost = std::time::Duration::from(job.cost());
+        let output = job.run();
+        std::thread::sleep(cost.saturating_sub(begin.elapsed()));
+        // Nobody waits for it any more when the node ends.
+        drop(done.send(Event::Computed(no, output)));
+    });
+}

@@ -1,0 +1,436 @@
+//! Brings the supervisor its reports and performs its orders.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
+use faultline_core::{
+    Boot, ClusterId, Fact, FactKind, Life, Membership, ProcessId, Span, StorageFate, Time, Trigger,
+};
+use faultline_supervisor::{Order, Report, Supervisor};
+use faultline_trace::{Bundle, FactsWriter};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use super::children::Children;
+use super::measuring::Measuring;
+use super::totals::Totals;
+use super::{Collapse, LocalError, LocalOptions, LocalOutcome, Observer};
+use crate::clock::{Alarm, Clock};
+use crate::control::{self, Directory, Entry, Introduction, Setup, ToNode, ToSupervisor};
+use crate::node::NodeOptions;
+use crate::secret::Secret;
+
+/// A stranger at the control port who says nothing is dropped after this.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Heartbeats while the supervisor waits for one.
+const HEARTBEATS: u64 = 5;
+/// Between two looks at the state of things.
+const STATUS_EVERY: Duration = Duration::from_millis(100);
+
+/// What happens to the host.
+pub(super) enum Happening {
+    /// A node has called, and knows the secret.
+    Introduced { introduction: Introduction, stream: TcpStream },
+    /// A node says something.
+    Said { process: ProcessId, life: Life, message: ToSupervisor },
+    /// A child is gone.
+    Exited { process: ProcessId, life: Life },
+}
+
+/// The supervisor's hands.
+struct Host<'a> {
+    options: LocalOptions,
+    observer: &'a mut dyn Observer,
+    clock: Clock,
+    address: SocketAddr,
+    facts: FactsWriter<File>,
+    children: Children,
+    happenings: mpsc::UnboundedSender<Happening>,
+    /// Lives that have introduced themselves.
+    nodes: BTreeMap<(ProcessId, Life), Node>,
+    /// How the newest life of each process begins.
+    boots: BTreeMap<ProcessId, Boot>,
+    membership: Arc<Membership>,
+    measuring: Measuring,
+    /// The links have been measured.
+    begun: bool,
+    follows: Vec<FactKind>,
+    heartbeat_every: Span,
+    watches: Vec<Trigger>,
+    changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
+    cut: Vec<(ClusterId, ClusterId)>,
+    storage_faults: BTreeMap<ProcessId, StorageFault>,
+    collapsed: Vec<Collapse>,
+    totals: Totals,
+}
+
+struct Node {
+    orders: mpsc::UnboundedSender<ToNode>,
+    /// Once it listens.
+    address: Option<SocketAddr>,
+}
+
+/// Carries out a run.
+pub(super) async fn host(
+    options: LocalOptions,
+    observer: &mut dyn Observer,
+) -> Result<LocalOutcome, LocalError> {
+    let secret = Secret::generate().map_err(LocalError::Secret)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(LocalError::Listen)?;
+    let address = listener.local_addr().map_err(LocalError::Listen)?;
+    let facts = Bundle::open(&options.run_dir)
+        .facts_writer(ProcessId::SUPERVISOR, Life(0))
+        .map_err(LocalError::Facts)?;
+    let (happenings, mut happened) = mpsc::unbounded_channel();
+    tokio::task::spawn_local(listen(listener, secret.clone(), happenings.clone()));
+
+    let totals = Totals::new(&options.links);
+    if let Some(address) = options.metrics {
+        let failed = |source| LocalError::Metrics { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        tokio::spawn(totals.exposition().serve(listener, None));
+    }
+
+    let clock = Clock::start();
+    let mut orders = Vec::new();
+    let mut supervisor = Supervisor::new(options.supervisor.clone(), options.membership.clone(), &mut orders);
+    let children = Children::new(
+        options.command.clone(),
+        secret,
+        options.run_dir.clone(),
+        options.names.clone(),
+        happenings.clone(),
+    );
+    let mut host = Host {
+        observer,
+        clock,
+        address,
+        facts,
+        children,
+        happenings,
+        nodes: BTreeMap::new(),
+        boots: BTreeMap::new(),
+        membership: Arc::new(options.membership.clone()),
+        measuring: Measuring::new(&options.membership, &options.links),
+        begun: false,
+        follows: FactKind::OF_PROCESSES.into_iter().filter(|&kind| supervisor.follows(kind)).collect(),
+        heartbeat_every: Span(options.supervisor.detect_after.0 / HEARTBEATS),
+        watches: Vec::new(),
+        changed: BTreeMap::new(),
+        cut: Vec::new(),
+        storage_faults: BTreeMap::new(),
+        collapsed: Vec::new(),
+        totals,
+        options,
+    };
+    let outcome = host.attend(&mut supervisor, orders, &mut happened).await;
+    // Whatever happened, nobody is left behind.
+    let buried = host.children.kill_all().await;
+    let outcome = outcome?;
+    buried?;
+    Ok(LocalOutcome {
+        outcome,
+        faults: supervisor.faults(),
+        links: host.measuring.entries(),
+        duration: host.clock.now().since(Time::ZERO),
+        collapsed: host.collapsed,
+    })
+}
+
+impl Host<'_> {
+    async fn attend(
+        &mut self,
+        supervisor: &mut Supervisor,
+        mut orders: Vec<Order>,
+        happened: &mut mpsc::UnboundedReceiver<Happening>,
+    ) -> Result<Outcome, LocalError> {
+        let mut alarm = Alarm::new(self.clock).map_err(LocalError::Alarm)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(LocalError::Signals)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(LocalError::Signals)?;
+        let mut status = tokio::time::interval(STATUS_EVERY);
+        loop {
+            for order in orders.drain(..) {
+                if let Some(outcome) = self.perform(order).await? {
+                    self.observer.status(self.clock.now(), &supervisor.status());
+                    return Ok(outcome);
+                }
+            }
+            alarm.set(supervisor.next_deadline()).map_err(LocalError::Alarm)?;
+            let reports = tokio::select! {
+                biased;
+                Some(happening) = happened.recv() => self.understand(happening),
+                rung = alarm.rung() => {
+                    rung.map_err(LocalError::Alarm)?;
+                    vec![Report::Timeout]
+                }
+                _ = interrupt.recv() => vec![Report::Interrupted],
+                _ = terminate.recv() => vec![Report::Interrupted],
+                _ = status.tick() => {
+                    self.totals.publish();
+                    self.observer.status(self.clock.now(), &supervisor.status());
+                    vec![]
+                }
+            };
+            for report in reports {
+                supervisor.handle(report, self.clock.now(), &mut orders);
+            }
+        }
+    }
+
+    /// What a happening means to the supervisor.
+    fn understand(&mut self, happening: Happening) -> Vec<Report> {
+        match happening {
+            Happening::Introduced { introduction, stream } => {
+                self.introduced(introduction, stream);
+                vec![]
+            }
+            Happening::Exited { process, life } => {
+                self.nodes.remove(&(process, life));
+                if let Some((status, last_words)) = self.children.collapse(process, life) {
+                    warn!(%process, %life, status, "a node ended by itself");
+                    self.collapsed.push(Collapse { process, life, status, last_words });
+                }
+                vec![Report::Exited { process, life }]
+            }
+            Happening::Said { process, life, message } => self.said(process, life, message),
+        }
+    }
+
+    fn said(&mut self, process: ProcessId, life: Life, message: ToSupervisor) -> Vec<Report> {
+        match message {
+            ToSupervisor::Registered(address) => {
+                // Words of one that has died meanwhile.
+                let Some(node) = self.nodes.get_mut(&(process, life)) else { return vec![] };
+                node.address = Some(address);
+                let registered = Report::Registered { process, life };
+                [registered].into_iter().chain(self.measure()).collect()
+            }
+            ToSupervisor::Measured { to, link } => {
+                self.measuring.measured(process, to, link);
+                self.links_measured().into_iter().collect()
+            }
+            ToSupervisor::Heartbeat(gauges, counts, delays) => {
+                self.totals.heard(process, life, gauges, counts, delays);
+                vec![Report::Heartbeat { process, life, gauges }]
+            }
+            ToSupervisor::Stated { fact, halted } => {
+                self.observer.stated(self.clock.now(), process, life, &fact);
+                vec![Report::Stated { process, life, fact, halted }]
+            }
+            ToSupervisor::Started => vec![Report::Started { process, life }],
+            ToSupervisor::Held => vec![Report::Held { process, life }],
+        }
+    }
+
+    fn introduced(&mut self, introduction: Introduction, stream: TcpStream) {
+        let Introduction { process, life } = introduction;
+        if !self.children.is_alive(process, life) || self.nodes.contains_key(&(process, life)) {
+            return warn!(%process, %life, "someone pretended to be a node");
+        }
+        let (mut read, write) = stream.into_split();
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let setup = ToNode::Setup(self.setup(process));
+        orders.send(setup).expect("its receiver is here");
+        tokio::task::spawn_local(speak(write, inbox));
+        let happenings = self.happenings.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                match control::receive(&mut read).await {
+                    Ok(message) => drop(happenings.send(Happening::Said { process, life, message })),
+                    Err(error) => return debug!(%process, %life, %error, "a node hung up"),
+                }
+            }
+        });
+        self.nodes.insert((process, life), Node { orders, address: None });
+    }
+
+    fn setup(&self, process: ProcessId) -> Setup {
+        let member = self.options.membership.member(process);
+        Setup {
+            clock: self.clock,
+            boot: self.boots[&process],
+            seed: self.options.seed,
+            name: self.options.names[process.index()].clone(),
+            cluster: member.cluster,
+            links: self.options.links.clone(),
+            storage: self.options.storage,
+            follows: self.follows.clone(),
+            heartbeat_every: self.heartbeat_every,
+            changed: self.changed.iter().map(|(&(from, to), &properties)| (from, to, properties)).collect(),
+            cut: self.cut.clone(),
+            watches: self.watches.clone(),
+            storage_fault: self.storage_faults.get(&process).copied(),
+        }
+    }
+
+    /// Measures the links once everyone listens; begins again when someone had to be started again meanwhile.
+    fn measure(&mut self) -> Option<Report> {
+        let processes = (0..self.membership.members.len() as u32).map(ProcessId);
+        let directory = Directory { entries: processes.map(|process| self.entry(process, None)).collect() };
+        if self.begun || !directory.entries.iter().all(Option::is_some) {
+            return None;
+        }
+        self.tell_all(&ToNode::Directory(directory));
+        for (by, order) in self.measuring.orders() {
+            self.tell_process(by, order);
+        }
+        self.links_measured()
+    }
+
+    /// Reports, once, that nothing is left to be measured.
+    fn links_measured(&mut self) -> Option<Report> {
+        if self.begun || !self.measuring.is_done() {
+            return None;
+        }
+        self.begun = true;
+        self.observer.measured(&self.measuring.entries());
+        Some(Report::LinksMeasured)
+    }
+
+    async fn perform(&mut self, order: Order) -> Result<Option<Outcome>, LocalError> {
+        debug!(?order, "performing");
+        match order {
+            Order::Launch { process, life, boot } => {
+                self.boots.insert(process, boot);
+                let options = NodeOptions {
+                    run_dir: self.options.run_dir.clone(),
+                    supervisor: self.address,
+                    process,
+                    life,
+                };
+                self.children.launch(&options)?;
+            }
+            Order::Announce(membership) => {
+                self.membership = membership.clone();
+                let entries = membership.members.iter().enumerate();
+                let directory = Directory {
+                    entries: entries
+                        .map(|(index, member)| {
+                            member
+                                .up
+                                .then(|| self.entry(ProcessId(index as u32), Some(member.life)))
+                                .flatten()
+                        })
+                        .collect(),
+                };
+                for (index, member) in membership.members.iter().enumerate().filter(|(_, member)| member.up) {
+                    let announcement = ToNode::Announce((*membership).clone(), directory.clone());
+                    self.tell(ProcessId(index as u32), member.life, announcement);
+                }
+            }
+            Order::Watch(triggers) => {
+                self.watches = triggers.to_vec();
+                self.tell_all(&ToNode::Watch(triggers.to_vec()));
+            }
+            Order::Go { process, life } => self.tell(process, life, ToNode::Go),
+            Order::Kill { lives, storage } => {
+                self.children.kill(&lives).await?;
+                if storage == StorageFate::Lost {
+                    lives.iter().try_for_each(|&(process, _)| self.children.wipe(process))?;
+                }
+            }
+            Order::Pause { process, life, paused } => self.children.pause(process, life, paused)?,
+            Order::Link { from, to, properties } => {
+                match properties {
+                    Some(properties) => drop(self.changed.insert((from, to), properties)),
+                    None => drop(self.changed.remove(&(from, to))),
+                }
+                self.tell_all(&ToNode::Link { from, to, properties });
+            }
+            Order::Cut { from, to, cut } => {
+                self.cut.retain(|pair| *pair != (from, to));
+                if cut {
+                    self.cut.push((from, to));
+                }
+                self.tell_all(&ToNode::Cut { from, to, cut });
+            }
+            Order::Storage { process, how } => {
+                match how {
+                    Some(how) => drop(self.storage_faults.insert(process, how)),
+                    None => drop(self.storage_faults.remove(&process)),
+                }
+                self.tell_process(process, ToNode::Storage(how));
+            }
+            Order::State(fact) => self.state(&fact)?,
+            Order::End(outcome) => return Ok(Some(outcome)),
+        }
+        Ok(None)
+    }
+
+    fn state(&mut self, fact: &Fact) -> Result<(), LocalError> {
+        let now = self.clock.now();
+        self.facts.write(now, fact).and_then(|()| self.facts.flush()).map_err(LocalError::Record)?;
+        self.observer.stated(now, ProcessId::SUPERVISOR, Life(0), fact);
+        Ok(())
+    }
+
+    /// Where a process listens: in `life`, or in whichever life it is.
+    fn entry(&self, process: ProcessId, life: Option<Life>) -> Option<Entry> {
+        let mut lives = self.nodes.range((process, Life(0))..=(process, Life(u32::MAX))).rev();
+        let (&(_, life), node) = lives.find(|&(&(_, it), _)| life.is_none_or(|life| it == life))?;
+        let cluster = self.membership.cluster_of(process);
+        node.address.map(|address| Entry { life, cluster, address })
+    }
+
+    fn tell(&self, process: ProcessId, life: Life, message: ToNode) {
+        if let Some(node) = self.nodes.get(&(process, life)) {
+            // One that is gone is reported by its exit.
+            drop(node.orders.send(message));
+        }
+    }
+
+    fn tell_process(&self, process: ProcessId, message: ToNode) {
+        for node in self.nodes.range((process, Life(0))..=(process, Life(u32::MAX))) {
+            drop(node.1.orders.send(message.clone()));
+        }
+    }
+
+    fn tell_all(&self, message: &ToNode) {
+        for node in self.nodes.values() {
+            drop(node.orders.send(message.clone()));
+        }
+    }
+}
+
+/// Writes to a node until it is gone.
+async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<ToNode>) {
+    while let Some(order) = orders.recv().await {
+        if let Err(error) = control::send(&mut write, &order).await {
+            return debug!(%error, "a node hung up");
+        }
+    }
+}
+
+/// Takes calls at the control port from those who know the secret.
+async fn listen(listener: TcpListener, secret: Secret, happenings: mpsc::UnboundedSender<Happening>) {
+    loop {
+        let mut stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "a call was missed");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let (secret, happenings) = (secret.clone(), happenings.clone());
+        tokio::task::spawn_local(async move {
+            let introduce = async {
+                stream.set_nodelay(true)?;
+                secret.answer(&mut stream).await.map_err(std::io::Error::other)?;
+                control::receive(&mut stream).await
+            };
+            match tokio::time::timeout(PATIENCE, introduce).await {
+                Ok(Ok(introduction)) => drop(happenings.send(Happening::Introduced { introduction, stream })),
+                Ok(Err(error)) => warn!(%error, "a stranger called"),
+                Err(_) => warn!("a stranger called and said nothing"),
+            }
+        });
+    }
+}

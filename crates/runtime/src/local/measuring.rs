@@ -1,0 +1,85 @@
+//! Which links are measured, by whom, and how far that is.
+
+use faultline_core::{ClusterId, Membership, ProcessId, Span};
+use faultline_trace::manifest::{LinkEntry, LinkMeasured};
+
+use crate::control::ToNode;
+use crate::links::Links;
+
+/// Echoes where every one takes as long.
+const SAMPLES: u32 = 21;
+/// Echoes where jitter spreads them.
+const SAMPLES_WITH_JITTER: u32 = 101;
+/// Between two echoes, at least.
+const APART: Span = Span::from_millis(1);
+
+/// The links of a federation while they are measured: one pair of processes for each ordered pair of clusters.
+#[derive(Debug)]
+pub(super) struct Measuring {
+    links: Vec<Link>,
+}
+
+#[derive(Debug)]
+struct Link {
+    entry: LinkEntry,
+    /// Who measures, and the process at the other end; `None` for a cluster of one process.
+    ends: Option<(ProcessId, ProcessId)>,
+}
+
+impl Measuring {
+    /// Every ordered pair of clusters that has processes.
+    pub(super) fn new(membership: &Membership, links: &Links) -> Measuring {
+        let mut clusters: Vec<ClusterId> = membership.members.iter().map(|member| member.cluster).collect();
+        clusters.sort_unstable();
+        clusters.dedup();
+        let processes = |cluster| {
+            let of = move |(index, member): (usize, &faultline_core::Member)| {
+                (member.cluster == cluster).then_some(ProcessId(index as u32))
+            };
+            membership.members.iter().enumerate().filter_map(of)
+        };
+        let mut all = Vec::new();
+        for &from in &clusters {
+            for &to in &clusters {
+                let first = processes(from).next().expect("the cluster of a process has one");
+                let second = processes(to).find(|&process| process != first);
+                let requested = links.between(from, to);
+                all.push(Link {
+                    entry: LinkEntry { from, to, requested, measured: None },
+                    ends: second.map(|second| (first, second)),
+                });
+            }
+        }
+        Measuring { links: all }
+    }
+
+    /// Who is to be told to measure what is not measured yet.
+    pub(super) fn orders(&self) -> Vec<(ProcessId, ToNode)> {
+        let undone = self.links.iter().filter(|link| link.entry.measured.is_none());
+        let order = |link: &Link| {
+            let (by, to) = link.ends?;
+            let jitter = link.entry.requested.jitter;
+            let samples = if jitter == Span::ZERO { SAMPLES } else { SAMPLES_WITH_JITTER };
+            // Far enough apart that none has to wait for the one before.
+            Some((by, ToNode::Measure { to, samples, apart: APART.max(jitter * 2) }))
+        };
+        undone.filter_map(order).collect()
+    }
+
+    /// Takes a result.
+    pub(super) fn measured(&mut self, by: ProcessId, to: ProcessId, result: LinkMeasured) {
+        for link in self.links.iter_mut().filter(|link| link.ends == Some((by, to))) {
+            link.entry.measured = Some(result);
+        }
+    }
+
+    /// Whether nothing is left to be measured.
+    pub(super) fn is_done(&self) -> bool {
+        self.links.iter().all(|link| link.ends.is_none() || link.entry.measured.is_some())
+    }
+
+    /// What was asked for and what was found.
+    pub(super) fn entries(&self) -> Vec<LinkEntry> {
+        self.links.iter().map(|link| link.entry.clone()).collect()
+    }
+}

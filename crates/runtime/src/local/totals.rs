@@ -1,0 +1,73 @@
+//! The sum of what all nodes count, for the supervisor's own page of metrics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faultline_core::{Gauges, Life, ProcessId};
+
+use crate::links::Links;
+use crate::metrics::exposition::Exposition;
+use crate::metrics::{Counts, Delays};
+
+/// What was last heard from each life, and the page that shows the sum.
+#[derive(Debug)]
+pub(super) struct Totals {
+    exposition: Arc<Exposition>,
+    lives: BTreeMap<(ProcessId, Life), (Counts, Delays)>,
+    /// Of the newest life of each process.
+    gauges: BTreeMap<ProcessId, Gauges>,
+}
+
+impl Totals {
+    pub(super) fn new(links: &Links) -> Totals {
+        let exposition = Arc::new(Exposition::default());
+        exposition.update(|page| {
+            page.requested = links.requested.iter().map(|(&pair, &link)| (pair, link)).collect();
+        });
+        Totals { exposition, lives: BTreeMap::new(), gauges: BTreeMap::new() }
+    }
+
+    /// The page.
+    pub(super) fn exposition(&self) -> Arc<Exposition> {
+        self.exposition.clone()
+    }
+
+    /// A life has said how much it has counted so far.
+    pub(super) fn heard(
+        &mut self,
+        process: ProcessId,
+        life: Life,
+        gauges: Gauges,
+        counts: Counts,
+        delays: Delays,
+    ) {
+        self.lives.insert((process, life), (counts, delays));
+        self.gauges.insert(process, gauges);
+    }
+
+    /// Shows the sum as it is now.
+    pub(super) fn publish(&self) {
+        let mut counts = Counts::default();
+        let mut delays = Delays::new();
+        for (of_life, seen) in self.lives.values() {
+            counts.add(of_life);
+            for (&link, &(packets, sum)) in seen {
+                let total = delays.entry(link).or_default();
+                *total = (total.0 + packets, total.1 + sum);
+            }
+        }
+        let mut sum = Gauges::default();
+        for gauges in self.gauges.values() {
+            sum.progress.done += gauges.progress.done;
+            sum.progress.total += gauges.progress.total;
+            sum.log_messages += gauges.log_messages;
+            sum.log_bytes += gauges.log_bytes;
+            sum.checkpoints += gauges.checkpoints;
+        }
+        self.exposition.update(|page| {
+            page.counts = counts;
+            page.gauges = sum;
+            page.delays = delays;
+        });
+    }
+}

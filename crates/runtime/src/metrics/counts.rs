@@ -1,0 +1,142 @@
+//! From facts to numbers.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use faultline_core::{Claim, ClusterId, Fact, FactKind, Position, Span, Time};
+use serde::{Deserialize, Serialize};
+
+/// Commits whose time is remembered, to know what a rollback loses. Older ones are collected by every protocol.
+const REMEMBERED_COMMITS: usize = 64;
+
+/// Counts of one life, or the sum over many.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Facts stated, by position in [`FactKind::OF_PROCESSES`].
+    pub(super) facts: Vec<u64>,
+    /// Forced among the committed checkpoints.
+    pub(super) forced: u64,
+    /// Time during which the application was frozen by checkpoints.
+    pub(super) frozen: Span,
+    /// Time between a checkpoint and the rollback to it, where this life took the checkpoint.
+    pub(super) lost: Span,
+}
+
+/// Delays seen on links, by (sending, receiving) cluster: packets, and the sum of their delays.
+pub type Delays = BTreeMap<(ClusterId, ClusterId), (u64, Span)>;
+
+/// Counts as facts are stated.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    pub(crate) counts: Counts,
+    commits: VecDeque<(Position, Time)>,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            facts: vec![0; FactKind::OF_PROCESSES.len()],
+            forced: 0,
+            frozen: Span::ZERO,
+            lost: Span::ZERO,
+        }
+    }
+}
+
+impl Counts {
+    /// How many facts of a kind were stated; 0 for the supervisor's own kinds.
+    pub fn of(&self, kind: FactKind) -> u64 {
+        slot(kind).map_or(0, |slot| self.facts[slot])
+    }
+
+    /// Adds another life's.
+    pub fn add(&mut self, other: &Counts) {
+        for (mine, theirs) in self.facts.iter_mut().zip(&other.facts) {
+            *mine += theirs;
+        }
+        self.forced += other.forced;
+        self.frozen = self.frozen + other.frozen;
+        self.lost = self.lost + other.lost;
+    }
+}
+
+impl Meter {
+    /// Takes note of a fact.
+    pub(crate) fn count(&mut self, now: Time, fact: &Fact) {
+        if let Some(slot) = slot(fact.kind()) {
+            self.counts.facts[slot] += 1;
+        }
+        let Fact::Claim(claim) = fact else { return };
+        match &**claim {
+            Claim::Committed { position, forced, frozen, .. } => {
+                self.counts.forced += u64::from(*forced);
+                self.counts.frozen = self.counts.frozen + *frozen;
+                if self.commits.len() == REMEMBERED_COMMITS {
+                    self.commits.pop_front();
+                }
+                self.commits.push_back((*position, now));
+            }
+            Claim::RolledBack { checkpoint, .. } => {
+                if let Some((_, at)) = self.commits.iter().find(|(position, _)| position == checkpoint) {
+                    self.counts.lost = self.counts.lost + now.since(*at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The kinds are declared in the order of [`FactKind::OF_PROCESSES`], then come the supervisor's.
+fn slot(kind: FactKind) -> Option<usize> {
+    let slot = kind as usize;
+    (FactKind::OF_PROCESSES.get(slot) == Some(&kind)).then_some(slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Attempt, Cause, MessageId, ProcessId, Vectors};
+
+    #[test]
+    fn every_kind_has_its_slot() {
+        for (index, kind) in FactKind::OF_PROCESSES.into_iter().enumerate() {
+            assert_eq!(slot(kind), Some(index));
+        }
+        assert_eq!(slot(FactKind::Begun), None);
+    }
+
+    #[test]
+    fn lost_work_is_counted_from_the_checkpoint_restored() {
+        let mut meter = Meter::default();
+        let mut claim = |at, claim| meter.count(Time(at), &Fact::Claim(Box::new(claim)));
+        for (at, sn, forced) in [(100, 1, false), (200, 2, true)] {
+            claim(
+                at,
+                Claim::Committed {
+                    position: Position::new(0, sn),
+                    attempt: Attempt(1),
+                    forced,
+                    frozen: Span(5),
+                    vectors: Vectors::default().into(),
+                },
+            );
+        }
+        claim(
+            260,
+            Claim::RolledBack {
+                to: Position::new(1, 1),
+                checkpoint: Position::new(0, 1),
+                cause: Cause::Failure,
+                vectors: Vectors::default().into(),
+            },
+        );
+        let id =
+            MessageId { from: ProcessId(0), to: ProcessId(1), incarnation: Default::default(), number: 0 };
+        meter.count(Time(300), &Fact::Sent(id));
+        let mut counts = meter.counts;
+        assert_eq!((counts.lost, counts.frozen, counts.forced), (Span(160), Span(10), 1));
+        counts.add(&counts.clone());
+        assert_eq!(counts.of(FactKind::CheckpointCommitted), 4);
+        assert_eq!(counts.of(FactKind::Sent), 2);
+        assert_eq!(counts.of(FactKind::Begun), 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! The names of the metrics, and the page on which they stand.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::serve::Listener;
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, FactKind, Gauges, ProcessId, Span};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use super::{Counts, Delays};
+
+/// What stands on the page now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) counts: Counts,
+    pub(crate) gauges: Gauges,
+    /// What was asked of the links.
+    pub(crate) requested: Vec<((ClusterId, ClusterId), LinkProperties)>,
+    /// What was seen on them.
+    pub(crate) delays: Delays,
+}
+
+/// The metrics of a node, or of a whole run.
+#[derive(Debug, Default)]
+pub(crate) struct Exposition {
+    page: Mutex<Page>,
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+impl Exposition {
+    /// Changes what is shown.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Page)) {
+        change(&mut self.page.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Answers requests at `/metrics`, for ever. `process` is whose they are, unless they are everyone's.
+    pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L, process: Option<ProcessId>)
+    where
+        L::Addr: fmt::Debug,
+    {
+        let labels = process.map(|process| ("process".into(), process.to_string().into()));
+        let mut registry = Registry::with_prefix_and_labels("faultline", labels.into_iter());
+        registry.register_collector(Box::new(self));
+        let app = Router::new().route("/metrics", get(page)).with_state(Arc::new(registry));
+        if let Err(error) = axum::serve(listener, app).await {
+            tracing::warn!(%error, "metrics are no longer served");
+        }
+    }
+}
+
+/// Those who connect to a node's port and are no nodes.
+pub(crate) struct Visitors {
+    pub(crate) streams: mpsc::UnboundedReceiver<TcpStream>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Listener for Visitors {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        match self.streams.recv().await {
+            Some(stream) => (stream, self.address),
+            // The node is about to end.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Page { counts, gauges, requested, delays } =
+            self.page.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let seconds = Some(Unit::Seconds);
+        let number = |value: u64| ConstCounter::new(value);
+        let span = |value: Span| ConstCounter::new(value.as_secs_f64());
+        let encoder = &mut encoder;
+
+        let messages = [
+            ("sent", FactKind::Sent),
+            ("transmitted", FactKind::Transmitted),
+            ("suppressed", FactKind::Suppressed),
+            ("delivered", FactKind::Delivered),
+            ("dropped", FactKind::DroppedStale),
+            ("resent", FactKind::Resent),
+        ];
+        let messages =
+            messages.map(|(what, kind)| (vec![("event", what.to_owned())], number(counts.of(kind))));
+        family(encoder, "messages", "Application messages, by what happened to them", None, messages)?;
+
+        let committed = counts.of(FactKind::CheckpointCommitted);
+        let checkpoints = [("forced", counts.forced), ("timer", committed.saturating_sub(counts.forced))];
+        let checkpoints = checkpoints.map(|(kind, count)| (vec![("kind", kind.to_owned())], number(count)));
+        family(encoder, "checkpoints", "Committed checkpoints, by what asked for them", None, checkpoints)?;
+
+        let plain = [
+            ("checkpoints_aborted", "Checkpoints given up", FactKind::CheckpointAborted),
+            ("rollbacks", "Rollbacks", FactKind::RolledBack),
+            ("recoveries", "Rounds of recovery taken part in", FactKind::RecoveryStarted),
+            ("alerts", "Rollbacks of other clusters learnt of", FactKind::Alerted),
+            ("collections", "Collections of what no recovery needs", FactKind::Collected),
+            ("images_saved", "Parts of checkpoints handed to the storage", FactKind::Saved),
+            ("images_durable", "Parts of checkpoints that the storage reported durable", FactKind::Durable),
+        ];
+        for (name, help, kind) in plain {
+            family(encoder, name, help, None, [(vec![], number(counts.of(kind)))])?;
+        }
+        let frozen = "Time during which applications stood still for checkpoints";
+        family(encoder, "checkpoint_frozen", frozen, seconds.as_ref(), [(vec![], span(counts.frozen))])?;
+        let lost =
+            "Time between a checkpoint and the rollback to it, where the life that took it rolled back";
+        family(encoder, "lost_work", lost, seconds.as_ref(), [(vec![], span(counts.lost))])?;
+
+        let shown = [
+            ("log_messages", "Messages in the sender logs", None, gauges.log_messages),
+            ("log", "Payload in the sender logs", Some(Unit::Bytes), gauges.log_bytes),
+            ("checkpoints_kept", "Checkpoints that could be restored", None, gauges.checkpoints.into()),
+            ("steps_done", "Steps of the application done", None, gauges.progress.done),
+            ("steps_wanted", "Steps of the application in all", None, gauges.progress.total),
+        ];
+        for (name, help, unit, value) in shown {
+            family(encoder, name, help, unit.as_ref(), [(vec![], ConstGauge::new(value))])?;
+        }
+
+        let asked = requested.iter().map(|&(pair, link)| (link_labels(pair), gauge(link.latency)));
+        family(encoder, "link_delay_requested", "Latency asked of a link", seconds.as_ref(), asked)?;
+        let seen = delays.iter().map(|(&pair, &(packets, sum))| {
+            (link_labels(pair), gauge(Span(sum.0.checked_div(packets).unwrap_or(0))))
+        });
+        family(encoder, "link_delay_seen", "Mean delay of packets over a link", seconds.as_ref(), seen)?;
+        let packets = delays.iter().map(|(&pair, &(packets, _))| (link_labels(pair), number(packets)));
+        family(encoder, "link_packets", "Packets that arrived over a link", None, packets)
+    }
+}
+
+async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string takes everything");
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+}
+
+/// One metric with its labelled values; nothing when there are none.
+fn family<M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    values: impl IntoIterator<Item = (Labels, M)>,
+) -> fmt::Result {
+    let mut values = values.into_iter().peekable();
+    let Some((_, first)) = values.peek() else { return Ok(()) };
+    let mut family = encoder.encode_descriptor(name, help, unit, first.metric_type())?;
+    for (labels, value) in values {
+        if labels.is_empty() {
+            return value.encode(family);
+        }
+        value.encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn gauge(span: Span) -> ConstGauge<f64> {
+    ConstGauge::new(span.as_secs_f64())
+}
+
+fn link_labels((from, to): (ClusterId, ClusterId)) -> Labels {
+    vec![("from", from.to_string()), ("to", to.to_string())]
+}

@@ -1,0 +1,320 @@
+//! Images and records in a directory, or in memory.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `p3-0-4-1.image` | an image: owner, incarnation, SN and attempt are in the name |
+//! | `2-7.record` | the record of life 2 with version 7 |
+//! | `reported` | the names of the files whose durability was reported to a process, one per line |
+//!
+//! A file is written under another name, synced, renamed, and its directory synced. That makes it durable, but a crash
+//! may come before the process is told; so a life begins by removing every file that the journal `reported` does not
+//! name. The journal itself is not synced: the crashes that it serves are those of processes, not of the machine.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use faultline_core::application::Wire;
+use faultline_core::{Image, ImageName, Life};
+use thiserror::Error;
+
+use crate::codec::{CodecError, decode_image, encode_image};
+
+const JOURNAL: &str = "reported";
+const DRAFT: &str = "draft";
+
+/// What failed.
+#[derive(Debug, Error)]
+pub(crate) enum StoreError {
+    #[error("cannot start the storage's thread: {0}")]
+    Thread(io::Error),
+    #[error("cannot open the storage at {}: {source}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot write {what}: {source}")]
+    Write { what: String, source: io::Error },
+    #[error("cannot read {what}: {source}")]
+    Read { what: String, source: io::Error },
+    #[error("cannot remove {what}: {source}")]
+    Remove { what: String, source: io::Error },
+    #[error("{what} fails its checksum")]
+    Checksum { what: String },
+    #[error("{what}: {source}")]
+    Codec { what: String, source: CodecError },
+}
+
+/// Images and records.
+pub(super) enum Store<H, V> {
+    Memory(BTreeMap<ImageName, Arc<Image<H, V>>>),
+    Disk(Disk<H>),
+}
+
+/// A storage as the lives before this one left it.
+pub(super) struct Opened<H, V> {
+    pub(super) store: Store<H, V>,
+    pub(super) journal: Journal,
+    /// The last record of theirs.
+    pub(super) record: Option<Arc<[u8]>>,
+}
+
+/// A directory of a node's own.
+pub(super) struct Disk<H> {
+    dir: PathBuf,
+    life: Life,
+    index: BTreeMap<ImageName, Arc<H>>,
+    /// Records there are, oldest first.
+    records: Vec<(Life, u64)>,
+}
+
+/// Notes what has been reported durable, in the file that a next life believes.
+pub(crate) struct Journal {
+    life: Life,
+    file: Option<File>,
+    unwritten: String,
+}
+
+impl Journal {
+    /// An image is about to be reported.
+    pub(crate) fn image(&mut self, name: ImageName) {
+        self.line(image_file(name));
+    }
+
+    /// A record is about to be reported.
+    pub(crate) fn record(&mut self, version: u64) {
+        self.line(record_file(self.life, version));
+    }
+
+    /// Hands the notes to the operating system.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if let Some(file) = self.file.as_mut().filter(|_| !self.unwritten.is_empty()) {
+            file.write_all(self.unwritten.as_bytes())?;
+            self.unwritten.clear();
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, file: String) {
+        if self.file.is_some() {
+            self.unwritten += &file;
+            self.unwritten.push('\n');
+        }
+    }
+}
+
+impl<H: Wire, V: Wire> Store<H, V> {
+    /// A storage that ends with its process.
+    pub(super) fn in_memory() -> Opened<H, V> {
+        let journal = Journal { life: Life(0), file: None, unwritten: String::new() };
+        Opened { store: Store::Memory(BTreeMap::new()), journal, record: None }
+    }
+
+    /// The storage in `dir`, as the lives before `life` were told that it is; and the last record of theirs.
+    pub(super) fn on_disk(dir: PathBuf, life: Life) -> Result<Opened<H, V>, StoreError> {
+        let opened = open::<H, V>(&dir, life).map_err(|source| StoreError::Open { path: dir, source })?;
+        let (disk, journal) = opened;
+        let record = disk.records.last().map(|&(life, version)| {
+            let what = record_file(life, version);
+            let bytes = read_checked(&disk.dir.join(&what), &what)?;
+            Ok(bytes.into())
+        });
+        Ok(Opened { store: Store::Disk(disk), journal, record: record.transpose()? })
+    }
+
+    /// Makes an image durable.
+    pub(super) fn persist(&mut self, image: Arc<Image<H, V>>) -> Result<(), StoreError> {
+        match self {
+            Store::Memory(images) => {
+                images.insert(image.name, image);
+            }
+            Store::Disk(disk) => {
+                let body = encode_image(&*image);
+                let mut pieces = vec![&body.head[..]];
+                pieces.extend(body.tail.iter().map(|piece| &piece[..]));
+                disk.write(image_file(image.name), &pieces)?;
+                disk.index.insert(image.name, image.head.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// An image, unless it is not there. With `corrupt`, a bit of it is read wrongly.
+    pub(super) fn read(
+        &self,
+        name: ImageName,
+        corrupt: bool,
+    ) -> Result<Option<Arc<Image<H, V>>>, StoreError> {
+        match self {
+            Store::Memory(images) => Ok(images.get(&name).filter(|_| !corrupt).cloned()),
+            Store::Disk(disk) if disk.index.contains_key(&name) => {
+                let what = image_file(name);
+                let path = disk.dir.join(&what);
+                let mut bytes =
+                    fs::read(path).map_err(|source| StoreError::Read { what: what.clone(), source })?;
+                if let Some(last) = bytes.last_mut().filter(|_| corrupt) {
+                    *last ^= 1;
+                }
+                let body = checked(&bytes).ok_or_else(|| StoreError::Checksum { what: what.clone() })?;
+                let image = decode_image(body).map_err(|source| StoreError::Codec { what, source })?;
+                Ok(Some(Arc::new(image)))
+            }
+            Store::Disk(_) => Ok(None),
+        }
+    }
+
+    /// All images, ascending by name.
+    pub(super) fn list(&self) -> Vec<(ImageName, Arc<H>)> {
+        match self {
+            Store::Memory(images) => images.iter().map(|(&name, image)| (name, image.head.clone())).collect(),
+            Store::Disk(disk) => disk.index.iter().map(|(&name, head)| (name, head.clone())).collect(),
+        }
+    }
+
+    /// Removes an image, if it is there.
+    pub(super) fn delete(&mut self, name: ImageName) -> Result<(), StoreError> {
+        match self {
+            Store::Memory(images) => {
+                images.remove(&name);
+                Ok(())
+            }
+            Store::Disk(disk) => match disk.index.remove(&name) {
+                Some(_) => disk.remove(image_file(name)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Makes a record durable, beside the one before it.
+    pub(super) fn record(&mut self, version: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        if let Store::Disk(disk) = self {
+            disk.write(record_file(disk.life, version), &[bytes])?;
+            disk.records.push((disk.life, version));
+        }
+        Ok(())
+    }
+
+    /// Removes the records before one that has been reported.
+    pub(super) fn forget_records_before(&mut self, version: u64) -> Result<(), StoreError> {
+        let Store::Disk(disk) = self else { return Ok(()) };
+        let (old, kept) = disk.records.iter().partition(|&&record| record < (disk.life, version));
+        disk.records = kept;
+        let old: Vec<_> = old;
+        old.into_iter().try_for_each(|(life, version)| disk.remove(record_file(life, version)))
+    }
+}
+
+impl<H> Disk<H> {
+    /// Writes a file so that it is there whole and durable, or not at all.
+    fn write(&self, what: String, pieces: &[&[u8]]) -> Result<(), StoreError> {
+        let write = || {
+            let draft = self.dir.join(DRAFT);
+            let mut file = File::create(&draft)?;
+            let checksum =
+                pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece)).to_le_bytes();
+            let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+            slices.push(IoSlice::new(&checksum));
+            write_all_vectored(&mut file, &mut slices)?;
+            file.sync_data()?;
+            fs::rename(&draft, self.dir.join(&what))?;
+            File::open(&self.dir)?.sync_data()
+        };
+        write().map_err(|source| StoreError::Write { what, source })
+    }
+
+    fn remove(&self, what: String) -> Result<(), StoreError> {
+        fs::remove_file(self.dir.join(&what)).map_err(|source| StoreError::Remove { what, source })
+    }
+}
+
+/// Opens a directory, removing what was never reported.
+fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journal)> {
+    fs::create_dir_all(dir)?;
+    let journal = match fs::read_to_string(dir.join(JOURNAL)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    // A last line without an end was being written when the process died.
+    let reported: Vec<&str> =
+        journal.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
+    let mut disk = Disk { dir: dir.to_owned(), life, index: BTreeMap::new(), records: Vec::new() };
+    let mut kept = String::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let file = entry.file_name();
+        let file = file.to_string_lossy();
+        if file == JOURNAL {
+            continue;
+        }
+        if !reported.contains(&&*file) {
+            fs::remove_file(entry.path())?;
+            continue;
+        }
+        kept += &file;
+        kept.push('\n');
+        if let Some(record) = parse_record(&file) {
+            disk.records.push(record);
+        } else if let Some((name, head)) = read_head::<H, V>(&entry.path(), &file) {
+            disk.index.insert(name, Arc::new(head));
+        }
+    }
+    disk.records.sort_unstable();
+    let draft = dir.join(DRAFT);
+    fs::write(&draft, &kept)?;
+    fs::rename(&draft, dir.join(JOURNAL))?;
+    let file = OpenOptions::new().append(true).open(dir.join(JOURNAL))?;
+    Ok((disk, Journal { life, file: Some(file), unwritten: String::new() }))
+}
+
+/// Name and head of an image file that is intact. One that is not counts as absent.
+fn read_head<H: Wire, V: Wire>(path: &Path, what: &str) -> Option<(ImageName, H)> {
+    let read = || {
+        let bytes = read_checked(path, what)?;
+        decode_image::<H, V>(&bytes).map_err(|source| StoreError::Codec { what: what.to_owned(), source })
+    };
+    match read() {
+        Ok(image) => Some((image.name, (*image.head).clone())),
+        Err(error) => {
+            tracing::warn!(%error, "an image is not intact");
+            None
+        }
+    }
+}
+
+fn read_checked(path: &Path, what: &str) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = fs::read(path).map_err(|source| StoreError::Read { what: what.to_owned(), source })?;
+    let body = checked(&bytes).ok_or_else(|| StoreError::Checksum { what: what.to_owned() })?.len();
+    bytes.truncate(body);
+    Ok(bytes)
+}
+
+/// The bytes before the checksum, when it is right.
+fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    let (body, checksum) = bytes.split_last_chunk::<4>()?;
+    (crc32c::crc32c(body) == u32::from_le_bytes(*checksum)).then_some(body)
+}
+
+fn write_all_vectored(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !slices.is_empty() {
+        match file.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn image_file(name: ImageName) -> String {
+    format!("{}-{}-{}-{}.image", name.owner, name.incarnation.0, name.sn.0, name.attempt.0)
+}
+
+fn record_file(life: Life, version: u64) -> String {
+    format!("{}-{version}.record", life.0)
+}
+
+fn parse_record(file: &str) -> Option<(Life, u64)> {
+    let (life, version) = file.strip_suffix(".record")?.split_once('-')?;
+    Some((Life(life.parse().ok()?), version.parse().ok()?))
+}

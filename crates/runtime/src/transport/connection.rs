@@ -1,0 +1,270 @@
+//! Connections: who calls whom, how a session goes on over a new one, reading and writing.
+//!
+//! Either end may call. When both do at once the lower process id has its way: it refuses calls while its own is
+//! under way. Otherwise the newest connection wins.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use faultline_core::{Life, ProcessId};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tracing::debug;
+
+use super::session::SessionError;
+use super::{Connection, Transport};
+use crate::control;
+use crate::frame::{FrameError, split_frame};
+use crate::secret::HandshakeError;
+
+/// A stranger who connects and says nothing is dropped after this.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries to reach a process that should be up, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// Room for what has not been read yet.
+const READ_BUFFER: usize = 16 * 1024;
+
+/// The caller's first words.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Call {
+    from: (ProcessId, Life),
+    to: (ProcessId, Life),
+    /// The frame wanted next.
+    expected: u64,
+}
+
+/// The answer to a [`Call`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Answer {
+    /// The session goes on; the frame wanted next.
+    Welcome { expected: u64 },
+    /// A call in the other direction is under way.
+    Busy,
+    /// One of the two lives is not what the other end takes it for.
+    Stale,
+}
+
+#[derive(Debug, Error)]
+enum ConnectionError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Handshake(#[from] HandshakeError),
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("{0}")]
+    Session(#[from] SessionError),
+    #[error("the other end knows other lives")]
+    Stale,
+    #[error("the other end hung up")]
+    Closed,
+    #[error("nothing was said for {PATIENCE:?}")]
+    Silence,
+}
+
+impl Transport {
+    /// Takes a connection from someone who has called this node.
+    pub(crate) async fn accept(self: Rc<Self>, mut stream: TcpStream) {
+        let call = match tokio::time::timeout(PATIENCE, self.hear(&mut stream)).await {
+            Ok(Ok(call)) => call,
+            Ok(Err(error)) => return debug!(%error, "a call was not taken"),
+            Err(_) => return debug!(error = %ConnectionError::Silence, "a call was not taken"),
+        };
+        if let Err(error) = self.answer(call, stream).await {
+            debug!(from = %call.from.0, %error, "a call was not taken");
+        }
+    }
+
+    /// Writes what the session of `to` has, as far as the socket takes it; calls first where there is no connection.
+    pub(super) fn write(self: &Rc<Self>, to: ProcessId) {
+        let peer = &mut self.state.borrow_mut().peers[to.index()];
+        let Some(connection) = &peer.connection else {
+            if let Some(entry) = peer.entry.filter(|_| !peer.dialing) {
+                peer.dialing = true;
+                tokio::task::spawn_local(self.clone().dial(to, entry.life));
+            }
+            return;
+        };
+        if peer.blocked {
+            return;
+        }
+        while peer.session.has_unwritten() {
+            match connection.stream.try_write_vectored(&peer.session.unwritten()) {
+                Ok(bytes) => peer.session.wrote(bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    peer.blocked = true;
+                    let stream = connection.stream.clone();
+                    tokio::task::spawn_local(self.clone().write_on(to, peer.generation, stream));
+                    return;
+                }
+                // The reader sees the same and ends the connection.
+                Err(error) => return debug!(%to, %error, "a connection cannot be written to"),
+            }
+        }
+    }
+
+    async fn write_on(self: Rc<Self>, to: ProcessId, generation: u64, stream: Rc<TcpStream>) {
+        if let Err(error) = stream.writable().await {
+            debug!(%to, %error, "a connection cannot be written to");
+        }
+        {
+            let peer = &mut self.state.borrow_mut().peers[to.index()];
+            if peer.generation != generation {
+                return;
+            }
+            peer.blocked = false;
+        }
+        self.write(to);
+    }
+
+    /// Calls a life until there is a connection with it, or it is no more.
+    async fn dial(self: Rc<Self>, to: ProcessId, life: Life) {
+        let mut pause = RETRY.0;
+        while let Some(address) = self.callable(to, life) {
+            match self.call(to, life, address).await {
+                Ok(()) => break,
+                Err(error) => debug!(%to, %address, %error, "a call failed"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY.1);
+        }
+        let peer = &mut self.state.borrow_mut().peers[to.index()];
+        if peer.address(life).is_some() {
+            peer.dialing = false;
+        }
+    }
+
+    /// Where `life` is to be called; `None` when there is no need.
+    fn callable(&self, to: ProcessId, life: Life) -> Option<SocketAddr> {
+        let peer = &self.state.borrow().peers[to.index()];
+        peer.address(life).filter(|_| peer.connection.is_none())
+    }
+
+    async fn call(
+        self: &Rc<Self>,
+        to: ProcessId,
+        life: Life,
+        address: SocketAddr,
+    ) -> Result<(), ConnectionError> {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        self.secret.dial(&mut stream).await?;
+        let expected = self.state.borrow().peers[to.index()].session.expected();
+        let call = Call { from: (self.me.process, self.me.life), to: (to, life), expected };
+        control::send(&mut stream, &call).await?;
+        match control::receive(&mut stream).await? {
+            Answer::Welcome { expected } => Ok(self.connected(to, life, stream, expected)?),
+            // The other end's call is on its way.
+            Answer::Busy => Ok(()),
+            Answer::Stale => Err(ConnectionError::Stale),
+        }
+    }
+
+    async fn hear(&self, stream: &mut TcpStream) -> Result<Call, ConnectionError> {
+        stream.set_nodelay(true)?;
+        self.secret.answer(stream).await?;
+        Ok(control::receive(stream).await?)
+    }
+
+    async fn answer(self: &Rc<Self>, call: Call, mut stream: TcpStream) -> Result<(), ConnectionError> {
+        let (from, life) = call.from;
+        // A life newer than the known directory waits for the directory to say so.
+        let mut directory = self.directory.subscribe();
+        while self.known_life(from) < life {
+            directory.changed().await.map_err(|_| ConnectionError::Closed)?;
+        }
+        let answer = {
+            let state = self.state.borrow();
+            let peer = &state.peers[from.index()];
+            if peer.address(life).is_none() || call.to != (self.me.process, self.me.life) {
+                Answer::Stale
+            } else if peer.dialing && self.me.process < from {
+                Answer::Busy
+            } else {
+                Answer::Welcome { expected: peer.session.expected() }
+            }
+        };
+        control::send(&mut stream, &answer).await?;
+        match answer {
+            Answer::Welcome { .. } => Ok(self.connected(from, life, stream, call.expected)?),
+            Answer::Busy => Ok(()),
+            Answer::Stale => Err(ConnectionError::Stale),
+        }
+    }
+
+    /// The newest life of `process` known to have been up.
+    fn known_life(&self, process: ProcessId) -> Life {
+        self.state.borrow().newest.get(process.index()).copied().unwrap_or_default()
+    }
+
+    /// Goes on with the session over a new connection.
+    fn connected(
+        self: &Rc<Self>,
+        peer_id: ProcessId,
+        life: Life,
+        stream: TcpStream,
+        wanted: u64,
+    ) -> Result<(), SessionError> {
+        {
+            let peer = &mut self.state.borrow_mut().peers[peer_id.index()];
+            if peer.address(life).is_none() {
+                return Ok(());
+            }
+            peer.disconnect();
+            peer.session.resume(wanted)?;
+            let stream = Rc::new(stream);
+            let reader = self.clone().read(peer_id, peer.generation, stream.clone());
+            let reader = tokio::task::spawn_local(reader).abort_handle();
+            peer.connection = Some(Connection { stream, reader });
+        }
+        self.write(peer_id);
+        Ok(())
+    }
+
+    async fn read(self: Rc<Self>, from: ProcessId, generation: u64, stream: Rc<TcpStream>) {
+        let end = self.read_frames(from, generation, &stream).await;
+        let wanted = {
+            let peer = &mut self.state.borrow_mut().peers[from.index()];
+            if peer.generation != generation {
+                return;
+            }
+            peer.connection = None;
+            peer.disconnect();
+            peer.session.has_unacknowledged()
+        };
+        if let Err(error) = end {
+            debug!(%from, %error, "a connection ended");
+        }
+        if wanted {
+            self.write(from);
+        }
+    }
+
+    async fn read_frames(
+        self: &Rc<Self>,
+        from: ProcessId,
+        generation: u64,
+        stream: &TcpStream,
+    ) -> Result<(), ConnectionError> {
+        let mut buffer = BytesMut::new();
+        loop {
+            stream.readable().await?;
+            if buffer.capacity() - buffer.len() < READ_BUFFER / 4 {
+                buffer.reserve(READ_BUFFER);
+            }
+            match stream.try_read_buf(&mut buffer) {
+                Ok(0) => return Err(ConnectionError::Closed),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error.into()),
+            }
+            while let Some(frame) = split_frame(&mut buffer)? {
+                self.take(from, generation, frame)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Packets between nodes: the emulated link, the session between two lives, and the connection that carries it.
+//!
+//! Everything runs on the node's one thread. A packet goes from the engine into the line of its receiver, from there,
+//! when its time has come, into the session, and straight into the socket; a task of its own is only needed where a
+//! packet waits for its time, or the socket for room.
+
+mod connection;
+mod session;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, Life, ProcessId, Span, Time};
+use faultline_shaper::{DelayLine, Interface};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::AbortHandle;
+
+use crate::clock::{Alarm, Clock};
+use crate::control::{Directory, Entry};
+use crate::frame::{Body, Frame, FrameKind};
+use crate::links::Links;
+use crate::metrics::Delays;
+use crate::secret::Secret;
+use session::{Session, SessionError};
+
+/// A packet leaves its line so much before its time: what the way from here to the other process takes anyway.
+const HEAD_START: Span = Span::from_micros(50);
+/// Bytes that an echo is charged: what is measured is the delay of a packet that takes no time to push out.
+const ECHO_CHARGE: u64 = 0;
+/// What has arrived is acknowledged after this when nothing else was sent.
+const ACKNOWLEDGE_AFTER: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// A frame for the process.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) from: ProcessId,
+    pub(crate) life: Life,
+    pub(crate) kind: FrameKind,
+    pub(crate) body: Bytes,
+}
+
+/// The answer to an echo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EchoReply {
+    pub(crate) from: ProcessId,
+    /// When the echo was given to the link.
+    pub(crate) sent: Time,
+    /// When it arrived there.
+    pub(crate) arrived: Time,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) process: ProcessId,
+    pub(crate) life: Life,
+    pub(crate) cluster: ClusterId,
+}
+
+/// The network of one node.
+pub(crate) struct Transport {
+    me: Identity,
+    secret: Secret,
+    clock: Clock,
+    seed: u64,
+    incoming: mpsc::UnboundedSender<Incoming>,
+    echoes: mpsc::UnboundedSender<EchoReply>,
+    /// Counts the directories, for connections of lives that are not known yet.
+    directory: watch::Sender<u64>,
+    /// A line has something to wait for that it had not.
+    courier: Notify,
+    state: RefCell<State>,
+}
+
+struct State {
+    links: Links,
+    changed: Vec<((ClusterId, ClusterId), LinkProperties)>,
+    cut: Vec<(ClusterId, ClusterId)>,
+    /// Indexed by process.
+    peers: Vec<Peer>,
+    /// The newest life of each process that was ever up, as far as is known.
+    newest: Vec<Life>,
+    /// Those whose lines hold something.
+    waiting: Vec<ProcessId>,
+    /// To the own cluster, and to all others.
+    interfaces: [Interface; 2],
+    /// Packets that arrived from each cluster, and the sum of their delays.
+    seen: Vec<(ClusterId, (u64, Span))>,
+}
+
+/// Another process.
+struct Peer {
+    /// Its life and place; `None` while it is not up.
+    entry: Option<Entry>,
+    line: DelayLine<(FrameKind, Time, Body)>,
+    session: Session,
+    connection: Option<Connection>,
+    /// Tells apart the connections with this peer.
+    generation: u64,
+    /// A task is trying to connect.
+    dialing: bool,
+    /// A task is waiting for room in the socket.
+    blocked: bool,
+}
+
+struct Connection {
+    stream: Rc<TcpStream>,
+    reader: AbortHandle,
+}
+
+impl Transport {
+    /// A network in which nobody is up. `seed` is for jitter and losses.
+    pub(crate) fn new(
+        me: Identity,
+        secret: Secret,
+        clock: Clock,
+        links: Links,
+        seed: u64,
+        incoming: mpsc::UnboundedSender<Incoming>,
+        echoes: mpsc::UnboundedSender<EchoReply>,
+    ) -> Rc<Transport> {
+        let state = State {
+            links,
+            changed: Vec::new(),
+            cut: Vec::new(),
+            peers: Vec::new(),
+            newest: Vec::new(),
+            waiting: Vec::new(),
+            interfaces: [Interface::default(); 2],
+            seen: Vec::new(),
+        };
+        let transport = Rc::new(Transport {
+            me,
+            secret,
+            clock,
+            seed,
+            incoming,
+            echoes,
+            directory: watch::channel(0).0,
+            courier: Notify::new(),
+            state: RefCell::new(state),
+        });
+        tokio::task::spawn_local(transport.clone().carry());
+        tokio::task::spawn_local(transport.clone().acknowledge());
+        transport
+    }
+
+    /// Takes note of who is up where. What was under way to or from a life that is not is dropped.
+    pub(crate) fn update(&self, directory: &Directory) {
+        let mut state = self.state.borrow_mut();
+        while state.peers.len() < directory.entries.len() {
+            let process = state.peers.len() as u64;
+            let stream = u64::from(self.me.process.0) << 32 | process;
+            state.peers.push(Peer::new(DelayLine::new(LinkProperties::default(), self.seed, stream)));
+            state.newest.push(Life(0));
+        }
+        for (index, &entry) in directory.entries.iter().enumerate() {
+            let peer = &mut state.peers[index];
+            if index != self.me.process.index() && peer.entry != entry {
+                let same_life = peer.entry.map(|it| it.life) == entry.map(|it| it.life);
+                peer.entry = entry;
+                if !same_life {
+                    peer.forget();
+                }
+                if let Some(entry) = entry {
+                    state.newest[index] = state.newest[index].max(entry.life);
+                    let pair = (self.me.cluster, entry.cluster);
+                    let (properties, cut) = (state.properties(pair), state.cut.contains(&pair));
+                    state.peers[index].line.set(properties);
+                    state.peers[index].line.cut(cut);
+                }
+            }
+        }
+        drop(state);
+        self.directory.send_modify(|version| *version += 1);
+    }
+
+    /// Whether `life` of `process` is up, as far as is known here.
+    pub(crate) fn is_up(&self, process: ProcessId, life: Life) -> bool {
+        let state = self.state.borrow();
+        state.peers.get(process.index()).and_then(|peer| peer.entry).is_some_and(|entry| entry.life == life)
+    }
+
+    /// How long packets took to here, by link.
+    pub(crate) fn delays(&self) -> Delays {
+        let mut delays = Delays::new();
+        for (cluster, seen) in &self.state.borrow().seen {
+            delays.insert((*cluster, self.me.cluster), *seen);
+        }
+        delays
+    }
+
+    /// Gives a packet to the link, to be charged there with `charge` bytes. To a process that is not up it is lost.
+    pub(crate) fn send(self: &Rc<Self>, to: ProcessId, kind: FrameKind, charge: u64, body: Body) {
+        let now = self.clock.now();
+        {
+            let state = &mut *self.state.borrow_mut();
+            let Some(peer) = state.peers.get_mut(to.index()) else { return };
+            let Some(entry) = peer.entry else { return };
+            let interface = &mut state.interfaces[usize::from(entry.cluster != self.me.cluster)];
+            let idle = peer.line.is_empty();
+            let due = peer.line.push(now, charge, interface, (kind, now, body));
+            if due > now + HEAD_START || !idle || peer.line.is_cut() {
+                if idle {
+                    state.waiting.push(to);
+                    self.courier.notify_one();
+                }
+                return;
+            }
+        }
+        self.release(to, now);
+    }
+
+    /// Measures the link to `to`: sends an echo.
+    pub(crate) fn echo(self: &Rc<Self>, to: ProcessId) {
+        self.send(to, FrameKind::Echo, ECHO_CHARGE, Body::default());
+    }
+
+    /// Changes what is sent from one cluster to another from now on; `None` restores what was asked for.
+    pub(crate) fn set_link(&self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
+        let state = &mut *self.state.borrow_mut();
+        state.changed.retain(|(pair, _)| *pair != (from, to));
+        state.changed.extend(properties.map(|properties| ((from, to), properties)));
+        let properties = state.properties((from, to));
+        for peer in state.peers_across(self.me.cluster, (from, to)) {
+            peer.line.set(properties);
+        }
+    }
+
+    /// Cuts the link from one cluster to another, or heals it.
+    pub(crate) fn cut(&self, from: ClusterId, to: ClusterId, cut: bool) {
+        let state = &mut *self.state.borrow_mut();
+        state.cut.retain(|pair| *pair != (from, to));
+        if cut {
+            state.cut.push((from, to));
+        }
+        for peer in state.peers_across(self.me.cluster, (from, to)) {
+            peer.line.cut(cut);
+        }
+        self.courier.notify_one();
+    }
+
+    /// Moves what is due from the line of `to` into its session and on into the socket.
+    fn release(self: &Rc<Self>, to: ProcessId, now: Time) {
+        let mut any = false;
+        {
+            let peer = &mut self.state.borrow_mut().peers[to.index()];
+            while let Some((kind, sent, body)) = peer.line.pop(now + HEAD_START) {
+                peer.session.push(kind, sent, body);
+                any = true;
+            }
+        }
+        if any {
+            self.write(to);
+        }
+    }
+
+    /// Takes a frame that has arrived over a connection. An error ends the connection.
+    fn take(self: &Rc<Self>, from: ProcessId, generation: u64, frame: Frame) -> Result<(), SessionError> {
+        let (life, owes) = {
+            let state = &mut *self.state.borrow_mut();
+            let peer = &mut state.peers[from.index()];
+            let Some(entry) = peer.entry.filter(|_| peer.generation == generation) else {
+                return Ok(());
+            };
+            if !peer.session.arrived(&frame)? {
+                return Ok(());
+            }
+            let owes = peer.session.owes_now();
+            if owes {
+                peer.session.push(FrameKind::Acknowledge, self.clock.now(), Body::default());
+            }
+            if frame.kind != FrameKind::Acknowledge {
+                see(&mut state.seen, entry.cluster, self.clock.now().since(frame.sent));
+            }
+            (entry.life, owes)
+        };
+        if owes {
+            self.write(from);
+        }
+        match frame.kind {
+            FrameKind::Application | FrameKind::Control | FrameKind::Image => {
+                // The engine is gone only when the node is about to be.
+                let _ = self.incoming.send(Incoming { from, life, kind: frame.kind, body: frame.body });
+            }
+            FrameKind::Acknowledge => {}
+            FrameKind::Echo => {
+                let times = [frame.sent.0.to_le_bytes(), self.clock.now().0.to_le_bytes()];
+                self.send(from, FrameKind::EchoReply, ECHO_CHARGE, Body::new(times.concat()));
+            }
+            FrameKind::EchoReply => {
+                let time = |at| Some(Time(u64::from_le_bytes(*frame.body.get(at..)?.first_chunk()?)));
+                if let (Some(sent), Some(arrived)) = (time(0), time(8)) {
+                    let _ = self.echoes.send(EchoReply { from, sent, arrived });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases what waits in lines when its time has come.
+    async fn carry(self: Rc<Self>) {
+        let mut alarm = Alarm::new(self.clock).expect("a node may have a timer");
+        loop {
+            let due = self.state.borrow().next_due();
+            let set = alarm.set(due.map(|due| Time(due.0.saturating_sub(HEAD_START.0))));
+            set.expect("a timer can be set");
+            tokio::select! {
+                rung = alarm.rung() => rung.expect("a timer can be waited for"),
+                () = self.courier.notified() => {}
+            }
+            let now = self.clock.now();
+            let waiting = std::mem::take(&mut self.state.borrow_mut().waiting);
+            for &to in &waiting {
+                self.release(to, now);
+            }
+            let state = &mut *self.state.borrow_mut();
+            state.waiting.extend(waiting);
+            state.waiting.retain(|to| !state.peers[to.index()].line.is_empty());
+        }
+    }
+
+    /// Says what has arrived to those who were sent nothing that said it.
+    async fn acknowledge(self: Rc<Self>) {
+        let mut ticks = tokio::time::interval(ACKNOWLEDGE_AFTER);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let mut owed = Vec::new();
+            for (index, peer) in self.state.borrow_mut().peers.iter_mut().enumerate() {
+                if peer.connection.is_some() && peer.session.owes() {
+                    peer.session.push(FrameKind::Acknowledge, self.clock.now(), Body::default());
+                    owed.push(ProcessId(index as u32));
+                }
+            }
+            owed.into_iter().for_each(|to| self.write(to));
+        }
+    }
+}
+
+impl State {
+    fn properties(&self, pair: (ClusterId, ClusterId)) -> LinkProperties {
+        let changed = self.changed.iter().find(|(changed, _)| *changed == pair);
+        changed.map_or_else(|| self.links.between(pair.0, pair.1), |&(_, properties)| properties)
+    }
+
+    /// The peers that a node of cluster `mine` reaches over the link `pair`.
+    fn peers_across(
+        &mut self,
+        mine: ClusterId,
+        pair: (ClusterId, ClusterId),
+    ) -> impl Iterator<Item = &mut Peer> {
+        let up = move |peer: &&mut Peer| peer.entry.is_some_and(|entry| (mine, entry.cluster) == pair);
+        self.peers.iter_mut().filter(up)
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        self.waiting.iter().filter_map(|to| self.peers[to.index()].line.next_due()).min()
+    }
+}
+
+impl Peer {
+    fn new(line: DelayLine<(FrameKind, Time, Body)>) -> Peer {
+        Peer {
+            entry: None,
+            line,
+            session: Session::default(),
+            connection: None,
+            generation: 0,
+            dialing: false,
+            blocked: false,
+        }
+    }
+
+    /// The life on the other side is another now, or none.
+    fn forget(&mut self) {
+        self.line.clear();
+        self.session = Session::default();
+        self.dialing = false;
+        self.disconnect();
+    }
+
+    fn disconnect(&mut self) {
+        self.generation += 1;
+        self.blocked = false;
+        if let Some(connection) = self.connection.take() {
+            connection.reader.abort();
+        }
+    }
+
+    fn address(&self, life: Life) -> Option<SocketAddr> {
+        self.entry.filter(|entry| entry.life == life).map(|entry| entry.address)
+    }
+}
+
+fn see(seen: &mut Vec<(ClusterId, (u64, Span))>, from: ClusterId, delay: Span) {
+    match seen.iter_mut().find(|(cluster, _)| *cluster == from) {
+        Some((_, (packets, sum))) => {
+            *packets += 1;
+            *sum = *sum + delay;
+        }
+        None => seen.push((from, (1, delay))),
+    }
+}
