@@ -140,6 +140,7 @@ impl<'a> Builder<'a> {
                     owner: name.owner,
                     witness: *witness,
                     part: Some(*name),
+                    is_restored: false,
                 });
                 if let Some((group, place)) = history.member(name.owner) {
                     let part =
@@ -164,7 +165,13 @@ impl<'a> Builder<'a> {
             }
             Fact::Finished(finished) => {
                 let (witness, digest) = **finished;
-                history.witnessed.push(Witnessed { at, owner: cursor.process, witness, part: None });
+                history.witnessed.push(Witnessed {
+                    at,
+                    owner: cursor.process,
+                    witness,
+                    part: None,
+                    is_restored: false,
+                });
                 history.results.push((at, witness, digest));
                 cursor.segment.is_active = true;
             }
@@ -235,7 +242,7 @@ impl<'a> Builder<'a> {
             }
         }
         is_rootless |= parent.is_some_and(|cut| history.segment(cut.segment).is_rootless);
-        history.witnessed.push(Witnessed { at, owner, witness, part: name });
+        history.witnessed.push(Witnessed { at, owner, witness, part: name, is_restored: true });
         cursor.sums = base;
         cursor.vectors = None;
         cursor.segment = Segment {

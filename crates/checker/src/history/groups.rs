@@ -7,7 +7,7 @@ use faultline_core::{
     Attempt, Cause, ImageName, Incarnation, Life, Position, ProcessId, Sn, Span, Time, Vectors, Witness,
 };
 
-use super::Point;
+use super::{Point, Supervision};
 
 /// Names one attempt at one checkpoint of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +33,13 @@ pub struct Part {
     pub cut: Option<Point>,
     /// Who reported it durable, in which life.
     pub durable: Vec<(ProcessId, Life)>,
+}
+
+impl Part {
+    /// Whether every copy of the part may have been lost by the supervisor's fact `before`.
+    pub fn may_be_lost(&self, supervision: &Supervision<'_>, before: usize) -> bool {
+        self.durable.iter().all(|&(holder, life)| supervision.may_have_lost(holder, life, before))
+    }
 }
 
 /// A member's commit of a checkpoint.

@@ -9,7 +9,9 @@ mod groups;
 mod messages;
 mod supervision;
 
-use faultline_core::{Claim, Digest, FactNo, Incarnation, Life, ProcessId, Time, Vectors, Witness};
+use faultline_core::{
+    Claim, Digest, FactNo, ImageName, Incarnation, Life, ProcessId, Time, Vectors, Witness,
+};
 use faultline_trace::Trace;
 
 use crate::context::Context;
@@ -104,7 +106,9 @@ pub struct Witnessed {
     /// It.
     pub witness: Witness,
     /// The checkpoint part that it belongs to.
-    pub part: Option<faultline_core::ImageName>,
+    pub part: Option<ImageName>,
+    /// Whether the fact is a restore.
+    pub is_restored: bool,
 }
 
 /// A delivery of a message from another group.

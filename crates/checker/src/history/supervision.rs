@@ -88,6 +88,12 @@ impl<'a> Supervision<'a> {
         self.ends.iter().rev().find(|it| (it.process, it.life) == (process, life))
     }
 
+    /// The supervisor's first fact about the end of a life; greater than every fact when it never ended. What the life
+    /// did happened before.
+    pub fn end_of_life(&self, process: ProcessId, life: Life) -> usize {
+        self.end_of(process, life).map_or(usize::MAX, |end| end.fact)
+    }
+
     /// Whether something that `process` had stored in `life` may have been lost or spoilt by the supervisor's fact
     /// `before`.
     pub fn may_have_lost(&self, process: ProcessId, life: Life, before: usize) -> bool {

@@ -10,7 +10,8 @@
 
 use faultline_core::{Cause, Incarnation, Position};
 
-use crate::history::{Checkpoint, Ending, Group, History, Message, Part, Point, Rollback, SegmentNo};
+use super::dirt::{Dirt, is_undone};
+use crate::history::{Checkpoint, Ending, Group, History, Message, Point, Rollback, SegmentNo};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -111,9 +112,12 @@ impl Judge<'_> {
     fn state_of(&self, checkpoint: &Checkpoint<'_>) -> State {
         let cuts: Option<Vec<Point>> = checkpoint.parts.iter().map(|part| part.cut).collect();
         let Some(cuts) = cuts else { return State::NotKnown };
+        let lives = self.rollback.restores().map(|it| self.history.segment(it.at.segment));
+        let before = lives.map(|it| self.history.supervision.end_of_life(it.process, it.life)).min();
+        let before = before.unwrap_or(usize::MAX);
         if cuts.iter().any(|&cut| self.dirt.is_in(cut) && self.is_excused(cut)) {
             State::Dirty
-        } else if checkpoint.parts.iter().any(|part| self.may_be_lost(part)) {
+        } else if checkpoint.parts.iter().any(|part| part.may_be_lost(&self.history.supervision, before)) {
             State::Lost
         } else {
             State::Clean
@@ -166,15 +170,6 @@ impl Judge<'_> {
         }
         false
     }
-
-    /// Whether every copy of a part may have been lost before this rollback.
-    fn may_be_lost(&self, part: &Part) -> bool {
-        let supervision = &self.history.supervision;
-        let lives = self.rollback.restores().map(|it| self.history.segment(it.at.segment));
-        let ends = lives.filter_map(|it| supervision.end_of(it.process, it.life)).map(|end| end.fact);
-        let before = ends.min().unwrap_or(usize::MAX);
-        part.durable.iter().all(|&(holder, life)| supervision.may_have_lost(holder, life, before))
-    }
 }
 
 enum State {
@@ -182,42 +177,6 @@ enum State {
     Dirty,
     Lost,
     NotKnown,
-}
-
-/// Which states hold the delivery of a message from another group whose send was undone, or may have been.
-struct Dirt {
-    /// By segment: the first such delivery in it.
-    first: Vec<Option<u32>>,
-    /// By segment: whether it continues such a state.
-    inherited: Vec<bool>,
-}
-
-impl Dirt {
-    fn of(history: &History<'_>) -> Dirt {
-        let mut first = vec![None; history.segments.len()];
-        for delivery in &history.between {
-            let slot: &mut Option<u32> = &mut first[delivery.at.segment.0 as usize];
-            if slot.is_none() && is_undone(history, history.messages.get(delivery.message)) {
-                *slot = Some(delivery.at.fact);
-            }
-        }
-        let mut dirt = Dirt { first, inherited: Vec::with_capacity(history.segments.len()) };
-        for segment in &history.segments {
-            // A parent has a smaller number, so it is entered already.
-            let inherited = segment.is_rootless || segment.parent.is_some_and(|parent| dirt.is_in(parent));
-            dirt.inherited.push(inherited);
-        }
-        dirt
-    }
-
-    fn is_in(&self, cut: Point) -> bool {
-        let segment = cut.segment.0 as usize;
-        self.inherited[segment] || self.first[segment].is_some_and(|fact| fact < cut.fact)
-    }
-}
-
-fn is_undone(history: &History<'_>, message: &Message) -> bool {
-    history.send_survives(message) != Some(true)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! vectors; every member that goes back under one incarnation restores the same checkpoint; along a member's history SNs
 //! grow by one and incarnations only grow.
 
-use faultline_core::{Claim, Position};
+use faultline_core::{Claim, Position, ProcessId, Sn};
 
-use crate::history::{CheckpointName, Group, History, Point};
+use crate::history::{CheckpointName, Group, History, Point, SegmentNo};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -12,8 +12,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     for (number, group) in history.groups.iter().enumerate() {
         check_commits(history, number, group, &mut finding);
         check_rollbacks(history, number, group, &mut finding);
-        for place in 0..group.members.len() {
-            check_positions(history, group, place, &mut finding);
+        for &member in &group.members {
+            check_positions(history, member, &mut finding);
         }
     }
     finding
@@ -85,27 +85,12 @@ enum Step {
     Restore(Position),
 }
 
-fn check_positions(history: &History<'_>, group: &Group<'_>, place: usize, finding: &mut Finding) {
-    let member = group.members[place];
-    let segments = history.processes[member.index()].segments.clone();
-    let mut steps: Vec<(Point, Step)> = Vec::new();
-    for (&incarnation, rollback) in &group.rollbacks {
-        if let Some(restored) = rollback.restored[place] {
-            let sn = restored.checkpoint.map_or(Default::default(), |name| name.position.sn);
-            steps.push((restored.at, Step::Restore(Position { incarnation, sn })));
-        }
-    }
-    let first = history.claims.partition_point(|it| it.at.segment.0 < segments.start);
-    for claimed in history.claims[first..].iter().take_while(|it| it.at.segment.0 < segments.end) {
-        if let Claim::Committed { position, .. } = claimed.claim {
-            steps.push((claimed.at, Step::Commit(*position)));
-        }
-    }
-    steps.sort_by_key(|&(at, _)| at);
-
+fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Finding) {
     let mut stands = Position::default();
+    // An incarnation in which nothing happened may be used again: its number may have been lost with every storage.
+    let mut is_untouched = true;
     let mut life = None;
-    for (at, step) in steps {
+    for (at, step) in steps(history, member) {
         let new_life = life.replace(history.segment(at.segment).life) != life;
         let is_next = match &step {
             Step::Commit(position) => {
@@ -113,7 +98,10 @@ fn check_positions(history: &History<'_>, group: &Group<'_>, place: usize, findi
                     // A life that states commits without having gone back began with the application.
                     || new_life && position.sn.0 == 1
             }
-            Step::Restore(position) => position.incarnation > stands.incarnation,
+            Step::Restore(position) => {
+                position.incarnation > stands.incarnation
+                    || position.incarnation == stands.incarnation && is_untouched
+            }
         };
         let (Step::Commit(next) | Step::Restore(next)) = step;
         if !is_next {
@@ -122,7 +110,32 @@ fn check_positions(history: &History<'_>, group: &Group<'_>, place: usize, findi
             });
         }
         stands = next;
+        is_untouched = match step {
+            Step::Commit(_) => false,
+            Step::Restore(_) => !history.segment(SegmentNo(at.segment.0 + 1)).is_active,
+        };
     }
+}
+
+fn steps(history: &History<'_>, member: ProcessId) -> Vec<(Point, Step)> {
+    let own = history.processes[member.index()].segments.clone();
+    let mut steps = Vec::new();
+    let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
+    for claimed in history.claims[first..].iter().take_while(|it| it.at.segment.0 < own.end) {
+        if let Claim::Committed { position, .. } = claimed.claim {
+            steps.push((claimed.at, Step::Commit(*position)));
+        }
+    }
+    let first = history.witnessed.partition_point(|it| it.at.segment.0 < own.start);
+    for witnessed in history.witnessed[first..].iter().take_while(|it| it.at.segment.0 < own.end) {
+        if witnessed.is_restored {
+            let incarnation = history.segment(SegmentNo(witnessed.at.segment.0 + 1)).incarnation;
+            let sn = witnessed.part.map_or(Sn(0), |name| name.sn);
+            steps.push((witnessed.at, Step::Restore(Position { incarnation, sn })));
+        }
+    }
+    steps.sort_by_key(|&(at, _)| at);
+    steps
 }
 
 #[cfg(test)]
@@ -177,5 +190,16 @@ mod tests {
         run.restore(0, 2, Some((0, 2)));
         run.restore(0, 1, Some((0, 2)));
         assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 2.2 to 1.2");
+    }
+
+    #[test]
+    fn an_incarnation_in_which_nothing_happened_may_be_used_again() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 2)));
+        run.restore(0, 1, Some((0, 2)));
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.send(0, 1);
+        run.restore(0, 1, Some((0, 2)));
+        assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 1.2 to 1.2");
     }
 }

@@ -3,6 +3,7 @@
 mod bounded_loss;
 mod completed;
 mod consistent_checkpoint;
+mod dirt;
 mod exactly_once;
 mod faults_took_effect;
 mod forced_before_delivery;

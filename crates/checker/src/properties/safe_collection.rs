@@ -23,7 +23,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     }
     for restored in history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores()) {
         let process = history.process_of(restored.at);
-        let sn = restored.checkpoint.map_or(Sn(0), |name| name.position.sn);
+        // The initial state is not a checkpoint and cannot be collected.
+        let Some(sn) = restored.checkpoint.map(|name| name.position.sn) else { continue };
         let first = history.processes[process.index()].segments.start;
         let own = collections.partition_point(|(at, _)| at.segment.0 < first);
         let earlier = collections[own..].iter().take_while(|(at, _)| *at < restored.at);

@@ -1,48 +1,89 @@
-//! A cluster may be given up only when a part of its newest checkpoint is lost everywhere: its owner's storage and that of
-//! every holder. Whoever stated that a copy was durable, and lost nothing since, still has it.
+//! A cluster may be given up only when a part is lost everywhere: its owner's storage and that of every holder. Whoever
+//! stated that a copy was durable, and lost nothing since, still has it; and a cluster whose newest committed checkpoint
+//! has all its parts, and need not be passed over, can be restored.
 
-use faultline_core::{Claim, ImageName};
+use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId};
 
-use crate::history::{CheckpointName, History, Point};
+use super::dirt::Dirt;
+use crate::history::{CheckpointName, Claimed, History, Part};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::UnrecoverableJustified);
-    let context = history.context;
     for claimed in &history.claims {
-        let Claim::Unrecoverable { cluster, missing } = claimed.claim else { continue };
-        finding.instances += 1;
-        if missing.is_empty() {
-            finding.violated([history.source(claimed.at)], || {
-                format!("{} was given up without saying what is missing", context.cluster(*cluster))
-            });
-        }
-        for (name, _) in missing.iter() {
-            check_part(history, claimed.at, name, &mut finding);
+        if let Claim::Unrecoverable { missing, .. } = claimed.claim {
+            finding.instances += 1;
+            GivingUp::new(history, claimed).judge(missing, &mut finding);
         }
     }
     finding
 }
 
-fn check_part(history: &History<'_>, claim: Point, name: &ImageName, finding: &mut Finding) {
-    let context = history.context;
-    let segment = history.segment(claim.segment);
-    let supervision = &history.supervision;
-    let before = supervision.end_of(segment.process, segment.life).map_or(usize::MAX, |end| end.fact);
-    let part = history.member(name.owner).and_then(|(group, place)| {
-        Some(&history.groups[group].checkpoints.get(&CheckpointName::from(*name))?.parts[place])
-    });
-    let what = || format!("the part of {} in checkpoint {}", context.process(name.owner), name.position());
-    let holders = part.map_or(&[][..], |part| &part.durable);
-    let intact = holders.iter().find(|&&(holder, life)| !supervision.may_have_lost(holder, life, before));
-    if let Some(&(holder, _)) = intact {
-        finding.violated([history.source(claim)], || {
-            format!("{} was given up as missing, but {} had it durably", what(), context.process(holder))
-        });
-    } else if holders.is_empty() && !supervision.may_have_lost(name.owner, Default::default(), before) {
-        finding.violated([history.source(claim)], || {
-            format!("{} was given up as missing, but {} lost no storage", what(), context.process(name.owner))
-        });
+/// One claim that a cluster cannot be restored.
+struct GivingUp<'a> {
+    history: &'a History<'a>,
+    claimed: &'a Claimed<'a>,
+    /// The supervisor's fact before which the claim was made.
+    before: usize,
+}
+
+impl<'a> GivingUp<'a> {
+    fn new(history: &'a History<'a>, claimed: &'a Claimed<'a>) -> GivingUp<'a> {
+        let segment = history.segment(claimed.at.segment);
+        let before = history.supervision.end_of_life(segment.process, segment.life);
+        GivingUp { history, claimed, before }
+    }
+
+    fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Finding) {
+        let (history, context) = (self.history, self.history.context);
+        let at = history.source(self.claimed.at);
+        let mut is_explained = false;
+        for (name, _) in missing {
+            let part = self.part(name);
+            let durable = part.map_or(&[][..], |part| &part.durable);
+            let lost = |&&(holder, life): &&_| history.supervision.may_have_lost(holder, life, self.before);
+            if let Some(&(holder, _)) = durable.iter().find(|it| !lost(it)) {
+                finding.violated([at], || {
+                    let (owner, position) = (context.process(name.owner), name.position());
+                    let holder = context.process(holder);
+                    format!("the part of {owner} in checkpoint {position} was given up, but {holder} had it durably")
+                });
+                is_explained = true;
+            }
+            // A part that was never durable says something only if its owner has lost what it wrote.
+            is_explained |= !durable.is_empty()
+                || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
+        }
+        let group = history.group_of(history.process_of(self.claimed.at));
+        let Some(group) = group else { return };
+        let name = || context.group(group);
+        if !is_explained {
+            finding.violated([at], || format!("{} was given up, but no part of it was lost", name()));
+        } else if let Some(position) = self.restorable(group) {
+            finding.violated([at], || {
+                format!("{} was given up, but every part of checkpoint {position} was there", name())
+            });
+        }
+    }
+
+    /// The newest committed checkpoint, if nothing stands in the way of restoring it.
+    fn restorable(&self, group: usize) -> Option<Position> {
+        let history = self.history;
+        let line = history.groups[group].line_before(Incarnation(u32::MAX));
+        let (name, checkpoint) = history.groups[group].committed_after(&line, Position::default()).next()?;
+        let is_there =
+            |part: &Part| part.cut.is_some() && !part.may_be_lost(&history.supervision, self.before);
+        if !checkpoint.parts.iter().all(is_there) {
+            return None;
+        }
+        let dirt = Dirt::of(history);
+        let is_clean = checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !dirt.is_in(cut));
+        is_clean.then_some(name.position)
+    }
+
+    fn part(&self, name: &ImageName) -> Option<&Part> {
+        let (group, place) = self.history.member(name.owner)?;
+        Some(&self.history.groups[group].checkpoints.get(&CheckpointName::from(*name))?.parts[place])
     }
 }
 
@@ -50,12 +91,11 @@ fn check_part(history: &History<'_>, claim: Point, name: &ImageName, finding: &m
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::{ClusterId, Fact};
+    use faultline_core::ClusterId;
 
     fn give_up(run: &mut Run) {
         let missing = [(run.image(0, 0, 1), vec![p(0), p(1)])].into();
-        let claim = Claim::Unrecoverable { cluster: ClusterId(0), missing };
-        run.state(0, Fact::Claim(Box::new(claim)));
+        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
     }
 
     fn run() -> Run {
@@ -88,7 +128,24 @@ mod tests {
     fn a_part_that_was_never_durable_needs_a_loss_too() {
         let mut run = Run::new(&[&[0], &[1]]);
         give_up(&mut run);
-        assert!(check_alone(check, &run).violations[0].text.contains("p0 lost no storage"));
+        assert!(check_alone(check, &run).violations[0].text.contains("no part of it was lost"));
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_there_must_be_restored() {
+        // Given up for want of a part of checkpoint 2, which was never written; checkpoint 1 is whole.
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.durable(1, run.image(0, 0, 1));
+        run.kill(0, true);
+        let missing = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
+        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        let finding = check_alone(check, &run);
+        assert!(
+            finding.violations[0].text.contains("every part of checkpoint 0.1"),
+            "{:?}",
+            finding.violations
+        );
     }
 
     #[test]
@@ -98,6 +155,6 @@ mod tests {
         run.kill(1, true);
         run.durable(1, run.image(0, 0, 1));
         give_up(&mut run);
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert!(check_alone(check, &run).violations[0].text.contains("but p1 had it"));
     }
 }

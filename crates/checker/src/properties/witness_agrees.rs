@@ -17,7 +17,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             history.groups[group].checkpoints.get(&CheckpointName::from(name))?.parts[place].witness
         });
         if let (Some((first, at)), Some(name)) = (first, witnessed.part)
-            && first != *stated
+            && (first.sent, first.delivered) != (stated.sent, stated.delivered)
         {
             finding.instances += 1;
             finding.violated([history.source(at), history.source(witnessed.at)], || {

@@ -1,0 +1,40 @@
+//! Which states cannot be part of a consistent line any more, because a message that they hold was undone.
+
+use crate::history::{History, Message, Point};
+
+/// Which states hold the delivery of a message from another group whose send was undone, or may have been.
+pub(super) struct Dirt {
+    /// By segment: the first such delivery in it.
+    first: Vec<Option<u32>>,
+    /// By segment: whether it continues such a state.
+    inherited: Vec<bool>,
+}
+
+impl Dirt {
+    pub(super) fn of(history: &History<'_>) -> Dirt {
+        let mut first = vec![None; history.segments.len()];
+        for delivery in &history.between {
+            let slot: &mut Option<u32> = &mut first[delivery.at.segment.0 as usize];
+            if slot.is_none() && is_undone(history, history.messages.get(delivery.message)) {
+                *slot = Some(delivery.at.fact);
+            }
+        }
+        let mut dirt = Dirt { first, inherited: Vec::with_capacity(history.segments.len()) };
+        for segment in &history.segments {
+            // A parent has a smaller number, so it is entered already.
+            let inherited = segment.is_rootless || segment.parent.is_some_and(|parent| dirt.is_in(parent));
+            dirt.inherited.push(inherited);
+        }
+        dirt
+    }
+
+    pub(super) fn is_in(&self, cut: Point) -> bool {
+        let segment = cut.segment.0 as usize;
+        self.inherited[segment] || self.first[segment].is_some_and(|fact| fact < cut.fact)
+    }
+}
+
+/// Whether the send of `message` was undone, or may have been.
+pub(super) fn is_undone(history: &History<'_>, message: &Message) -> bool {
+    history.send_survives(message) != Some(true)
+}
