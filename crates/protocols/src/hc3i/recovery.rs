@@ -333,14 +333,15 @@ impl Hc3i {
         &self,
         checkpoints: &BTreeMap<(Position, Attempt), Parts>,
     ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
-        // The least that would have had to survive: of the checkpoints that lack the fewest parts, the newest.
-        let newest = checkpoints
+        // The least that would have had to survive: of the checkpoints that lack the fewest parts, the oldest, because a
+        // newer one may never have been committed.
+        let nearest = checkpoints
             .iter()
             .filter(|((position, _), _)| !self.history.undid_checkpoint(self.cluster, *position))
-            .max_by_key(|(_, parts)| parts.len());
+            .min_by_key(|(_, parts)| self.members.len() - parts.len());
         let nothing = Parts::new();
         let ((position, attempt), parts) =
-            newest.map_or(((Position::new(0, 1), Attempt(1)), &nothing), |(&key, parts)| (key, parts));
+            nearest.map_or(((Position::new(0, 1), Attempt(1)), &nothing), |(&key, parts)| (key, parts));
         let asked = |owner: ProcessId| {
             let holders = placement::holders(&self.config, &self.membership, owner);
             core::iter::once(owner).chain(holders).collect()
