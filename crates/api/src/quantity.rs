@@ -110,6 +110,9 @@ impl Bandwidth {
     }
 }
 
+/// No quantity is written longer than this.
+const MAX_LENGTH: usize = 24;
+
 /// What a quantity is called, and the units it is written in with what each is worth, in ascending order.
 struct Kind {
     what: &'static str,
@@ -167,25 +170,26 @@ impl Kind {
         let digits = text.trim_start_matches('-');
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
         let (number, unit) = digits.split_at(end);
-        let number: f64 = number.parse().map_err(|_| QuantityError::NoNumber {
-            text: text.into(),
-            what: self.what,
-            example: self.example,
-        })?;
+        let no_number =
+            || QuantityError::NoNumber { text: text.into(), what: self.what, example: self.example };
+        if text.len() > MAX_LENGTH || number.starts_with('.') || number.ends_with('.') {
+            return Err(no_number());
+        }
+        let number: f64 = number.parse().map_err(|_| no_number())?;
         if digits.len() != text.len() {
             return Err(QuantityError::Negative { text: text.into(), what: self.what });
+        }
+        if unit.is_empty() && text != "0" {
+            return Err(QuantityError::NoUnit { text: text.into(), example: self.example });
         }
         Ok((number, unit))
     }
 
     fn parse(&self, text: &str) -> Result<u64, QuantityError> {
         let (number, unit) = self.split(text)?;
-        // A zero means the same in every unit.
-        if unit.is_empty() && number != 0.0 {
-            return Err(QuantityError::NoUnit { text: text.into(), example: self.example });
-        }
         let worth = match self.units.iter().find(|(name, _)| *name == unit) {
             Some(&(_, worth)) => worth,
+            // A zero means the same in every unit.
             None if unit.is_empty() => 0,
             None => return Err(self.unknown_unit(text, unit, self.units)),
         };
@@ -245,7 +249,7 @@ impl FromStr for Bandwidth {
         }
         let (number, unit) = BANDWIDTH.split(text)?;
         if unit.is_empty() {
-            return Err(QuantityError::NoUnit { text: text.into(), example: BANDWIDTH.example });
+            return Err(QuantityError::ZeroBandwidth(text.into()));
         }
         let unit = unit.strip_suffix("/s").unwrap_or(unit);
         let worth =
@@ -344,7 +348,7 @@ macro_rules! string_quantity {
                     "type": "string",
                     "description": $description,
                     "pattern": $pattern,
-                    "maxLength": 24
+                    "maxLength": MAX_LENGTH
                 })
             }
         }
@@ -463,5 +467,39 @@ mod tests {
             assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
         }
         assert_eq!(Period(None).to_string(), "never");
+    }
+
+    /// An API server knows only the pattern.
+    #[test]
+    fn patterns_accept_what_is_accepted() {
+        fn agree<T: FromStr<Err = QuantityError> + JsonSchema>(text: &str) {
+            let schema = T::json_schema(&mut SchemaGenerator::default());
+            let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("a quantity has a pattern");
+            let admitted = regex::Regex::new(pattern).expect("the pattern is one").is_match(text)
+                && text.len() <= MAX_LENGTH;
+            let told_by_more_than_form =
+                |error| matches!(error, QuantityError::TooMuch { .. } | QuantityError::ZeroBandwidth(_));
+            match text.parse::<T>() {
+                Ok(_) => assert!(admitted, "the pattern {pattern} refuses `{text}`"),
+                Err(error) => {
+                    assert!(!admitted || told_by_more_than_form(error), "{pattern} admits `{text}`")
+                }
+            }
+        }
+        let numbers =
+            ["0", "1", "007", "1.5", "1.", ".5", "1..5", "-1", "", "0.0", "1000000000000000000000000", "1e3"];
+        let units = [
+            "", "ns", "us", "ms", "s", "m", "h", "d", " s", "bit", "kbit", "Mbit", "Gbit", "Tbit", "B", "kB",
+            "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "Mbit/s", "MB/s", "/s", "%",
+        ];
+        let words = ["never", "infinite", "unlimited", "Never"].map(String::from);
+        let all = numbers.iter().flat_map(|number| units.iter().map(move |unit| format!("{number}{unit}")));
+        for text in all.chain(words) {
+            agree::<Duration>(&text);
+            agree::<Period>(&text);
+            agree::<Bandwidth>(&text);
+            agree::<Size>(&text);
+            agree::<Loss>(&text);
+        }
     }
 }

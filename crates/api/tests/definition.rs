@@ -108,12 +108,22 @@ fn the_rules_refuse_what_the_validation_refuses() {
     assert!(
         refused(fault(json!({ "at": "1s", "crash": {}, "loseCluster": {} }))).contains("exactly one action")
     );
-    assert!(
-        refused(fault(json!({ "at": "1s", "crash": { "cluster": "nancy" } })))
-            .contains("a crash names a cluster that does not exist")
-    );
-    assert!(
-        refused(fault(json!({ "at": "1s", "loseCluster": { "cluster": "nancy" } })))
-            .contains("a loseCluster names a cluster that does not exist")
-    );
+    for (action, fields) in [
+        ("crash", json!({ "cluster": "nancy" })),
+        ("pause", json!({ "cluster": "nancy", "for": "1s" })),
+        ("loseCluster", json!({ "cluster": "nancy" })),
+        ("slowStorage", json!({ "cluster": "nancy", "by": "1s" })),
+        ("fullStorage", json!({ "cluster": "nancy" })),
+        ("corruptStorage", json!({ "cluster": "nancy" })),
+        ("link", json!({ "from": "nancy", "to": "paris", "latency": "1s" })),
+        ("link", json!({ "from": "paris", "to": "nancy", "latency": "1s" })),
+        ("partition", json!({ "from": "nancy", "to": "paris", "for": "1s" })),
+        ("partition", json!({ "from": "paris", "to": "nancy", "for": "1s" })),
+    ] {
+        let refusal = refused(fault(json!({ "at": "1s", action: fields })));
+        assert!(
+            refusal.contains("is a cluster that does not exist") && refusal.contains(action),
+            "{refusal}"
+        );
+    }
 }

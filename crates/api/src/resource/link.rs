@@ -19,7 +19,7 @@ pub struct Links {
     pub between: Option<Link>,
     /// Exceptions, each for one direction. What an exception does not state, it has from its class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = 512))]
     pub pairs: Vec<Pair>,
 }
 

@@ -20,6 +20,7 @@ pub use link::*;
 pub use protocol::*;
 
 use faultline_core::Span;
+use kube::core::{Message, Rule};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,10 @@ pub const MAX_CLUSTERS: usize = 256;
 pub const MAX_NODES_PER_CLUSTER: u32 = 100_000;
 /// Most nodes of a federation.
 pub const MAX_NODES: u32 = 1_000_000;
+/// Most exceptions among the links.
+pub const MAX_PAIRS: usize = 512;
+/// Most pairs of clusters with a count of messages.
+pub const MAX_COUNTS: usize = 1024;
 /// Most entries in the list of faults.
 pub const MAX_FAULTS: usize = 256;
 /// Shortest time without a heartbeat after which a process may be taken for dead.
@@ -62,14 +67,16 @@ pub const ANY: &str = "any";
         "!has(self.links) || !has(self.links.pairs) || self.links.pairs.all(p, \
          self.clusters.exists(c, c.name == p.from) && self.clusters.exists(c, c.name == p.to))"
     ).message("links.pairs names a cluster that does not exist").field_path(".links"),
-    validation = Rule::new(
-        "!has(self.faults) || self.faults.all(f, !has(f.crash) || !has(f.crash.cluster) || f.crash.cluster == 'any' \
-         || self.clusters.exists(c, c.name == f.crash.cluster))"
-    ).message("a crash names a cluster that does not exist").field_path(".faults"),
-    validation = Rule::new(
-        "!has(self.faults) || self.faults.all(f, !has(f.loseCluster) || !has(f.loseCluster.cluster) \
-         || f.loseCluster.cluster == 'any' || self.clusters.exists(c, c.name == f.loseCluster.cluster))"
-    ).message("a loseCluster names a cluster that does not exist").field_path(".faults"),
+    validation = names_a_cluster("crash", "cluster"),
+    validation = names_a_cluster("pause", "cluster"),
+    validation = names_a_cluster("loseCluster", "cluster"),
+    validation = names_a_cluster("slowStorage", "cluster"),
+    validation = names_a_cluster("fullStorage", "cluster"),
+    validation = names_a_cluster("corruptStorage", "cluster"),
+    validation = names_a_cluster("link", "from"),
+    validation = names_a_cluster("link", "to"),
+    validation = names_a_cluster("partition", "from"),
+    validation = names_a_cluster("partition", "to"),
 )]
 pub struct FederationSpec {
     /// Everything that is drawn at random is drawn from this.
@@ -189,4 +196,15 @@ impl Failures {
     pub fn restart_after(&self) -> Span {
         self.restart_after.map_or(Span::from_millis(200), |it| it.0)
     }
+}
+
+/// The rule that a target of a fault exists or is to be drawn.
+fn names_a_cluster(action: &str, field: &str) -> Rule {
+    let target = format!("f.{action}.{field}");
+    let rule = format!(
+        "!has(self.faults) || self.faults.all(f, !has(f.{action}) || !has({target}) || {target} == '{ANY}' \
+         || self.clusters.exists(c, c.name == {target}))"
+    );
+    let message = format!("a fault's {action}.{field} is a cluster that does not exist");
+    Rule::new(rule).message(Message::Message(message)).field_path(".faults")
 }

@@ -7,7 +7,7 @@ use faultline_core::Span;
 use super::Check;
 use crate::quantity::Size;
 use crate::resource::{
-    Application, BurstTraffic, ExactTraffic, Heat, RandomTraffic, Salted, Synthetic, Traffic,
+    Application, BurstTraffic, ExactTraffic, Heat, MAX_COUNTS, RandomTraffic, Salted, Synthetic, Traffic,
 };
 
 /// Most cells of the grid that one process of the heat solver owns.
@@ -89,6 +89,7 @@ impl Check<'_> {
 
     fn exact(&mut self, path: &str, traffic: &ExactTraffic) {
         self.computes(&format!("{path}.duration"), traffic.duration.0);
+        self.at_most_entries(&format!("{path}.messages"), traffic.messages.len(), MAX_COUNTS);
         let mut pairs = BTreeSet::new();
         for (index, count) in traffic.messages.iter().enumerate() {
             let path = format!("{path}.messages[{index}]");

@@ -15,13 +15,7 @@ const UNPROTECTED_FACTS: [FactKind; 4] =
 
 impl Check<'_> {
     pub(super) fn faults(&mut self) {
-        if self.spec.faults.len() > MAX_FAULTS {
-            self.problem(
-                "spec.faults",
-                format!("{} faults are too many", self.spec.faults.len()),
-                format!("list at most {MAX_FAULTS}; one `mtbf` entry stands for many"),
-            );
-        }
+        self.at_most_entries("spec.faults", self.spec.faults.len(), MAX_FAULTS);
         for (index, fault) in self.spec.faults.iter().enumerate() {
             self.fault(&format!("spec.faults[{index}]"), fault);
         }

@@ -13,8 +13,8 @@ use faultline_core::fault::LinkProperties;
 
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER, MIN_DETECT_AFTER,
-    Protocol, ReplicateTo,
+    ANY, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER, MAX_PAIRS,
+    MIN_DETECT_AFTER, Protocol, ReplicateTo,
 };
 
 /// Something that is wrong with a federation.
@@ -95,13 +95,7 @@ impl<'a> Check<'a> {
                 "add one, such as `clusters: [{ name: paris, nodes: 3 }]`",
             );
         }
-        if self.spec.clusters.len() > MAX_CLUSTERS {
-            self.problem(
-                "spec.clusters",
-                format!("{} clusters are too many", self.spec.clusters.len()),
-                format!("a federation has at most {MAX_CLUSTERS}"),
-            );
-        }
+        self.at_most_entries("spec.clusters", self.spec.clusters.len(), MAX_CLUSTERS);
         let mut seen = BTreeSet::new();
         let mut total: u32 = 0;
         for (index, cluster) in self.spec.clusters.iter().enumerate() {
@@ -152,6 +146,7 @@ impl<'a> Check<'a> {
         let links = self.spec.links();
         self.jitter("spec.links.within", &links.within.unwrap_or_default(), links.within());
         self.jitter("spec.links.between", &links.between.unwrap_or_default(), links.between());
+        self.at_most_entries("spec.links.pairs", links.pairs.len(), MAX_PAIRS);
         let mut seen = BTreeSet::new();
         for (index, pair) in links.pairs.iter().enumerate() {
             let path = format!("spec.links.pairs[{index}]");
@@ -166,6 +161,12 @@ impl<'a> Check<'a> {
             }
             let class = if pair.from == pair.to { links.within() } else { links.between() };
             self.jitter(&path, &pair.link(), pair.link().over(class));
+        }
+    }
+
+    fn at_most_entries(&mut self, path: &str, entries: usize, limit: usize) {
+        if entries > limit {
+            self.problem(path, format!("{entries} entries are too many"), format!("list at most {limit}"));
         }
     }
 
