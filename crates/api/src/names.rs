@@ -101,7 +101,9 @@ impl Names {
             return Some(ProcessId(self.ranks() + index as u32));
         }
         let (cluster, node) = name.rsplit_once('-')?;
-        self.node(self.cluster_id(cluster)?, node.parse().ok()?)
+        let process = self.node(self.cluster_id(cluster)?, node.parse().ok()?)?;
+        // `paris-01` is nobody's name.
+        (self.process(process) == name).then_some(process)
     }
 
     /// The process on node `node` of a cluster.
@@ -149,7 +151,7 @@ mod tests {
         for (number, name) in expected.iter().enumerate() {
             assert_eq!(names.process_id(name), Some(ProcessId(number as u32)), "{name}");
         }
-        for name in ["paris", "paris-3", "b-1", "nancy-0", "", "-0", "paris-"] {
+        for name in ["paris", "paris-3", "b-1", "nancy-0", "", "-0", "paris-", "paris-01", "paris-+1"] {
             assert_eq!(names.process_id(name), None, "{name}");
         }
     }
