@@ -75,10 +75,6 @@ impl Network {
         self.original.index(from, to)
     }
 
-    pub(crate) fn is_cut(&self, link: usize) -> bool {
-        self.links[link].cut
-    }
-
     pub(crate) fn set_cut(&mut self, link: usize, cut: bool) {
         self.links[link].cut = cut;
     }
@@ -89,9 +85,12 @@ impl Network {
         self.links[link] = Link { cut: self.links[link].cut, ..Link::new(properties) };
     }
 
-    /// When a packet of `bytes` that is sent now arrives.
-    pub(crate) fn arrival(&mut self, route: Route, bytes: u64, now: Time) -> Time {
+    /// When a packet of `bytes` that is sent now arrives; `None` when its link is cut.
+    pub(crate) fn arrival(&mut self, route: Route, bytes: u64, now: Time) -> Option<Time> {
         let link = &self.links[self.original.index(route.from_cluster, route.to_cluster)];
+        if link.cut {
+            return None;
+        }
         let mut at = now;
         if link.nanos_per_byte > 0 {
             let interface = usize::from(route.from_cluster != route.to_cluster);
@@ -117,10 +116,10 @@ impl Network {
         if self.dice.happens(self.chance.reorder_ppm) {
             at += self.dice.span(self.chance.reorder_within);
         }
-        match &mut self.latest {
-            Some(latest) => latest.in_order(route.from, route.to, at, now),
-            None => at,
+        if let Some(latest) = &mut self.latest {
+            at = latest.in_order(route.from, route.to, at, now);
         }
+        Some(at)
     }
 }
 
@@ -154,6 +153,10 @@ mod tests {
         Network::new(Links::uniform(1, link, link), 2, fifo, chance, Dice::new(7, 0))
     }
 
+    fn arrival(network: &mut Network, bytes: u64, now: Time) -> Time {
+        network.arrival(route(), bytes, now).expect("no link is cut")
+    }
+
     fn route() -> Route {
         let cluster = ClusterId(0);
         Route { from: ProcessId(0), from_cluster: cluster, to: ProcessId(1), to_cluster: cluster }
@@ -163,10 +166,10 @@ mod tests {
     fn latency_and_length_over_bandwidth_add_up_and_packets_queue_for_the_interface() {
         let link = LinkProperties { latency: LATENCY, bandwidth: 1_000_000, ..LinkProperties::default() };
         let mut network = network(link, false, Chance::default());
-        assert_eq!(network.arrival(route(), 1000, Time::ZERO), Time::ZERO + Span::from_millis(6));
-        assert_eq!(network.arrival(route(), 1000, Time::ZERO), Time::ZERO + Span::from_millis(7));
+        assert_eq!(arrival(&mut network, 1000, Time::ZERO), Time::ZERO + Span::from_millis(6));
+        assert_eq!(arrival(&mut network, 1000, Time::ZERO), Time::ZERO + Span::from_millis(7));
         assert_eq!(
-            network.arrival(route(), 0, Time(10_000_000)),
+            arrival(&mut network, 0, Time(10_000_000)),
             Time(15_000_000),
             "the interface is idle again"
         );
@@ -177,7 +180,7 @@ mod tests {
         let link =
             LinkProperties { latency: LATENCY, jitter: Span::from_millis(1), ..LinkProperties::default() };
         let mut network = network(link, false, Chance::default());
-        let delays: Vec<u64> = (0..1000).map(|_| network.arrival(route(), 64, Time::ZERO).0).collect();
+        let delays: Vec<u64> = (0..1000).map(|_| arrival(&mut network, 64, Time::ZERO).0).collect();
         let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
         assert!((4_000_000..4_020_000).contains(least) && (5_980_000..=6_000_000).contains(most));
         let mean = delays.iter().sum::<u64>() / 1000;
@@ -191,7 +194,7 @@ mod tests {
         let chance =
             Chance { reorder_ppm: 500_000, reorder_within: Span::from_millis(50), ..Chance::default() };
         let mut network = network(link, true, chance);
-        let arrivals: Vec<Time> = (0..3000).map(|at| network.arrival(route(), 64, Time(at * 1000))).collect();
+        let arrivals: Vec<Time> = (0..3000).map(|at| arrival(&mut network, 64, Time(at * 1000))).collect();
         assert!(arrivals.is_sorted());
     }
 
@@ -199,13 +202,13 @@ mod tests {
     fn a_loss_appears_as_the_delay_of_a_retransmission() {
         let link = LinkProperties { latency: LATENCY, loss_ppm: 100_000, ..LinkProperties::default() };
         let mut network = network(link, false, Chance::default());
-        let late = (0..10_000).filter(|_| network.arrival(route(), 64, Time::ZERO) > Time(LATENCY.0)).count();
+        let late = (0..10_000).filter(|_| arrival(&mut network, 64, Time::ZERO) > Time(LATENCY.0)).count();
         assert!((900..1100).contains(&late), "{late}");
         network.set_properties(0, Some(LinkProperties { loss_ppm: 1_000_000, ..link }));
-        let at = network.arrival(route(), 64, Time::ZERO);
+        let at = arrival(&mut network, 64, Time::ZERO);
         let timeouts = (RETRANSMISSION_FLOOR + LATENCY * 2) * (1 + 2 + 4 + 8 + 16 + 32);
         assert_eq!(at, Time::ZERO + LATENCY + timeouts);
         network.set_properties(0, None);
-        assert!(network.arrival(route(), 64, Time::ZERO) < at);
+        assert!(arrival(&mut network, 64, Time::ZERO) < at);
     }
 }

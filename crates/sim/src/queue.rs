@@ -8,11 +8,17 @@ use faultline_core::Time;
 /// Things that happen at a time; those of one time happen in the order in which they were pushed.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    heap: BinaryHeap<Reverse<Key>>,
     slab: Vec<Option<T>>,
     free: Vec<u32>,
     pushed: u64,
 }
+
+/// Time, number of the push, and slot, from the most significant bits down: one comparison orders two keys.
+type Key = u128;
+
+const SLOT_BITS: u32 = 28;
+const PUSH_BITS: u32 = 36;
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Queue<T> {
@@ -26,25 +32,35 @@ impl<T> Queue<T> {
                 slot
             }
             None => {
-                let slot = u32::try_from(self.slab.len()).expect("fewer than 2^32 things are under way");
+                let slot = self.slab.len() as u32;
+                assert!(slot < 1 << SLOT_BITS, "too many things are under way");
                 self.slab.push(Some(thing));
                 slot
             }
         };
-        self.heap.push(Reverse((at, self.pushed, slot)));
+        assert!(self.pushed < 1 << PUSH_BITS, "too many things have happened");
+        let low = self.pushed << SLOT_BITS | u64::from(slot);
+        self.heap.push(Reverse(u128::from(at.0) << 64 | u128::from(low)));
         self.pushed += 1;
     }
 
     pub(crate) fn pop(&mut self) -> Option<(Time, T)> {
-        let Reverse((at, _, slot)) = self.heap.pop()?;
+        let Reverse(key) = self.heap.pop()?;
+        let slot = key as u32 & ((1 << SLOT_BITS) - 1);
         self.free.push(slot);
-        Some((at, self.slab[slot as usize].take().expect("a slot in the heap is filled")))
+        Some((time(key), self.slab[slot as usize].take().expect("a slot in the heap is filled")))
     }
 
     pub(crate) fn next_time(&self) -> Option<Time> {
-        self.heap.peek().map(|&Reverse((at, _, _))| at)
+        self.heap.peek().map(|&Reverse(key)| time(key))
     }
 }
+
+const fn time(key: Key) -> Time {
+    Time((key >> 64) as u64)
+}
+
+const _: () = assert!(SLOT_BITS + PUSH_BITS == u64::BITS);
 
 #[cfg(test)]
 mod tests {

@@ -230,26 +230,27 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let packet = if self.paranoid { through_bytes(&packet) } else { packet };
         let seat = &self.seats[from.index()];
         let flight = Flight { from, from_life: seat.life, to, to_life: self.known_life(seat, to), packet };
+        let bytes = flight.packet.wire_len();
         let between = self.cluster_of[from.index()] != self.cluster_of[to.index()];
-        self.stats.sent(&flight.packet, flight.packet.wire_len(), between);
-        self.carry(flight);
+        self.stats.sent(&flight.packet, bytes, between);
+        self.carry(flight, bytes);
     }
 
-    /// Puts a packet on its link now, or keeps it until the link is healed.
-    pub(crate) fn carry(&mut self, flight: Flight<P>) {
+    /// Puts a packet of `bytes` on its link now, or keeps it until the link is healed.
+    pub(crate) fn carry(&mut self, flight: Flight<P>, bytes: u64) {
         let route = Route {
             from: flight.from,
             from_cluster: self.cluster_of[flight.from.index()],
             to: flight.to,
             to_cluster: self.cluster_of[flight.to.index()],
         };
-        let link = self.network.link(route.from_cluster, route.to_cluster);
-        if self.network.is_cut(link) {
-            self.held.entry(link).or_default().push_back(flight);
-            return;
+        match self.network.arrival(route, bytes, self.now) {
+            Some(at) => self.queue.push(at, Happening::Arrival(flight)),
+            None => {
+                let link = self.network.link(route.from_cluster, route.to_cluster);
+                self.held.entry(link).or_default().push_back(flight);
+            }
         }
-        let at = self.network.arrival(route, flight.packet.wire_len(), self.now);
-        self.queue.push(at, Happening::Arrival(flight));
     }
 
     fn arrive(&mut self, flight: Flight<P>) {
@@ -267,6 +268,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Whether a packet was still with its sender when that died.
     fn died_in_flight(&self, flight: &Flight<P>) -> bool {
+        if self.echoes.is_empty() {
+            return false;
+        }
         let sender = &self.seats[flight.from.index()];
         let over = !sender.alive || sender.life != flight.from_life;
         over && self.echoes.get(&(flight.from, flight.from_life)).is_some_and(|until| self.now > *until)
@@ -411,16 +415,17 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
         let mut actions = actions.drain(..);
         while let Some(action) = actions.next() {
-            self.act(process, action);
-            if self.seats[process.index()].halted {
+            if self.act(process, action) {
                 self.seats[process.index()].backlog().rest.extend(actions);
                 return;
             }
         }
     }
 
-    fn act(&mut self, process: ProcessId, action: ActionOf<P>) {
+    /// Performs one action. True when the process halts after it.
+    fn act(&mut self, process: ProcessId, action: ActionOf<P>) -> bool {
         match action {
+            Action::Fact(fact) => return self.state(process, fact),
             Action::Send { to: To::One(to), packet } => self.send(process, to, packet),
             Action::Send { to: To::Cluster(cluster), packet } => {
                 for &to in self.federation.processes_of(cluster).clone().iter().filter(|&&to| to != process) {
@@ -449,8 +454,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 seat.jobs.push((no, job));
                 self.queue.push(at, Happening::Input(process, seat.life, Input::Computed(no)));
             }
-            Action::Fact(fact) => self.state(process, fact),
         }
+        false
     }
 
     fn store(&mut self, process: ProcessId, operation: Operation<P>) {
@@ -459,18 +464,19 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.queue.push(at, Happening::Input(process, life, Input::Stored));
     }
 
-    fn state(&mut self, process: ProcessId, fact: Fact) {
-        let bit = 1 << fact.kind() as u32;
-        if bit & (self.watched_kinds | self.followed_kinds) != 0 {
-            self.report_fact(process, &fact);
-        }
+    /// Records a fact. True when the process halts at it.
+    fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
+        let noticed = 1 << fact.kind() as u32 & (self.watched_kinds | self.followed_kinds) != 0;
+        let halted = noticed && self.report_fact(process, &fact);
         let seat = &mut self.seats[process.index()];
         let number = FactNo(seat.facts);
         seat.facts += 1;
         self.sink.record(Record { process, life: seat.life, number, at: self.now, fact });
+        halted
     }
 
-    fn report_fact(&mut self, process: ProcessId, fact: &Fact) {
+    /// Reports a fact that the supervisor follows or waits for. True when the process halts at it.
+    fn report_fact(&mut self, process: ProcessId, fact: &Fact) -> bool {
         let (kind, cluster) = (fact.kind(), self.cluster_of[process.index()]);
         let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
         if halted || self.followed_kinds & (1 << kind as u32) != 0 {
@@ -479,6 +485,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             let report = Report::Stated { process, life: seat.life, fact: fact.clone(), halted };
             self.send_report(process, report);
         }
+        halted
     }
 }
 

@@ -139,7 +139,8 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                 self.network.set_cut(link, cut);
                 if !cut {
                     for flight in self.held.remove(&link).into_iter().flatten() {
-                        self.carry(flight);
+                        let bytes = flight.packet.wire_len();
+                        self.carry(flight, bytes);
                     }
                 }
             }
