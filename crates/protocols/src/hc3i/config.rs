@@ -75,8 +75,6 @@ defects! {
     ReceivedOutsideCheckpoint,
     /// Inside a cluster, messages from beyond the next commit are dropped instead of held (rule 8).
     FutureDropped,
-    /// Inside a cluster, messages from beyond the next commit are delivered at once (rule 8).
-    FutureDelivered,
     /// Re-send when acknowledged with a *greater* SN than the alert's, as printed (finding 2).
     ResendGreater,
     /// A restored sender does not re-send its unacknowledged messages (B3).

@@ -82,11 +82,11 @@ impl Hc3i {
             return;
         }
         let future = incarnation > self.position.incarnation || sn > self.position.sn;
-        let (drops, delivers) = (self.has(Defect::FutureDropped), self.has(Defect::FutureDelivered));
+        let drops = self.has(Defect::FutureDropped);
         match &mut self.phase {
             Phase::Recovering(_) => self.early.push(Early::Application { id, stamp, payload }),
             _ if future && drops => {}
-            Phase::Running if !future || delivers => {
+            Phase::Running if !future => {
                 self.received_within += 1;
                 host.deliver(id, payload);
             }
