@@ -1,1 +1,65 @@
-fn main() {}
+//! `faultline`: runs federations, judges them, and says what happened. Only this file ends the program.
+
+mod arguments;
+mod files;
+mod interrupt;
+mod live;
+mod local;
+mod manifest;
+mod output;
+mod recording;
+mod run;
+mod simulate;
+mod trouble;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use tracing_subscriber::EnvFilter;
+
+use arguments::{Arguments, Command};
+use trouble::{Exit, Trouble};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log(&arguments.command);
+    match perform(arguments.command) {
+        Ok(exit) => exit.into(),
+        Err(Trouble { exit, report }) => {
+            anstream::eprintln!("{report:?}");
+            exit.into()
+        }
+    }
+}
+
+fn perform(command: Command) -> Result<Exit, Trouble> {
+    match command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Check(arguments) => recording::check(&arguments),
+        Command::Explain(arguments) => recording::tell(&arguments),
+        Command::Report(arguments) => recording::report(&arguments),
+        Command::Plan(arguments) => files::plan(&arguments),
+        Command::Validate(arguments) => files::validate(&arguments),
+        Command::Schema => files::schema(),
+        Command::Samples(arguments) => files::samples(&arguments),
+        Command::Completions(arguments) => {
+            let mut script = Vec::new();
+            clap_complete::generate(arguments.shell, &mut Arguments::command(), "faultline", &mut script);
+            output::print(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Pass)
+        }
+        Command::Node { arguments } => local::node(arguments).map(|()| Exit::Pass),
+    }
+}
+
+/// What the program does goes to the standard error: warnings always, more when asked for or by `FAULTLINE_LOG`.
+fn log(command: &Command) {
+    let verbose = match command {
+        Command::Run(arguments) => arguments.output.verbose,
+        Command::Check(arguments) => arguments.output.verbose,
+        _ => 0,
+    };
+    let level = if verbose > 1 { "debug" } else { "warn" };
+    let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+}

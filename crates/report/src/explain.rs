@@ -30,13 +30,9 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
         let upto = narrator.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
         chapters.push((injection.at, upto, text));
     }
-    for failure in history.failures.iter().filter(|it| it.fault.is_none()) {
-        let text = format!(
-            "At {} {} ended without a fault of the plan.",
-            narrator.time(failure.at),
-            cast.process(failure.process)
-        );
-        chapters.push((failure.at, failure.at, text));
+    for group in unplanned(history) {
+        let (first, last) = (group[0].at, group[group.len() - 1].at);
+        chapters.push((first, last, narrator.unplanned(&group)));
     }
     for (place, rollback) in history.rollbacks.iter().enumerate() {
         chapters.push((rollback.began, rollback.ended, narrator.rollback(place, rollback)));
@@ -90,6 +86,15 @@ pub fn unrecoverable(
     text
 }
 
+/// Ends of lives that no fault of the plan explains, those together that came close upon each other in one way.
+pub(crate) fn unplanned(history: &History) -> Vec<Vec<&Failure>> {
+    const CLOSE: Span = Span::from_millis(500);
+    let mut all: Vec<_> = history.failures.iter().filter(|it| it.fault.is_none()).collect();
+    all.sort_by_key(|it| it.at);
+    let together = |a: &&Failure, b: &&Failure| a.killed == b.killed && b.at.since(a.at) <= CLOSE;
+    all.chunk_by(together).map(<[_]>::to_vec).collect()
+}
+
 /// How many of a kind are named before the rest is counted.
 const MOST_NAMED: usize = 8;
 
@@ -140,6 +145,28 @@ impl Narrator<'_> {
         }
     }
 
+    fn unplanned(&self, group: &[&Failure]) -> String {
+        let mut names: Vec<_> =
+            group.iter().take(MOST_NAMED).map(|it| self.cast.process(it.process)).collect();
+        if group.len() > MOST_NAMED {
+            names.push(format!("{} more", group.len() - MOST_NAMED));
+        }
+        let (at, names, were) =
+            (self.time(group[0].at), names.join(", "), if group.len() == 1 { "was" } else { "were" });
+        match (group[0].killed, &self.manifest.bounds) {
+            (true, Some(bounds)) => format!(
+                "At {at} {names} {were} taken for dead and killed, without a fault of the plan: no sign of life for {}.",
+                bounds.detect_after
+            ),
+            (true, None) => {
+                format!("At {at} {names} {were} taken for dead and killed, without a fault of the plan.")
+            }
+            (false, _) => {
+                format!("At {at} {names} ended without a fault of the plan, and without being killed.")
+            }
+        }
+    }
+
     fn rollback(&self, place: usize, rollback: &Rollback) -> String {
         let cluster = self.cast.cluster(rollback.cluster);
         let mut text = match rollback.cause {
@@ -159,9 +186,12 @@ impl Narrator<'_> {
             }
         };
         let saved = rollback.members.values().map(|it| it.saved).min().unwrap_or(rollback.began);
+        let age = match rollback.checkpoint {
+            Some(_) => format!("saved {} before; ", rollback.began.since(saved)),
+            None => String::new(),
+        };
         text.push_str(&format!(
-            " (saved {} before; {}). It went on after {}.",
-            rollback.began.since(saved),
+            " ({age}{}). It went on after {}.",
             self.lost(rollback),
             rollback.ended.since(rollback.began),
         ));

@@ -108,6 +108,7 @@ fn head(summary: &Summary) -> Markup {
         } @else {
             ul.reasons { @for reason in &summary.reasons { li { (reason) } } }
         }
+        @for note in &summary.notes { p.hint { "Note: " (note) "." } }
         div.numbers {
             div { b { (unforced + forced) } span { "checkpoints, " (forced) " forced" } }
             div { b { (rollbacks) } span { "rollbacks of clusters" } }

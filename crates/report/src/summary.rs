@@ -23,6 +23,8 @@ pub struct Summary {
     pub verdict: Verdict,
     /// Why it is not a pass.
     pub reasons: Vec<String>,
+    /// What a reader should know that speaks neither for nor against the protocol.
+    pub notes: Vec<String>,
     /// What was run.
     pub run: Run,
     /// Per cluster.
@@ -224,6 +226,7 @@ impl Summary {
         Summary {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
+            notes: notes(history, judgement),
             run: Run {
                 name: recorded.name.to_owned(),
                 backend: manifest.backend,
@@ -244,6 +247,26 @@ impl Summary {
             explanation: explain(history, manifest, cast),
         }
     }
+}
+
+fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
+    let unplanned =
+        |killed| history.failures.iter().filter(|it| it.fault.is_none() && it.killed == killed).count();
+    let mut notes = Vec::new();
+    if unplanned(true) > 0 {
+        notes.push(format!(
+            "{} taken for dead and killed without a fault of the plan: the machine may be too slow for this federation",
+            lives(unplanned(true), "was", "were")
+        ));
+    }
+    if unplanned(false) > 0 {
+        notes.push(format!(
+            "{} ended, neither by a fault nor by the supervisor: see the logs of the nodes",
+            lives(unplanned(false), "has", "have")
+        ));
+    }
+    notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
+    notes
 }
 
 fn outcome(outcome: Option<&Outcome>) -> &'static str {
@@ -385,6 +408,10 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
             remarks: it.remarks.clone(),
         })
         .collect()
+}
+
+fn lives(number: usize, one: &str, many: &str) -> String {
+    if number == 1 { format!("1 life {one}") } else { format!("{number} lives {many}") }
 }
 
 /// A rolled-back checkpoint in a table: `3`, or `3 of incarnation 2`.

@@ -85,6 +85,9 @@ impl Writer<'_> {
         for reason in &self.summary.reasons {
             text.push_str(&format!("\n  - {reason}"));
         }
+        for note in self.summary.notes.iter().filter(|_| !self.layout.quiet) {
+            text.push_str(&format!("\n  note: {note}"));
+        }
         text
     }
 
@@ -281,7 +284,7 @@ impl Writer<'_> {
 pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
     match &it.because_of {
         Some(cluster) => format!("rollback of {cluster}"),
-        None if it.faults.is_empty() => "failure".to_owned(),
+        None if it.faults.is_empty() => "an unplanned failure".to_owned(),
         None => it.faults.iter().map(|no| format!("fault {no}")).collect::<Vec<_>>().join(", "),
     }
 }

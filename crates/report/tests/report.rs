@@ -144,8 +144,18 @@ fn the_summary_as_json() {
     assert_eq!(json["result"]["equal"], true);
     assert_eq!(json["links"][1]["asAsked"], true);
     let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
-    let documented =
-        ["clusters", "explanation", "faults", "links", "properties", "reasons", "result", "run", "verdict"];
+    let documented = [
+        "clusters",
+        "explanation",
+        "faults",
+        "links",
+        "notes",
+        "properties",
+        "reasons",
+        "result",
+        "run",
+        "verdict",
+    ];
     assert_eq!(keys, documented);
 }
 
@@ -215,4 +225,33 @@ fn a_run_that_never_began_can_be_told() {
         )
         .contains("<svg")
     );
+}
+
+#[test]
+fn failures_that_nobody_planned_are_told_apart() {
+    use faultline_core::{Fact, FactNo, Life, StorageFate, Time};
+    use faultline_trace::{Record, Sink, Trace};
+
+    let (manifest, _) = common::run(2);
+    let mut trace = Trace::default();
+    let life = Life(1);
+    let facts = [
+        Fact::Begun,
+        Fact::Failed { process: ProcessId(0), life, storage: StorageFate::Kept },
+        Fact::Detected { process: ProcessId(0), life },
+        Fact::Failed { process: ProcessId(3), life, storage: StorageFate::Kept },
+        Fact::Detected { process: ProcessId(1), life },
+    ];
+    for (number, fact) in facts.into_iter().enumerate() {
+        let (process, life, number) = (ProcessId::SUPERVISOR, Life(0), FactNo(number as u64));
+        trace.record(Record { process, life, number, at: Time(number.0 * 100_000_000), fact });
+    }
+    let judgement = passed();
+    let recorded =
+        Recorded { name: "slow", bundle: "slow", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let summary = Summary::new(recorded);
+    let told: Vec<_> = summary.explanation.iter().map(|it| it.text.as_str()).collect();
+    assert!(told[0].starts_with("At 0.10 s paris-0, rennes-1 were taken for dead and killed"), "{told:?}");
+    assert!(told[1].starts_with("At 0.40 s paris-1 ended without a fault of the plan"), "{told:?}");
+    assert_eq!(summary.notes.len(), 2, "{:?}", summary.notes);
 }

@@ -45,6 +45,7 @@ impl History {
                         detected: None,
                         restarted: None,
                         fault,
+                        killed: true,
                     });
                 }
                 Fact::Detected { process, life } => match self.failure_of(*process, *life) {
@@ -57,6 +58,7 @@ impl History {
                         detected: Some(*at),
                         restarted: None,
                         fault: None,
+                        killed: false,
                     }),
                 },
                 Fact::LifeStarted { process, life, .. } if life.0 > 1 => {

@@ -80,6 +80,8 @@ pub struct Failure {
     pub restarted: Option<Time>,
     /// The fault of the plan that did it.
     pub fault: Option<FaultNo>,
+    /// The supervisor ended it, rather than finding it ended.
+    pub killed: bool,
 }
 
 /// One act of the injector.

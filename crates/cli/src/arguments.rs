@@ -1,0 +1,215 @@
+//! What can be asked for on the command line. The help texts are part of the product.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// A testbed for rollback-recovery in federations of clusters.
+///
+/// One file describes a federation: clusters, links, a protocol, an application, faults and a seed. Faultline runs it,
+/// on real processes or in virtual time, judges what it saw, and says what happened.
+#[derive(Debug, Parser)]
+#[command(name = "faultline", version, propagate_version = true, after_long_help = FIRST_STEPS)]
+#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const FIRST_STEPS: &str = "\
+First steps:
+  faultline run                                    the quick start: two clusters, two failures, under 30 s
+  faultline samples quickstart > my.yaml           a file to change
+  faultline run my.yaml --backend simulate         the same in virtual time, in milliseconds
+  faultline explain faultline-runs/<run>           what happened, in sentences
+  faultline report faultline-runs/<run>            a page with a space-time diagram
+
+Exit status:
+  0  pass: everything that should hold was judged, and holds
+  1  fail: something that must not happen was seen
+  2  bad input: the file, the directory or the arguments cannot be used
+  3  unknown: nothing wrong was seen, but not everything could be judged";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArguments),
+    Check(CheckArguments),
+    Explain(ExplainArguments),
+    Report(ReportArguments),
+    Plan(PlanArguments),
+    Validate(ValidateArguments),
+    /// Print the JSON schema of a federation file, for editors.
+    #[command(after_help = "Example:\n  faultline schema > federation.schema.json")]
+    Schema,
+    Samples(SamplesArguments),
+    Completions(CompletionsArguments),
+    /// One process of a federation, started by a run.
+    #[command(hide = true, disable_help_flag = true)]
+    Node {
+        /// As the run gives them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+}
+
+/// Run a federation, judge the run, and say what happened.
+///
+/// The faults are expanded from the seed, the federation runs until its application is finished, every fact is
+/// recorded, and the record is judged. Nothing is retried.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline run                                       the embedded quick start, on real processes
+  faultline run my.yaml --backend simulate --seed 42
+  faultline run my.yaml --backend simulate --repeat 1000 -q
+  faultline run my.yaml --format json > summary.json")]
+pub(crate) struct RunArguments {
+    /// The federation; without one, the quick start (`faultline samples quickstart`).
+    pub(crate) file: Option<PathBuf>,
+    /// On what to run it.
+    #[arg(long, value_enum, default_value_t = BackendName::Local)]
+    pub(crate) backend: BackendName,
+    /// Decides everything random, instead of the seed in the file.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Runs this many times, each with the next seed. Records of runs that pass are removed.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// Where the record goes, instead of a new directory in `faultline-runs`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Serves the sum of all nodes' metrics as Prometheus text at http://ADDR/metrics while the run lasts (local).
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+/// How to say what was found.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OutputArguments {
+    /// How the summary is printed: for people, or as one JSON object.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Only the verdict and its reasons; no live view.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Every property, also those that hold; twice: what the program does, on the standard error.
+    #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+}
+
+/// On what a federation runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendName {
+    /// One process per node on this machine, TCP between them, failures by SIGKILL.
+    Local,
+    /// The same protocol code in virtual time, bit-identical per seed.
+    Simulate,
+}
+
+/// How output is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Judge a recorded run again.
+///
+/// Reads facts only: what the run itself concluded does not matter. Exits like the run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline check faultline-runs/quickstart-7
+  faultline check faultline-runs/quickstart-7 -v            every property, with the instances judged
+  faultline check faultline-runs/quickstart-7 --format json")]
+pub(crate) struct CheckArguments {
+    /// The record of a run.
+    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+/// Say in sentences why each cluster rolled back, to where, and what it lost.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  faultline explain faultline-runs/quickstart-7")]
+pub(crate) struct ExplainArguments {
+    /// The record of a run.
+    pub(crate) dir: PathBuf,
+}
+
+/// Write one self-contained page about a recorded run, with a space-time diagram.
+///
+/// The page needs no network. The diagram is also written as a picture of its own, `diagram.svg`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline report faultline-runs/quickstart-7
+  faultline report faultline-runs/quickstart-7 --to /tmp/quickstart.html")]
+pub(crate) struct ReportArguments {
+    /// The record of a run.
+    pub(crate) dir: PathBuf,
+    /// Where to write the page, instead of `report.html` in the record; the picture goes beside it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
+}
+
+/// Print what a file's faults expand to under a seed.
+///
+/// Times are counted from the beginning of the application. What waits for a fact has no time before the run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline plan my.yaml
+  faultline plan my.yaml --seed 42 --format json")]
+pub(crate) struct PlanArguments {
+    /// The federation.
+    pub(crate) file: PathBuf,
+    /// Decides everything random, instead of the seed in the file.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// How the plan is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// Say whether a file can be run, and if not, what to change where.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  faultline validate my.yaml")]
+pub(crate) struct ValidateArguments {
+    /// The federation.
+    pub(crate) file: PathBuf,
+}
+
+/// Print a federation to start from, or list what there is.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline samples                                what there is
+  faultline samples quickstart > my.yaml           one of them, to change")]
+pub(crate) struct SamplesArguments {
+    /// Which.
+    pub(crate) name: Option<String>,
+}
+
+/// Print a completion script for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline completions bash > /etc/bash_completion.d/faultline
+  faultline completions zsh > ~/.zfunc/_faultline")]
+pub(crate) struct CompletionsArguments {
+    /// For which.
+    pub(crate) shell: Shell,
+}

@@ -1,0 +1,159 @@
+//! Federations in files, and the commands that only need one: `plan`, `validate`, `schema`, `samples`.
+
+use std::fs;
+use std::path::Path;
+
+use comfy_table::{Table, presets::NOTHING};
+use faultline_api::Federation;
+use faultline_api::samples::{SAMPLES, sample};
+use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_core::{Fault, Protocol, Trigger};
+use faultline_report::Cast;
+use faultline_report::explain::count;
+use faultline_report::fault::{describe_fault, describe_trigger};
+use faultline_trace::Manifest;
+use faultline_trace::manifest::Backend;
+use miette::miette;
+use serde::Serialize;
+
+use crate::arguments::{Format, PlanArguments, SamplesArguments, ValidateArguments};
+use crate::trouble::{Exit, Trouble};
+use crate::{manifest, output};
+
+/// The bytes of a federation's file, which need not be text.
+pub(crate) struct Source {
+    /// What to call it in errors.
+    pub(crate) label: String,
+    /// Its bytes.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Source {
+    /// The federation that it holds.
+    pub(crate) fn parse(&self) -> Result<Federation, Trouble> {
+        faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| Trouble::input(*rejected))
+    }
+
+    /// Its text, once it has been parsed.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+/// Reads a federation's file.
+pub(crate) fn read(path: &Path) -> Result<Source, Trouble> {
+    let help = "give a file; `faultline samples quickstart` prints one to start from";
+    let bytes = fs::read(path).map_err(|error| Trouble::path("read", path, error, help))?;
+    Ok(Source { label: path.display().to_string(), bytes })
+}
+
+/// `faultline validate`
+pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
+    let federation = read(&arguments.file)?.parse()?;
+    let manifest = expand(&federation, "", None)?;
+    let nodes = manifest.processes.len() as u64;
+    output::print(&format!(
+        "{} can be run: {}, {}, {}, {}\n",
+        arguments.file.display(),
+        federation.spec.protocol.name(),
+        count(manifest.clusters.len() as u64, "cluster"),
+        count(nodes, "process"),
+        count(manifest.plan.len() as u64, "fault"),
+    ))?;
+    Ok(Exit::Pass)
+}
+
+/// `faultline plan`
+pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, Trouble> {
+    let federation = read(&arguments.file)?.parse()?;
+    let manifest = expand(&federation, "", arguments.seed)?;
+    let cast = Cast::new(&manifest);
+    let entries: Vec<Planned<'_>> = manifest
+        .plan
+        .iter()
+        .map(|it| Planned {
+            no: it.no.0,
+            when: describe_trigger(&it.trigger, &cast),
+            what: describe_fault(&it.fault, &cast),
+            trigger: &it.trigger,
+            fault: &it.fault,
+        })
+        .collect();
+    output::print(&match arguments.format {
+        Format::Json => output::json(&entries),
+        Format::Text if entries.is_empty() => "no faults are planned\n".to_owned(),
+        Format::Text => table(
+            ["fault", "due", "what"],
+            entries.into_iter().map(|it| [it.no.to_string(), it.when, it.what]),
+        ),
+    })?;
+    Ok(Exit::Pass)
+}
+
+/// An entry of the plan, for the list of `--format json`.
+#[derive(Serialize)]
+struct Planned<'a> {
+    no: u32,
+    when: String,
+    what: String,
+    trigger: &'a Trigger,
+    fault: &'a Fault,
+}
+
+/// `faultline schema`
+pub(crate) fn schema() -> Result<Exit, Trouble> {
+    output::print(&output::json(&faultline_api::schema()))?;
+    Ok(Exit::Pass)
+}
+
+/// `faultline samples`
+pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, Trouble> {
+    let Some(name) = &arguments.name else {
+        let rows = SAMPLES.iter().map(|it| [it.name.to_owned(), it.description().to_owned()]);
+        output::print(&table(["sample", "shows"], rows))?;
+        return Ok(Exit::Pass);
+    };
+    let Some(sample) = sample(name) else {
+        let known: Vec<_> = SAMPLES.iter().map(|it| it.name).collect();
+        return Err(Trouble::input(miette!(
+            help = format!("there are: {}", known.join(", ")),
+            "there is no sample `{name}`"
+        )));
+    };
+    output::print(sample.text)?;
+    Ok(Exit::Pass)
+}
+
+/// The manifest that a run of `federation` would begin with.
+fn expand(federation: &Federation, text: &str, seed: Option<u64>) -> Result<Manifest, Trouble> {
+    with_setup(federation, seed, Expand { federation, text }).map_err(unfit)
+}
+
+/// A federation that is well-formed, and yet cannot be set up.
+pub(crate) fn unfit(error: faultline_catalog::SetupError) -> Trouble {
+    Trouble::input(miette!(help = "change the file; `faultline samples` shows whole federations", "{error}"))
+}
+
+struct Expand<'a> {
+    federation: &'a Federation,
+    text: &'a str,
+}
+
+impl Visitor for Expand<'_> {
+    type Output = Manifest;
+
+    fn visit<P>(self, setup: Setup<P>) -> Manifest
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        manifest::draft(self.federation, self.text, &setup, Backend::Simulate)
+    }
+}
+
+fn table<const N: usize>(titles: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).force_no_tty().set_header(titles);
+    table.add_rows(rows);
+    table.lines().map(|it| format!("{}\n", it.trim_end())).collect()
+}

@@ -1,0 +1,114 @@
+//! Recorded runs: reading and judging them, and the commands that only need a record.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use faultline_checker::{Context, Judgement, judge};
+use faultline_report::diagram::{Diagram, Limits, svg};
+use faultline_report::explain::explain;
+use faultline_report::text::{self, Layout};
+use faultline_report::{Cast, History, Recorded, Summary, page};
+use faultline_trace::{Bundle, BundleError, Manifest, Trace};
+
+use crate::arguments::{CheckArguments, ExplainArguments, Format, OutputArguments, ReportArguments};
+use crate::output;
+use crate::trouble::{Exit, Trouble};
+
+/// A recorded run with its judgement.
+pub(crate) struct Recording {
+    name: String,
+    dir: String,
+    manifest: Manifest,
+    trace: Trace,
+    judgement: Judgement,
+}
+
+impl Recording {
+    /// Judges a run.
+    pub(crate) fn new(dir: &Path, manifest: Manifest, trace: Trace) -> Recording {
+        let name = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
+            .ok()
+            .and_then(|federation| federation.metadata.name)
+            .unwrap_or_else(|| "federation".to_owned());
+        let judgement = judge(&trace, &Context::from_manifest(&manifest));
+        Recording { name, dir: dir.display().to_string(), manifest, trace, judgement }
+    }
+
+    /// Reads and judges the record in `dir`.
+    pub(crate) fn read(dir: &Path) -> Result<Recording, Trouble> {
+        const HELP: &str = "give the directory that `faultline run` named at its end";
+        if !dir.is_dir() {
+            return Err(Trouble::path("read", dir, "there is no such directory", HELP));
+        }
+        let wrong = |error: BundleError| Trouble::path("use", dir, error, HELP);
+        let bundle = Bundle::open(dir);
+        let manifest = bundle.read_manifest().map_err(wrong)?;
+        let trace = bundle.read_trace().map_err(wrong)?;
+        Ok(Recording::new(dir, manifest, trace))
+    }
+
+    /// What everything that is said and drawn of it is made from.
+    pub(crate) fn recorded(&self) -> Recorded<'_> {
+        Recorded {
+            name: &self.name,
+            bundle: &self.dir,
+            manifest: &self.manifest,
+            trace: &self.trace,
+            judgement: &self.judgement,
+        }
+    }
+
+    /// How a command about it ends.
+    pub(crate) fn exit(&self) -> Exit {
+        self.judgement.verdict.into()
+    }
+
+    /// Prints its summary.
+    pub(crate) fn print(&self, output: OutputArguments) -> Result<(), Trouble> {
+        let summary = Summary::new(self.recorded());
+        output::print(&match output.format {
+            Format::Json => output::json(&summary),
+            Format::Text => text::summary(
+                &summary,
+                Layout { colour: output::colours(), quiet: output.quiet, verbose: output.verbose > 0 },
+            ),
+        })
+    }
+}
+
+/// `faultline check`
+pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Trouble> {
+    let recording = Recording::read(&arguments.dir)?;
+    recording.print(arguments.output)?;
+    Ok(recording.exit())
+}
+
+/// `faultline explain`
+pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, Trouble> {
+    let recording = Recording::read(&arguments.dir)?;
+    let cast = Cast::new(&recording.manifest);
+    let history = History::new(&recording.trace, &cast);
+    let chapters = explain(&history, &recording.manifest, &cast);
+    let text: String = chapters.iter().map(|it| format!("{}\n", it.text)).collect();
+    output::print(&text)?;
+    Ok(Exit::Pass)
+}
+
+/// `faultline report`
+pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
+    let recording = Recording::read(&arguments.dir)?;
+    let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
+    let picture = to.with_file_name("diagram.svg");
+    let cast = Cast::new(&recording.manifest);
+    let history = History::new(&recording.trace, &cast);
+    let diagram = Diagram::new(&history, &cast, Limits::default());
+    write(&to, &page::render(recording.recorded()))?;
+    write(&picture, &svg::render(&diagram, svg::Options::default()))?;
+    output::print(&format!("{}\n{}\n", to.display(), picture.display()))?;
+    Ok(Exit::Pass)
+}
+
+fn write(path: &PathBuf, content: &str) -> Result<(), Trouble> {
+    fs::write(path, content)
+        .map_err(|error| Trouble::path("write", path, error, "name another file with `--to`"))
+}

@@ -1,0 +1,252 @@
+//! `faultline run`: expand the plan, run, record, judge, say. One run, or several with consecutive seeds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use faultline_api::Federation;
+use faultline_api::samples::SAMPLES;
+use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_checker::Verdict;
+use faultline_core::fault::{FaultAccount, Outcome};
+use faultline_core::{Protocol, Span};
+use faultline_report::{Cast, Summary};
+use faultline_runtime::LocalOutcome;
+use faultline_trace::manifest::{Backend, LinkEntry};
+use faultline_trace::{Bundle, BundleError, Manifest};
+use serde::Serialize;
+
+use crate::arguments::{BackendName, Format, RunArguments};
+use crate::files::{self, Source};
+use crate::live::Live;
+use crate::recording::Recording;
+use crate::trouble::{Exit, Trouble};
+use crate::{interrupt, local, manifest, output, simulate};
+
+/// Where records go that nobody gave a place.
+const RUNS: &str = "faultline-runs";
+
+/// How a run went, before anyone has judged it.
+pub(crate) struct Ended {
+    /// How it ended.
+    pub(crate) outcome: Outcome,
+    /// What became of the plan.
+    pub(crate) faults: Vec<FaultAccount>,
+    /// Links with what was measured; `None` where nothing was.
+    pub(crate) links: Option<Vec<LinkEntry>>,
+    /// From the start to the end.
+    pub(crate) duration: Span,
+}
+
+/// `faultline run`
+pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
+    let source = match &arguments.file {
+        Some(path) => files::read(path)?,
+        None => Source { label: "the quick start".to_owned(), bytes: SAMPLES[0].text.as_bytes().to_vec() },
+    };
+    let federation = source.parse()?;
+    let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
+    let text = source.text();
+    let session = Session { arguments, federation: &federation, text: &text, interrupted: interrupt::flag() };
+    if arguments.repeat == 1 {
+        let dir = session.place(first)?;
+        let recording = session.once(first, &dir)?;
+        recording.print(arguments.output)?;
+        return Ok(recording.exit());
+    }
+    session.repeat(first)
+}
+
+/// Everything that several runs of one command share.
+struct Session<'a> {
+    arguments: &'a RunArguments,
+    federation: &'a Federation,
+    text: &'a str,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// One of several runs, for the object of `--format json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Repetition {
+    seed: u64,
+    verdict: Verdict,
+    reasons: Vec<String>,
+    rollbacks: usize,
+    duration_seconds: f64,
+    /// Where the record is, unless the run passed.
+    bundle: Option<String>,
+}
+
+/// The object of `--repeat N --format json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Repetitions {
+    /// The worst of all.
+    verdict: Verdict,
+    passed: usize,
+    failed: usize,
+    unknown: usize,
+    runs: Vec<Repetition>,
+}
+
+impl Session<'_> {
+    /// Runs and judges once; the record is in `dir`.
+    fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
+        with_setup(self.federation, Some(seed), Once { session: self, dir }).map_err(files::unfit)?
+    }
+
+    /// Runs with consecutive seeds until done or interrupted.
+    fn repeat(&self, first: u64) -> Result<Exit, Trouble> {
+        let output = self.arguments.output;
+        let mut runs: Vec<Repetition> = Vec::new();
+        for seed in (first..).take(self.arguments.repeat as usize) {
+            if self.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            let dir = self.place(seed)?;
+            let summary = Summary::new(self.once(seed, &dir)?.recorded());
+            let passed = summary.verdict == Verdict::Pass;
+            if passed {
+                fs::remove_dir_all(&dir)
+                    .map_err(|error| Trouble::machine(format!("cannot remove {}: {error}", dir.display())))?;
+            }
+            let run = Repetition {
+                seed,
+                verdict: summary.verdict,
+                rollbacks: summary.clusters.iter().map(|it| it.rollbacks.len()).sum(),
+                duration_seconds: summary.run.duration_seconds,
+                bundle: (!passed).then(|| dir.display().to_string()),
+                reasons: summary.reasons,
+            };
+            if output.format == Format::Text && !(output.quiet && passed) {
+                output::print(&line(&run))?;
+            }
+            runs.push(run);
+        }
+        let count = |verdict| runs.iter().filter(|it| it.verdict == verdict).count();
+        let (passed, unknown, failed) = (count(Verdict::Pass), count(Verdict::Unknown), count(Verdict::Fail));
+        let missing = self.arguments.repeat as usize - runs.len();
+        let worst = runs.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Unknown);
+        let verdict = if missing > 0 { worst.max(Verdict::Unknown) } else { worst };
+        match output.format {
+            Format::Json => {
+                output::print(&output::json(&Repetitions { verdict, passed, failed, unknown, runs }))?;
+            }
+            Format::Text => {
+                let not_run = if missing > 0 { format!(", {missing} not run") } else { String::new() };
+                let total = runs.len();
+                output::print(&format!(
+                    "{total} runs: {passed} pass, {unknown} unknown, {failed} fail{not_run}\n"
+                ))?;
+            }
+        }
+        Ok(verdict.into())
+    }
+
+    /// The directory for the record of a run: new, unless the user named it.
+    fn place(&self, seed: u64) -> Result<PathBuf, Trouble> {
+        match (&self.arguments.out, self.arguments.repeat) {
+            (Some(out), 1) => Ok(out.clone()),
+            (Some(out), _) => Ok(out.join(format!("seed-{seed}"))),
+            (None, _) => {
+                let name = self.federation.metadata.name.as_deref().unwrap_or("federation");
+                let base = format!("{name}-{seed}");
+                let free = (1..).map(|number| match number {
+                    1 => base.clone(),
+                    number => format!("{base}.{number}"),
+                });
+                let mut places = free.map(|it| Path::new(RUNS).join(it)).filter(|it| !it.exists());
+                Ok(places.next().expect("there are as many names as numbers"))
+            }
+        }
+    }
+}
+
+fn line(run: &Repetition) -> String {
+    let verdict = faultline_report::text::verdict(run.verdict).to_uppercase();
+    let duration = faultline_report::text::span(run.duration_seconds);
+    let mut line = format!("{verdict:8} seed {}, {} rollbacks, {duration}", run.seed, run.rollbacks);
+    if let Some(bundle) = &run.bundle {
+        line.push_str(&format!(", recorded in {bundle}"));
+    }
+    for reason in &run.reasons {
+        line.push_str(&format!("\n         - {reason}"));
+    }
+    line + "\n"
+}
+
+/// One run of a federation, whatever its protocol.
+struct Once<'a> {
+    session: &'a Session<'a>,
+    dir: &'a Path,
+}
+
+impl Visitor for Once<'_> {
+    type Output = Result<Recording, Trouble>;
+
+    fn visit<P>(self, setup: Setup<P>) -> Self::Output
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let Once { session: Session { arguments, federation, text, interrupted }, dir } = self;
+        let backend = match arguments.backend {
+            BackendName::Local => Backend::Local,
+            BackendName::Simulate => Backend::Simulate,
+        };
+        let mut manifest = manifest::draft(federation, text, &setup, backend);
+        let bundle = Bundle::create(dir).map_err(|error| match error {
+            BundleError::Occupied(_) => {
+                Trouble::path("record in", dir, error, "name another directory with `--out`")
+            }
+            other => {
+                Trouble::path("record in", dir, other, "name a directory that can be written with `--out`")
+            }
+        })?;
+        let unwritable = |error: BundleError| Trouble::machine(error);
+        bundle.write_manifest(&manifest).map_err(unwritable)?;
+        manifest.expected = manifest::expected(&setup);
+        let mut live = Live::new(
+            arguments.output,
+            arguments.repeat > 1,
+            title(&manifest, federation),
+            Cast::new(&manifest),
+        );
+        let (ended, trace) = match backend {
+            Backend::Simulate => {
+                let (ended, trace, shown) = simulate::run(setup, interrupted, live);
+                live = shown;
+                bundle.write_trace(&trace).map_err(unwritable)?;
+                (ended, trace)
+            }
+            Backend::Local | Backend::Kubernetes => {
+                let run = local::run(&setup, dir, arguments.metrics, &mut live)?;
+                let LocalOutcome { outcome, faults, links, duration, .. } = run;
+                let ended = Ended { outcome, faults, links: Some(links), duration };
+                (ended, bundle.read_trace().map_err(unwritable)?)
+            }
+        };
+        live.finish();
+        manifest.outcome = Some(ended.outcome);
+        manifest.faults = ended.faults;
+        manifest.duration = ended.duration;
+        if let Some(links) = ended.links {
+            manifest.links = links;
+        }
+        bundle.write_manifest(&manifest).map_err(unwritable)?;
+        Ok(Recording::new(dir, manifest, trace))
+    }
+}
+
+fn title(manifest: &Manifest, federation: &Federation) -> String {
+    let name = federation.metadata.name.as_deref().unwrap_or("federation");
+    let protocol = federation.spec.protocol.name();
+    let on = match manifest.backend {
+        Backend::Local => "real processes",
+        Backend::Simulate => "virtual time",
+        Backend::Kubernetes => "pods",
+    };
+    format!("{name}: {protocol} in {on}, seed {}", manifest.seed)
+}
