@@ -31,6 +31,8 @@ pub enum Property {
     ConsistentCheckpoint,
     /// No cluster rolled back further than it had to, nor without need.
     MaximalLine,
+    /// No failure made a cluster go back again and again.
+    RecoveryTerminates,
     /// A cluster was given up only when every copy of a part was lost.
     UnrecoverableJustified,
     /// Nothing that had been collected was needed again.
@@ -57,6 +59,7 @@ impl Property {
             Property::MembersAgree => "the processes of a cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
             Property::MaximalLine => "no cluster rolled back too far or without need",
+            Property::RecoveryTerminates => "recovery comes to an end",
             Property::UnrecoverableJustified => "no cluster was given up that could be restored",
             Property::SafeCollection => "nothing that was collected was needed again",
             Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
@@ -87,6 +90,7 @@ pub struct Violation {
 
 /// What was found of one property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// Which.
     pub property: Property,

@@ -13,6 +13,7 @@ mod members_agree;
 mod no_ghost;
 mod no_loss;
 mod one_life;
+mod recovery_terminates;
 mod safe_collection;
 mod same_result;
 mod unrecoverable_justified;
@@ -22,7 +23,7 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 16] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 17] = [
     completed::check,
     faults_took_effect::check,
     links_as_asked::check,
@@ -35,6 +36,7 @@ pub const ALL: [fn(&History<'_>) -> Finding; 16] = [
     members_agree::check,
     consistent_checkpoint::check,
     maximal_line::check,
+    recovery_terminates::check,
     unrecoverable_justified::check,
     safe_collection::check,
     bounded_loss::check,

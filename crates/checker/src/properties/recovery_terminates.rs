@@ -1,0 +1,97 @@
+//! Recovery terminates (I9): one failure makes a cluster go back at most as often as it had checkpoints to go back to.
+//!
+//! Which rollbacks belong to one failure is the clusters' own word: each names the rollback that made it necessary. A
+//! cluster that goes on before all others have gone back may have to follow them again, which can go round a few times;
+//! that this is no echo without an end (errata, B7) is what is judged.
+
+use faultline_core::{Cause, Incarnation};
+
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+
+/// How often a cluster may follow each of the others beyond the checkpoints that it had.
+const ROUNDS: usize = 4;
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::RecoveryTerminates);
+    for (number, group) in history.groups.iter().enumerate() {
+        // The chains of one cluster's rollbacks mostly contain each other: the first one that is too long says it all.
+        for (&incarnation, rollback) in &group.rollbacks {
+            finding.instances += 1;
+            let (visits, first) = visits(history, number, incarnation);
+            let had = group.checkpoints.iter().filter(|(name, checkpoint)| {
+                name.position.incarnation < first && !checkpoint.commits.is_empty()
+            });
+            let limit = had.count() + ROUNDS * history.groups.len();
+            if visits > limit {
+                let at = rollback.restores().map(|it| it.at).next().or(rollback.cause.map(|(_, at)| at));
+                let evidence = history.source(at.expect("a rollback is known by a fact"));
+                finding.violated([evidence], || {
+                    format!("{} went back {visits} times for the same failure", history.context.group(number))
+                });
+                break;
+            }
+        }
+    }
+    finding
+}
+
+/// How often a group occurs in the chain of causes of one of its rollbacks, and the first time that it does.
+fn visits(history: &History<'_>, number: usize, incarnation: Incarnation) -> (usize, Incarnation) {
+    let (mut visits, mut first) = (0, incarnation);
+    let mut at = (number, incarnation);
+    // Every cause is older than its effect; the bound guards against claims that say otherwise.
+    for _ in 0..=history.groups.iter().map(|it| it.rollbacks.len()).sum() {
+        if at.0 == number {
+            visits += 1;
+            first = at.1;
+        }
+        match history.groups.get(at.0).and_then(|group| group.rollbacks.get(&at.1)?.cause) {
+            Some((Cause::Alert { from, position }, _)) => at = (from.index(), position.incarnation),
+            _ => break,
+        }
+    }
+    (visits, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, position};
+    use faultline_core::ClusterId;
+
+    /// Two clusters that send each other back and forth, `times` each.
+    fn echo(times: u32) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        for incarnation in 1..=times {
+            let cause = |from, incarnation| Cause::Alert {
+                from: ClusterId(from),
+                position: position(incarnation, 1),
+            };
+            run.restore_because(1, incarnation, Some((0, 1)), cause(0, incarnation));
+            run.restore_because(0, incarnation + 1, Some((0, 1)), cause(1, incarnation));
+        }
+        run
+    }
+
+    #[test]
+    fn going_back_and_forth_for_ever_is_found() {
+        let finding = check_alone(check, &echo(2));
+        assert_eq!((finding.instances, finding.violation_count()), (5, 0));
+        let finding = check_alone(check, &echo(10));
+        assert_eq!(finding.violation_count(), 2);
+        assert!(finding.violations[0].text.contains("for the same failure"));
+    }
+
+    #[test]
+    fn many_failures_are_no_echo() {
+        let mut run = Run::new(&[&[0]]);
+        run.commit_all(0, &[0]);
+        (1..20).for_each(|incarnation| run.restore(0, incarnation, Some((0, 1))));
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+}
