@@ -110,7 +110,10 @@ impl Hc3i {
         }
         let below = collection.worst[self.cluster.index()];
         let gone = self.kept.iter().take_while(|kept| kept.position.sn < below).count();
-        let names: Arc<[_]> = self.kept.drain(..gone).map(|kept: Kept| kept.part(self.me)).collect();
+        let me = self.me;
+        let kept = self.kept.drain(..gone).map(|kept: Kept| kept.part(me));
+        let incomplete = self.incomplete.extract_if(.., |name| name.sn < below);
+        let names: Arc<[_]> = kept.chain(incomplete).collect();
         for &name in names.iter() {
             host.delete(name);
         }

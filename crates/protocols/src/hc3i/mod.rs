@@ -37,8 +37,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, ClusterId, Gauges, Host, Incarnation, Input, Life, Membership, MembershipVersion, MessageId,
-    Payload, Position, ProcessId, Protocol, Role, Sn, Time, To, Vectors,
+    Birth, Boot, ClusterId, Gauges, Host, ImageName, Incarnation, Input, Life, Membership, MembershipVersion,
+    MessageId, Payload, Position, ProcessId, Protocol, Role, Sn, Time, To, Vectors,
 };
 
 pub use config::{Config, Defect, Defects, ReplicateTo, Scope};
@@ -82,6 +82,8 @@ pub struct Hc3i {
     received: Arc<Received>,
     /// Checkpoints that can be restored, ascending.
     kept: Vec<Kept>,
+    /// Own parts of checkpoints that cannot be restored because other parts are lost.
+    incomplete: Vec<ImageName>,
 
     /// Messages of the cluster sent since the last rollback, by receiver, ascending.
     sent_within: Vec<(ProcessId, u64)>,
@@ -195,6 +197,7 @@ impl Protocol for Hc3i {
             log: Arc::default(),
             received: Arc::default(),
             kept: Vec::new(),
+            incomplete: Vec::new(),
             sent_within: Vec::new(),
             received_within: 0,
             waiting: VecDeque::new(),

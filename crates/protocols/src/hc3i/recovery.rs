@@ -338,6 +338,7 @@ impl Hc3i {
         let nearest = checkpoints
             .iter()
             .filter(|((position, _), _)| !self.history.undid_checkpoint(self.cluster, *position))
+            .filter(|(_, parts)| parts.len() < self.members.len())
             .min_by_key(|(_, parts)| self.members.len() - parts.len());
         let nothing = Parts::new();
         let ((position, attempt), parts) =
@@ -581,11 +582,7 @@ impl Hc3i {
         if self.has(Defect::QueuesLostAtRollback) {
             self.waiting.clear();
         }
-        for &name in
-            recovery.here.iter().filter(|&&name| self.kept.iter().all(|kept| kept.part(self.me) != name))
-        {
-            host.delete(name);
-        }
+        self.sort_out(&recovery.here, host);
         let (me, incarnation) = (self.me, target.incarnation);
         self.copies.forget_writes(|name| name.owner == me && name.incarnation < incarnation);
         host.claim(Claim::RolledBack {
@@ -594,6 +591,19 @@ impl Hc3i {
             cause: target.cause,
             vectors,
         });
+    }
+
+    /// Removes parts that were undone, and remembers those whose checkpoint is incomplete until they are collected: they
+    /// tell what is missing.
+    fn sort_out(&mut self, here: &BTreeSet<ImageName>, host: &mut Desk) {
+        self.incomplete.clear();
+        for &name in here {
+            if self.history.undid_checkpoint(self.cluster, name.position()) {
+                host.delete(name);
+            } else if self.kept.iter().all(|kept| kept.part(self.me) != name) {
+                self.incomplete.push(name);
+            }
+        }
     }
 
     fn resend_after_restore(&mut self, host: &mut Desk) {
