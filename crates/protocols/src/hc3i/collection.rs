@@ -54,6 +54,11 @@ impl Hc3i {
         if matches!(self.phase, Phase::Recovering(_)) || self.kept.is_empty() {
             return None;
         }
+        // A checkpoint that holds what was undone elsewhere will not be restored: the rollback is on its way.
+        let spoilt = self.kept.iter().any(|kept| self.undone_in(&kept.vectors).is_some());
+        if spoilt && !self.has(Defect::CollectsOnSpoilt) {
+            return None;
+        }
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
         incarnations[self.cluster.index()] = self.position.incarnation;
         let checkpoints = self.kept.iter().map(|kept| (kept.position.sn, kept.vectors.clone())).collect();

@@ -85,6 +85,9 @@ defects! {
     RestoredAcksUnchecked,
     /// Collection removes one checkpoint too many (section 3.5).
     CollectsOneTooMany,
+    /// Collection counts on checkpoints that a known rollback elsewhere has spoilt: the cluster is about to roll back
+    /// behind them.
+    CollectsOnSpoilt,
     /// Collection removes log entries acknowledged at the kept checkpoint too (section 3.5 with `<=`).
     LogCollectedAtWorst,
     /// A member takes part in a round although it does not know all lives of it: what it sends to them is lost

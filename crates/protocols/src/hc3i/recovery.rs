@@ -292,7 +292,7 @@ impl Hc3i {
     }
 
     /// A rollback elsewhere that undid something which these vectors say was delivered.
-    fn undone_in(&self, vectors: &Vectors) -> Option<(ClusterId, Position)> {
+    pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(ClusterId, Position)> {
         let mut others = vectors.delivered.iter().copied();
         if self.has(Defect::PrintedLine) {
             return self
