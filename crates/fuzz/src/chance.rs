@@ -1,0 +1,38 @@
+//! Draws of whole numbers from one seed.
+
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+
+use faultline_core::Span;
+
+/// The one source of randomness of a scenario.
+pub(crate) struct Chance(ChaCha8Rng);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Chance {
+        Chance(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// A number in `from..=to`.
+    pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
+        self.0.random_range(from..=to)
+    }
+
+    /// True in `percent` of the draws.
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+        self.between(0, 99) < percent
+    }
+
+    /// One of these.
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.between(0, from.len() as u64 - 1) as usize].clone()
+    }
+
+    /// A length of time, each order of magnitude as likely as another.
+    pub(crate) fn span(&mut self, from: Span, to: Span) -> Span {
+        let (from, to) = (from.0.max(1), to.0.max(1));
+        let magnitude = self.between(u64::from(from.ilog2()), u64::from(to.ilog2()));
+        Span(self.between(1 << magnitude, (2 << magnitude) - 1).clamp(from, to))
+    }
+}
