@@ -172,7 +172,8 @@ pub fn storage_actions_complete_in_order(driver: &mut impl Driver) {
 pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(900));
     for number in 1..=200 {
-        let acts = [Act::Persist(number, 40_000), Act::Record(number)];
+        // Longer than the time between two of them, so that the storage is always busy.
+        let acts = [Act::Persist(number, 600_000), Act::Record(number)];
         scenario.at(P0, Some(FIRST), Span::from_millis(20 + 2 * u64::from(number)), acts);
     }
     scenario.at(
@@ -353,15 +354,43 @@ pub fn timeouts_are_never_missed(driver: &mut impl Driver) {
     }
 }
 
-/// A process that stood for less than the patience of the detector goes on, and nothing is lost.
+/// A process that stood for less than the patience of the detector goes on, and nothing is lost: no message, and no
+/// deadline either, also where nothing else wakes the process.
 pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
-    let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1500));
+    const LONELY: ProcessId = ProcessId(3);
+    let mut scenario = Scenario::new(&[2, 1, 1], Span::from_millis(1500));
     steady_traffic(&mut scenario);
-    scenario.inject(Trigger::At(at(150)), Fault::Pause { process: P1, span: Span::from_millis(150) });
+    scenario.script.steps.retain(|step| step.process != LONELY);
+    for step in &mut scenario.script.steps {
+        step.acts.retain(|act| *act != Act::Send(LONELY, 1));
+    }
+    for millis in [100, 200, 1500] {
+        let acts = if millis == 1500 { vec![Act::Finish] } else { vec![] };
+        scenario.at(LONELY, None, Span::from_millis(millis), acts);
+    }
+    let span = Span::from_millis(150);
+    scenario.inject(Trigger::At(at(150)), Fault::Pause { process: P1, span });
+    scenario.inject(Trigger::At(at(150)), Fault::Pause { process: LONELY, span });
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
-    expect_all_received(&evidence, &scenario, |_, _| TRAFFIC);
+    expect_all_received(
+        &evidence,
+        &scenario,
+        |from, to| {
+            if from == LONELY || to == LONELY { 0 } else { TRAFFIC }
+        },
+    );
     assert!(evidence.supervisor().all(|fact| !matches!(fact, Fact::Failed { .. } | Fact::Detected { .. })));
+    let latenesses = |process| {
+        evidence.seen(process, FIRST).into_iter().filter_map(|it| match it {
+            Observation::Stepped { late, .. } => Some(late),
+            _ => None,
+        })
+    };
+    assert_eq!(latenesses(LONELY).count(), 3);
+    for process in [P1, LONELY] {
+        assert!(latenesses(process).any(|late| late > 50_000), "{process} stood");
+    }
 }
 
 /// A process that stood for longer is killed before anybody hears of its death; its next life comes.
@@ -378,6 +407,11 @@ pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     let detected = Fact::Detected { process: P1, life: FIRST };
     let next = Fact::LifeStarted { process: P1, life: SECOND, boot: Boot::Restarted };
     assert!(place(&failed) < place(&detected) && place(&detected) < place(&next));
+    let last = evidence.seen(P1, FIRST).iter().rev().find_map(|it| match *it {
+        Observation::Stepped { step, .. } => Some(scenario.script.steps[step as usize].after),
+        _ => None,
+    });
+    assert!(last < Some(Span::from_millis(400)), "it stood until it was killed: {last:?}");
     expect_lives_apart(&evidence, &scenario);
 }
 
@@ -526,7 +560,8 @@ fn expect_all_received(evidence: &Evidence, scenario: &Scenario, sent: impl Fn(P
     }
 }
 
-/// Panics unless each message was delivered at most once, to the life it was meant for, from a life announced as newest.
+/// Panics unless each message was delivered at most once, to the life it was meant for, from a life announced as newest,
+/// and unless none is missing between two lives that both lasted to the end.
 fn expect_lives_apart(evidence: &Evidence, scenario: &Scenario) {
     for process in scenario.processes() {
         for life in evidence.lives(process) {
@@ -546,6 +581,16 @@ fn expect_lives_apart(evidence: &Evidence, scenario: &Scenario) {
                         );
                     }
                     _ => {}
+                }
+            }
+            if Some(&life) != evidence.lives(process).last() {
+                continue;
+            }
+            for ((from, from_life), mut numbers) in received(&evidence.seen(process, life)) {
+                if Some(&from_life) == evidence.lives(from).last() {
+                    numbers.sort_unstable();
+                    let expected: Vec<u32> = (0..numbers.len() as u32).collect();
+                    assert_eq!(numbers, expected, "{from}->{process}, last lives");
                 }
             }
         }

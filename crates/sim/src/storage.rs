@@ -119,3 +119,46 @@ impl<P: Process> Storage<P> {
         self.images.values()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_conformance::Probe;
+
+    const COSTS: StorageCosts =
+        StorageCosts { latency: Span(10), bandwidth: 1_000_000_000, fsync: Span(100) };
+
+    fn record(len: usize) -> Operation<Probe<false>> {
+        Operation::Record { version: 1, bytes: vec![0; len].into() }
+    }
+
+    #[test]
+    fn one_thing_is_done_after_the_other() {
+        let mut storage = Storage::new();
+        assert_eq!(storage.submit(record(1000), Time(0), &COSTS), Time(1110));
+        assert_eq!(storage.submit(Operation::List, Time(5), &COSTS), Time(1120));
+        assert_eq!(storage.submit(record(0), Time(2000), &COSTS), Time(2110), "after it was idle");
+    }
+
+    #[test]
+    fn a_slow_storage_takes_longer_to_write_and_not_to_read() {
+        let mut storage = Storage::new();
+        storage.set_fault(Some(StorageFault::Slow(Span(5000))));
+        assert_eq!(storage.submit(record(0), Time(0), &COSTS), Time(5110));
+        assert_eq!(storage.submit(Operation::List, Time(0), &COSTS), Time(5120));
+    }
+
+    #[test]
+    fn what_is_under_way_in_a_crash_has_not_happened() {
+        let mut storage = Storage::new();
+        storage.submit(record(7), Time(0), &COSTS);
+        storage.submit(record(8), Time(0), &COSTS);
+        assert_eq!(storage.complete(), Some(Event::Recorded { version: 1 }));
+        storage.crash(Time(50), StorageFate::Kept);
+        assert_eq!(storage.record().map(|bytes| bytes.len()), Some(7));
+        assert_eq!(storage.submit(Operation::List, Time(50), &COSTS), Time(60), "nobody waits for the dead");
+        assert_eq!(storage.complete(), Some(Event::Listed(vec![])));
+        storage.crash(Time(70), StorageFate::Lost);
+        assert_eq!(storage.record(), None);
+    }
+}

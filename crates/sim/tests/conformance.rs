@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use faultline_conformance::{Driver, Evidence, Probe, Scenario};
+use faultline_core::Span;
 use faultline_sim::{Chance, Config, InFlight, Links, Run};
 use faultline_trace::Trace;
 
 /// Runs a scenario on the simulator, under some chance.
 struct Simulator {
     chance: Chance,
+    control_jitter: Span,
     seed: u64,
     exit_is_noticed: bool,
 }
@@ -25,6 +27,7 @@ impl Driver for Simulator {
         );
         config.chance = self.chance;
         config.paranoid = true;
+        config.control.jitter = self.control_jitter;
         if !self.exit_is_noticed {
             config.control.exit_notice = None;
         }
@@ -39,22 +42,36 @@ mod plain {
 
     faultline_conformance::conformance_tests!(Simulator {
         chance: Chance::default(),
+        control_jitter: Span::from_micros(100),
         seed: 0,
         exit_is_noticed: true
     });
 }
 
+/// Packets overtake each other by more than a restart takes, and memberships come late and out of step.
 mod rough {
     use super::*;
-    use faultline_core::Span;
 
     faultline_conformance::conformance_tests!(Simulator {
         chance: Chance {
             reorder_ppm: 300_000,
-            reorder_within: Span::from_millis(30),
+            reorder_within: Span::from_millis(250),
             in_flight: InFlight::Kept,
         },
+        control_jitter: Span::from_millis(60),
         seed: 77,
-        exit_is_noticed: false,
+        exit_is_noticed: true,
+    });
+}
+
+/// Deaths are noticed only by silence.
+mod silent {
+    use super::*;
+
+    faultline_conformance::conformance_tests!(Simulator {
+        chance: Chance::default(),
+        control_jitter: Span::from_micros(100),
+        seed: 5,
+        exit_is_noticed: false
     });
 }
