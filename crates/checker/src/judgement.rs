@@ -29,6 +29,8 @@ pub enum Property {
     MembersAgree,
     /// No checkpoint holds a delivery of a message of its cluster without its send.
     ConsistentCheckpoint,
+    /// Every part of a checkpoint was durable wherever it is kept before the checkpoint was committed.
+    DurableBeforeCommit,
     /// No cluster rolled back further than it had to, nor without need.
     MaximalLine,
     /// No failure made a cluster go back again and again.
@@ -58,6 +60,7 @@ impl Property {
             Property::ForcedBeforeDelivery => "messages are delivered after the checkpoints that they force",
             Property::MembersAgree => "the processes of a cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
+            Property::DurableBeforeCommit => "checkpoints are durable before they are committed",
             Property::MaximalLine => "no cluster rolled back too far or without need",
             Property::RecoveryTerminates => "recovery comes to an end",
             Property::UnrecoverableJustified => "no cluster was given up that could be restored",

@@ -166,6 +166,7 @@ mod tests {
             to: Position::new(1, 2),
             checkpoint: Position::new(0, 2),
             cause: Cause::Alert { from: faultline_core::ClusterId(1), position: Position::new(1, 3) },
+            vectors: Default::default(),
         };
         assert_eq!(
             describe(&Fact::Claim(Box::new(claim))).to_string(),

@@ -6,7 +6,7 @@ use faultline_core::{
 };
 use faultline_trace::{Stream, Trace};
 
-use super::groups::{CheckpointName, Commit, Group, RestoredBy};
+use super::groups::{CheckpointName, Commit, Group, RestoredBy, StoredCopy};
 use super::messages::Messages;
 use super::supervision::Supervision;
 use super::{
@@ -28,7 +28,7 @@ pub(super) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
 struct Builder<'a> {
     history: History<'a>,
     /// Reports that an image is durable, to be entered once every part is known.
-    durable: Vec<(ImageName, ProcessId, Life)>,
+    durable: Vec<(ImageName, StoredCopy)>,
     /// When an application message last moved.
     last_movement: Time,
 }
@@ -148,7 +148,9 @@ impl<'a> Builder<'a> {
                     part.witness.get_or_insert((*witness, at));
                 }
             }
-            Fact::Durable(name) => self.durable.push((*name, cursor.process, cursor.life)),
+            Fact::Durable(name) => {
+                self.durable.push((*name, StoredCopy { holder: cursor.process, life: cursor.life, time }));
+            }
             Fact::Restored(restored) => {
                 let (name, incarnation, witness) = **restored;
                 self.restore(cursor, at, time, name, incarnation, witness);
@@ -291,11 +293,11 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        for (name, process, life) in self.durable.drain(..) {
+        for (name, copy) in self.durable.drain(..) {
             if let Some((group, place)) = history.member(name.owner) {
                 let checkpoint = history.groups[group].checkpoints.get_mut(&CheckpointName::from(name));
                 if let Some(checkpoint) = checkpoint {
-                    checkpoint.parts[place].durable.push((process, life));
+                    checkpoint.parts[place].copies.push(copy);
                 }
             }
         }

@@ -31,14 +31,25 @@ pub struct Part {
     pub witness: Option<(Witness, Point)>,
     /// The cut; `None` when nobody stated it, or facts are missing.
     pub cut: Option<Point>,
-    /// Who reported it durable, in which life.
-    pub durable: Vec<(ProcessId, Life)>,
+    /// Every report that it is durable somewhere.
+    pub copies: Vec<StoredCopy>,
+}
+
+/// A durable copy of a part.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredCopy {
+    /// Who holds it; the owner is one of the holders.
+    pub holder: ProcessId,
+    /// In which life it was reported.
+    pub life: Life,
+    /// When, by the holder's clock.
+    pub time: Time,
 }
 
 impl Part {
     /// Whether every copy of the part may have been lost by the supervisor's fact `before`.
     pub fn may_be_lost(&self, supervision: &Supervision<'_>, before: usize) -> bool {
-        self.durable.iter().all(|&(holder, life)| supervision.may_have_lost(holder, life, before))
+        self.copies.iter().all(|copy| supervision.may_have_lost(copy.holder, copy.life, before))
     }
 }
 

@@ -17,7 +17,7 @@ use faultline_trace::Trace;
 use crate::context::Context;
 use crate::judgement::Source;
 
-pub use groups::{Checkpoint, CheckpointName, Commit, Group, Part, RestoredBy, Rollback};
+pub use groups::{Checkpoint, CheckpointName, Commit, Group, Part, RestoredBy, Rollback, StoredCopy};
 pub use messages::{Message, MessageNo, Messages};
 pub use supervision::{LifeEnd, Supervision};
 

@@ -4,6 +4,7 @@ mod bounded_loss;
 mod completed;
 mod consistent_checkpoint;
 mod dirt;
+mod durable_before_commit;
 mod exactly_once;
 mod faults_took_effect;
 mod forced_before_delivery;
@@ -23,7 +24,7 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 17] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 18] = [
     completed::check,
     faults_took_effect::check,
     links_as_asked::check,
@@ -35,6 +36,7 @@ pub const ALL: [fn(&History<'_>) -> Finding; 17] = [
     forced_before_delivery::check,
     members_agree::check,
     consistent_checkpoint::check,
+    durable_before_commit::check,
     maximal_line::check,
     recovery_terminates::check,
     unrecoverable_justified::check,

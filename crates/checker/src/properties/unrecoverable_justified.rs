@@ -5,7 +5,7 @@
 use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId};
 
 use super::dirt::Dirt;
-use crate::history::{CheckpointName, Claimed, History, Part};
+use crate::history::{CheckpointName, Claimed, History, Part, StoredCopy};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -40,18 +40,19 @@ impl<'a> GivingUp<'a> {
         let mut is_explained = false;
         for (name, _) in missing {
             let part = self.part(name);
-            let durable = part.map_or(&[][..], |part| &part.durable);
-            let lost = |&&(holder, life): &&_| history.supervision.may_have_lost(holder, life, self.before);
-            if let Some(&(holder, _)) = durable.iter().find(|it| !lost(it)) {
+            let copies = part.map_or(&[][..], |part| &part.copies);
+            let lost =
+                |copy: &&StoredCopy| history.supervision.may_have_lost(copy.holder, copy.life, self.before);
+            if let Some(copy) = copies.iter().find(|copy| !lost(copy)) {
                 finding.violated([at], || {
                     let (owner, position) = (context.process(name.owner), name.position());
-                    let holder = context.process(holder);
+                    let holder = context.process(copy.holder);
                     format!("the part of {owner} in checkpoint {position} was given up, but {holder} had it durably")
                 });
                 is_explained = true;
             }
             // A part that was never durable says something only if its owner has lost what it wrote.
-            is_explained |= !durable.is_empty()
+            is_explained |= !copies.is_empty()
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
         }
         let group = history.group_of(history.process_of(self.claimed.at));

@@ -1,0 +1,99 @@
+//! A checkpoint is committed only when every part is durable at its owner and at every holder (errata, finding 6): the
+//! safety of collection rests on it.
+//!
+//! Who holds whose parts is a fixed function that the checker does not know; it takes for an owner's holders whoever ever
+//! reported a part of that owner durable. A process states what it did before others can see it, so the reports that a
+//! commit rests on are in the trace; where all processes read one clock, they also come before the commit.
+
+use std::collections::BTreeSet;
+
+use faultline_core::ProcessId;
+
+use crate::history::{Group, History, StoredCopy};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::DurableBeforeCommit);
+    for (number, group) in history.groups.iter().enumerate() {
+        for place in 0..group.members.len() {
+            check_owner(history, number, group, place, &mut finding);
+        }
+    }
+    finding
+}
+
+fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: usize, finding: &mut Finding) {
+    let context = history.context;
+    let copies = group.checkpoints.values().flat_map(|checkpoint| &checkpoint.parts[place].copies);
+    let holders: BTreeSet<ProcessId> = copies.map(|copy| copy.holder).chain([group.members[place]]).collect();
+    for (name, checkpoint) in &group.checkpoints {
+        let Some(first) = checkpoint.commits.iter().min_by_key(|commit| commit.time) else { continue };
+        let copies = &checkpoint.parts[place].copies;
+        for &holder in &holders {
+            finding.instances += 1;
+            let is_in_time = |it: &&StoredCopy| !context.common_clock || it.time <= first.time;
+            if copies.iter().filter(is_in_time).any(|copy| copy.holder == holder) {
+                continue;
+            }
+            if history.trace.gaps.iter().any(|&(process, ..)| process == holder) {
+                finding.unjudged(|| format!("facts of {} are missing", context.process(holder)));
+                continue;
+            }
+            finding.violated([history.source(first.at)], || {
+                let (owner, holder) = (context.process(group.members[place]), context.process(holder));
+                let (cluster, position) = (context.group(number), name.position);
+                format!("checkpoint {position} of {cluster} was committed before {holder} held the part of {owner}")
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::Span;
+
+    /// p0's first checkpoint has a copy at p1; the second one has it `after` its commit, or never.
+    fn run(after: Option<Span>) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.durable(1, run.image(0, 0, 1));
+        run.commit_all(0, &[0]);
+        run.commit_all(0, &[0]);
+        if let Some(after) = after {
+            run.wait(after);
+            run.durable(1, run.image(0, 0, 2));
+        }
+        run
+    }
+
+    #[test]
+    fn a_commit_after_all_copies_is_right() {
+        let finding = check_alone(check, &run(Some(Span::ZERO)));
+        assert_eq!((finding.instances, finding.violation_count()), (4, 0));
+    }
+
+    #[test]
+    fn a_commit_without_a_copy_is_found() {
+        let finding = check_alone(check, &run(None));
+        assert!(finding.violations[0].text.contains("before p1 held the part of p0"));
+        assert_eq!(finding.violation_count(), 1);
+    }
+
+    #[test]
+    fn a_copy_that_comes_late_shows_by_a_common_clock() {
+        let mut run = run(Some(Span(1)));
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.context.common_clock = true;
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_holder_with_missing_facts_makes_it_unknown() {
+        let mut run = run(None);
+        run.lose_evidence(1);
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.violation_count(), 0);
+        assert!(finding.unknown.is_some());
+    }
+}
