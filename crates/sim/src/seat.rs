@@ -21,7 +21,8 @@ pub(crate) enum Input<P: Process> {
     /// The oldest action of its storage is complete.
     Stored,
     Computed(JobNo),
-    Membership(Arc<Membership>),
+    /// The membership that is coming ([`Seat::coming`]).
+    Membership,
 }
 
 /// A process in its place.
@@ -40,12 +41,13 @@ pub(crate) struct Seat<P: Process> {
     /// The membership as this process knows it.
     pub(crate) view: Option<Arc<Membership>>,
     pub(crate) view_version: MembershipVersion,
+    /// The newest membership that is on its way: one that has not arrived yet is replaced by a newer one.
+    pub(crate) coming: Option<Arc<Membership>>,
     /// When its timer is set to; [`Time::NEVER`] when it is not.
     pub(crate) timer: Time,
     /// Facts stated in this life.
     pub(crate) facts: u64,
-    /// Messages of the control plane arrive in order: none before these.
-    pub(crate) announced: Time,
+    /// When its newest report arrives; they arrive in order.
     pub(crate) reported: Time,
     /// Jobs that are out.
     pub(crate) jobs: Vec<(JobNo, P::Job)>,
@@ -73,9 +75,9 @@ impl<P: Process> Seat<P> {
             paused: false,
             view: None,
             view_version: MembershipVersion(0),
+            coming: None,
             timer: Time::NEVER,
             facts: 0,
-            announced: Time::ZERO,
             reported: Time::ZERO,
             jobs: Vec::new(),
             backlog: None,
@@ -90,19 +92,12 @@ impl<P: Process> Seat<P> {
     /// Begins the next life, without a value as yet.
     pub(crate) fn launch(&mut self, life: Life, boot: Boot) {
         assert!(!self.alive && life > self.life, "a new life follows the end of the old one");
-        *self = Seat {
-            life,
-            alive: true,
-            boot,
-            announced: self.announced,
-            reported: self.reported,
-            ..Seat::new()
-        };
+        *self = Seat { life, alive: true, boot, reported: self.reported, ..Seat::new() };
     }
 
     /// Ends this life, with everything that belongs to it.
     pub(crate) fn end(&mut self) {
-        *self = Seat { life: self.life, announced: self.announced, reported: self.reported, ..Seat::new() };
+        *self = Seat { life: self.life, reported: self.reported, ..Seat::new() };
     }
 
     pub(crate) fn backlog(&mut self) -> &mut Backlog<P> {

@@ -328,7 +328,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 let (_, job) = jobs.swap_remove(index);
                 self.feed(process, Event::Computed(no, job.run()));
             }
-            Input::Membership(membership) => self.meet(process, membership),
+            Input::Membership => self.meet(process),
         }
     }
 
@@ -346,8 +346,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// Starts a life with its first membership, or tells it of a newer one.
-    fn meet(&mut self, process: ProcessId, membership: Arc<Membership>) {
+    fn meet(&mut self, process: ProcessId) {
         let seat = &mut self.seats[process.index()];
+        let membership = seat.coming.take().expect("a membership is coming until it is met");
         seat.view_version = membership.version;
         seat.view = Some(membership.clone());
         if seat.process.is_some() {

@@ -156,13 +156,12 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             if self.announced[index].0 != member.life {
                 self.announced[index] = (member.life, membership.version);
             }
-            let delay = self.control_delay();
             let seat = &mut self.seats[index];
-            if member.up && seat.alive && seat.life == member.life {
-                seat.announced = seat.announced.max(self.now + delay);
-                let input = Input::Membership(membership.clone());
-                let happening = Happening::Input(ProcessId(index as u32), seat.life, input);
-                self.queue.push(seat.announced, happening);
+            let reaches = member.up && seat.alive && seat.life == member.life;
+            if reaches && seat.coming.replace(membership.clone()).is_none() {
+                let life = seat.life;
+                let at = self.now + self.control_delay();
+                self.queue.push(at, Happening::Input(ProcessId(index as u32), life, Input::Membership));
             }
         }
     }
