@@ -127,20 +127,23 @@ impl Hc3i {
                 host.control(To::One(holder), Control::Discard { names: names.clone() });
             }
         }
-        let log = self.collect_log(&collection.worst);
+        let log = self.collect_log(collection);
         host.claim(Claim::Collected { round, below, kept: self.kept.len() as u32, log });
     }
 
-    /// Removes messages that were delivered before their receiver's worst checkpoint.
-    fn collect_log(&mut self, worst: &[Sn]) -> u32 {
+    /// Removes messages that were delivered before their receiver's worst checkpoint, unless this process has yet to
+    /// learn of a rollback that undid such deliveries.
+    fn collect_log(&mut self, collection: &Collection) -> u32 {
         let mut log = core::mem::take(&mut self.log);
         let at_worst = self.has(Defect::LogCollectedAtWorst);
         let removed = Arc::make_mut(&mut log).retain(|entry| {
             let cluster = self.cluster_of(entry.id.to);
-            let worst = worst[cluster.index()];
+            let worst = collection.worst[cluster.index()];
+            let aware = self.history.known(cluster) >= collection.incarnations[cluster.index()]
+                || self.has(Defect::LogCollectedUnaware);
             let settled =
                 |at: Position| !self.is_undone(cluster, at) && (at.sn < worst || at_worst && at.sn == worst);
-            !entry.acknowledged.is_some_and(settled)
+            !(aware && entry.acknowledged.is_some_and(settled))
         });
         self.log = log;
         removed

@@ -95,6 +95,8 @@ defects! {
     RoundWithoutLives,
     /// A refilled holder gets the parts, but not the table of rollbacks: an incarnation can be used twice.
     NotesNotRefilled,
+    /// A member collects log entries although it does not know yet of a rollback that undid their delivery.
+    LogCollectedUnaware,
     /// Rounds of an older epoch are obeyed (rule 11).
     OlderEpochsAccepted,
     /// Received messages are told apart without their incarnation (B4).

@@ -26,6 +26,8 @@ pub(super) struct Copies {
     retry_at: Option<Time>,
     /// What the listings that are under way are for, in their order.
     lists: VecDeque<ListFor>,
+    /// Reports that wait for writes that failed to be made again.
+    postponed: Vec<ListFor>,
     /// What the reads that are under way are for.
     reads: BTreeMap<ImageName, Vec<ReadFor>>,
     /// What a replaced storage still lacks.
@@ -69,6 +71,7 @@ impl Copies {
             failed: BTreeSet::new(),
             retry_at: None,
             lists: VecDeque::new(),
+            postponed: Vec::new(),
             reads: BTreeMap::new(),
             lacks,
         }
@@ -112,6 +115,14 @@ impl Copies {
     pub(super) fn forget_writes(&mut self, void: impl Fn(&ImageName) -> bool) {
         self.writing.retain(|name, _| !void(name));
         self.failed.retain(|name| !void(name));
+    }
+
+    /// Lists the storage again for reports that waited for writes.
+    pub(super) fn list_postponed(&mut self, host: &mut Desk) {
+        for purpose in core::mem::take(&mut self.postponed) {
+            self.lists.push_back(purpose);
+            host.list();
+        }
     }
 
     /// Lists the storage for a recovery round, after all earlier writes (rule 13).
@@ -210,6 +221,7 @@ impl Hc3i {
     /// An image is durable in this storage.
     pub(super) fn persisted(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         self.copies.forget_writes(|it| *it == name);
+        self.copies.list_postponed(host);
         if name.owner == self.me {
             self.own_part_durable(name, now, host);
             self.missing_part_durable(name, now, host);
@@ -247,9 +259,14 @@ impl Hc3i {
     }
 
     pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>, now: Time, host: &mut Desk) {
-        match self.copies.lists.pop_front().expect("every listing has a purpose") {
+        let purpose = self.copies.lists.pop_front().expect("every listing has a purpose");
+        let barrier = !self.has(Defect::NoWriteBarrier);
+        if barrier && self.has_unfinished_writes_for(&purpose) {
+            self.copies.postponed.push(purpose);
+            return;
+        }
+        match purpose {
             ListFor::Report { epoch, unfinished } => {
-                let barrier = !self.has(Defect::NoWriteBarrier);
                 let reported = |name: &ImageName| barrier || !unfinished.contains(name);
                 let parts = self.parts_of(self.cluster, images, reported);
                 self.report(epoch, parts, now, host);
@@ -266,6 +283,16 @@ impl Hc3i {
                 self.write_record(Some(Waiter::Offer(owner)), host);
             }
         }
+    }
+
+    /// Whether a write that failed, and will be made again, belongs to the cluster that wants to know what is durable.
+    fn has_unfinished_writes_for(&self, purpose: &ListFor) -> bool {
+        let asking = match purpose {
+            ListFor::Report { .. } => self.cluster,
+            ListFor::Inquiry { cluster, .. } => *cluster,
+            ListFor::Offer { .. } => return false,
+        };
+        self.copies.writing.keys().any(|name| self.cluster_of(name.owner) == asking)
     }
 
     fn parts_of(

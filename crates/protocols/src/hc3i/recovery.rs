@@ -585,6 +585,7 @@ impl Hc3i {
         self.sort_out(&recovery.here, host);
         let (me, incarnation) = (self.me, target.incarnation);
         self.copies.forget_writes(|name| name.owner == me && name.incarnation < incarnation);
+        self.copies.list_postponed(host);
         host.claim(Claim::RolledBack {
             to: self.position,
             checkpoint: target.checkpoint.as_ref().map(|kept| kept.position).unwrap_or_default(),

@@ -1,0 +1,587 @@
+//! The federation: processes, and the world around them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use faultline_checker::{Context, Judgement, judge};
+use faultline_core::fault::{Outcome, StorageFault};
+use faultline_core::{
+    Action, Birth, Boot, Claim, Cluster, ClusterId, Event, Fact, FactNo, Fault, FaultNo, ImageName, JobNo,
+    Life, Member, Membership, MembershipVersion, MessageId, Node, NodeConfig, NodeId, Process, ProcessId,
+    Protocol, Role, Span, StorageFate, Time, To,
+};
+use faultline_trace::manifest::ProtocolKind;
+use faultline_trace::{Record, Sink, Trace};
+
+use super::network::{Flight, Hold, Network};
+use super::script::{Deed, Script, Send};
+use super::storage::{EventOf, Operation, Storage};
+use super::story::Entry;
+
+/// More steps than any scenario takes: who needs them does not come to rest.
+const MOST_STEPS: usize = 100_000;
+
+/// One process and what surrounds it.
+struct Seat<P: Protocol> {
+    life: Life,
+    /// `None` between two lives.
+    node: Option<Node<P, Script>>,
+    /// What it was told last.
+    view: Arc<Membership>,
+    /// What it will be told, in order.
+    news: VecDeque<Arc<Membership>>,
+    withheld: bool,
+    replaced: bool,
+    clock: Time,
+    /// The job that waits for the test's order.
+    job: Option<JobNo>,
+    facts: u64,
+    storage: Storage<P>,
+}
+
+/// Processes under a protocol, with everything around them in the test's hands.
+pub(crate) struct Federation<P: Protocol> {
+    config: Arc<NodeConfig<P, Script>>,
+    membership: Membership,
+    seats: Vec<Seat<P>>,
+    network: Network<P>,
+    /// What processes asked of the supervisor.
+    notes: VecDeque<Note>,
+    notes_held: bool,
+    output_survives: bool,
+    faults: u32,
+    /// Orders facts of different processes.
+    steps: u64,
+    trace: Trace,
+    log: Vec<Entry<P>>,
+    texts: BTreeMap<MessageId, String>,
+}
+
+enum Note {
+    Started(ProcessId),
+    Held(ProcessId),
+}
+
+impl<P: Protocol> Federation<P> {
+    /// Clusters of these sizes, every process in its first life. Nothing has been delivered or written yet.
+    pub(crate) fn new(clusters: &[u32], config: P::Config) -> Federation<P> {
+        let membership = first_membership(clusters, P::extra_processes(&config));
+        let view = Arc::new(membership.clone());
+        let seat = |_| Seat {
+            life: Life(1),
+            node: None,
+            view: view.clone(),
+            news: VecDeque::new(),
+            withheld: false,
+            replaced: false,
+            clock: Time::ZERO,
+            job: None,
+            facts: 0,
+            storage: Storage::new(),
+        };
+        let mut federation = Federation {
+            config: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(()) }),
+            seats: membership.members.iter().map(seat).collect(),
+            membership,
+            network: Network::new(),
+            notes: VecDeque::new(),
+            notes_held: false,
+            output_survives: false,
+            faults: 0,
+            steps: 0,
+            trace: Trace::default(),
+            log: Vec::new(),
+            texts: BTreeMap::new(),
+        };
+        federation.state_supervisor(Fact::Begun);
+        for process in federation.processes() {
+            federation.begin_life(process, Boot::Fresh);
+        }
+        federation
+    }
+
+    // What happens
+
+    /// Lets happen what is under way and not held, until nothing is. Time does not pass.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..MOST_STEPS {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("the federation does not come to rest");
+    }
+
+    /// Lets one thing happen; false when there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        self.take_note() || self.tell_news() || self.complete_operation() || self.deliver_next()
+    }
+
+    /// Lets time pass for everybody: every deadline within `span` rings in its turn, and what it sets off settles.
+    pub(crate) fn pass(&mut self, span: Span) {
+        for process in self.processes() {
+            let until = self.seats[process.index()].clock + span;
+            while self.deadline(process).is_some_and(|at| at <= until) {
+                self.ring(process);
+                self.settle();
+            }
+            self.seats[process.index()].clock = until;
+        }
+    }
+
+    /// Lets time pass for one process up to its next deadline. Panics when it has none.
+    pub(crate) fn ring(&mut self, process: ProcessId) {
+        let deadline = self.deadline(process).expect("the process waits for nothing");
+        let seat = &mut self.seats[process.index()];
+        seat.clock = seat.clock.max(deadline);
+        self.feed(process, Event::Timeout);
+    }
+
+    /// When a process wants to be woken; never, when it is dead.
+    pub(crate) fn deadline(&self, process: ProcessId) -> Option<Time> {
+        self.seats[process.index()].node.as_ref().and_then(Process::next_deadline)
+    }
+
+    /// Gives a process any event. Panics when it is dead.
+    pub(crate) fn feed(&mut self, process: ProcessId, event: EventOf<P>) {
+        let seat = &mut self.seats[process.index()];
+        let mut actions = Vec::new();
+        let node = seat.node.as_mut().expect("only the living are told something");
+        node.handle(event, seat.clock, &mut actions);
+        self.perform(process, actions);
+    }
+
+    // The application
+
+    /// The application of `from` sends `text` to `to`. Panics when it cannot act.
+    pub(crate) fn send(&mut self, from: ProcessId, to: ProcessId, text: &str) -> MessageId {
+        let job = self.seats[from.index()].job.take();
+        let job = job.unwrap_or_else(|| panic!("{from} has to send {text}, but may not act"));
+        let before = self.log.len();
+        self.feed(from, Event::Computed(job, Send { to, text: text.into() }));
+        let sent = self.log[before..].iter().find_map(|entry| match entry {
+            Entry::Fact { fact: Fact::Sent(id), .. } => Some(*id),
+            _ => None,
+        });
+        let id = sent.expect("an application sends what it is told");
+        self.texts.insert(id, text.into());
+        id
+    }
+
+    /// Whether the application of `process` could send something now.
+    pub(crate) fn can_act(&self, process: ProcessId) -> bool {
+        self.seats[process.index()].job.is_some()
+    }
+
+    /// What the application of `process` has received, in the state in which it is now.
+    pub(crate) fn received(&self, process: ProcessId) -> Vec<&str> {
+        self.deeds(process)
+            .iter()
+            .filter_map(|it| match it {
+                Deed::Received(_, text) => Some(text.as_str()),
+                Deed::Sent(..) => None,
+            })
+            .collect()
+    }
+
+    /// What the application of `process` has sent, in the state in which it is now.
+    pub(crate) fn sent(&self, process: ProcessId) -> Vec<&str> {
+        self.deeds(process)
+            .iter()
+            .filter_map(|it| match it {
+                Deed::Sent(_, text) => Some(text.as_str()),
+                Deed::Received(..) => None,
+            })
+            .collect()
+    }
+
+    fn deeds(&self, process: ProcessId) -> &[Deed] {
+        let node = self.seats[process.index()].node.as_ref().expect("only the living have a state");
+        &node.application().expect("is a rank").done
+    }
+
+    // The network
+
+    /// From now on, packets that match stay where they are.
+    pub(crate) fn hold(&mut self, which: impl Fn(&Flight<P>) -> bool + 'static) -> Hold {
+        self.network.hold(which)
+    }
+
+    /// Ends a hold.
+    pub(crate) fn release(&mut self, hold: Hold) {
+        self.network.release(hold);
+    }
+
+    /// Delivers the packets that match and are under way now, held or not, and nothing else; says how many.
+    pub(crate) fn let_through(&mut self, which: impl Fn(&Flight<P>) -> bool) -> usize {
+        let mut delivered = Vec::new();
+        while let Some(flight) = self.network.take(&which) {
+            delivered.push(flight);
+        }
+        let count = delivered.len();
+        for flight in delivered {
+            assert!(self.is_known(&flight), "{} has yet to hear of its sender's life", flight.to);
+            self.deliver(flight);
+        }
+        count
+    }
+
+    /// How many packets that match are under way.
+    pub(crate) fn under_way(&self, which: impl Fn(&Flight<P>) -> bool) -> usize {
+        self.network.flights().iter().filter(|flight| which(flight)).count()
+    }
+
+    /// From now on, what a process has sent before its death arrives while its receiver does not know of its next life.
+    pub(crate) fn let_output_survive(&mut self) {
+        self.output_survives = true;
+    }
+
+    // The storages
+
+    /// From now on nothing completes at the storage of `process`, or things do again.
+    pub(crate) fn hold_storage(&mut self, process: ProcessId, held: bool) {
+        self.seats[process.index()].storage.held = held;
+    }
+
+    /// From now on images cannot be written at `process`, or they can again.
+    pub(crate) fn fail_writes(&mut self, process: ProcessId, full: bool) {
+        if full {
+            self.inject(Fault::Storage { process, how: StorageFault::Full, span: None });
+        }
+        self.seats[process.index()].storage.full = full;
+    }
+
+    /// Spoils every image that is now in the storage of `process`: it is listed, but cannot be read.
+    pub(crate) fn corrupt(&mut self, process: ProcessId) {
+        self.inject(Fault::Storage { process, how: StorageFault::Corrupt, span: None });
+        let storage = &mut self.seats[process.index()].storage;
+        storage.corrupt = storage.images.keys().copied().collect();
+    }
+
+    /// The images in the storage of `process`, ascending.
+    pub(crate) fn images(&self, process: ProcessId) -> Vec<ImageName> {
+        self.seats[process.index()].storage.images.keys().copied().collect()
+    }
+
+    // Lives
+
+    /// Kills `process`. Nobody is told.
+    pub(crate) fn kill(&mut self, process: ProcessId, storage: StorageFate) {
+        let life = self.seats[process.index()].life;
+        self.state_supervisor(Fact::Failed { process, life, storage });
+        let seat = &mut self.seats[process.index()];
+        seat.node = None;
+        seat.job = None;
+        seat.news.clear();
+        seat.replaced |= storage == StorageFate::Lost;
+        seat.storage.crash(storage);
+        if !self.output_survives {
+            self.network.drop_all(|flight| flight.from == process);
+        }
+    }
+
+    /// Tells everybody that `process` is down.
+    pub(crate) fn detect(&mut self, process: ProcessId) {
+        let life = self.seats[process.index()].life;
+        self.state_supervisor(Fact::Detected { process, life });
+        self.member(process).up = false;
+        self.announce();
+    }
+
+    /// Begins the next life of `process`, and tells everybody.
+    pub(crate) fn restart(&mut self, process: ProcessId) {
+        let seat = &mut self.seats[process.index()];
+        assert!(seat.node.is_none(), "{process} lives");
+        seat.life = seat.life.next();
+        seat.facts = 0;
+        seat.withheld = false;
+        let (life, replaced) = (seat.life, seat.replaced);
+        let member = self.member(process);
+        (member.life, member.up) = (life, true);
+        self.announce();
+        self.seats[process.index()].view = Arc::new(self.membership.clone());
+        self.begin_life(process, if replaced { Boot::Replaced } else { Boot::Restarted });
+    }
+
+    /// Kills `process`, tells everybody, and begins its next life; nothing settles in between.
+    pub(crate) fn crash(&mut self, process: ProcessId, storage: StorageFate) {
+        self.kill(process, storage);
+        self.detect(process);
+        self.restart(process);
+    }
+
+    /// Does the same to all processes of clusters at once.
+    pub(crate) fn lose(&mut self, clusters: &[ClusterId], storage: StorageFate) {
+        let lost = |it: &ProcessId| clusters.contains(&self.membership.cluster_of(*it));
+        let processes: Vec<ProcessId> = self.processes().filter(lost).collect();
+        processes.iter().for_each(|&process| self.kill(process, storage));
+        processes.iter().for_each(|&process| self.detect(process));
+        processes.iter().for_each(|&process| self.restart(process));
+    }
+
+    /// From now on `process` is not told of the membership, or is told what it has missed.
+    pub(crate) fn withhold_membership(&mut self, process: ProcessId, withheld: bool) {
+        self.seats[process.index()].withheld = withheld;
+    }
+
+    /// From now on the supervisor does not record that a cluster has started, or does so again.
+    pub(crate) fn withhold_notes(&mut self, withheld: bool) {
+        self.notes_held = withheld;
+    }
+
+    // What is seen
+
+    /// Everything that happened, in order.
+    pub(crate) fn log(&self) -> &[Entry<P>] {
+        &self.log
+    }
+
+    /// What a message says.
+    pub(crate) fn text(&self, id: MessageId) -> &str {
+        self.texts.get(&id).map_or("", String::as_str)
+    }
+
+    /// The claims of `process`, in the order of stating.
+    pub(crate) fn claims(&self, process: ProcessId) -> impl Iterator<Item = &Claim> {
+        self.log.iter().filter_map(move |entry| match entry {
+            Entry::Fact { process: by, fact: Fact::Claim(claim) } if *by == process => Some(&**claim),
+            _ => None,
+        })
+    }
+
+    /// What the messages say that were re-sent, in the order of re-sending.
+    pub(crate) fn resent(&self) -> Vec<&str> {
+        self.processes()
+            .flat_map(|process| self.claims(process))
+            .filter_map(|claim| match claim {
+                Claim::Resent { id } => Some(self.text(*id)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// All processes.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> + use<P> {
+        (0..self.seats.len() as u32).map(ProcessId)
+    }
+
+    /// The cluster of a process.
+    pub(crate) fn cluster_of(&self, process: ProcessId) -> ClusterId {
+        self.membership.cluster_of(process)
+    }
+
+    /// The processes of a cluster.
+    pub(crate) fn members(&self, cluster: ClusterId) -> Arc<[ProcessId]> {
+        self.membership.processes_of(cluster).clone()
+    }
+
+    /// The protocol's side of a process. Panics when it is dead.
+    pub(crate) fn protocol(&self, process: ProcessId) -> &P {
+        self.seats[process.index()].node.as_ref().expect("only the living have a state").protocol()
+    }
+
+    /// Whether every message that the applications sent has been delivered, and so on: what the checker says of the
+    /// facts so far, if the run ends here.
+    pub(crate) fn judge(&self, protocol: ProtocolKind) -> Judgement {
+        let clusters =
+            self.membership.clusters.iter().map(|cluster| cluster.processes.to_vec()).collect::<Vec<_>>();
+        let mut context = Context::new(protocol, clusters);
+        context.common_clock = true;
+        context.end = Time(self.steps);
+        let given_up = self.log.iter().find_map(|entry| match entry {
+            Entry::Fact { fact: Fact::Claim(claim), .. } => match &**claim {
+                Claim::Unrecoverable { cluster, missing } => {
+                    Some(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() })
+                }
+                _ => None,
+            },
+            _ => None,
+        });
+        context.outcome = Some(given_up.unwrap_or(Outcome::Completed));
+        judge(&self.trace, &context)
+    }
+
+    // The driver
+
+    fn begin_life(&mut self, process: ProcessId, boot: Boot) {
+        let life = self.seats[process.index()].life;
+        self.state_supervisor(Fact::LifeStarted { process, life, boot });
+        let seat = &mut self.seats[process.index()];
+        let birth = Birth {
+            me: process,
+            life,
+            boot,
+            membership: seat.view.clone(),
+            config: self.config.clone(),
+            record: seat.storage.record.clone(),
+            seed: 0,
+        };
+        let mut actions = Vec::new();
+        seat.node = Some(Node::start(birth, seat.clock, &mut actions));
+        self.perform(process, actions);
+    }
+
+    fn perform(
+        &mut self,
+        process: ProcessId,
+        actions: Vec<faultline_core::process::ActionOf<Node<P, Script>>>,
+    ) {
+        for action in actions {
+            let storage = &mut self.seats[process.index()].storage;
+            match action {
+                Action::Send { to: To::One(to), packet } => self.transmit(process, to, packet),
+                Action::Send { to: To::Cluster(cluster), packet } => {
+                    for &to in self.members(cluster).iter().filter(|&&to| to != process) {
+                        self.transmit(process, to, packet.clone());
+                    }
+                }
+                Action::Persist(image) => storage.submit(Operation::Persist(image)),
+                Action::Read(name) => storage.submit(Operation::Read(name)),
+                Action::List => storage.submit(Operation::List),
+                Action::Delete(name) => storage.submit(Operation::Delete(name)),
+                Action::Record { version, bytes } => storage.submit(Operation::Record { version, bytes }),
+                Action::Started => self.notes.push_back(Note::Started(process)),
+                Action::Held => self.notes.push_back(Note::Held(process)),
+                Action::Compute(no, _) => self.seats[process.index()].job = Some(no),
+                Action::Fact(fact) => self.state(process, fact),
+            }
+        }
+    }
+
+    fn transmit(&mut self, from: ProcessId, to: ProcessId, packet: super::network::PacketOf<P>) {
+        let seat = &self.seats[from.index()];
+        let to_life = seat.view.member(to).life;
+        self.network.send(Flight { from, from_life: seat.life, to, to_life, packet });
+    }
+
+    fn deliver_next(&mut self) -> bool {
+        let seats = &self.seats;
+        let known = |flight: &Flight<P>| {
+            let receiver = &seats[flight.to.index()];
+            receiver.node.is_none() || flight.from_life <= receiver.view.member(flight.from).life
+        };
+        let Some(flight) = self.network.next(known) else { return false };
+        self.deliver(flight);
+        true
+    }
+
+    /// Whether the receiver knows of the sender's life; until then a packet waits.
+    fn is_known(&self, flight: &Flight<P>) -> bool {
+        flight.from_life <= self.seats[flight.to.index()].view.member(flight.from).life
+    }
+
+    /// Nothing from or to an older life arrives.
+    fn deliver(&mut self, flight: Flight<P>) {
+        let receiver = &self.seats[flight.to.index()];
+        let known = receiver.view.member(flight.from).life;
+        if receiver.node.is_some() && flight.to_life == receiver.life && flight.from_life == known {
+            let event = Event::Packet { from: flight.from, packet: flight.packet.clone() };
+            let to = flight.to;
+            self.log.push(Entry::Arrival(flight));
+            self.feed(to, event);
+        }
+    }
+
+    fn complete_operation(&mut self) -> bool {
+        let Some(place) = self.seats.iter().position(|seat| seat.node.is_some() && seat.storage.is_ready())
+        else {
+            return false;
+        };
+        if let Some(event) = self.seats[place].storage.complete() {
+            self.feed(ProcessId(place as u32), event);
+        }
+        true
+    }
+
+    fn tell_news(&mut self) -> bool {
+        let waits = |seat: &Seat<P>| seat.node.is_some() && !seat.withheld && !seat.news.is_empty();
+        let Some(place) = self.seats.iter().position(waits) else { return false };
+        let membership = self.seats[place].news.pop_front().expect("there are news");
+        self.seats[place].view = membership.clone();
+        self.feed(ProcessId(place as u32), Event::Membership(membership));
+        true
+    }
+
+    fn take_note(&mut self) -> bool {
+        if self.notes_held {
+            return false;
+        }
+        match self.notes.pop_front() {
+            None => return false,
+            Some(Note::Held(process)) => self.seats[process.index()].replaced = false,
+            Some(Note::Started(process)) => {
+                let cluster = self.membership.cluster_of(process);
+                Arc::make_mut(&mut self.membership.clusters)[cluster.index()].started = true;
+                self.announce();
+            }
+        }
+        true
+    }
+
+    fn member(&mut self, process: ProcessId) -> &mut Member {
+        &mut Arc::make_mut(&mut self.membership.members)[process.index()]
+    }
+
+    fn announce(&mut self) {
+        self.membership.version = self.membership.version.next();
+        let membership = Arc::new(self.membership.clone());
+        for seat in self.seats.iter_mut().filter(|seat| seat.node.is_some()) {
+            seat.news.push_back(membership.clone());
+        }
+    }
+
+    fn inject(&mut self, fault: Fault) {
+        let no = FaultNo(self.faults);
+        self.faults += 1;
+        self.state_supervisor(Fact::Injecting { no, fault: Box::new(fault) });
+    }
+
+    fn state(&mut self, process: ProcessId, fact: Fact) {
+        let seat = &mut self.seats[process.index()];
+        if matches!(fact, Fact::Restored(_)) {
+            seat.job = None; // it is void
+        }
+        let (life, number) = (seat.life, FactNo(seat.facts));
+        seat.facts += 1;
+        self.record(process, life, number, fact);
+    }
+
+    fn state_supervisor(&mut self, fact: Fact) {
+        let number = FactNo(self.trace.supervisor().len() as u64);
+        self.record(ProcessId::SUPERVISOR, Life(0), number, fact);
+    }
+
+    fn record(&mut self, process: ProcessId, life: Life, number: FactNo, fact: Fact) {
+        self.steps += 1;
+        self.trace.record(Record { process, life, number, at: Time(self.steps), fact: fact.clone() });
+        self.log.push(Entry::Fact { process, fact });
+    }
+}
+
+/// A test that fails tells what had happened.
+impl<P: Protocol> Drop for Federation<P> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.story());
+        }
+    }
+}
+
+/// Everybody is up, in the first life.
+fn first_membership(clusters: &[u32], extra: Vec<Role>) -> Membership {
+    let mut members = Vec::new();
+    let mut add = |cluster, role| {
+        let id = members.len() as u32;
+        members.push(Member { cluster, role, node: NodeId(id), life: Life(1), up: true });
+        ProcessId(id)
+    };
+    let mut groups = Vec::new();
+    for (cluster, &size) in clusters.iter().enumerate() {
+        let processes = (0..size).map(|_| add(ClusterId(cluster as u16), Role::RANK)).collect();
+        groups.push(Cluster { processes, started: false });
+    }
+    for role in extra {
+        add(ClusterId::OUTSIDE, role);
+    }
+    Membership { version: MembershipVersion(1), members: members.into(), clusters: groups.into() }
+}

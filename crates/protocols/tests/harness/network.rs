@@ -1,0 +1,101 @@
+//! The network of a test: packets in the order of sending, and which of them are held.
+
+use faultline_core::{Life, Packet, ProcessId, Protocol};
+
+use super::script::text_of;
+
+/// The packets of a protocol.
+pub(crate) type PacketOf<P> =
+    Packet<<P as Protocol>::Stamp, <P as Protocol>::Control, <P as Protocol>::Head, <P as Protocol>::Saved>;
+
+/// A packet between two lives.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight<P: Protocol> {
+    pub(crate) from: ProcessId,
+    pub(crate) from_life: Life,
+    pub(crate) to: ProcessId,
+    pub(crate) to_life: Life,
+    pub(crate) packet: PacketOf<P>,
+}
+
+impl<P: Protocol> Flight<P> {
+    /// The protocol message that it is.
+    pub(crate) fn control(&self) -> Option<&P::Control> {
+        match &self.packet {
+            Packet::Control(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the application message that says `text`.
+    pub(crate) fn says(&self, text: &str) -> bool {
+        matches!(&self.packet, Packet::Application { payload, .. } if text_of(payload) == text)
+    }
+
+    /// The owner of the image that it is.
+    pub(crate) fn image_of(&self) -> Option<ProcessId> {
+        match &self.packet {
+            Packet::Image(image) => Some(image.name.owner),
+            _ => None,
+        }
+    }
+}
+
+/// Names a hold, so that it can be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold(u32);
+
+type Filter<P> = Box<dyn Fn(&Flight<P>) -> bool>;
+
+pub(crate) struct Network<P: Protocol> {
+    /// In the order of sending.
+    flights: Vec<Flight<P>>,
+    holds: Vec<(Hold, Filter<P>)>,
+    next_hold: u32,
+}
+
+impl<P: Protocol> Network<P> {
+    pub(crate) fn new() -> Network<P> {
+        Network { flights: Vec::new(), holds: Vec::new(), next_hold: 0 }
+    }
+
+    pub(crate) fn send(&mut self, flight: Flight<P>) {
+        self.flights.push(flight);
+    }
+
+    pub(crate) fn hold(&mut self, which: impl Fn(&Flight<P>) -> bool + 'static) -> Hold {
+        let hold = Hold(self.next_hold);
+        self.next_hold += 1;
+        self.holds.push((hold, Box::new(which)));
+        hold
+    }
+
+    pub(crate) fn release(&mut self, hold: Hold) {
+        let before = self.holds.len();
+        self.holds.retain(|&(it, _)| it != hold);
+        assert_eq!(self.holds.len() + 1, before, "a hold is released once");
+    }
+
+    /// The first packet that is not held, among those for which `ready` says so.
+    pub(crate) fn next(&mut self, ready: impl Fn(&Flight<P>) -> bool) -> Option<Flight<P>> {
+        let holds = &self.holds;
+        let free = |flight: &Flight<P>| ready(flight) && holds.iter().all(|(_, held)| !held(flight));
+        let place = self.flights.iter().position(free)?;
+        Some(self.flights.remove(place))
+    }
+
+    /// The first packet that matches, held or not.
+    pub(crate) fn take(&mut self, which: impl Fn(&Flight<P>) -> bool) -> Option<Flight<P>> {
+        let place = self.flights.iter().position(which)?;
+        Some(self.flights.remove(place))
+    }
+
+    pub(crate) fn flights(&self) -> &[Flight<P>] {
+        &self.flights
+    }
+
+    /// Removes what matches.
+    pub(crate) fn drop_all(&mut self, which: impl Fn(&Flight<P>) -> bool) {
+        self.flights.retain(|flight| !which(flight));
+    }
+}

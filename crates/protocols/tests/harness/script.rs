@@ -1,0 +1,98 @@
+//! The application of a test: it sends what the test says, and its state is the list of what it sent and received.
+
+use std::sync::Arc;
+
+use faultline_core::application::Job;
+use faultline_core::{
+    Application, Chunk, Digest, Incarnation, Membership, Outbox, Payload, ProcessId, Progress, Span,
+};
+use serde::{Deserialize, Serialize};
+
+/// A rank that waits for the test's orders. Its only job is to wait for the next one.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    /// Everything that it has done.
+    pub(crate) done: Vec<Deed>,
+}
+
+/// One thing that a rank has done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Deed {
+    /// It sent this message.
+    Sent(ProcessId, String),
+    /// It received this message.
+    Received(ProcessId, String),
+}
+
+/// The job of waiting for an order: the test answers it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wait;
+
+/// An order: send this message to this process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Send {
+    /// Receiver.
+    pub(crate) to: ProcessId,
+    /// Content.
+    pub(crate) text: String,
+}
+
+impl Job for Wait {
+    type Output = Send;
+
+    fn cost(&self) -> Span {
+        Span::ZERO
+    }
+
+    fn run(self) -> Send {
+        unreachable!("the test gives the orders")
+    }
+}
+
+impl Application for Script {
+    type Job = Wait;
+    type Config = ();
+
+    fn new(_: &Arc<()>, _: ProcessId, _: &Membership, _: u64) -> Script {
+        Script { done: Vec::new() }
+    }
+
+    fn deliver(&mut self, from: ProcessId, payload: Payload, _: &mut Outbox) {
+        self.done.push(Deed::Received(from, text_of(&payload)));
+    }
+
+    fn computed(&mut self, order: Send, out: &mut Outbox) {
+        out.send(order.to, Payload::from_slice(order.text.as_bytes()));
+        self.done.push(Deed::Sent(order.to, order.text));
+    }
+
+    fn next_job(&mut self) -> Option<Wait> {
+        Some(Wait)
+    }
+
+    fn snapshot(&self) -> Option<Arc<[Chunk]>> {
+        let bytes = postcard::to_allocvec(&self.done).expect("deeds can be encoded");
+        Some([Chunk::Bytes(bytes.into())].into())
+    }
+
+    fn restore(&mut self, chunks: Option<&[Chunk]>, _: Incarnation) {
+        self.done = match chunks {
+            Some([Chunk::Bytes(bytes)]) => postcard::from_bytes(bytes).expect("are what was encoded"),
+            Some(other) => panic!("not a state of this application: {other:?}"),
+            None => Vec::new(),
+        };
+    }
+
+    fn result(&self) -> Option<Digest> {
+        None
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done: self.done.len() as u64, total: 0 }
+    }
+}
+
+/// What a message says.
+pub(crate) fn text_of(payload: &Payload) -> String {
+    String::from_utf8(payload.bytes().to_vec()).expect("a test's messages are text")
+}

@@ -1,0 +1,100 @@
+//! The storage of one process: operations complete one by one, in the order asked for, when somebody lets them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use faultline_core::{Event, Image, ImageName, Protocol, StorageFate};
+
+use super::script::Send;
+
+/// The events of a protocol around a [`super::script::Script`].
+pub(crate) type EventOf<P> = Event<
+    <P as Protocol>::Stamp,
+    <P as Protocol>::Control,
+    <P as Protocol>::Head,
+    <P as Protocol>::Saved,
+    Send,
+>;
+
+type ImageOf<P> = Arc<Image<<P as Protocol>::Head, <P as Protocol>::Saved>>;
+
+pub(crate) enum Operation<P: Protocol> {
+    Persist(ImageOf<P>),
+    Read(ImageName),
+    List,
+    Delete(ImageName),
+    Record { version: u64, bytes: Arc<[u8]> },
+}
+
+pub(crate) struct Storage<P: Protocol> {
+    pub(crate) images: BTreeMap<ImageName, ImageOf<P>>,
+    pub(crate) record: Option<Arc<[u8]>>,
+    under_way: VecDeque<Operation<P>>,
+    /// Nothing completes.
+    pub(crate) held: bool,
+    /// Images cannot be written.
+    pub(crate) full: bool,
+    /// Images that cannot be read any more.
+    pub(crate) corrupt: BTreeSet<ImageName>,
+}
+
+impl<P: Protocol> Storage<P> {
+    pub(crate) fn new() -> Storage<P> {
+        Storage {
+            images: BTreeMap::new(),
+            record: None,
+            under_way: VecDeque::new(),
+            held: false,
+            full: false,
+            corrupt: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn submit(&mut self, operation: Operation<P>) {
+        self.under_way.push_back(operation);
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.held && !self.under_way.is_empty()
+    }
+
+    /// Completes the oldest operation; what its process is told.
+    pub(crate) fn complete(&mut self) -> Option<EventOf<P>> {
+        match self.under_way.pop_front().expect("a completion belongs to an operation") {
+            Operation::Persist(image) if self.full => Some(Event::PersistFailed(image.name)),
+            Operation::Persist(image) => {
+                let name = image.name;
+                self.corrupt.remove(&name);
+                self.images.insert(name, image);
+                Some(Event::Persisted(name))
+            }
+            Operation::Read(name) => {
+                let image = self.images.get(&name).filter(|_| !self.corrupt.contains(&name));
+                Some(Event::Read { name, image: image.cloned() })
+            }
+            Operation::List => {
+                let heads = self.images.iter().map(|(&name, image)| (name, image.head.clone()));
+                Some(Event::Listed(heads.collect()))
+            }
+            Operation::Delete(name) => {
+                self.images.remove(&name);
+                None
+            }
+            Operation::Record { version, bytes } => {
+                self.record = Some(bytes);
+                Some(Event::Recorded { version })
+            }
+        }
+    }
+
+    /// The process has died: what was not complete has not happened.
+    pub(crate) fn crash(&mut self, fate: StorageFate) {
+        self.under_way.clear();
+        self.held = false;
+        if fate == StorageFate::Lost {
+            self.images.clear();
+            self.corrupt.clear();
+            self.record = None;
+        }
+    }
+}

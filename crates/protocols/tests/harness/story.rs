@@ -1,0 +1,66 @@
+//! What happened, for people: the story of a federation, and golden files of such stories.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use faultline_core::{Fact, ProcessId, Protocol};
+use faultline_trace::describe::{describe, message_of};
+
+use super::federation::Federation;
+use super::network::Flight;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry<P: Protocol> {
+    /// A process, or the supervisor, stated a fact.
+    Fact {
+        /// Who.
+        process: ProcessId,
+        /// What.
+        fact: Fact,
+    },
+    /// A packet reached its receiver.
+    Arrival(Flight<P>),
+}
+
+impl<P: Protocol> Federation<P> {
+    /// Everything that was stated and every message of the protocol that arrived, a line each.
+    pub(crate) fn story(&self) -> String {
+        let mut story = String::new();
+        for entry in self.log() {
+            let written = match entry {
+                Entry::Fact { process: ProcessId::SUPERVISOR, fact } => {
+                    writeln!(story, "the supervisor {}", describe(fact))
+                }
+                Entry::Fact { process, fact } => {
+                    let text = message_of(fact).map(|id| format!(" ({})", self.text(id)));
+                    writeln!(story, "{process} {}{}", describe(fact), text.unwrap_or_default())
+                }
+                Entry::Arrival(flight) => match flight.control() {
+                    Some(message) => writeln!(story, "    {} -> {}: {message:?}", flight.from, flight.to),
+                    None => Ok(()),
+                },
+            };
+            written.expect("a string takes everything");
+        }
+        story
+    }
+}
+
+/// Compares `text` with the file of that name in `testdata/`. With `UPDATE_GOLDEN` in the environment the file is written
+/// instead: review the difference as you would review a change of the specification.
+pub(crate) fn assert_golden(name: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        return;
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for (number, (golden, line)) in (1..).zip(golden.lines().zip(text.lines())) {
+        assert_eq!(
+            golden, line,
+            "line {number} of {name} is another one (UPDATE_GOLDEN=1 rewrites the file)"
+        );
+    }
+    assert_eq!(golden.lines().count(), text.lines().count(), "lines of {name}");
+}

@@ -1,0 +1,211 @@
+//! The figures of the paper (sections 3.2 and 4).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use faultline_core::{Claim, Fact, Position, ProcessId, StorageFate, Vectors};
+use faultline_protocols::hc3i::{Control, Defects, ReplicateTo};
+
+use crate::harness::{Entry, assert_golden, c, p};
+use crate::setting::{Federation, config, running};
+
+/// "A CLC is forced in the receiver's cluster only when a CLC has been stored in the sender's cluster since the last
+/// communication from the sender's cluster to the receiver's cluster."
+#[test]
+fn figure_3_a_message_forces_a_checkpoint_only_after_one_of_its_sender() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    let checkpoints = |it: &Federation| it.protocol(p(1)).position().sn.0;
+    federation.exchange(p(0), p(1), "m1");
+    assert_eq!(checkpoints(&federation), 2, "m1 is the first from there");
+    federation.exchange(p(0), p(1), "m2");
+    assert_eq!(checkpoints(&federation), 2, "CLC3 of the figure would be useless");
+    federation.take_checkpoint(c(0));
+    federation.exchange(p(0), p(1), "m3");
+    assert_eq!(checkpoints(&federation), 3, "its sender has stored a CLC since m2");
+    assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"]);
+}
+
+/// Section 4. Three clusters of two nodes; every SN and every vector is the paper's.
+#[test]
+fn figure_4() {
+    let mut federation = running(
+        &[2, 2, 2],
+        faultline_protocols::hc3i::Config {
+            replicate_to: ReplicateTo::SameCluster,
+            ..config(Defects::default())
+        },
+    );
+    let [c1, c2, c3] = [c(0), c(1), c(2)];
+    federation.exchange(p(0), p(2), "m1");
+    federation.exchange(p(1), p(3), "m2");
+    federation.take_checkpoint(c1);
+    federation.take_checkpoint(c3);
+    federation.take_checkpoint(c2);
+    federation.exchange(p(2), p(4), "m3");
+    federation.exchange(p(0), p(5), "m4");
+    federation.exchange(p(4), p(1), "m5");
+    let normal = federation.log().len();
+    assert_eq!(
+        checkpoints(&federation),
+        [
+            "C1 CLC1 (1,0,0)",
+            "C1 CLC2 (2,0,0)",
+            "C1 CLC3 (3,0,4) forced",
+            "C2 CLC1 (0,1,0)",
+            "C2 CLC2 (1,2,0) forced",
+            "C2 CLC3 (1,3,0)",
+            "C3 CLC1 (0,0,1)",
+            "C3 CLC2 (0,0,2)",
+            "C3 CLC3 (0,3,3) forced",
+            "C3 CLC4 (2,3,4) forced",
+        ]
+    );
+
+    federation.kill(p(3), StorageFate::Kept);
+    federation.detect(p(3));
+    let failed = federation.log().len();
+    federation.restart(p(3));
+    federation.retry();
+    assert_eq!(
+        rollbacks(&federation),
+        ["C1 to CLC3 (3,0,4)", "C2 to CLC3 (1,3,0)", "C3 to CLC3 (0,3,3)"],
+        "each once"
+    );
+    let states = [p(0), p(1), p(2), p(3), p(4), p(5)].map(|it| federation.received(it));
+    assert_eq!(states, [vec![], vec![], vec!["m1"], vec!["m2"], vec![], vec!["m4"]]);
+    assert_eq!(BTreeSet::from_iter(federation.resent()), BTreeSet::from(["m4"]));
+    assert_eq!(federation.wrong(), [""; 0]);
+
+    let mut story = String::from(
+        "The paper's Figure 4 (section 4), cluster by cluster. Vectors are DDVs; an acknowledgement carries the SN at\n\
+         delivery, which for a message that forces a CLC is the paper's \"local SN + 1\".\n",
+    );
+    let mut narrator = Narrator { federation: &federation, said: BTreeSet::new() };
+    for (title, part) in [
+        ("A normal execution, until a node of C2 fails", &federation.log()[..failed]),
+        ("The rollback alert of C2, and the recovery line", &federation.log()[failed..]),
+    ] {
+        story += &format!("\n{title}\n\n");
+        for line in part.iter().filter_map(|entry| narrator.line(entry)) {
+            story += &format!("  {line}\n");
+        }
+    }
+    story += "\nWhat the applications have received in the end\n\n";
+    for cluster in [c1, c2, c3] {
+        let received: Vec<_> =
+            federation.members(cluster).iter().flat_map(|&it| federation.received(it)).collect();
+        story += &format!("  {}  {}\n", name(cluster.index()), received.join(" "));
+    }
+    let _ = normal;
+    assert_golden("figure4.txt", &story);
+}
+
+/// Every committed checkpoint, by cluster and SN.
+fn checkpoints(federation: &Federation) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for process in federation.processes() {
+        for claim in federation.claims(process) {
+            if let Claim::Committed { position, vectors, forced, .. } = claim {
+                let cluster = name(federation.cluster_of(process).index());
+                let forced = if *forced { " forced" } else { "" };
+                all.insert(format!("{cluster} CLC{} {}{forced}", position.sn.0, ddv(vectors)));
+            }
+        }
+    }
+    all.into_iter().collect()
+}
+
+/// Every rollback, by cluster, with how often its members state another one.
+fn rollbacks(federation: &Federation) -> Vec<String> {
+    let mut all = Vec::new();
+    for process in federation.processes() {
+        for claim in federation.claims(process) {
+            if let Claim::RolledBack { checkpoint, vectors, .. } = claim {
+                let cluster = federation.cluster_of(process);
+                let line = format!("{} to CLC{} {}", name(cluster.index()), checkpoint.sn.0, ddv(vectors));
+                // The members of a cluster say the same; a second rollback would be another line.
+                if federation.members(cluster)[0] == process || !all.contains(&line) {
+                    all.push(line);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Tells what happened in the words of the paper, cluster by cluster.
+struct Narrator<'a> {
+    federation: &'a Federation,
+    /// What a cluster has said already: all its members say so.
+    said: BTreeSet<String>,
+}
+
+impl Narrator<'_> {
+    fn line(&mut self, entry: &Entry<faultline_protocols::hc3i::Hc3i>) -> Option<String> {
+        match entry {
+            Entry::Fact { process: ProcessId::SUPERVISOR, fact } => match fact {
+                Fact::Failed { process, .. } => Some(format!("{}  a node fails", self.cluster(*process))),
+                _ => None,
+            },
+            Entry::Fact { process, fact } => {
+                let line = format!("{}  {}", self.cluster(*process), self.fact(fact)?);
+                let by_all = matches!(fact, Fact::Claim(claim) if !matches!(**claim, Claim::Resent { .. }));
+                (!by_all || self.said.insert(line.clone())).then_some(line)
+            }
+            Entry::Arrival(flight) => match flight.control()? {
+                Control::Acknowledge { id, position } => Some(format!(
+                    "{}  notes that {} was acknowledged with {}",
+                    self.cluster(flight.to),
+                    self.federation.text(*id),
+                    position.sn.0
+                )),
+                Control::Alert { cluster, entries } => {
+                    let (_, sn) = entries.last()?;
+                    let (to, from) = (self.cluster(flight.to), name(cluster.index()));
+                    Some(format!("{to}  receives the alert ({from}, SN {})", sn.0))
+                }
+                _ => None,
+            },
+        }
+    }
+
+    fn fact(&self, fact: &Fact) -> Option<String> {
+        let text = |id| self.federation.text(id);
+        Some(match fact {
+            Fact::Sent(id) => format!("sends {} to {}", text(*id), self.cluster(id.to)),
+            Fact::Transmitted { id, position } => {
+                format!("gives {} to the network with SN {}", text(*id), position.sn.0)
+            }
+            Fact::Delivered(id) => format!("delivers {}", text(*id)),
+            Fact::DroppedStale(id) => format!("drops {}, which was undone", text(*id)),
+            Fact::Claim(claim) => match &**claim {
+                Claim::Committed { position, forced, vectors, .. } => {
+                    let kind = if *forced { "forced" } else { "unforced" };
+                    format!("takes {kind} CLC{} {}", position.sn.0, ddv(vectors))
+                }
+                Claim::Forcing { id } => format!("has to take a CLC before it delivers {}", text(*id)),
+                Claim::RolledBack { checkpoint, vectors, .. } => {
+                    format!("rolls back to CLC{} {}", checkpoint.sn.0, ddv(vectors))
+                }
+                Claim::Resent { id } => format!("re-sends {}", text(*id)),
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+
+    fn cluster(&self, process: ProcessId) -> String {
+        name(self.federation.cluster_of(process).index())
+    }
+}
+
+/// The paper counts clusters from 1.
+fn name(cluster: usize) -> String {
+    format!("C{}", cluster + 1)
+}
+
+/// A vector as it stands in the figure's boxes, which shows no incarnations: no checkpoint in it depends on one.
+fn ddv(vectors: &Arc<Vectors>) -> String {
+    let entries: Vec<String> = vectors.ddv.iter().map(|Position { sn, .. }| sn.0.to_string()).collect();
+    format!("({})", entries.join(","))
+}

@@ -1,0 +1,10 @@
+//! HC3I, step by step: the paper's figures, the rules that its errata add, and what the protocol does when things go
+//! wrong. Each test plays one schedule by hand; random schedules are the fuzzer's business.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod behaviour;
+mod defects;
+mod figures;
+mod setting;
