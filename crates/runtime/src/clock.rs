@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use faultline_core::Time;
+use faultline_core::{Span, Time};
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
@@ -27,6 +27,15 @@ impl Clock {
     pub(crate) fn now(self) -> Time {
         Time(monotonic().saturating_sub(self.epoch))
     }
+}
+
+/// Does nothing for so long, in a thread that may.
+pub(crate) fn pause(span: Span) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the driver: what takes time here really takes it"
+    )]
+    std::thread::sleep(span.into());
 }
 
 /// Rings once at an instant. Tokio's own timers round to a millisecond, which is the latency of a whole link.
@@ -99,7 +108,6 @@ fn monotonic() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::Span;
 
     #[tokio::test(flavor = "current_thread")]
     async fn an_alarm_rings_once_and_not_before_its_time() {

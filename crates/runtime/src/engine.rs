@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use faultline_core::process::{ActionOf, In, Out, PacketOf};
 use faultline_core::{
@@ -18,10 +17,11 @@ use faultline_core::{
 use faultline_trace::FactsWriter;
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::Interval;
 use tracing::warn;
 
-use crate::clock::{Alarm, Clock};
+use crate::clock::{Alarm, Clock, pause};
 use crate::codec::{decode_packet, encode_packet};
 use crate::control::{ToNode, ToSupervisor};
 use crate::frame::{Body, FrameKind};
@@ -34,7 +34,7 @@ use crate::transport::{Identity, Incoming, Transport};
 /// Events handled before their facts are written and their effects let out.
 const BATCH: usize = 64;
 
-/// Why a node cannot go on. It ends, as if it had crashed.
+/// Why a node cannot go on. But for the supervisor's hanging up, it ends as if it had crashed.
 #[derive(Debug, Error)]
 pub(crate) enum EngineError {
     #[error("cannot write facts: {0}")]
@@ -43,6 +43,8 @@ pub(crate) enum EngineError {
     Journal(io::Error),
     #[error("the timer failed: {0}")]
     Alarm(io::Error),
+    #[error("the supervisor hung up")]
+    HungUp,
 }
 
 /// What a process is born from, beside the membership.
@@ -58,7 +60,7 @@ pub(crate) struct Inbox<P: Process> {
     pub(crate) control: mpsc::UnboundedReceiver<ToNode>,
     pub(crate) events: mpsc::UnboundedReceiver<In<P>>,
     pub(crate) packets: mpsc::UnboundedReceiver<Incoming>,
-    pub(crate) heartbeat: Interval,
+    pub(crate) glance: Interval,
     pub(crate) alarm: Alarm,
 }
 
@@ -141,19 +143,25 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    /// Runs until something fails.
-    pub(crate) async fn run(mut self) -> Result<std::convert::Infallible, EngineError> {
+    /// Runs until the supervisor hangs up, or something fails.
+    pub(crate) async fn run(mut self) -> EngineError {
         loop {
-            let stimulus = self.next().await?;
-            self.take(stimulus).await?;
-            for _ in 1..BATCH {
-                let Some(stimulus) = self.next_ready() else { break };
-                self.take(stimulus).await?;
+            if let Err(end) = self.turn().await {
+                return end;
             }
-            self.settle()?;
-            let deadline = self.process.as_ref().and_then(Process::next_deadline);
-            self.inbox.alarm.set(deadline).map_err(EngineError::Alarm)?;
         }
+    }
+
+    async fn turn(&mut self) -> Result<(), EngineError> {
+        let stimulus = self.next().await?;
+        self.take(stimulus).await?;
+        for _ in 1..BATCH {
+            let Some(stimulus) = self.next_ready() else { break };
+            self.take(stimulus).await?;
+        }
+        self.settle()?;
+        let deadline = self.process.as_ref().and_then(Process::next_deadline);
+        self.inbox.alarm.set(deadline).map_err(EngineError::Alarm)
     }
 
     /// What happens next.
@@ -166,8 +174,10 @@ impl<P: Process + 'static> Engine<P> {
             let inbox = &mut self.inbox;
             tokio::select! {
                 biased;
-                Some(message) = inbox.control.recv() => return Ok(Stimulus::Control(message)),
-                _ = inbox.heartbeat.tick() => self.beat(),
+                message = inbox.control.recv() => {
+                    return message.map(Stimulus::Control).ok_or(EngineError::HungUp);
+                }
+                _ = inbox.glance.tick() => self.show(),
                 Some(event) = inbox.events.recv() => return Ok(Stimulus::Event(event)),
                 Some(packet) = inbox.packets.recv(), if born => return Ok(Stimulus::Packet(packet)),
                 rung = inbox.alarm.rung() => {
@@ -183,8 +193,11 @@ impl<P: Process + 'static> Engine<P> {
         if let Some(message) = self.postponed.pop_front() {
             return Some(Stimulus::Control(message));
         }
-        if let Ok(message) = self.inbox.control.try_recv() {
-            return Some(Stimulus::Control(message));
+        match self.inbox.control.try_recv() {
+            Ok(message) => return Some(Stimulus::Control(message)),
+            Err(TryRecvError::Empty) => {}
+            // However much there is to do: the end comes first, and is found by waiting.
+            Err(TryRecvError::Disconnected) => return None,
         }
         if let Some(packet) = self.own.pop_front() {
             return Some(Stimulus::Own(packet));
@@ -315,12 +328,12 @@ impl<P: Process + 'static> Engine<P> {
         self.settle()?;
         loop {
             tokio::select! {
-                Some(message) = self.inbox.control.recv() => match message {
+                message = self.inbox.control.recv() => match message.ok_or(EngineError::HungUp)? {
                     ToNode::Go => return Ok(()),
-                    ToNode::Announce(..) => self.postponed.push_back(message),
+                    announcement @ ToNode::Announce(..) => self.postponed.push_back(announcement),
                     other => self.obey_at_once(other),
                 },
-                _ = self.inbox.heartbeat.tick() => self.beat(),
+                _ = self.inbox.glance.tick() => self.show(),
             }
         }
     }
@@ -372,7 +385,7 @@ impl<P: Process + 'static> Engine<P> {
             match outward {
                 Outward::Parcel { to, kind, charge, body } => outlets.transport.send(to, kind, charge, body),
                 Outward::Ask(request) => outlets.storage.ask(request),
-                Outward::Compute(no, job) => compute::<P>(no, job, outlets.events.clone()),
+                Outward::Compute(no, job) => compute::<P>(self.clock, no, job, outlets.events.clone()),
                 // The task that writes to the supervisor ends only with the node.
                 Outward::Report(report) => drop(outlets.supervisor.send(report)),
             }
@@ -380,26 +393,25 @@ impl<P: Process + 'static> Engine<P> {
         Ok(())
     }
 
-    fn beat(&mut self) {
+    /// Brings what is shown outside up to date.
+    fn show(&mut self) {
         let gauges = self.process.as_ref().map(P::gauges).unwrap_or_default();
-        let delays = self.outlets.transport.delays();
+        let transport = &self.outlets.transport;
         let counts = &self.meter.counts;
         self.outlets.exposition.update(|page| {
             page.counts.clone_from(counts);
             page.gauges = gauges;
-            page.delays.clone_from(&delays);
+            page.delays = transport.delays();
         });
-        drop(self.outlets.supervisor.send(ToSupervisor::Heartbeat(gauges, counts.clone(), delays)));
     }
 }
 
 /// Runs a job beside the process, for as long as it is said to take at least.
-fn compute<P: Process + 'static>(no: JobNo, job: P::Job, done: mpsc::UnboundedSender<In<P>>) {
+fn compute<P: Process + 'static>(clock: Clock, no: JobNo, job: P::Job, done: mpsc::UnboundedSender<In<P>>) {
     tokio::task::spawn_blocking(move || {
-        let begin = Instant::now();
-        let cost = std::time::Duration::from(job.cost());
+        let end = clock.now() + job.cost();
         let output = job.run();
-        std::thread::sleep(cost.saturating_sub(begin.elapsed()));
+        pause(end.since(clock.now()));
         // Nobody waits for it any more when the node ends.
         drop(done.send(Event::Computed(no, output)));
     });

@@ -29,8 +29,10 @@ use crate::secret::Secret;
 
 /// A stranger at the control port who says nothing is dropped after this.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Heartbeats while the supervisor waits for one.
+/// Heartbeats in the time after which a silent node is taken for dead.
 const HEARTBEATS: u64 = 5;
+/// Heartbeats also say how far a node is, so that they are never rarer than this.
+const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
 /// Between two looks at the state of things.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 
@@ -121,7 +123,7 @@ pub(super) async fn host(
         measuring: Measuring::new(&options.membership, &options.links),
         begun: false,
         follows: FactKind::OF_PROCESSES.into_iter().filter(|&kind| supervisor.follows(kind)).collect(),
-        heartbeat_every: Span(options.supervisor.detect_after.0 / HEARTBEATS),
+        heartbeat_every: Span(options.supervisor.detect_after.0 / HEARTBEATS).min(HEARTBEAT_AT_LEAST_EVERY),
         watches: Vec::new(),
         changed: BTreeMap::new(),
         cut: Vec::new(),

@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::{Counts, Delays};
+use crate::control::ToSupervisor;
 
 /// What stands on the page now.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +47,12 @@ impl Exposition {
     /// Changes what is shown.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Page)) {
         change(&mut self.page.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What a heartbeat says.
+    pub(crate) fn heartbeat(&self) -> ToSupervisor {
+        let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        ToSupervisor::Heartbeat(page.gauges, page.counts.clone(), page.delays.clone())
     }
 
     /// Answers requests at `/metrics`, for ever. `process` is whose they are, unless they are everyone's.
@@ -155,7 +162,32 @@ impl Collector for Exposition {
 async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string takes everything");
-    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], prometheus_text(&text))
+}
+
+/// OpenMetrics as the older Prometheus text format, which every scraper and `promtool` read: there a counter is called
+/// by its full name also where it is described, and units and the end are not marked.
+fn prometheus_text(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len());
+    let mut help = None;
+    for line in open_metrics.lines() {
+        if line.starts_with("# UNIT ") || line == "# EOF" {
+            continue;
+        }
+        if let Some(described) = line.strip_prefix("# HELP ") {
+            help = described.split_once(' ');
+            continue;
+        }
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|typed| typed.split_once(' ')) {
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            let (_, help) = help.take().expect("a metric is described before it is typed");
+            text += &format!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n");
+            continue;
+        }
+        text += line;
+        text.push('\n');
+    }
+    text
 }
 
 /// One metric with its labelled values; nothing when there are none.
@@ -184,4 +216,18 @@ fn gauge(span: Span) -> ConstGauge<f64> {
 
 fn link_labels((from, to): (ClusterId, ClusterId)) -> Labels {
     vec![("from", from.to_string()), ("to", to.to_string())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_described_by_their_full_name() {
+        let open_metrics = "# HELP a_seconds What it is.\n# TYPE a_seconds counter\n# UNIT a_seconds seconds\n\
+            a_seconds_total{x=\"y\"} 1\n# HELP b B.\n# TYPE b gauge\nb 2\n# EOF\n";
+        let text = "# HELP a_seconds_total What it is.\n# TYPE a_seconds_total counter\n\
+            a_seconds_total{x=\"y\"} 1\n# HELP b B.\n# TYPE b gauge\nb 2\n";
+        assert_eq!(prometheus_text(open_metrics), text);
+    }
 }

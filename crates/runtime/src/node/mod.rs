@@ -1,5 +1,6 @@
 //! One process of the federation as a process of the operating system.
 
+mod liaison;
 pub(crate) mod measure;
 
 use std::ffi::OsString;
@@ -15,7 +16,6 @@ use faultline_supervisor::process_seed;
 use faultline_trace::{Bundle, BundleError};
 use nix::sys::signal::Signal;
 use thiserror::Error;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
@@ -23,12 +23,16 @@ use tokio::time::MissedTickBehavior;
 use tracing::{debug, info};
 
 use crate::clock::Alarm;
-use crate::control::{self, Introduction, Setup, ToNode, ToSupervisor};
+use crate::control::ToSupervisor;
 use crate::engine::{Engine, EngineError, Inbox, Outlets, Parents};
 use crate::metrics::exposition::{Exposition, Visitors};
 use crate::secret::{HandshakeError, MAGIC, Secret};
-use crate::storage::{Storage, StoreError};
+use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
+use liaison::Supervisor;
+
+/// How often a node's own page of metrics, and what goes out with its heartbeats, is brought up to date.
+const SHOWN_EVERY: Duration = Duration::from_millis(50);
 
 /// What the command line of a node says. The rest comes from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +79,9 @@ pub enum NodeError {
     /// It said something else than expected.
     #[error("the supervisor began with something else than a setup")]
     Setup,
+    /// No timer.
+    #[error("cannot make a timer: {0}")]
+    Timer(io::Error),
     /// No port to listen on.
     #[error("cannot listen: {0}")]
     Listen(io::Error),
@@ -132,11 +139,13 @@ pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -
     // The connection to the supervisor ends with it, but a process that has been stopped would not notice.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
     let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
+    let exposition = Arc::new(Exposition::default());
+    let supervisor = liaison::call(&options, secret.clone(), exposition.clone())?;
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(NodeError::Runtime)?;
-    let result = runtime.block_on(host::<P>(options, secret, config));
+    let result = runtime.block_on(host::<P>(options, secret, config, supervisor, exposition));
     // A job that is out is not waited for.
     runtime.shutdown_background();
     result
@@ -146,8 +155,10 @@ async fn host<P: Process + 'static>(
     options: NodeOptions,
     secret: Secret,
     config: Arc<P::Config>,
+    supervisor: Supervisor,
+    exposition: Arc<Exposition>,
 ) -> Result<(), NodeError> {
-    let (read, write, setup) = register(&options, &secret).await?;
+    let Supervisor { setup, orders, reports } = supervisor;
     let NodeOptions { run_dir, process, life, .. } = options;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(NodeError::Listen)?;
     let address = listener.local_addr().map_err(NodeError::Listen)?;
@@ -156,7 +167,7 @@ async fn host<P: Process + 'static>(
     let facts = Bundle::open(&run_dir).facts_writer(process, life).map_err(NodeError::Facts)?;
     let (events_in, events) = mpsc::unbounded_channel();
     let store = run_dir.join("nodes").join(&setup.name).join("store");
-    let storage = Storage::<P>::open(store, life, setup.storage, events_in.clone())
+    let storage = Storage::<P>::open(store, life, setup.storage, setup.clock, events_in.clone())
         .map_err(|error: StoreError| NodeError::Storage(error.to_string()))?;
 
     let requested = setup.links.requested.iter().filter(|((from, _), _)| *from == setup.cluster);
@@ -164,16 +175,13 @@ async fn host<P: Process + 'static>(
     let (packets_in, packets) = mpsc::unbounded_channel();
     let (echoes_in, echoes) = mpsc::unbounded_channel();
     let transport = Transport::new(me, secret, setup.clock, setup.links, setup.seed, packets_in, echoes_in);
-    let (supervisor, reports) = mpsc::unbounded_channel();
     let (measure, wanted) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(measure::measure(transport.clone(), wanted, echoes, supervisor.clone()));
-    let exposition = Arc::new(Exposition::default());
+    tokio::task::spawn_local(measure::measure(transport.clone(), wanted, echoes, reports.clone()));
     exposition.update(|page| page.requested = requested);
     let (visitors, streams) = mpsc::unbounded_channel();
     tokio::spawn(exposition.clone().serve(Visitors { streams, address }, Some(process)));
     tokio::task::spawn_local(listen(listener, transport.clone(), visitors));
 
-    let (control_in, control) = mpsc::unbounded_channel();
     for (from, to, properties) in setup.changed {
         transport.set_link(from, to, Some(properties));
     }
@@ -181,72 +189,31 @@ async fn host<P: Process + 'static>(
         transport.cut(from, to, true);
     }
     if setup.storage_fault.is_some() {
-        control_in.send(ToNode::Storage(setup.storage_fault)).expect("its receiver is below");
+        storage.ask(Request::Misbehave(setup.storage_fault));
     }
-    let mut heartbeat = tokio::time::interval(Duration::from(setup.heartbeat_every));
-    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let record = storage.record.clone();
     let parents = Parents { config, boot: setup.boot, seed: process_seed(setup.seed, process), record };
-    let alarm = Alarm::new(setup.clock).map_err(NodeError::Listen)?;
-    let inbox = Inbox { control, events, packets, heartbeat, alarm };
+    let mut glance = tokio::time::interval(SHOWN_EVERY);
+    glance.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let alarm = Alarm::new(setup.clock).map_err(NodeError::Timer)?;
+    let inbox = Inbox { control: orders, events, packets, glance, alarm };
     let outlets = Outlets {
         transport,
         storage,
         events: events_in,
-        supervisor: supervisor.clone(),
+        supervisor: reports.clone(),
         measure,
         facts,
         exposition,
     };
     let engine = Engine::<P>::new(me, setup.clock, parents, setup.follows, setup.watches, inbox, outlets);
-
-    drop(supervisor.send(ToSupervisor::Registered(address)));
-    tokio::task::spawn_local(speak(write, reports));
-    tokio::select! {
-        ended = engine.run() => {
-            let Err(error): Result<_, EngineError> = ended;
-            Err(NodeError::Engine(error.to_string()))
-        }
-        () = obey(read, control_in) => {
+    drop(reports.send(ToSupervisor::Registered(address)));
+    match engine.run().await {
+        EngineError::HungUp => {
             info!("the supervisor hung up");
             Ok(())
         }
-    }
-}
-
-/// Meets the supervisor, and learns what this node is to be.
-async fn register(
-    options: &NodeOptions,
-    secret: &Secret,
-) -> Result<(OwnedReadHalf, OwnedWriteHalf, Setup), NodeError> {
-    let mut stream = TcpStream::connect(options.supervisor).await.map_err(NodeError::Supervisor)?;
-    stream.set_nodelay(true).map_err(NodeError::Supervisor)?;
-    secret.dial(&mut stream).await.map_err(NodeError::Handshake)?;
-    let introduction = Introduction { process: options.process, life: options.life };
-    control::send(&mut stream, &introduction).await.map_err(NodeError::Supervisor)?;
-    let (mut read, write) = stream.into_split();
-    match control::receive(&mut read).await.map_err(NodeError::Supervisor)? {
-        ToNode::Setup(setup) => Ok((read, write, setup)),
-        _ => Err(NodeError::Setup),
-    }
-}
-
-/// Hands on what the supervisor says until it hangs up.
-async fn obey(mut read: OwnedReadHalf, to: mpsc::UnboundedSender<ToNode>) {
-    loop {
-        match control::receive(&mut read).await {
-            Ok(message) => drop(to.send(message)),
-            Err(error) => return debug!(%error, "the control connection ended"),
-        }
-    }
-}
-
-/// Tells the supervisor. When it cannot be told, [`obey`] ends as well.
-async fn speak(mut write: OwnedWriteHalf, mut reports: mpsc::UnboundedReceiver<ToSupervisor>) {
-    while let Some(report) = reports.recv().await {
-        if let Err(error) = control::send(&mut write, &report).await {
-            return debug!(%error, "the control connection ended");
-        }
+        error => Err(NodeError::Engine(error.to_string())),
     }
 }
 

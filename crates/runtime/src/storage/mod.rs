@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc as queue};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use faultline_core::fault::StorageFault;
 use faultline_core::process::{ImageOf, In};
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tracing::warn;
 
+use crate::clock::{Clock, pause};
 pub(crate) use store::{Journal, StoreError};
 use store::{Opened, Store};
 
@@ -75,6 +76,7 @@ impl<P: Process + 'static> Storage<P> {
         dir: PathBuf,
         life: Life,
         options: StorageOptions,
+        clock: Clock,
         done: mpsc::UnboundedSender<In<P>>,
     ) -> Result<Storage<P>, StoreError> {
         let Opened { store, journal, record } = match options.kind {
@@ -82,7 +84,7 @@ impl<P: Process + 'static> Storage<P> {
             StorageKind::Disk => Store::on_disk(dir, life)?,
         };
         let (requests, inbox) = queue::channel();
-        let worker = Worker::<P> { store, options, fault: None, done };
+        let worker = Worker::<P> { store, clock, options, fault: None, done };
         thread::Builder::new()
             .name("storage".into())
             .spawn(move || worker.work(inbox))
@@ -100,6 +102,7 @@ impl<P: Process + 'static> Storage<P> {
 
 struct Worker<P: Process> {
     store: Store<P::Head, P::Saved>,
+    clock: Clock,
     options: StorageOptions,
     fault: Option<StorageFault>,
     done: mpsc::UnboundedSender<In<P>>,
@@ -183,17 +186,18 @@ impl<P: Process> Worker<P> {
                 source: io::ErrorKind::StorageFull.into(),
             });
         }
-        let begin = Instant::now();
+        let begin = self.clock.now();
         write(&mut self.store)?;
-        let mut cost = self.options.latency;
+        let end = self.clock.now();
+        let mut least = self.options.latency;
         if self.options.write_bandwidth > 0 {
             let seconds = bytes as f64 / self.options.write_bandwidth as f64;
-            cost = cost + Duration::from_secs_f64(seconds).into();
+            least = least + Duration::from_secs_f64(seconds).into();
         }
-        if let Some(StorageFault::Slow(span)) = self.fault {
-            cost = cost + begin.elapsed().into() + span;
+        pause((begin + least).since(end));
+        if let Some(StorageFault::Slow(more)) = self.fault {
+            pause(more);
         }
-        thread::sleep(Duration::from(cost).saturating_sub(begin.elapsed()));
         Ok(())
     }
 }

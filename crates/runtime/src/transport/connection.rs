@@ -12,7 +12,9 @@ use bytes::BytesMut;
 use faultline_core::{Life, ProcessId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tracing::debug;
 
 use super::session::SessionError;
@@ -93,12 +95,12 @@ impl Transport {
             return;
         }
         while peer.session.has_unwritten() {
-            match connection.stream.try_write_vectored(&peer.session.unwritten()) {
+            match connection.write.try_write_vectored(&peer.session.unwritten()) {
                 Ok(bytes) => peer.session.wrote(bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     peer.blocked = true;
-                    let stream = connection.stream.clone();
-                    tokio::task::spawn_local(self.clone().write_on(to, peer.generation, stream));
+                    let write = connection.write.clone();
+                    tokio::task::spawn_local(self.clone().write_on(to, peer.generation, write));
                     return;
                 }
                 // The reader sees the same and ends the connection.
@@ -107,8 +109,8 @@ impl Transport {
         }
     }
 
-    async fn write_on(self: Rc<Self>, to: ProcessId, generation: u64, stream: Rc<TcpStream>) {
-        if let Err(error) = stream.writable().await {
+    async fn write_on(self: Rc<Self>, to: ProcessId, generation: u64, write: Rc<OwnedWriteHalf>) {
+        if let Err(error) = write.writable().await {
             debug!(%to, %error, "a connection cannot be written to");
         }
         {
@@ -216,17 +218,16 @@ impl Transport {
             }
             peer.disconnect();
             peer.session.resume(wanted)?;
-            let stream = Rc::new(stream);
-            let reader = self.clone().read(peer_id, peer.generation, stream.clone());
-            let reader = tokio::task::spawn_local(reader).abort_handle();
-            peer.connection = Some(Connection { stream, reader });
+            let (read, write) = stream.into_split();
+            let reader = tokio::task::spawn_local(self.clone().read(peer_id, peer.generation, read));
+            peer.connection = Some(Connection { write: Rc::new(write), reader: reader.abort_handle() });
         }
         self.write(peer_id);
         Ok(())
     }
 
-    async fn read(self: Rc<Self>, from: ProcessId, generation: u64, stream: Rc<TcpStream>) {
-        let end = self.read_frames(from, generation, &stream).await;
+    async fn read(self: Rc<Self>, from: ProcessId, generation: u64, stream: OwnedReadHalf) {
+        let end = self.read_frames(from, generation, stream).await;
         let wanted = {
             let peer = &mut self.state.borrow_mut().peers[from.index()];
             if peer.generation != generation {
@@ -248,19 +249,15 @@ impl Transport {
         self: &Rc<Self>,
         from: ProcessId,
         generation: u64,
-        stream: &TcpStream,
+        mut stream: OwnedReadHalf,
     ) -> Result<(), ConnectionError> {
         let mut buffer = BytesMut::new();
         loop {
-            stream.readable().await?;
             if buffer.capacity() - buffer.len() < READ_BUFFER / 4 {
                 buffer.reserve(READ_BUFFER);
             }
-            match stream.try_read_buf(&mut buffer) {
-                Ok(0) => return Err(ConnectionError::Closed),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) => return Err(error.into()),
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Err(ConnectionError::Closed);
             }
             while let Some(frame) = split_frame(&mut buffer)? {
                 self.take(from, generation, frame)?;

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Life, ProcessId, Span, Time};
 use faultline_shaper::{DelayLine, Interface};
-use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 
@@ -108,7 +108,7 @@ struct Peer {
 }
 
 struct Connection {
-    stream: Rc<TcpStream>,
+    write: Rc<OwnedWriteHalf>,
     reader: AbortHandle,
 }
 

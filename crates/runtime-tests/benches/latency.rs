@@ -1,0 +1,285 @@
+//! Round trip of one byte between two node processes, with protocol stamps, headers and facts, beside an echo on bare
+//! tokio and one on blocking sockets: the same machine, the same two cores, in turn.
+//!
+//! `cargo bench -p faultline-runtime-tests --bench latency`
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
+use std::cell::RefCell;
+use std::env;
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use faultline_core::application::Job;
+use faultline_core::{
+    Application, Chunk, Cluster, ClusterId, Digest, Incarnation, Life, Member, Membership, MembershipVersion,
+    Node, NodeConfig, NodeId, Outbox, Payload, ProcessId, Progress, Role, Span,
+};
+use faultline_protocols::none::NoProtocol;
+use faultline_runtime::{Links, LocalOptions, NodeOptions, StorageOptions, local, node};
+use faultline_supervisor::Config;
+use faultline_trace::Bundle;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const ROUND_TRIPS: usize = 20_000;
+const WARM_UP: usize = 2_000;
+const TURNS: usize = 5;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<OsString> = env::args_os().skip(1).collect();
+    match args.first().and_then(|it| it.to_str()) {
+        Some("node") => ping_pong_node(&args[1..]),
+        Some("tokio-server") => tokio_server(),
+        Some("socket-server") => socket_server(),
+        _ => compare(),
+    }
+}
+
+fn compare() -> Result<(), Box<dyn Error>> {
+    let mut medians = [const { Vec::new() }; 3];
+    for _ in 0..TURNS {
+        medians[0].push(nodes()?);
+        medians[1].push(echo("tokio-server", tokio_client)?);
+        medians[2].push(echo("socket-server", socket_client)?);
+    }
+    let medians = medians.map(|mut turns| {
+        turns.sort_by(f64::total_cmp);
+        turns[turns.len() / 2]
+    });
+    println!("round trip of one byte, median of {ROUND_TRIPS}, median of {TURNS} turns:");
+    for (name, median) in ["two nodes", "tokio echo", "blocking sockets"].into_iter().zip(medians) {
+        println!("  {name:<18} {median:>7.1} us   {:.2} x tokio", median / medians[1]);
+    }
+    Ok(())
+}
+
+/// Two nodes, the first of which sends a byte, waits for it to come back, and so on.
+fn nodes() -> Result<f64, Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
+    let bundle = Bundle::create(dir.path().join("run"))?;
+    let results = dir.path().join("median");
+    let member = |index| Member {
+        cluster: ClusterId(0),
+        role: Role::RANK,
+        node: NodeId(index),
+        life: Life(0),
+        up: false,
+    };
+    let processes = [ProcessId(0), ProcessId(1)];
+    let options = LocalOptions {
+        command: vec![env::current_exe()?.into(), "node".into(), results.clone().into()],
+        run_dir: bundle.dir().to_owned(),
+        supervisor: Config {
+            detect_after: Span::from_secs(5),
+            restart_after: Span::from_secs(1),
+            volatile_storage: false,
+            deadline: Span::from_secs(60),
+            plan: Vec::new(),
+            least_work_left_percent: 0,
+        },
+        membership: Membership {
+            version: MembershipVersion(0),
+            members: Arc::new([member(0), member(1)]),
+            clusters: Arc::new([Cluster { processes: Arc::new(processes), started: false }]),
+        },
+        names: vec!["ping".into(), "pong".into()],
+        seed: 1,
+        links: Links::default(),
+        storage: StorageOptions::default(),
+        metrics: None,
+    };
+    local::run(options, &mut ())?;
+    Ok(fs::read_to_string(results)?.parse()?)
+}
+
+fn ping_pong_node(args: &[OsString]) -> Result<(), Box<dyn Error>> {
+    let options = NodeOptions::parse(args[1..].iter().cloned())?;
+    pin(options.process.index())?;
+    let results = Arc::new(PathBuf::from(&args[0]));
+    let config = NodeConfig { protocol: Arc::new(()), application: results };
+    Ok(node::run::<Node<NoProtocol, PingPong>>(options, Arc::new(config))?)
+}
+
+#[derive(Clone, Debug)]
+struct PingPong {
+    me: ProcessId,
+    results: Arc<PathBuf>,
+    sent: RefCell<Option<Instant>>,
+    trips: Vec<f64>,
+    returned: usize,
+    asked: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Kick;
+
+impl Job for Kick {
+    type Output = ();
+    fn cost(&self) -> Span {
+        Span::ZERO
+    }
+    fn run(self) {}
+}
+
+impl PingPong {
+    fn ping(&mut self, out: &mut Outbox) {
+        self.sent.replace(Some(Instant::now()));
+        out.send(ProcessId(1), Payload::from_slice(&[1]));
+    }
+}
+
+impl Application for PingPong {
+    type Job = Kick;
+    type Config = PathBuf;
+
+    fn new(config: &Arc<PathBuf>, me: ProcessId, _: &Membership, _: u64) -> Self {
+        let results = config.clone();
+        PingPong { me, results, sent: RefCell::new(None), trips: Vec::new(), returned: 0, asked: false }
+    }
+
+    fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox) {
+        self.returned += 1;
+        if self.me == ProcessId(1) {
+            return out.send(from, payload);
+        }
+        let sent = self.sent.borrow().expect("what returns was sent");
+        if self.returned > WARM_UP {
+            self.trips.push(sent.elapsed().as_secs_f64() * 1e6);
+        }
+        if self.returned < WARM_UP + ROUND_TRIPS {
+            self.ping(out);
+        } else {
+            fs::write(&*self.results, median(&mut self.trips).to_string()).expect("a file for the result");
+        }
+    }
+
+    fn computed(&mut self, (): (), out: &mut Outbox) {
+        self.ping(out);
+    }
+
+    fn next_job(&mut self) -> Option<Kick> {
+        (self.me == ProcessId(0) && !std::mem::replace(&mut self.asked, true)).then_some(Kick)
+    }
+
+    fn snapshot(&self) -> Option<Arc<[Chunk]>> {
+        Some(Arc::new([]))
+    }
+
+    fn restore(&mut self, _: Option<&[Chunk]>, _: Incarnation) {}
+
+    fn result(&self) -> Option<Digest> {
+        (self.returned == WARM_UP + ROUND_TRIPS).then_some(Digest([0; 16]))
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}
+
+/// Starts an echo server of this program's and lets `client` talk to it.
+fn echo(
+    server: &str,
+    client: impl FnOnce(u16) -> Result<f64, Box<dyn Error>> + Send,
+) -> Result<f64, Box<dyn Error>> {
+    let mut server =
+        Command::new(env::current_exe()?).arg(server).stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
+    let mut port = [0; 2];
+    server.stdout.take().ok_or("no output")?.read_exact(&mut port)?;
+    // In a thread of its own, so that it can be pinned.
+    let result = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let run = || {
+                pin(0)?;
+                client(u16::from_le_bytes(port))
+            };
+            run().map_err(|error: Box<dyn Error>| error.to_string())
+        });
+        client.join().expect("the client does not panic")
+    })?;
+    server.wait()?;
+    Ok(result)
+}
+
+fn tokio_server() -> Result<(), Box<dyn Error>> {
+    pin(1)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        std::io::stdout().write_all(&listener.local_addr()?.port().to_le_bytes())?;
+        std::io::stdout().flush()?;
+        let (mut stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let mut byte = [0];
+        while stream.read(&mut byte).await? > 0 {
+            stream.write_all(&byte).await?;
+        }
+        Ok(())
+    })
+}
+
+fn tokio_client(port: u16) -> Result<f64, Box<dyn Error>> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let mut stream = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.set_nodelay(true)?;
+        let mut trips = Vec::new();
+        let mut byte = [1];
+        for trip in 0..WARM_UP + ROUND_TRIPS {
+            let begin = Instant::now();
+            stream.write_all(&byte).await?;
+            stream.read_exact(&mut byte).await?;
+            if trip >= WARM_UP {
+                trips.push(begin.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        Ok(median(&mut trips))
+    })
+}
+
+fn socket_server() -> Result<(), Box<dyn Error>> {
+    pin(1)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    std::io::stdout().write_all(&listener.local_addr()?.port().to_le_bytes())?;
+    std::io::stdout().flush()?;
+    let (mut stream, _) = listener.accept()?;
+    stream.set_nodelay(true)?;
+    let mut byte = [0];
+    while stream.read(&mut byte)? > 0 {
+        stream.write_all(&byte)?;
+    }
+    Ok(())
+}
+
+fn socket_client(port: u16) -> Result<f64, Box<dyn Error>> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_nodelay(true)?;
+    let mut trips = Vec::new();
+    let mut byte = [1];
+    for trip in 0..WARM_UP + ROUND_TRIPS {
+        let begin = Instant::now();
+        stream.write_all(&byte)?;
+        stream.read_exact(&mut byte)?;
+        if trip >= WARM_UP {
+            trips.push(begin.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    Ok(median(&mut trips))
+}
+
+/// Keeps this thread, and those it starts, on one core.
+fn pin(core: usize) -> Result<(), Box<dyn Error>> {
+    let mut cores = CpuSet::new();
+    cores.set(core % std::thread::available_parallelism()?.get().max(1))?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

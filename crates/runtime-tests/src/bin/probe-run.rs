@@ -1,0 +1,58 @@
+//! A supervisor to be killed: `probe-run DIR PROBE_NODE` runs probes that talk to each other and store images for a
+//! minute, with a run directory below DIR. Metrics are served at a port whose number it prints.
+
+use std::env;
+use std::error::Error;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+
+use faultline_conformance::{Act, Scenario, Script, Step};
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ProcessId, Span};
+use faultline_runtime::local;
+use faultline_runtime_tests::local_options;
+use faultline_supervisor::Config;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = env::args_os().skip(1);
+    let dir = PathBuf::from(args.next().ok_or("no directory")?);
+    let probe_node = args.next().ok_or("no program for the nodes")?;
+    let mut options = local_options(&scenario(), false, &dir, probe_node);
+    // Free a moment ago; nothing else on this machine asks for ports that fast.
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    options.metrics = Some(address);
+    println!("{}", address.port());
+    local::run(options, &mut ())?;
+    Ok(())
+}
+
+fn scenario() -> Scenario {
+    let minute = Span::from_secs(60);
+    let mut steps = Vec::new();
+    for process in (0..4).map(ProcessId) {
+        let mut step = |after, acts| steps.push(Step { process, life: None, after, acts });
+        for tick in 1..600 {
+            let others = (0..4).map(ProcessId).filter(|it| *it != process);
+            let mut acts: Vec<Act> = others.map(|to| Act::Send(to, 2)).collect();
+            acts.push(Act::Persist(tick, 1000));
+            step(Span::from_millis(100) * u64::from(tick), acts);
+        }
+        step(minute, vec![Act::Finish]);
+    }
+    Scenario {
+        clusters: vec![2, 2],
+        script: Script { steps, on_message: Vec::new() },
+        within: LinkProperties::default(),
+        between: LinkProperties { latency: Span::from_millis(1), ..LinkProperties::default() },
+        supervisor: Config {
+            // A node that a test has stopped is not to be fenced meanwhile.
+            detect_after: minute,
+            restart_after: Span::from_millis(50),
+            volatile_storage: false,
+            deadline: minute,
+            plan: Vec::new(),
+            least_work_left_percent: 0,
+        },
+        seed: 1,
+    }
+}

@@ -1,0 +1,235 @@
+//! What a run is to the operating system: which processes there are, what they hold open, and what is left of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+const NODES: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A run by `probe-run`, whose nodes all talk to each other.
+struct Run {
+    dir: TempDir,
+    supervisor: Child,
+    metrics_port: u16,
+}
+
+impl Run {
+    fn begin() -> Run {
+        let dir = tempfile::tempdir().unwrap();
+        let mut supervisor = Command::new(env!("CARGO_BIN_EXE_probe-run"))
+            .arg(dir.path())
+            .arg(env!("CARGO_BIN_EXE_probe-node"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(supervisor.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        let metrics_port = port.trim().parse().unwrap();
+        let run = Run { dir, supervisor, metrics_port };
+        wait_until("every node is at work", || run.is_at_work());
+        run
+    }
+
+    fn run_dir(&self) -> PathBuf {
+        self.dir.path().join("run")
+    }
+
+    /// All nodes have written images, and so have begun.
+    fn is_at_work(&self) -> bool {
+        let stores = (0..NODES).map(|node| self.run_dir().join(format!("nodes/p{node}/store")));
+        stores.into_iter().all(|store| fs::read_dir(store).is_ok_and(|files| files.count() > 3))
+    }
+
+    /// Processes of the operating system that are nodes of this run, by name.
+    fn nodes(&self) -> BTreeMap<String, i32> {
+        let dir = self.run_dir();
+        let dir = dir.to_str().unwrap();
+        let mut nodes = BTreeMap::new();
+        for entry in fs::read_dir("/proc").unwrap() {
+            let path = entry.unwrap().path();
+            let pid = path.file_name().unwrap().to_str().unwrap().parse::<i32>();
+            let Ok(pid) = pid else { continue };
+            let line = fs::read(path.join("cmdline")).unwrap_or_default();
+            let args: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+            if args.iter().any(|arg| arg == dir) {
+                let process = args.iter().position(|arg| arg == "--process").unwrap();
+                let earlier = nodes.insert(args[process + 1].to_string(), pid);
+                assert_eq!(earlier, None, "two processes for one node");
+            }
+        }
+        nodes
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // A test that failed may have left it running; one that has ended is no matter.
+        let _ = self.supervisor.kill();
+        let _ = self.supervisor.wait();
+    }
+}
+
+#[test]
+fn no_node_survives_a_killed_supervisor_not_even_a_stopped_one() {
+    let mut run = Run::begin();
+    let nodes = run.nodes();
+    assert_eq!(nodes.len(), NODES);
+    kill(Pid::from_raw(nodes["2"]), Signal::SIGSTOP).unwrap();
+    run.supervisor.kill().unwrap();
+    run.supervisor.wait().unwrap();
+    wait_until("every node is gone", || run.nodes().is_empty());
+}
+
+#[test]
+fn an_interrupt_ends_a_run_in_good_order() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut run = Run::begin();
+        kill(Pid::from_raw(run.supervisor.id() as i32), signal).unwrap();
+        let status = run.supervisor.wait().unwrap();
+        assert!(status.success(), "{status}");
+        assert!(run.nodes().is_empty(), "the supervisor has buried everyone before it ends");
+    }
+}
+
+#[test]
+fn a_node_is_one_process_with_one_listening_socket_in_its_own_directory() {
+    let run = Run::begin();
+    let nodes = run.nodes();
+    assert_eq!(nodes.len(), NODES);
+    let listening = sockets(|state| state == LISTENING);
+    for (name, pid) in nodes {
+        let mut listeners = 0;
+        for open in open_files(pid) {
+            if let Some(inode) = open.strip_prefix("socket:[").and_then(|it| it.strip_suffix(']')) {
+                listeners += usize::from(listening.contains_key(inode));
+            } else if open.starts_with('/') && open != "/dev/null" {
+                assert!(Path::new(&open).starts_with(run.run_dir()), "p{name} has {open} open");
+                let store = run.run_dir().join("nodes");
+                let own =
+                    [store.join(format!("p{name}")), run.run_dir().join(format!("facts/p{name}-1.facts"))];
+                assert!(own.iter().any(|own| Path::new(&open).starts_with(own)), "p{name} has {open} open");
+            }
+        }
+        assert_eq!(listeners, 1, "listening sockets of p{name}");
+    }
+}
+
+#[test]
+fn the_secret_stands_in_no_argument_and_no_environment() {
+    let run = Run::begin();
+    for (name, pid) in run.nodes() {
+        for file in ["cmdline", "environ"] {
+            let text = fs::read(format!("/proc/{pid}/{file}")).unwrap();
+            let longest = text.split(|byte| !byte.is_ascii_hexdigit()).map(<[u8]>::len).max().unwrap();
+            assert!(longest < 64, "{file} of p{name} holds something that could be the secret");
+        }
+    }
+}
+
+#[test]
+fn a_stranger_is_hung_up_on_and_changes_nothing() {
+    let run = Run::begin();
+    let supervisor = open_ports(run.supervisor.id() as i32);
+    let ports: Vec<u16> = run.nodes().into_values().flat_map(open_ports).chain(supervisor).collect();
+    assert_eq!(ports.len(), NODES + 2, "one for each node, the control port and the supervisor's metrics");
+    for port in ports {
+        if port == run.metrics_port {
+            continue;
+        }
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The other end shows that it knows the secret; this one cannot.
+        stream.write_all(b"FLT1").unwrap();
+        stream.write_all(&[7; 16]).unwrap();
+        stream.read_exact(&mut [0; 48]).unwrap();
+        stream.write_all(&[9; 32]).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "port {port} goes on talking to a stranger");
+    }
+    assert_eq!(run.nodes().len(), NODES);
+}
+
+#[test]
+fn every_node_and_the_supervisor_serve_metrics() {
+    let run = Run::begin();
+    for (name, pid) in run.nodes() {
+        let [port] = open_ports(pid)[..] else { panic!("p{name} listens on one port") };
+        wait_until("the node has counted something", || {
+            let page = metrics(port);
+            value(&page, &format!("faultline_images_saved_total{{process=\"p{name}\"}}")) > Some(0.0)
+        });
+        let page = metrics(port);
+        let delay =
+            format!("faultline_link_delay_requested_seconds{{process=\"p{name}\",from=\"c0\",to=\"c1\"}}");
+        assert_eq!(value(&page, &delay), (name == "0" || name == "1").then_some(0.001), "{page}");
+    }
+    wait_until("the supervisor shows a sum", || {
+        let page = metrics(run.metrics_port);
+        value(&page, "faultline_images_saved_total") > Some(NODES as f64)
+            && value(&page, "faultline_link_delay_seen_seconds{from=\"c0\",to=\"c1\"}") > Some(0.0009)
+    });
+}
+
+/// Asks for a page of metrics.
+fn metrics(port: u16) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    page
+}
+
+fn value(page: &str, series: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
+const LISTENING: &str = "0A";
+
+/// The sockets in a state, by inode: their ports.
+fn sockets(of_state: impl Fn(&str) -> bool) -> BTreeMap<String, u16> {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| of_state(row[3]))
+        .map(|row| {
+            let (_, port) = row[1].split_once(':').unwrap();
+            (row[9].to_owned(), u16::from_str_radix(port, 16).unwrap())
+        })
+        .collect()
+}
+
+/// The ports on which a process listens.
+fn open_ports(pid: i32) -> Vec<u16> {
+    let listening = sockets(|state| state == LISTENING);
+    let open: BTreeSet<String> = open_files(pid).into_iter().collect();
+    let inode = |open: &String| open.strip_prefix("socket:[")?.strip_suffix(']').map(str::to_owned);
+    open.iter().filter_map(inode).filter_map(|inode| listening.get(&inode).copied()).collect()
+}
+
+/// What the descriptors of a process stand for. One that is closed meanwhile is left out.
+fn open_files(pid: i32) -> Vec<String> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let targets = descriptors.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    targets.map(|target| target.to_str().unwrap().to_owned()).collect()
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "how long a test waits for real processes at most")]
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "between two looks at a condition that cannot be subscribed to"
+        )]
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
