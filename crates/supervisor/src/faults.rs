@@ -7,7 +7,7 @@ use faultline_core::{
     ClusterId, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, ProcessId, StorageFate, Time, Trigger,
 };
 
-use crate::interface::{FaultAccount, FaultState, Order, Outcome};
+use crate::interface::{FaultAccount, FaultState, Order};
 use crate::supervisor::Supervisor;
 
 /// Something to be done at its time.
@@ -137,7 +137,7 @@ impl Supervisor {
                     out.push(Order::Storage { process, how: None });
                 }
             }
-            Due::Deadline => self.end(Outcome::Deadline, out),
+            Due::Deadline => self.end_at_deadline(now, out),
         }
     }
 

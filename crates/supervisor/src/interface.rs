@@ -19,7 +19,8 @@ pub struct Config {
     pub restart_after: Span,
     /// Storage does not outlive its process (kept in memory): every death loses it.
     pub volatile_storage: bool,
-    /// The run ends undecided when it has not completed this long after its beginning.
+    /// The run ends undecided when it has not completed this long after its beginning, or not begun this long after the
+    /// supervisor's start.
     pub deadline: Span,
     /// What is done to the federation.
     pub plan: Vec<PlannedFault>,

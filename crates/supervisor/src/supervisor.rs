@@ -110,6 +110,7 @@ impl Supervisor {
             config,
             membership,
         };
+        supervisor.plan_at(Time::ZERO + supervisor.config.deadline, Due::Deadline);
         supervisor.watch(out);
         for index in 0..processes {
             supervisor.launch(ProcessId(index as u32), out);
@@ -284,6 +285,13 @@ impl Supervisor {
         self.plan_at(now + self.config.deadline, Due::Deadline);
         out.push(Order::State(Fact::Begun));
         self.announce(now, out);
+    }
+
+    /// Ends the run if it has lasted for as long as it may, also one that has not even begun.
+    pub(crate) fn end_at_deadline(&mut self, now: Time, out: &mut Vec<Order>) {
+        if self.begun.unwrap_or_default() + self.config.deadline <= now {
+            self.end(Outcome::Deadline, out);
+        }
     }
 
     /// Learns from a fact what the end of the run and the live view need.

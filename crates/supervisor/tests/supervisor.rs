@@ -695,6 +695,17 @@ fn the_deadline_counts_from_the_beginning() {
 }
 
 #[test]
+fn a_federation_that_does_not_begin_is_not_waited_for_longer_than_that() {
+    let mut desk = Desk::new(vec![]);
+    desk.registered(P0, 1);
+    desk.take();
+    desk.pass(Time(DEADLINE.0 - 1));
+    assert_eq!(desk.take(), []);
+    desk.pass(Time::ZERO + DEADLINE);
+    assert_eq!(desk.take(), [Order::End(Outcome::Deadline)]);
+}
+
+#[test]
 fn an_interruption_ends_the_run_also_before_it_has_begun() {
     let mut desk = Desk::new(vec![]);
     desk.take();
