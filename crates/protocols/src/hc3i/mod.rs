@@ -9,7 +9,8 @@
 //! | `checkpoint` | taking a checkpoint: request, save, drain, write, commit (3.1) |
 //! | `delivery` | sending and receiving, forcing a checkpoint before delivery (3.2, 3.3) |
 //! | `alert` | telling other clusters of a rollback, and what they do about it (3.4) |
-//! | `recovery` | agreeing on what to restore, and restoring it (3.4) |
+//! | `round` | agreeing on what to restore: the coordinator's side (3.4) |
+//! | `recovery` | restoring it: a member's side (3.4) |
 //! | `copies` | copies of parts at holders, and how they are kept complete (3.1) |
 //! | `collection` | removing what no recovery needs (3.5) |
 //! | `history`, `log`, `received` | the three tables that the rules speak of |
@@ -29,6 +30,7 @@ mod message;
 mod placement;
 mod received;
 mod recovery;
+mod round;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -54,7 +56,8 @@ use delivery::{Arrival, Early};
 use log::Log;
 use message::{Head, Kept};
 use received::Received;
-use recovery::{Recovery, Round};
+use recovery::Recovery;
+use round::Round;
 
 /// The host as this protocol sees it.
 type Desk<'a> = dyn Host<Hc3i> + 'a;

@@ -1,0 +1,271 @@
+//! The coordinator's side of a recovery: gathers what there is, chooses what to restore, and says when to go on
+//! (section 3.4; rules 11 to 16).
+//!
+//! Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders -> Ready from all ->
+//! Resume. Everything carries the round's epoch; anything of another epoch is void, and a death, a vanished part or a
+//! holder's new life begins another round.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Attempt, Cause, Claim, ClusterId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
+};
+
+use super::config::Defect;
+use super::message::{Control, Epoch, Head, Kept, Report, Target};
+use super::{Desk, Hc3i, Phase, merge_vectors, placement};
+
+/// What the coordinator gathers.
+#[derive(Clone, Debug)]
+pub(super) struct Round {
+    epoch: Epoch,
+    cause: Cause,
+    awaited: BTreeSet<ProcessId>,
+    reports: Vec<(ProcessId, Arc<Report>)>,
+    target: Option<Arc<Target>>,
+}
+
+/// The parts of one attempt at a checkpoint that are still to be had: by owner, the vectors and who has it.
+type Parts = BTreeMap<ProcessId, (Arc<Head>, Vec<ProcessId>)>;
+
+impl Hc3i {
+    /// Coordinator: a member has delivered what a rollback elsewhere undid.
+    pub(super) fn asked_to_roll_back(
+        &mut self,
+        incarnation: Incarnation,
+        from: ClusterId,
+        position: Position,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let recovering = matches!(self.phase, Phase::Recovering(_));
+        if incarnation == self.position.incarnation && !recovering && self.all_members_up() {
+            let epoch = Epoch { round: self.epoch.round + 1, ..self.epoch };
+            self.begin_round(epoch, Cause::Alert { from, position }, now, host);
+        }
+    }
+
+    /// Coordinator: a part that should be restored is gone.
+    pub(super) fn vanished(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
+        let Some(round) = self.coordination().round.as_ref().filter(|round| round.epoch == epoch) else {
+            return;
+        };
+        let cause = round.cause;
+        self.begin_round(Epoch { round: epoch.round + 1, ..epoch }, cause, now, host);
+    }
+
+    /// Coordinator: an outside holder's answer may have died with its life.
+    pub(super) fn restart_round_for_holders(&mut self, old: &Membership, now: Time, host: &mut Desk) {
+        let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
+            return;
+        };
+        let (epoch, cause) = (round.epoch, round.cause);
+        if self.outside_holders().any(|holder| self.began_new_life(holder, old)) {
+            self.begin_round(Epoch { round: epoch.round + 1, ..epoch }, cause, now, host);
+        }
+    }
+
+    pub(super) fn begin_round(&mut self, epoch: Epoch, cause: Cause, now: Time, host: &mut Desk) {
+        let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
+        self.coordination().round = Some(Round { epoch, cause, awaited, reports: Vec::new(), target: None });
+        let membership = self.membership.version;
+        self.broadcast(Control::Prepare { epoch, membership }, host);
+        let cluster = self.cluster;
+        for holder in self.outside_holders().collect::<BTreeSet<_>>() {
+            self.tell(holder, Control::Inquire { epoch, cluster }, now, host);
+        }
+        self.prepare(epoch, membership, host);
+    }
+
+    /// Holders of the cluster's parts that are not members.
+    fn outside_holders(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.members
+            .iter()
+            .flat_map(|&member| placement::holders(&self.config, &self.membership, member))
+            .filter(|&holder| self.cluster_of(holder) != self.cluster)
+    }
+
+    /// Coordinator: gathers what there is, then chooses.
+    pub(super) fn reported(
+        &mut self,
+        from: ProcessId,
+        epoch: Epoch,
+        report: Arc<Report>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let Some(round) = self.coordination().round.as_mut() else {
+            return;
+        };
+        if round.epoch != epoch || round.target.is_some() || !round.awaited.remove(&from) {
+            return;
+        }
+        round.reports.push((from, report));
+        if round.awaited.is_empty() {
+            self.choose(now, host);
+        }
+    }
+
+    /// Coordinator: the newest checkpoint that is complete, not undone, and holds nothing that was undone elsewhere
+    /// (rule 14; finding 1: *that* checkpoint, not the one before).
+    fn choose(&mut self, now: Time, host: &mut Desk) {
+        let round = self.coordination().round.as_mut().expect("a round is on");
+        let (epoch, cause) = (round.epoch, round.cause);
+        let reports = core::mem::take(&mut round.reports);
+        for (_, report) in &reports {
+            self.history.merge(&report.history);
+        }
+        let checkpoints = gather_parts(&reports);
+        let mut kept: Vec<Kept> = Vec::new();
+        for (&(position, attempt), parts) in &checkpoints {
+            if parts.len() == self.members.len() && !self.history.undid_checkpoint(self.cluster, position) {
+                let vectors = Arc::new(self.vectors_of(position, parts));
+                if self.undone_in(&vectors).is_none() {
+                    kept.push(Kept { position, attempt, vectors });
+                }
+            }
+        }
+        if self.has(Defect::RestartBefore) && kept.len() > 1 {
+            kept.pop();
+        }
+        if kept.is_empty() && (self.has_started() || self.has(Defect::NoStartGate)) {
+            let missing = self.missing_parts(&checkpoints);
+            host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
+            return;
+        }
+        // Deaths are counted outside the nodes: even if every table is lost, no incarnation is used twice.
+        let deaths = epoch.lives - self.members.len() as u64;
+        let incarnation = self.history.known(self.cluster).next().max(Incarnation(deaths as u32));
+        let checkpoint = kept.last().cloned();
+        let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
+        self.history.extend(self.cluster, &[(incarnation, sn)]);
+        let sources = self.sources(&kept, &checkpoints);
+        let target = Arc::new(Target {
+            checkpoint,
+            incarnation,
+            cause,
+            kept: kept.into(),
+            sources,
+            history: self.history.clone(),
+        });
+        let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
+        let round = self.coordination().round.as_mut().expect("a round is on");
+        round.awaited = awaited;
+        round.target = Some(target.clone());
+        self.broadcast(Control::Restore { epoch, target: target.clone() }, host);
+        let (cluster, entries) = (self.cluster, self.history.shared(self.cluster));
+        for holder in self.outside_holders().collect::<BTreeSet<_>>() {
+            self.tell(holder, Control::Note { epoch, cluster, entries: entries.clone() }, now, host);
+        }
+        self.restore(epoch, target, now, host);
+    }
+
+    /// Maxima over a checkpoint's parts.
+    fn vectors_of(&self, position: Position, parts: &Parts) -> Vectors {
+        let mut vectors =
+            Vectors { ddv: self.ddv.iter().map(|_| Position::default()).collect(), ..Vectors::default() };
+        for (head, _) in parts.values() {
+            merge_vectors(&mut vectors, head);
+        }
+        let mut ddv = vectors.ddv.to_vec();
+        ddv[self.cluster.index()] = position;
+        Vectors { ddv: ddv.into(), ..vectors }
+    }
+
+    /// For each owner that lacks a part that is to be kept, the first process that has it.
+    fn sources(
+        &self,
+        kept: &[Kept],
+        checkpoints: &BTreeMap<(Position, Attempt), Parts>,
+    ) -> Vec<(ImageName, ProcessId)> {
+        let mut sources = Vec::new();
+        for kept in kept {
+            for (&owner, (_, at)) in &checkpoints[&(kept.position, kept.attempt)] {
+                if !at.contains(&owner) {
+                    sources.push((kept.part(owner), at[0]));
+                }
+            }
+        }
+        sources
+    }
+
+    /// Which missing parts make the cluster unrecoverable, and who was asked for each.
+    fn missing_parts(
+        &self,
+        checkpoints: &BTreeMap<(Position, Attempt), Parts>,
+    ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
+        // The least that would have had to survive: of the checkpoints that lack the fewest parts, the oldest, because a
+        // newer one may never have been committed.
+        let nearest = checkpoints
+            .iter()
+            .filter(|((position, _), _)| !self.history.undid_checkpoint(self.cluster, *position))
+            .filter(|(_, parts)| parts.len() < self.members.len())
+            .min_by_key(|(_, parts)| self.members.len() - parts.len());
+        let nothing = Parts::new();
+        let ((position, attempt), parts) =
+            nearest.map_or(((Position::new(0, 1), Attempt(1)), &nothing), |(&key, parts)| (key, parts));
+        let asked = |owner: ProcessId| {
+            let holders = placement::holders(&self.config, &self.membership, owner);
+            core::iter::once(owner).chain(holders).collect()
+        };
+        self.members
+            .iter()
+            .filter(|owner| !parts.contains_key(owner))
+            .map(|&owner| {
+                (
+                    ImageName { owner, incarnation: position.incarnation, sn: position.sn, attempt },
+                    asked(owner),
+                )
+            })
+            .collect()
+    }
+
+    pub(super) fn ready(&mut self, from: ProcessId, epoch: Epoch, now: Time, host: &mut Desk) {
+        let Some(round) = self.coordination().round.as_mut() else {
+            return;
+        };
+        if round.epoch == epoch
+            && round.target.is_some()
+            && round.awaited.remove(&from)
+            && round.awaited.is_empty()
+        {
+            self.maybe_resume(now, host);
+        }
+    }
+
+    /// Coordinator: when everybody is ready, and nobody has died since, the cluster goes on. If what it restores lets
+    /// the application act for the first time, that must be on record before (rule 18).
+    pub(super) fn maybe_resume(&mut self, now: Time, host: &mut Desk) {
+        let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
+            return;
+        };
+        let Some(target) = round.target.as_ref().filter(|_| round.awaited.is_empty()) else {
+            return;
+        };
+        let acts = target.checkpoint.is_some();
+        let epoch = round.epoch;
+        if !self.all_members_up() {
+            // Another round begins when they are.
+        } else if acts && !self.has_started() && !self.has(Defect::NoStartGate) {
+            host.started();
+        } else {
+            self.coordination().round = None;
+            self.broadcast(Control::Resume { epoch }, host);
+            self.resume(epoch, now, host);
+        }
+    }
+}
+
+/// Everything that was reported, by checkpoint and attempt, ascending.
+fn gather_parts(reports: &[(ProcessId, Arc<Report>)]) -> BTreeMap<(Position, Attempt), Parts> {
+    let mut checkpoints: BTreeMap<(Position, Attempt), Parts> = BTreeMap::new();
+    for (at, report) in reports {
+        for (name, head) in &report.parts {
+            let parts = checkpoints.entry((name.position(), name.attempt)).or_default();
+            parts.entry(name.owner).or_insert_with(|| (head.clone(), Vec::new())).1.push(*at);
+        }
+    }
+    checkpoints
+}
