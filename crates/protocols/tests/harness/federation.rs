@@ -49,6 +49,8 @@ pub(crate) struct Federation<P: Protocol> {
     notes: VecDeque<Note>,
     notes_held: bool,
     output_survives: bool,
+    /// Which packets arrive twice.
+    twice: Option<fn(&Flight<P>) -> bool>,
     faults: u32,
     /// Orders facts of different processes.
     steps: u64,
@@ -57,9 +59,10 @@ pub(crate) struct Federation<P: Protocol> {
     texts: BTreeMap<MessageId, String>,
 }
 
+/// What a life asks of the supervisor, which does nothing for those that are over.
 enum Note {
-    Started(ProcessId),
-    Held(ProcessId),
+    Started(ProcessId, Life),
+    Held(ProcessId, Life),
 }
 
 impl<P: Protocol> Federation<P> {
@@ -87,6 +90,7 @@ impl<P: Protocol> Federation<P> {
             notes: VecDeque::new(),
             notes_held: false,
             output_survives: false,
+            twice: None,
             faults: 0,
             steps: 0,
             trace: Trace::default(),
@@ -102,7 +106,7 @@ impl<P: Protocol> Federation<P> {
 
     // What happens
 
-    /// Lets happen what is under way and not held, until nothing is. Time does not pass.
+    /// Lets happen what is under way or due and not held, until nothing is. Time does not pass.
     pub(crate) fn settle(&mut self) {
         for _ in 0..MOST_STEPS {
             if !self.step() {
@@ -114,7 +118,11 @@ impl<P: Protocol> Federation<P> {
 
     /// Lets one thing happen; false when there is none.
     pub(crate) fn step(&mut self) -> bool {
-        self.take_note() || self.tell_news() || self.complete_operation() || self.deliver_next()
+        self.take_note()
+            || self.tell_news()
+            || self.complete_operation()
+            || self.deliver_next()
+            || self.ring_who_is_due()
     }
 
     /// Lets time pass for everybody: every deadline within `span` rings in its turn, and what it sets off settles.
@@ -134,6 +142,12 @@ impl<P: Protocol> Federation<P> {
         let deadline = self.deadline(process).expect("the process waits for nothing");
         let seat = &mut self.seats[process.index()];
         seat.clock = seat.clock.max(deadline);
+        self.feed(process, Event::Timeout);
+    }
+
+    /// Lets `span` pass for one process, which is woken once at the end of it.
+    pub(crate) fn wake(&mut self, process: ProcessId, span: Span) {
+        self.seats[process.index()].clock += span;
         self.feed(process, Event::Timeout);
     }
 
@@ -234,6 +248,11 @@ impl<P: Protocol> Federation<P> {
     /// From now on, what a process has sent before its death arrives while its receiver does not know of its next life.
     pub(crate) fn let_output_survive(&mut self) {
         self.output_survives = true;
+    }
+
+    /// From now on packets that match arrive twice, which no driver lets happen.
+    pub(crate) fn duplicate(&mut self, which: fn(&Flight<P>) -> bool) {
+        self.twice = Some(which);
     }
 
     // The storages
@@ -375,6 +394,11 @@ impl<P: Protocol> Federation<P> {
         self.membership.processes_of(cluster).clone()
     }
 
+    /// The membership as `process` was told it last.
+    pub(crate) fn view(&self, process: ProcessId) -> Arc<Membership> {
+        self.seats[process.index()].view.clone()
+    }
+
     /// The protocol's side of a process. Panics when it is dead.
     pub(crate) fn protocol(&self, process: ProcessId) -> &P {
         self.seats[process.index()].node.as_ref().expect("only the living have a state").protocol()
@@ -426,6 +450,7 @@ impl<P: Protocol> Federation<P> {
         process: ProcessId,
         actions: Vec<faultline_core::process::ActionOf<Node<P, Script>>>,
     ) {
+        let life = self.seats[process.index()].life;
         for action in actions {
             let storage = &mut self.seats[process.index()].storage;
             match action {
@@ -440,8 +465,8 @@ impl<P: Protocol> Federation<P> {
                 Action::List => storage.submit(Operation::List),
                 Action::Delete(name) => storage.submit(Operation::Delete(name)),
                 Action::Record { version, bytes } => storage.submit(Operation::Record { version, bytes }),
-                Action::Started => self.notes.push_back(Note::Started(process)),
-                Action::Held => self.notes.push_back(Note::Held(process)),
+                Action::Started => self.notes.push_back(Note::Started(process, life)),
+                Action::Held => self.notes.push_back(Note::Held(process, life)),
                 Action::Compute(no, _) => self.seats[process.index()].job = Some(no),
                 Action::Fact(fact) => self.state(process, fact),
             }
@@ -477,6 +502,9 @@ impl<P: Protocol> Federation<P> {
         if receiver.node.is_some() && flight.to_life == receiver.life && flight.from_life == known {
             let event = Event::Packet { from: flight.from, packet: flight.packet.clone() };
             let to = flight.to;
+            if self.twice.is_some_and(|which| which(&flight)) {
+                self.feed(to, event.clone());
+            }
             self.log.push(Entry::Arrival(flight));
             self.feed(to, event);
         }
@@ -502,14 +530,26 @@ impl<P: Protocol> Federation<P> {
         true
     }
 
+    fn ring_who_is_due(&mut self) -> bool {
+        let is_due = |it: &ProcessId| self.deadline(*it).is_some_and(|at| at <= self.seats[it.index()].clock);
+        let Some(process) = self.processes().find(is_due) else { return false };
+        self.feed(process, Event::Timeout);
+        true
+    }
+
     fn take_note(&mut self) -> bool {
         if self.notes_held {
             return false;
         }
-        match self.notes.pop_front() {
-            None => return false,
-            Some(Note::Held(process)) => self.seats[process.index()].replaced = false,
-            Some(Note::Started(process)) => {
+        let Some(note) = self.notes.pop_front() else { return false };
+        let (Note::Started(process, life) | Note::Held(process, life)) = note;
+        let seat = &mut self.seats[process.index()];
+        if seat.node.is_none() || seat.life != life {
+            return true;
+        }
+        match note {
+            Note::Held(..) => seat.replaced = false,
+            Note::Started(..) => {
                 let cluster = self.membership.cluster_of(process);
                 Arc::make_mut(&mut self.membership.clusters)[cluster.index()].started = true;
                 self.announce();

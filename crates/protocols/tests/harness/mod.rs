@@ -22,7 +22,7 @@
 //! | --- | --- |
 //! | the network | [`Federation::hold`] keeps matching packets, [`Federation::let_through`] delivers some of them all the same, [`Federation::release`] ends the hold |
 //! | the storages | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses what is not complete |
-//! | time | each process has a clock of its own: [`Federation::ring`] moves one to its next deadline, [`Federation::pass`] all by a span |
+//! | time | each process has a clock of its own: [`Federation::ring`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
 //! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process in the past |
 //! | anything else | [`Federation::feed`] gives a process any event, also one that no driver would |
 //!

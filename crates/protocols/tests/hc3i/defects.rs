@@ -1,1 +1,347 @@
-use crate::setting::*;
+//! For each rule that a random schedule breaks rarely or never without notice: a schedule in which it matters. Each runs
+//! twice: as it should be, when the checker must find nothing, and with the defect that leaves the rule out, when the
+//! checker must find the property violated.
+//!
+//! Rules are those of the errata (A1.9, A1.9b of the specification); findings are its table of ten.
+
+use faultline_checker::Property;
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_protocols::hc3i::{Control, Defect, Defects, Epoch};
+
+use crate::harness::{c, p};
+use crate::setting::{Federation, config, part_of, running, says, to, within};
+
+/// The schedule is harmless, but with `defect` it violates `property`.
+fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Federation) {
+    {
+        let sound = schedule(Defects::default());
+        assert_eq!(sound.wrong(), [""; 0], "without {defect:?}");
+    }
+    let broken = schedule(Defects::only(defect));
+    assert!(broken.violated().contains(&property), "{defect:?} violates only {:?}", broken.violated());
+}
+
+/// Finding 2, in four events: send m1, forced CLC2, deliver m1, fail. It is acknowledged with 2, the alert says 2.
+#[test]
+fn what_was_acknowledged_at_the_restored_sn_is_sent_again() {
+    caught(Defect::ResendGreater, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.exchange(p(0), p(1), "m1");
+        federation.crash(p(1), Kept);
+        federation.retry();
+        federation
+    });
+}
+
+/// B3: the delivery was undone after the checkpoint that holds its acknowledgement, and the sender dies before what it
+/// sent again has arrived.
+#[test]
+fn restored_acknowledgements_are_checked() {
+    caught(Defect::RestoredAcksUnchecked, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.exchange(p(0), p(1), "m");
+        federation.take_checkpoint(c(0));
+        let sent_again = federation.hold(|flight| flight.says("m"));
+        federation.crash(p(1), Kept);
+        federation.retry();
+        federation.crash(p(0), Kept);
+        federation.release(sent_again);
+        federation.retry();
+        federation
+    });
+}
+
+/// Rule 3: p0 hears the alert first and sends afterwards, to a life that it does not know to be over.
+#[test]
+fn a_new_life_is_sent_again_what_the_old_one_did_not_acknowledge() {
+    caught(Defect::ResendOnlyOnAlerts, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 2], config(defects));
+        federation.withhold_membership(p(0), true);
+        federation.crash(p(2), Kept);
+        federation.retry();
+        federation.exchange(p(0), p(2), "m");
+        federation.withhold_membership(p(0), false);
+        federation.retry();
+        federation
+    });
+}
+
+/// Rule 7: m2 reaches p2 when its part of the checkpoint that m1 forces is already cut.
+#[test]
+fn a_message_that_comes_during_a_checkpoint_asks_for_its_own_afterwards() {
+    caught(Defect::ForceNotRepeated, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 2, 1], config(defects));
+        let drained = federation.hold(says!(Control::Drained { .. }));
+        federation.exchange(p(3), p(1), "m1");
+        federation.exchange(p(0), p(2), "m2");
+        federation.release(drained);
+        federation.retry();
+        federation
+    });
+}
+
+/// Finding 6: the copy is still under way when its owner loses everything.
+#[test]
+fn a_commit_waits_for_every_copy() {
+    caught(Defect::CommitBeforeCopies, Property::DurableBeforeCommit, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.hold(part_of(p(0)));
+        federation.take_checkpoint(c(0));
+        federation.crash(p(0), Lost);
+        federation.retry();
+        federation
+    });
+}
+
+/// The same, and a collection relies on the checkpoint: nothing is left.
+#[test]
+fn a_commit_that_does_not_wait_makes_collection_unsafe() {
+    caught(Defect::CommitBeforeCopies, Property::UnrecoverableJustified, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.hold(part_of(p(0)));
+        federation.take_checkpoint(c(0));
+        federation.collect();
+        federation.crash(p(0), Lost);
+        federation.retry();
+        federation
+    });
+}
+
+/// Rule 18: p1 dies before there is a first checkpoint.
+#[test]
+fn a_cluster_that_has_not_started_begins_from_its_configuration() {
+    caught(Defect::NoStartGate, Property::UnrecoverableJustified, |defects| {
+        let mut federation = Federation::new(&[2], within(defects));
+        federation.hold(part_of(p(1)));
+        federation.hold_storage(p(1), true);
+        federation.settle();
+        federation.crash(p(1), Kept);
+        federation.settle();
+        if federation.can_act(p(0)) {
+            federation.exchange(p(0), p(1), "m");
+        }
+        federation
+    });
+}
+
+/// Rule 11: a Prepare is overtaken by everything that follows it, a whole recovery included.
+#[test]
+fn rounds_of_an_older_epoch_are_void() {
+    caught(Defect::OlderEpochsAccepted, Property::NoLoss, |defects| {
+        let mut federation = running(&[3], within(defects));
+        let first = federation.hold(to(p(1), says!(Control::Prepare { epoch: Epoch { lives: 4, .. }, .. })));
+        federation.crash(p(2), Kept);
+        federation.settle();
+        federation.crash(p(2), Kept);
+        federation.settle();
+        federation.release(first);
+        federation.settle();
+        federation.exchange(p(0), p(1), "m");
+        federation
+    });
+}
+
+/// Rule 12: p2 does not know of p1's new life yet; what it sends goes to the old one.
+#[test]
+fn a_round_waits_until_its_members_know_whom_they_speak_to() {
+    caught(Defect::RoundWithoutLives, Property::NoLoss, |defects| {
+        let mut federation = running(&[3], within(defects));
+        federation.kill(p(1), Kept);
+        federation.detect(p(1));
+        federation.settle();
+        federation.withhold_membership(p(2), true);
+        federation.restart(p(1));
+        federation.settle();
+        federation.exchange(p(2), p(1), "to the old life");
+        federation.withhold_membership(p(2), false);
+        federation.settle();
+        federation.exchange(p(2), p(1), "to the new life");
+        federation
+    });
+}
+
+/// Rule 13: the only copy of p0's part is being written at p1 when the round begins.
+#[test]
+fn a_report_waits_for_the_writes_before_it() {
+    caught(Defect::NoWriteBarrier, Property::UnrecoverableJustified, |defects| {
+        let mut federation = running(&[2], within(defects));
+        let copy = federation.hold(part_of(p(0)));
+        federation.crash(p(1), Lost);
+        federation.settle();
+        federation.hold_storage(p(1), true);
+        federation.release(copy);
+        federation.settle();
+        federation.crash(p(0), Lost);
+        federation.settle();
+        federation.hold_storage(p(1), false);
+        federation.settle();
+        federation
+    });
+}
+
+/// Rule 15: p0 keeps copies for p1, and has delivered what p1's rollback undoes.
+#[test]
+fn a_target_does_not_mask_the_alert_that_follows() {
+    caught(Defect::TargetMasksAlert, Property::NoGhost, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.exchange(p(1), p(0), "m");
+        federation.crash(p(1), Kept);
+        federation.retry();
+        federation
+    });
+}
+
+/// Rule 17: the holder dies with the copy that a checkpoint waits for.
+#[test]
+fn a_new_life_of_a_holder_is_given_its_copies_again() {
+    caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        let copy = federation.hold(part_of(p(0)));
+        federation.take_checkpoint(c(0));
+        federation.crash(p(1), Kept);
+        federation.release(copy);
+        federation.retry();
+        federation.exchange(p(1), p(0), "m");
+        federation
+    });
+}
+
+/// Rule 17: cluster 0 goes back three times without a death, its holder forgets that, then it dies itself.
+#[test]
+fn a_refilled_holder_is_told_of_the_rollbacks_too() {
+    caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        for text in ["m1", "m2", "m3"] {
+            federation.exchange(p(1), p(0), text);
+            federation.crash(p(1), Kept);
+            federation.retry();
+        }
+        federation.exchange(p(0), p(1), "m4");
+        federation.crash(p(1), Lost);
+        federation.retry();
+        federation.crash(p(0), Lost);
+        federation.retry();
+        federation
+    });
+}
+
+/// B4: cluster 1 goes back without a death, acts, and dies: its next incarnation is another one.
+#[test]
+fn the_table_of_rollbacks_is_durable() {
+    caught(Defect::TablesVolatile, Property::MembersAgree, |defects| {
+        let mut federation = running(&[1, 1], within(defects));
+        federation.exchange(p(0), p(1), "m1");
+        federation.crash(p(0), Kept);
+        federation.retry();
+        federation.exchange(p(1), p(0), "m2");
+        federation.crash(p(1), Kept);
+        federation.retry();
+        federation
+    });
+}
+
+/// Rule 19: the first of two rollbacks undid m; its alert is lost, and the second one restored a later checkpoint.
+#[test]
+fn an_alert_carries_the_whole_history() {
+    caught(Defect::OnlyLastEntry, Property::NoGhost, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.exchange(p(1), p(0), "m");
+        let alerts = federation.hold(says!(Control::Alert { .. }));
+        federation.crash(p(1), Kept);
+        federation.settle();
+        federation.take_checkpoint(c(1));
+        federation.take_checkpoint(c(1));
+        federation.crash(p(1), Kept);
+        federation.release(alerts);
+        federation.retry();
+        federation
+    });
+}
+
+/// B7: each cluster hears from a state of the other that is about to be undone, just after it has gone back itself.
+#[test]
+fn rollbacks_do_not_echo() {
+    caught(Defect::DeliversUnsettled, Property::RecoveryTerminates, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.exchange(p(0), p(1), "first");
+        let alerts = federation.hold(says!(Control::Alert { .. }));
+        federation.crash(p(0), Kept);
+        federation.settle();
+        let (mut back, mut doomed) = (p(0), p(1));
+        for number in 0..30 {
+            federation.exchange(doomed, back, &format!("m{number}"));
+            federation.let_through(to(doomed, says!(Control::Alert { .. })));
+            federation.settle();
+            (back, doomed) = (doomed, back);
+        }
+        federation.release(alerts);
+        federation.retry();
+        federation
+    });
+}
+
+/// Section 3.5, "smaller than": m was delivered after the checkpoint that is kept.
+#[test]
+fn the_log_is_kept_from_the_worst_checkpoint_on() {
+    caught(Defect::LogCollectedAtWorst, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.exchange(p(0), p(1), "m");
+        federation.collect();
+        federation.crash(p(1), Kept);
+        federation.retry();
+        federation
+    });
+}
+
+/// Section 3.5: the worst checkpoint is one that can be needed.
+#[test]
+fn the_worst_checkpoint_is_kept() {
+    caught(Defect::CollectsOneTooMany, Property::UnrecoverableJustified, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.exchange(p(0), p(1), "m");
+        federation.collect();
+        federation.crash(p(1), Kept);
+        federation.retry();
+        federation
+    });
+}
+
+/// p2 has delivered what cluster 0 undid, and its whole cluster knows; but it has not gone back yet, and cluster 0 has
+/// taken new checkpoints in the meantime.
+#[test]
+fn a_collection_does_not_count_on_what_is_about_to_be_undone() {
+    caught(Defect::CollectsOnSpoilt, Property::UnrecoverableJustified, |defects| {
+        let mut federation = running(&[1, 2], config(defects));
+        federation.exchange(p(0), p(2), "m");
+        federation.take_checkpoint(c(1));
+        let asked = federation.hold(says!(Control::RollBack { .. }));
+        federation.crash(p(0), Kept);
+        federation.settle();
+        federation.take_checkpoint(c(0));
+        federation.take_checkpoint(c(0));
+        federation.collect();
+        federation.release(asked);
+        federation.retry();
+        federation
+    });
+}
+
+/// p2 has sent m to cluster 0, which has gone back behind its delivery and is alive again under the next incarnation;
+/// the collection reaches p2 before the alert does.
+#[test]
+fn a_log_is_not_collected_by_who_has_yet_to_learn_of_a_rollback() {
+    caught(Defect::LogCollectedUnaware, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 2], config(defects));
+        federation.exchange(p(2), p(0), "m");
+        let news = federation.hold(to(p(2), says!(Control::Learn { .. } | Control::Alert { .. })));
+        federation.crash(p(0), Kept);
+        federation.settle();
+        let again = federation.hold(|flight| flight.says("m"));
+        federation.take_checkpoint(c(0));
+        federation.collect();
+        federation.release(news);
+        federation.release(again);
+        federation.retry();
+        federation
+    });
+}

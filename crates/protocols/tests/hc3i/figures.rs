@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use faultline_core::{Claim, Fact, Position, ProcessId, StorageFate, Vectors};
-use faultline_protocols::hc3i::{Control, Defects, ReplicateTo};
+use faultline_core::{Claim, Fact, MessageId, Position, ProcessId, StorageFate, Vectors};
+use faultline_protocols::hc3i::{Control, Defects, Hc3i};
 
 use crate::harness::{Entry, assert_golden, c, p};
-use crate::setting::{Federation, config, running};
+use crate::setting::{Federation, config, running, within};
 
 /// "A CLC is forced in the receiver's cluster only when a CLC has been stored in the sender's cluster since the last
 /// communication from the sender's cluster to the receiver's cluster."
@@ -28,13 +28,7 @@ fn figure_3_a_message_forces_a_checkpoint_only_after_one_of_its_sender() {
 /// Section 4. Three clusters of two nodes; every SN and every vector is the paper's.
 #[test]
 fn figure_4() {
-    let mut federation = running(
-        &[2, 2, 2],
-        faultline_protocols::hc3i::Config {
-            replicate_to: ReplicateTo::SameCluster,
-            ..config(Defects::default())
-        },
-    );
+    let mut federation = running(&[2, 2, 2], within(Defects::default()));
     let [c1, c2, c3] = [c(0), c(1), c(2)];
     federation.exchange(p(0), p(2), "m1");
     federation.exchange(p(1), p(3), "m2");
@@ -44,7 +38,6 @@ fn figure_4() {
     federation.exchange(p(2), p(4), "m3");
     federation.exchange(p(0), p(5), "m4");
     federation.exchange(p(4), p(1), "m5");
-    let normal = federation.log().len();
     assert_eq!(
         checkpoints(&federation),
         [
@@ -62,25 +55,34 @@ fn figure_4() {
     );
 
     federation.kill(p(3), StorageFate::Kept);
-    federation.detect(p(3));
     let failed = federation.log().len();
+    federation.detect(p(3));
     federation.restart(p(3));
+    let m4 = federation.hold(|flight| flight.says("m4"));
     federation.retry();
     assert_eq!(
         rollbacks(&federation),
         ["C1 to CLC3 (3,0,4)", "C2 to CLC3 (1,3,0)", "C3 to CLC3 (0,3,3)"],
         "each once"
     );
-    let states = [p(0), p(1), p(2), p(3), p(4), p(5)].map(|it| federation.received(it));
-    assert_eq!(states, [vec![], vec![], vec!["m1"], vec!["m2"], vec![], vec!["m4"]]);
+    assert_eq!(
+        alerts(&federation),
+        ["C1: (C2,3)", "C1: (C3,3)", "C2: (C1,3)", "C2: (C3,3)", "C3: (C1,3)", "C3: (C2,3)"]
+    );
+    let restored = federation.processes().map(|it| federation.received(it)).collect::<Vec<_>>();
+    assert_eq!(restored, [vec![], vec![], vec!["m1"], vec!["m2"], vec![], vec![]], "not m3, m4, m5");
+    federation.release(m4);
+    federation.settle();
     assert_eq!(BTreeSet::from_iter(federation.resent()), BTreeSet::from(["m4"]));
+    assert_eq!(federation.received(p(5)), ["m4"], "once, although it was sent again twice");
     assert_eq!(federation.wrong(), [""; 0]);
 
     let mut story = String::from(
-        "The paper's Figure 4 (section 4), cluster by cluster. Vectors are DDVs; an acknowledgement carries the SN at\n\
-         delivery, which for a message that forces a CLC is the paper's \"local SN + 1\".\n",
+        "The paper's Figure 4 (section 4), cluster by cluster. Vectors are DDVs. An acknowledgement carries the SN at\n\
+         delivery, which for a message that forces a CLC is the paper's \"local SN + 1\". C1 sends m4 again on the alert,\n\
+         and again from its restored log; C3 delivers it once.\n",
     );
-    let mut narrator = Narrator { federation: &federation, said: BTreeSet::new() };
+    let mut narrator = Narrator { federation: &federation, said: BTreeSet::new(), resends: None };
     for (title, part) in [
         ("A normal execution, until a node of C2 fails", &federation.log()[..failed]),
         ("The rollback alert of C2, and the recovery line", &federation.log()[failed..]),
@@ -96,7 +98,6 @@ fn figure_4() {
             federation.members(cluster).iter().flat_map(|&it| federation.received(it)).collect();
         story += &format!("  {}  {}\n", name(cluster.index()), received.join(" "));
     }
-    let _ = normal;
     assert_golden("figure4.txt", &story);
 }
 
@@ -133,65 +134,92 @@ fn rollbacks(federation: &Federation) -> Vec<String> {
     all
 }
 
+/// Every alert that a cluster received, with the SN in it.
+fn alerts(federation: &Federation) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for process in federation.processes() {
+        for claim in federation.claims(process) {
+            if let Claim::Alerted { from, position } = claim {
+                let cluster = name(federation.cluster_of(process).index());
+                all.insert(format!("{cluster}: ({},{})", name(from.index()), position.sn.0));
+            }
+        }
+    }
+    all.into_iter().collect()
+}
+
 /// Tells what happened in the words of the paper, cluster by cluster.
 struct Narrator<'a> {
     federation: &'a Federation,
-    /// What a cluster has said already: all its members say so.
+    /// What a cluster has said: all its members say the same.
     said: BTreeSet<String>,
+    /// The message that is being re-sent.
+    resends: Option<MessageId>,
 }
 
 impl Narrator<'_> {
-    fn line(&mut self, entry: &Entry<faultline_protocols::hc3i::Hc3i>) -> Option<String> {
-        match entry {
+    fn line(&mut self, entry: &Entry<Hc3i>) -> Option<String> {
+        let (process, what) = match entry {
             Entry::Fact { process: ProcessId::SUPERVISOR, fact } => match fact {
-                Fact::Failed { process, .. } => Some(format!("{}  a node fails", self.cluster(*process))),
-                _ => None,
+                Fact::Failed { process, .. } => (*process, "a node fails".into()),
+                _ => return None,
             },
-            Entry::Fact { process, fact } => {
-                let line = format!("{}  {}", self.cluster(*process), self.fact(fact)?);
-                let by_all = matches!(fact, Fact::Claim(claim) if !matches!(**claim, Claim::Resent { .. }));
-                (!by_all || self.said.insert(line.clone())).then_some(line)
-            }
-            Entry::Arrival(flight) => match flight.control()? {
-                Control::Acknowledge { id, position } => Some(format!(
-                    "{}  notes that {} was acknowledged with {}",
-                    self.cluster(flight.to),
-                    self.federation.text(*id),
-                    position.sn.0
-                )),
-                Control::Alert { cluster, entries } => {
-                    let (_, sn) = entries.last()?;
-                    let (to, from) = (self.cluster(flight.to), name(cluster.index()));
-                    Some(format!("{to}  receives the alert ({from}, SN {})", sn.0))
+            Entry::Fact { process, fact: Fact::Claim(claim) } => {
+                let what = self.claim(claim)?;
+                if !self.said.insert(format!("{} {claim:?}", self.cluster(*process))) {
+                    return None;
                 }
-                _ => None,
-            },
-        }
+                (*process, what)
+            }
+            Entry::Fact { process, fact } => (*process, self.fact(fact)?),
+            Entry::Arrival(flight) => (flight.to, self.control(flight.control()?)?),
+        };
+        Some(format!("{}  {what}", self.cluster(process)))
     }
 
-    fn fact(&self, fact: &Fact) -> Option<String> {
+    fn fact(&mut self, fact: &Fact) -> Option<String> {
         let text = |id| self.federation.text(id);
         Some(match fact {
-            Fact::Sent(id) => format!("sends {} to {}", text(*id), self.cluster(id.to)),
             Fact::Transmitted { id, position } => {
-                format!("gives {} to the network with SN {}", text(*id), position.sn.0)
+                let again = if self.resends.take() == Some(*id) { "again " } else { "" };
+                format!("sends {} {again}to {} with SN {}", text(*id), self.cluster(id.to), position.sn.0)
             }
             Fact::Delivered(id) => format!("delivers {}", text(*id)),
             Fact::DroppedStale(id) => format!("drops {}, which was undone", text(*id)),
-            Fact::Claim(claim) => match &**claim {
-                Claim::Committed { position, forced, vectors, .. } => {
-                    let kind = if *forced { "forced" } else { "unforced" };
-                    format!("takes {kind} CLC{} {}", position.sn.0, ddv(vectors))
-                }
-                Claim::Forcing { id } => format!("has to take a CLC before it delivers {}", text(*id)),
-                Claim::RolledBack { checkpoint, vectors, .. } => {
-                    format!("rolls back to CLC{} {}", checkpoint.sn.0, ddv(vectors))
-                }
-                Claim::Resent { id } => format!("re-sends {}", text(*id)),
-                _ => return None,
-            },
             _ => return None,
         })
+    }
+
+    fn claim(&mut self, claim: &Claim) -> Option<String> {
+        Some(match claim {
+            Claim::Committed { position, forced, vectors, .. } => {
+                let kind = if *forced { "forced" } else { "unforced" };
+                format!("takes {kind} CLC{} {}", position.sn.0, ddv(vectors))
+            }
+            Claim::Forcing { id } => {
+                format!("has to take a CLC before it delivers {}", self.federation.text(*id))
+            }
+            Claim::RolledBack { checkpoint, vectors, .. } => {
+                format!("rolls back to CLC{} {}", checkpoint.sn.0, ddv(vectors))
+            }
+            Claim::Alerted { from, position } => {
+                format!("is alerted: {} went back to SN {}", name(from.index()), position.sn.0)
+            }
+            Claim::Resent { id } => {
+                self.resends = Some(*id);
+                return None;
+            }
+            _ => return None,
+        })
+    }
+
+    fn control(&self, message: &Control) -> Option<String> {
+        match message {
+            Control::Acknowledge { id, position } => {
+                Some(format!("logs {} as acknowledged with {}", self.federation.text(*id), position.sn.0))
+            }
+            _ => None,
+        }
     }
 
     fn cluster(&self, process: ProcessId) -> String {

@@ -4,7 +4,9 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
-mod behaviour;
+mod checkpoints;
+mod collection;
 mod defects;
 mod figures;
+mod recovery;
 mod setting;

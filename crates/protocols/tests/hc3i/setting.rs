@@ -2,17 +2,17 @@
 
 use faultline_checker::Property;
 use faultline_core::{Claim, ClusterId, ProcessId, Sn, Span};
-use faultline_protocols::hc3i::{Config, Control, Defects, Hc3i, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{Config, Defects, Hc3i, ReplicateTo, Scope};
 use faultline_trace::manifest::ProtocolKind;
 
-use crate::harness::{Federation as AnyFederation, Flight};
+use crate::harness::{Federation as AnyFederation, Flight, p};
 
 pub(crate) type Federation = AnyFederation<Hc3i>;
 
 /// How long an unanswered request waits.
 pub(crate) const RETRY: Span = Span::from_secs(1);
 /// Unforced checkpoints and collections come only when a test rings for them.
-const CHECKPOINT_EVERY: Span = Span::from_secs(3_600);
+pub(crate) const CHECKPOINT_EVERY: Span = Span::from_secs(3_600);
 const COLLECT_EVERY: Span = Span::from_secs(3_600_000);
 
 /// One copy of each part, in the next cluster.
@@ -28,6 +28,11 @@ pub(crate) fn config(defects: Defects) -> Config {
     }
 }
 
+/// One copy of each part, in the next process of the cluster (section 3.1); none where there is no other.
+pub(crate) fn within(defects: Defects) -> Config {
+    Config { replicate_to: ReplicateTo::SameCluster, ..config(defects) }
+}
+
 /// A federation whose clusters have taken their first checkpoints.
 pub(crate) fn running(clusters: &[u32], config: Config) -> Federation {
     let mut federation = Federation::new(clusters, config);
@@ -36,21 +41,28 @@ pub(crate) fn running(clusters: &[u32], config: Config) -> Federation {
 }
 
 impl Federation {
-    /// `cluster` is asked for an unforced checkpoint; nothing settles.
+    /// The time of the next unforced checkpoint of `cluster` comes; nothing settles.
     pub(crate) fn request_checkpoint(&mut self, cluster: ClusterId) {
         let coordinator = self.members(cluster)[0];
-        let requests = |it: &Self| {
-            it.claims(coordinator).filter(|it| matches!(it, Claim::CheckpointRequested { .. })).count()
-        };
-        let before = requests(self);
-        while requests(self) == before {
-            self.ring(coordinator);
-        }
+        let before = self.checkpoints_requested(coordinator);
+        self.wake(coordinator, CHECKPOINT_EVERY);
+        assert_eq!(self.checkpoints_requested(coordinator), before + 1, "{cluster} can take a checkpoint");
+    }
+
+    /// How many checkpoints a coordinator has asked for.
+    pub(crate) fn checkpoints_requested(&self, coordinator: ProcessId) -> usize {
+        self.claims(coordinator).filter(|it| matches!(it, Claim::CheckpointRequested { .. })).count()
     }
 
     /// `cluster` takes an unforced checkpoint.
     pub(crate) fn take_checkpoint(&mut self, cluster: ClusterId) {
         self.request_checkpoint(cluster);
+        self.settle();
+    }
+
+    /// The first cluster initiates a collection, and everything that follows happens.
+    pub(crate) fn collect(&mut self) {
+        self.wake(p(0), COLLECT_EVERY);
         self.settle();
     }
 
@@ -85,7 +97,25 @@ impl Federation {
     }
 }
 
-/// Alerts.
-pub(crate) fn alert(flight: &Flight<Hc3i>) -> bool {
-    matches!(flight.control(), Some(Control::Alert { .. }))
+/// Messages of the protocol that match a pattern.
+macro_rules! says {
+    ($pattern:pat) => {
+        |flight: &crate::harness::Flight<faultline_protocols::hc3i::Hc3i>| {
+            matches!(flight.control(), Some($pattern))
+        }
+    };
+}
+pub(crate) use says;
+
+/// Those of them that go to `receiver`.
+pub(crate) fn to(
+    receiver: ProcessId,
+    which: impl Fn(&Flight<Hc3i>) -> bool,
+) -> impl Fn(&Flight<Hc3i>) -> bool {
+    move |flight| flight.to == receiver && which(flight)
+}
+
+/// The parts of this owner.
+pub(crate) fn part_of(owner: ProcessId) -> impl Fn(&Flight<Hc3i>) -> bool {
+    move |flight| flight.image_of() == Some(owner)
 }

@@ -1,0 +1,213 @@
+//! Taking checkpoints (section 3.1): the first one, those in doubt, and those that something stands in the way of.
+
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_core::{Attempt, Claim, Position, Span};
+use faultline_protocols::hc3i::{Config, Control, Defects};
+
+use crate::harness::{c, p};
+use crate::setting::{CHECKPOINT_EVERY, Federation, RETRY, config, part_of, running, says, to, within};
+
+#[test]
+fn nothing_acts_before_the_first_checkpoint() {
+    let mut federation = Federation::new(&[2, 1], within(Defects::default()));
+    federation.hold_storage(p(1), true);
+    federation.settle();
+    assert_eq!([p(0), p(1), p(2)].map(|it| federation.can_act(it)), [false, false, true]);
+    federation.exchange(p(2), p(0), "m");
+    assert_eq!(federation.received(p(0)), [""; 0], "it waits as well");
+    federation.hold_storage(p(1), false);
+    federation.settle();
+    assert!(federation.can_act(p(0)) && federation.can_act(p(1)));
+    assert_eq!(federation.received(p(0)), ["m"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+#[test]
+fn nothing_acts_before_the_start_is_on_record() {
+    let mut federation = Federation::new(&[2], within(Defects::default()));
+    federation.withhold_notes(true);
+    federation.settle();
+    assert!(!federation.can_act(p(0)) && !federation.can_act(p(1)), "although all parts are durable");
+    federation.withhold_notes(false);
+    federation.settle();
+    assert!(federation.can_act(p(0)) && federation.can_act(p(1)));
+}
+
+/// Nobody acted, so nothing is lost: the cluster begins again, and is not unrecoverable.
+#[test]
+fn a_cluster_that_loses_everything_before_its_start_begins_again() {
+    let mut federation = Federation::new(&[2], within(Defects::default()));
+    federation.withhold_notes(true);
+    federation.settle();
+    federation.lose(&[c(0)], Lost);
+    federation.withhold_notes(false);
+    federation.settle();
+    federation.exchange(p(0), p(1), "m");
+    assert_eq!(federation.received(p(1)), ["m"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// A cluster of three with one message in its state, which is about to commit its second checkpoint.
+fn before_a_commit() -> Federation {
+    let mut federation = running(&[3], within(Defects::default()));
+    federation.exchange(p(1), p(2), "m");
+    federation.request_checkpoint(c(0));
+    federation
+}
+
+/// Where the cluster stands, and what it has of the message, after p0 has died and come back.
+fn after_the_coordinator_died(mut federation: Federation) -> (Position, Vec<String>) {
+    federation.crash(p(0), Kept);
+    federation.retry();
+    assert_eq!(federation.wrong(), [""; 0]);
+    let received = federation.received(p(2)).iter().map(ToString::to_string).collect();
+    (federation.protocol(p(0)).position(), received)
+}
+
+#[test]
+fn a_checkpoint_in_doubt_that_is_complete_is_restored() {
+    let mut federation = before_a_commit();
+    federation.hold(says!(Control::Drained { .. }));
+    federation.settle();
+    assert_eq!(after_the_coordinator_died(federation), (Position::new(1, 2), vec!["m".into()]));
+}
+
+#[test]
+fn a_checkpoint_that_some_have_committed_is_restored() {
+    let mut federation = before_a_commit();
+    federation.hold(to(p(2), says!(Control::Commit { .. })));
+    federation.settle();
+    assert_eq!([p(0), p(1), p(2)].map(|it| federation.protocol(it).position().sn.0), [2, 2, 1]);
+    federation.send(p(1), p(2), "undone");
+    assert_eq!(after_the_coordinator_died(federation), (Position::new(1, 2), vec!["m".into()]));
+}
+
+/// The only copy of p2's part is under way when p2 loses its own.
+#[test]
+fn a_checkpoint_in_doubt_that_lacks_a_part_is_not_restored() {
+    let mut federation = before_a_commit();
+    let copy = federation.hold(part_of(p(2)));
+    federation.settle();
+    federation.crash(p(2), Lost);
+    federation.release(copy);
+    assert_eq!(after_the_coordinator_died(federation), (Position::new(2, 1), vec![]));
+}
+
+/// B5: what was sent before the request and arrives after it is in the checkpoint.
+#[test]
+fn messages_in_transit_are_part_of_the_checkpoint() {
+    let mut federation = running(&[2], within(Defects::default()));
+    let late = federation.hold(|flight| flight.says("late"));
+    federation.send(p(0), p(1), "late");
+    federation.take_checkpoint(c(0));
+    assert_eq!(federation.protocol(p(0)).position().sn.0, 1, "it waits for the message");
+    federation.release(late);
+    federation.settle();
+    assert_eq!(federation.protocol(p(0)).position().sn.0, 2);
+    federation.crash(p(0), Kept);
+    federation.settle();
+    assert_eq!(federation.received(p(1)), ["late"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// "Between the request and the commit messages, application messages are queued."
+#[test]
+fn what_is_sent_during_a_checkpoint_goes_out_after_it() {
+    let mut federation = running(&[2, 1], within(Defects::default()));
+    let held = federation.hold(says!(Control::Drained { .. }));
+    federation.take_checkpoint(c(0));
+    federation.exchange(p(0), p(1), "within");
+    federation.exchange(p(1), p(2), "between");
+    assert_eq!(federation.under_way(|flight| flight.says("within") || flight.says("between")), 0);
+    federation.release(held);
+    federation.settle();
+    assert_eq!((federation.received(p(1)), federation.received(p(2))), (vec!["within"], vec!["between"]));
+    federation.lose(&[c(0)], Kept);
+    federation.retry();
+    assert_eq!(federation.received(p(1)), [""; 0], "it was sent after the checkpoint");
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// Section 5.2: "the timer is reseted when a forced CLC is established".
+#[test]
+fn a_forced_checkpoint_restarts_the_timer() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    let half = Span(CHECKPOINT_EVERY.0 / 2);
+    federation.pass(half);
+    federation.exchange(p(0), p(1), "m");
+    assert_eq!(federation.protocol(p(1)).position().sn.0, 2);
+    federation.pass(half);
+    assert_eq!(federation.protocol(p(0)).position().sn.0, 2, "its time has come");
+    assert_eq!(federation.protocol(p(1)).position().sn.0, 2, "it counts from the forced one");
+    federation.pass(half);
+    assert_eq!(federation.protocol(p(1)).position().sn.0, 3);
+}
+
+/// B6: what arrives before a member's part is cut raises the vector of that very checkpoint.
+#[test]
+fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
+    let mut federation = running(&[1, 2], config(Defects::default()));
+    let request = federation.hold(says!(Control::Force { .. }));
+    federation.exchange(p(0), p(2), "m");
+    assert_eq!(federation.received(p(2)), [""; 0]);
+    federation.take_checkpoint(c(1));
+    assert_eq!(federation.received(p(2)), ["m"], "the unforced checkpoint will do");
+    federation.release(request);
+    federation.settle();
+    assert_eq!(federation.protocol(p(2)).position().sn.0, 2, "what m had asked for is void by now");
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// B8: what was being saved belongs to a state that is undone.
+#[test]
+fn a_rollback_gives_up_the_checkpoint_that_is_being_taken() {
+    let mut federation = running(&[1, 2], config(Defects::default()));
+    federation.exchange(p(0), p(2), "undone");
+    let held = federation.hold(says!(Control::Drained { .. }));
+    federation.take_checkpoint(c(1));
+    federation.crash(p(0), Kept);
+    federation.retry();
+    let aborted = Claim::Aborted { position: Position::new(0, 3), attempt: Attempt(3) };
+    assert!(
+        federation.claims(p(1)).any(|it| *it == aborted) && federation.claims(p(2)).any(|it| *it == aborted)
+    );
+    assert_eq!(federation.protocol(p(2)).position(), Position::new(1, 2));
+    federation.release(held);
+    federation.settle();
+    assert_eq!(federation.protocol(p(2)).position(), Position::new(1, 2), "late answers are void");
+    federation.take_checkpoint(c(1));
+    assert_eq!(federation.protocol(p(2)).position(), Position::new(1, 3));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+#[test]
+fn a_full_storage_delays_a_checkpoint_and_loses_nothing() {
+    for full in [p(0), p(1)] {
+        // p1 is the holder of p0: its own writes and its copies fail alike.
+        let mut federation = running(&[2, 1], within(Defects::default()));
+        federation.fail_writes(full, true);
+        federation.exchange(p(2), p(0), "m");
+        federation.pass(RETRY);
+        assert_eq!(federation.received(p(0)), [""; 0], "m forces a checkpoint that cannot be written");
+        federation.fail_writes(full, false);
+        federation.retry();
+        assert_eq!(federation.received(p(0)), ["m"]);
+        federation.crash(p(1), Kept);
+        federation.retry();
+        assert_eq!(federation.protocol(p(0)).position(), Position::new(1, 2));
+        assert_eq!(federation.received(p(0)), ["m"], "it was sent again");
+        assert_eq!(federation.wrong(), [""; 0]);
+    }
+}
+
+/// Without copies a checkpoint is committed when its parts are durable at their owners.
+#[test]
+fn no_replicas_need_no_holders() {
+    let mut federation = running(&[2], Config { replicas: 0, ..within(Defects::default()) });
+    federation.exchange(p(0), p(1), "m");
+    federation.take_checkpoint(c(0));
+    federation.lose(&[c(0)], Kept);
+    federation.retry();
+    assert_eq!(federation.received(p(1)), ["m"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}

@@ -1,0 +1,115 @@
+//! Garbage collection (section 3.5): it removes what no recovery needs, and nothing else.
+
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_core::{Claim, ClusterId, Sn};
+use faultline_protocols::hc3i::{Control, Defects};
+
+use crate::harness::{c, p};
+use crate::setting::{Federation, config, running, says, to};
+
+/// A while of messages and checkpoints in three clusters, then a collection.
+fn collected() -> Federation {
+    let mut federation = running(&[1, 2, 1], config(Defects::default()));
+    for round in 0..4 {
+        federation.exchange(p(0), p(1), &format!("a{round}"));
+        federation.exchange(p(2), p(3), &format!("b{round}"));
+        federation.take_checkpoint(c(round % 3));
+        federation.exchange(p(1), p(2), &format!("c{round}"));
+    }
+    federation.exchange(p(3), p(0), "d");
+    federation.collect();
+    federation
+}
+
+fn collections(federation: &Federation) -> usize {
+    let all = federation.processes().flat_map(|it| federation.claims(it));
+    all.filter(|it| matches!(it, Claim::Collected { .. })).count()
+}
+
+#[test]
+fn a_collection_removes_checkpoints_copies_and_log_entries() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    federation.exchange(p(1), p(0), "m");
+    federation.take_checkpoint(c(0));
+    federation.take_checkpoint(c(0));
+    federation.collect();
+    assert_eq!(federation.kept(p(0))[0], 2, "as long as p1 could go back behind sending m");
+    federation.take_checkpoint(c(1));
+    assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3, 4, 5], vec![1, 2]));
+    federation.collect();
+    // It began with a checkpoint of its own, which was not there when the stock was told.
+    assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![5, 6], vec![2]));
+    for storage in [p(0), p(1)] {
+        let parts = federation.images(storage).into_iter().filter(|it| it.owner == p(0)).map(|it| it.sn);
+        assert_eq!(parts.collect::<Vec<_>>(), [Sn(5), Sn(6)], "in the storage of {storage}");
+    }
+    let log = federation.claims(p(1)).filter_map(|it| match it {
+        Claim::Collected { log, .. } => Some(*log),
+        _ => None,
+    });
+    assert_eq!(log.collect::<Vec<_>>(), [0, 1], "m was delivered before the kept checkpoint");
+}
+
+#[test]
+fn what_was_collected_is_not_needed_whoever_fails() {
+    let clusters = [c(0), c(1), c(2)];
+    for subset in 1..8u32 {
+        let failing: Vec<ClusterId> = clusters.into_iter().filter(|it| subset & 1 << it.0 != 0).collect();
+        let mut federation = collected();
+        assert!(collections(&federation) > 0);
+        federation.lose(&failing, Kept);
+        federation.retry();
+        assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once");
+        federation.collect();
+        federation.lose(&failing[..1], Lost);
+        federation.retry();
+        assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once, then one was lost");
+    }
+}
+
+#[test]
+fn a_rollback_in_between_ends_a_collection() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    federation.take_checkpoint(c(1));
+    let stock = federation.hold(says!(Control::Stock { .. }));
+    federation.collect();
+    federation.crash(p(1), Kept);
+    federation.release(stock);
+    federation.retry();
+    assert_eq!(collections(&federation), 0, "p1's answer died with it");
+    federation.collect();
+    assert_eq!(collections(&federation), 2, "the next one succeeds");
+    assert_eq!(federation.kept(p(1)), [2]);
+}
+
+/// Cluster 2 answers before cluster 1 goes back, and cluster 1 afterwards.
+#[test]
+fn answers_of_different_incarnations_are_not_mixed() {
+    let mut federation = running(&[1, 2, 1], config(Defects::default()));
+    let question = federation.hold(to(p(1), says!(Control::Ask { .. })));
+    federation.collect();
+    federation.crash(p(2), Kept);
+    federation.retry();
+    federation.release(question);
+    federation.settle();
+    assert_eq!(collections(&federation), 0);
+    federation.collect();
+    assert_eq!(collections(&federation), 4);
+}
+
+#[test]
+fn a_decision_from_before_a_rollback_is_void() {
+    let mut federation = running(&[1, 2], config(Defects::default()));
+    federation.exchange(p(0), p(1), "m");
+    federation.take_checkpoint(c(1));
+    let decision = federation.hold(to(p(1), says!(Control::Collect { .. })));
+    federation.collect();
+    federation.crash(p(2), Kept);
+    federation.retry();
+    let before = federation.kept(p(1));
+    federation.release(decision);
+    federation.settle();
+    assert_eq!(federation.kept(p(1)), before);
+    assert_eq!(federation.claims(p(1)).filter(|it| matches!(it, Claim::Collected { .. })).count(), 0);
+    assert_eq!(federation.wrong(), [""; 0]);
+}

@@ -1,0 +1,287 @@
+//! Rolling back (section 3.4), when one failure is not all.
+
+use std::collections::BTreeSet;
+
+use faultline_checker::Verdict;
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_core::{Attempt, Claim, ImageName, Incarnation, Position, ProcessId, Sn};
+use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo, Scope};
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::harness::{c, p};
+use crate::setting::{Federation, config, part_of, running, says, within};
+
+/// What `process` says it restored, each time.
+fn restored(federation: &Federation, process: ProcessId) -> Vec<(Position, Position)> {
+    federation
+        .claims(process)
+        .filter_map(|claim| match claim {
+            Claim::RolledBack { to, checkpoint, .. } => Some((*to, *checkpoint)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_failure_during_recovery_begins_another_round() {
+    for second in [p(0), p(1), p(2)] {
+        for at in [says!(Control::Reported { .. }), says!(Control::Restore { .. })] {
+            let mut federation = running(&[3], within(Defects::default()));
+            federation.exchange(p(0), p(1), "m");
+            federation.take_checkpoint(c(0));
+            let late = federation.hold(at);
+            federation.crash(p(1), Kept);
+            federation.settle();
+            federation.crash(second, Kept);
+            federation.settle();
+            federation.release(late);
+            federation.retry();
+            assert_eq!(federation.received(p(1)), ["m"], "{second} died second");
+            let went = restored(&federation, p(1));
+            assert_eq!(went.last(), Some(&(federation.protocol(p(0)).position(), Position::new(0, 2))));
+            assert_eq!(federation.wrong(), [""; 0]);
+        }
+    }
+}
+
+/// p0 lost its storage; its only holder dies before it can answer, and comes back with what it holds.
+#[test]
+fn a_holder_that_dies_during_recovery_is_asked_again() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    federation.exchange(p(0), p(1), "m");
+    federation.take_checkpoint(c(0));
+    let answer = federation.hold(says!(Control::Reported { .. }));
+    federation.crash(p(0), Lost);
+    federation.settle();
+    federation.kill(p(1), Kept);
+    federation.detect(p(1));
+    federation.release(answer);
+    federation.settle();
+    assert_eq!(restored(&federation, p(0)), [], "nobody else has its part");
+    federation.restart(p(1));
+    federation.retry();
+    assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
+    assert_eq!((federation.sent(p(0)), federation.received(p(1))), (vec!["m"], vec!["m"]));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// p0's part is asked of p1, which dies with it under way and comes back without it.
+#[test]
+fn a_part_that_is_nowhere_any_more_makes_the_cluster_unrecoverable() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    federation.hold(part_of(p(0)));
+    federation.crash(p(0), Lost);
+    federation.settle();
+    federation.crash(p(1), Lost);
+    federation.retry();
+    let Some(Claim::Unrecoverable { cluster, missing }) = unrecoverable(&federation, p(0)) else {
+        panic!("the only copy is gone");
+    };
+    assert_eq!((cluster, &missing[..]), (c(0), &[(first_part(p(0)), vec![p(0), p(1)])][..]));
+    assert_eq!(federation.wrong(), [""; 0], "and the checker agrees that it is gone");
+}
+
+fn unrecoverable(federation: &Federation, by: ProcessId) -> Option<Claim> {
+    federation.claims(by).find(|it| matches!(it, Claim::Unrecoverable { .. })).cloned()
+}
+
+fn first_part(owner: ProcessId) -> ImageName {
+    ImageName { owner, incarnation: Incarnation(0), sn: Sn(1), attempt: Attempt(1) }
+}
+
+/// Two clusters that keep each other's copies, with messages both ways.
+fn entangled() -> Federation {
+    let mut federation = running(&[2, 2], config(Defects::default()));
+    federation.exchange(p(0), p(2), "m1");
+    federation.exchange(p(3), p(1), "m2");
+    federation.take_checkpoint(c(0));
+    federation.exchange(p(1), p(3), "m3");
+    federation
+}
+
+#[test]
+fn clusters_that_fail_at_once_with_their_storage_kept_recover() {
+    let mut federation = entangled();
+    federation.lose(&[c(0), c(1)], Kept);
+    federation.retry();
+    assert_eq!(federation.wrong(), [""; 0]);
+    federation.exchange(p(0), p(3), "m4");
+    federation.exchange(p(2), p(1), "m5");
+    assert!(federation.received(p(3)).contains(&"m4") && federation.received(p(1)).contains(&"m5"));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+#[test]
+fn clusters_that_fail_at_once_with_their_storage_lost_say_what_is_missing_and_who_was_asked() {
+    let mut federation = entangled();
+    federation.lose(&[c(0), c(1)], Lost);
+    federation.retry();
+    let expected = |owner: u32, holder: u32| (first_part(p(owner)), vec![p(owner), p(holder)]);
+    for (coordinator, cluster, parts) in
+        [(p(0), c(0), [expected(0, 2), expected(1, 3)]), (p(2), c(1), [expected(2, 0), expected(3, 1)])]
+    {
+        let claim = Claim::Unrecoverable { cluster, missing: parts.into() };
+        assert_eq!(unrecoverable(&federation, coordinator), Some(claim));
+    }
+    let judgement = federation.judge(ProtocolKind::Hc3i);
+    assert_eq!(judgement.verdict, Verdict::Unknown, "unrecoverable by design: {:?}", judgement.reasons);
+}
+
+#[test]
+fn a_lost_cluster_is_restored_from_the_next_one() {
+    let mut federation = entangled();
+    federation.lose(&[c(0)], Lost);
+    federation.retry();
+    assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 3)));
+    assert_eq!(federation.wrong(), [""; 0]);
+    for process in [p(0), p(1)] {
+        assert!(
+            federation.claims(process).any(|it| *it == Claim::Protected),
+            "{process} holds everything again"
+        );
+    }
+    // What it kept for the other cluster is there again: that one can be lost now.
+    federation.lose(&[c(1)], Lost);
+    federation.retry();
+    assert_eq!(unrecoverable(&federation, p(2)), None);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+#[test]
+fn a_corrupt_part_is_fetched_from_its_holder() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    federation.exchange(p(0), p(1), "m");
+    federation.take_checkpoint(c(0));
+    federation.corrupt(p(0));
+    federation.crash(p(0), Kept);
+    federation.retry();
+    assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
+    assert_eq!(federation.sent(p(0)), ["m"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+    // It was written again: next time nobody has to be asked.
+    let images = federation.hold(|flight| flight.image_of().is_some());
+    federation.crash(p(0), Kept);
+    federation.retry();
+    assert_eq!(federation.sent(p(0)), ["m"]);
+    federation.release(images);
+}
+
+/// The holder's copy is corrupt too: an older checkpoint, if there is one that is intact.
+#[test]
+fn corrupt_copies_are_passed_over() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    federation.take_checkpoint(c(0));
+    federation.corrupt(p(0));
+    federation.corrupt(p(1));
+    federation.take_checkpoint(c(0));
+    federation.take_checkpoint(c(1));
+    federation.crash(p(0), Kept);
+    federation.retry();
+    assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 3)));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+#[test]
+fn a_storage_server_restores_a_lost_cluster_and_is_refilled_itself() {
+    let shared = Config { replicate_to: ReplicateTo::SharedStorage, ..config(Defects::default()) };
+    let mut federation = running(&[2, 1], shared);
+    let server = p(3);
+    federation.exchange(p(0), p(2), "m1");
+    federation.take_checkpoint(c(0));
+    federation.lose(&[c(0)], Lost);
+    federation.retry();
+    assert_eq!(federation.sent(p(0)), ["m1"]);
+    federation.crash(server, Lost);
+    federation.retry();
+    assert!(federation.claims(server).any(|it| *it == Claim::Protected));
+    let owners: BTreeSet<_> = federation.images(server).into_iter().map(|name| name.owner).collect();
+    assert_eq!(owners, BTreeSet::from([p(0), p(1), p(2)]));
+    federation.lose(&[c(0), c(1)], Lost);
+    federation.retry();
+    assert_eq!(federation.sent(p(0)), ["m1"]);
+    assert_eq!(federation.received(p(2)), ["m1"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+#[test]
+fn with_two_replicas_an_owner_and_a_holder_can_be_lost() {
+    let mut federation = running(&[1, 1, 1], Config { replicas: 2, ..config(Defects::default()) });
+    federation.exchange(p(0), p(1), "m");
+    federation.take_checkpoint(c(0));
+    federation.take_checkpoint(c(1));
+    federation.lose(&[c(0), c(1)], Lost);
+    federation.retry();
+    assert_eq!((federation.sent(p(0)), federation.received(p(1))), (vec!["m"], vec!["m"]));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// The global coordinated baseline: one failure takes everybody back, and no message is logged.
+#[test]
+fn the_federation_as_one_goes_back_together() {
+    let global = Config { scope: Scope::Federation, ..config(Defects::default()) };
+    let mut federation = running(&[2, 2], global);
+    federation.exchange(p(0), p(2), "m1");
+    assert_eq!(federation.protocol(p(2)).position().sn.0, 1, "no message forces a checkpoint");
+    federation.take_checkpoint(c(0));
+    federation.exchange(p(3), p(1), "m2");
+    federation.crash(p(2), Kept);
+    federation.retry();
+    let positions = [p(0), p(1), p(2), p(3)].map(|it| federation.protocol(it).position());
+    assert_eq!(positions, [Position::new(1, 2); 4]);
+    assert_eq!((federation.received(p(2)), federation.received(p(1))), (vec!["m1"], vec![]));
+    federation.exchange(p(3), p(1), "m3");
+    assert_eq!(federation.judge(ProtocolKind::Coordinated).reasons, [""; 0]);
+    assert_eq!(federation.judge(ProtocolKind::Coordinated).verdict, Verdict::Pass);
+}
+
+/// Rule 10: "the queues of a surviving node survive its rollback".
+#[test]
+fn what_arrives_during_a_recovery_waits() {
+    let mut federation = running(&[1, 2], config(Defects::default()));
+    federation.kill(p(1), Kept);
+    federation.detect(p(1));
+    federation.exchange(p(0), p(2), "m");
+    federation.restart(p(1));
+    federation.retry();
+    assert_eq!(federation.received(p(2)), ["m"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// Rule 20: cluster 1 recovers from a failure of its own when the alert comes.
+#[test]
+fn an_alert_during_a_recovery_counts() {
+    let mut federation = running(&[1, 2], config(Defects::default()));
+    federation.exchange(p(0), p(2), "undone");
+    federation.take_checkpoint(c(1));
+    let held = federation.hold(says!(Control::Restore { .. }));
+    federation.crash(p(2), Kept);
+    federation.settle();
+    federation.crash(p(0), Kept);
+    federation.settle();
+    federation.release(held);
+    federation.retry();
+    assert_eq!(federation.received(p(2)), [""; 0]);
+    assert_eq!(federation.wrong(), [""; 0]);
+    federation.exchange(p(0), p(2), "done");
+    assert_eq!(federation.received(p(2)), ["done"]);
+}
+
+/// B4: a message of an older incarnation is valid unless the rollback undid its send.
+#[test]
+fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    federation.let_output_survive();
+    let slow = federation.hold(|flight| flight.says("before") || flight.says("after"));
+    federation.send(p(0), p(1), "before");
+    federation.take_checkpoint(c(0));
+    federation.send(p(0), p(1), "after");
+    federation.withhold_membership(p(1), true);
+    federation.crash(p(0), Kept);
+    federation.settle();
+    federation.release(slow);
+    federation.settle();
+    federation.withhold_membership(p(1), false);
+    federation.retry();
+    assert_eq!(federation.received(p(1)), ["before"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
