@@ -3,6 +3,7 @@
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
 //! to the commit. Its part is durable, here and at its holders, before it says Drained: a commit needs nothing more.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -89,7 +90,7 @@ pub(super) struct Gathering {
     position: Position,
     attempt: Attempt,
     /// Members still to be heard in this round.
-    outstanding: usize,
+    awaited: BTreeSet<ProcessId>,
     expected: Vec<u64>,
     vectors: Vectors,
     /// All parts are durable, but the cluster's start is not recorded yet (rule 18).
@@ -114,7 +115,7 @@ impl Hc3i {
             return;
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
-        let members = self.members.len();
+        let members = self.members.clone();
         let ddv = self.ddv.clone();
         let coordination = self.coordination();
         coordination.attempts += 1;
@@ -123,8 +124,8 @@ impl Hc3i {
         coordination.gathering = Some(Gathering {
             position,
             attempt,
-            outstanding: members,
-            expected: vec![0; members],
+            awaited: members.iter().copied().collect(),
+            expected: vec![0; members.len()],
             vectors: Vectors { ddv, delivered: Arc::from([]) },
             awaits_start: false,
         });
@@ -214,7 +215,7 @@ impl Hc3i {
     /// Coordinator: counts what is in transit inside the cluster.
     pub(super) fn saved(
         &mut self,
-        _from: ProcessId,
+        from: ProcessId,
         position: Position,
         attempt: Attempt,
         sent: &[(ProcessId, u64)],
@@ -226,13 +227,16 @@ impl Hc3i {
         else {
             return;
         };
+        let have_all_saved = gathering.expected.is_empty();
+        if have_all_saved || !gathering.awaited.remove(&from) {
+            return;
+        }
         for &(receiver, count) in sent {
             let place = members.binary_search(&receiver).expect("counted are messages to members");
             gathering.expected[place] += count;
         }
-        gathering.outstanding -= 1;
-        if gathering.outstanding == 0 {
-            gathering.outstanding = members.len();
+        if gathering.awaited.is_empty() {
+            gathering.awaited.extend(members.iter().copied());
             let expected: Arc<[u64]> = core::mem::take(&mut gathering.expected).into();
             self.broadcast(Control::Drain { position, attempt, expected: expected.clone() }, host);
             self.drain(position, attempt, &expected, now, host);
@@ -336,6 +340,7 @@ impl Hc3i {
     /// Coordinator: commits when every part is durable.
     pub(super) fn drained(
         &mut self,
+        from: ProcessId,
         position: Position,
         attempt: Attempt,
         head: &Head,
@@ -346,9 +351,11 @@ impl Hc3i {
         else {
             return;
         };
+        if !gathering.awaited.remove(&from) {
+            return;
+        }
         merge_vectors(&mut gathering.vectors, head);
-        gathering.outstanding -= 1;
-        if gathering.outstanding == 0 {
+        if gathering.awaited.is_empty() {
             gathering.awaits_start = true;
             if !self.has_started() && !self.has(Defect::NoStartGate) {
                 host.started();

@@ -259,7 +259,9 @@ impl Hc3i {
     }
 
     pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>, now: Time, host: &mut Desk) {
-        let purpose = self.copies.lists.pop_front().expect("every listing has a purpose");
+        let Some(purpose) = self.copies.lists.pop_front() else {
+            return;
+        };
         let barrier = !self.has(Defect::NoWriteBarrier);
         if barrier && self.has_unfinished_writes_for(&purpose) {
             self.copies.postponed.push(purpose);

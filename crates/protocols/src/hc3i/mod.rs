@@ -300,7 +300,9 @@ impl Hc3i {
             Control::Drain { position, attempt, expected } => {
                 self.drain(position, attempt, &expected, now, host);
             }
-            Control::Drained { position, attempt, head } => self.drained(position, attempt, &head, now, host),
+            Control::Drained { position, attempt, head } => {
+                self.drained(from, position, attempt, &head, now, host);
+            }
             Control::Commit { position, attempt, vectors } => {
                 self.commit(position, attempt, vectors, now, host);
             }

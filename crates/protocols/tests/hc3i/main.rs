@@ -10,3 +10,4 @@ mod defects;
 mod figures;
 mod recovery;
 mod setting;
+mod spurious;
