@@ -1,1 +1,94 @@
-fn main() {}
+//! The repository's own chores: checks that no compiler makes, and generated files.
+//!
+//! ```text
+//! cargo xtask check       every check below
+//! cargo xtask generate    writes the generated files
+//! cargo xtask picture     runs the quick start and draws docs/quickstart.svg from it
+//! ```
+//!
+//! A check is a function from what it looks at to the problems that it found, and each has a test that shows it fire.
+
+mod dependencies;
+mod floors;
+mod generated;
+mod lists;
+mod picture;
+mod sources;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cargo_metadata::{Metadata, MetadataCommand};
+use clap::Parser;
+
+/// The repository's own chores.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+enum Chore {
+    /// Checks the repository: floors, dependencies, sources, generated files, lists in the documents.
+    Check,
+    /// Writes the generated files.
+    Generate,
+    /// Runs the quick start and draws docs/quickstart.svg from it.
+    Picture,
+}
+
+/// The repository as the checks see it.
+pub(crate) struct Repository {
+    /// Where it is.
+    root: PathBuf,
+    /// What Cargo knows of it, on the platform that it runs on.
+    metadata: Metadata,
+}
+
+/// What a check found.
+type Problems = Vec<String>;
+/// A check; it fails when it cannot look.
+type Check = fn(&Repository) -> Result<Problems, Box<dyn Error>>;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("dependencies point down", floors::check),
+    ("licences are permissive", dependencies::licences),
+    ("duplicates are known", dependencies::duplicates),
+    ("crates follow the workspace's lints", sources::lints),
+    ("no_std crates are", sources::no_std),
+    ("every source file is compiled", sources::reached),
+    ("no file names a machine or a registry", sources::places),
+    ("generated files are fresh", generated::check),
+    ("lists in the documents are complete", lists::check),
+];
+
+fn main() -> ExitCode {
+    match perform(&Chore::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
+    let metadata =
+        MetadataCommand::new().other_options(["--filter-platform=x86_64-unknown-linux-gnu".into()]).exec()?;
+    let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
+    match chore {
+        Chore::Check => check(&repository),
+        Chore::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
+        Chore::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn check(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
+    let mut code = ExitCode::SUCCESS;
+    for (name, check) in CHECKS {
+        let problems = check(repository)?;
+        println!("{} {name}", if problems.is_empty() { "ok  " } else { "FAIL" });
+        for problem in problems {
+            println!("       {problem}");
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}

@@ -1,0 +1,167 @@
+//! The direction of dependencies: crates stand on floors, and depend on lower floors only. Some must not reach each
+//! other at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+
+use cargo_metadata::DependencyKind;
+
+use crate::{Problems, Repository};
+
+/// From the ground up.
+const FLOORS: &[&[&str]] = &[
+    &["faultline-core"],
+    &[
+        "faultline-api",
+        "faultline-protocols",
+        "faultline-shaper",
+        "faultline-supervisor",
+        "faultline-trace",
+        "faultline-workloads",
+    ],
+    &["faultline-checker", "faultline-conformance"],
+    &["faultline-report"],
+    &["faultline-runtime", "faultline-sim"],
+    &["faultline-catalog", "faultline-fuzz"],
+    &["faultline-cli", "faultline-node", "faultline-runtime-tests", "xtask"],
+];
+
+/// Who must not reach whom, not even through others, and why.
+const WALLS: &[(&str, &str, &str)] = &[
+    ("faultline-protocols", "tokio", "a protocol does no I/O"),
+    ("faultline-workloads", "tokio", "an application does no I/O"),
+    ("faultline-supervisor", "tokio", "the supervisor runs in virtual time too"),
+    ("faultline-sim", "tokio", "virtual time has no runtime"),
+    ("faultline-sim", "faultline-protocols", "a driver knows processes, not protocols"),
+    ("faultline-runtime", "faultline-protocols", "a driver knows processes, not protocols"),
+    ("faultline-checker", "faultline-protocols", "the judge shares no code with the judged"),
+    ("faultline-checker", "faultline-supervisor", "the judge shares no code with the judged"),
+    ("faultline-report", "faultline-protocols", "a report is drawn from facts"),
+    ("faultline-api", "faultline-protocols", "a protocol is a value in the resource"),
+    ("faultline-api", "kube-client", "the resource is types, not a client"),
+];
+
+/// One crate needs another.
+struct Edge<'a> {
+    from: &'a str,
+    to: &'a str,
+    /// Only for tests.
+    dev: bool,
+}
+
+pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
+    let resolve = repository.metadata.resolve.as_ref().ok_or("cargo has not resolved the dependencies")?;
+    let names: BTreeMap<_, _> =
+        repository.metadata.packages.iter().map(|it| (&it.id, it.name.as_str())).collect();
+    let mut edges = Vec::new();
+    for node in &resolve.nodes {
+        for dependency in &node.deps {
+            let is = |kind| dependency.dep_kinds.iter().any(|it| it.kind == kind);
+            let (from, to) = (names[&node.id], names[&dependency.pkg]);
+            let needed = is(DependencyKind::Normal) || is(DependencyKind::Build);
+            edges.extend(needed.then_some(Edge { from, to, dev: false }));
+            edges.extend(is(DependencyKind::Development).then_some(Edge { from, to, dev: true }));
+        }
+    }
+    let members: Vec<&str> =
+        repository.metadata.workspace_packages().iter().map(|it| it.name.as_str()).collect();
+    Ok(judge(FLOORS, &members, &edges))
+}
+
+fn judge(floors: &[&[&str]], members: &[&str], edges: &[Edge<'_>]) -> Problems {
+    let floor = |name: &str| floors.iter().position(|floor| floor.contains(&name));
+    let mut problems = Vec::new();
+    for member in members.iter().filter(|it| floor(it).is_none()) {
+        problems.push(format!("{member} stands on no floor"));
+    }
+    for Edge { from, to, .. } in edges.iter().filter(|it| !it.dev) {
+        if let (Some(above), Some(below)) = (floor(from), floor(to))
+            && above <= below
+        {
+            problems.push(format!("{from} needs {to}, which is not below it"));
+        }
+    }
+    for (from, to, why) in WALLS {
+        if reached(from, edges).contains(to) {
+            problems.push(format!("{from} reaches {to}: {why}"));
+        }
+    }
+    problems.extend(cycle(members, edges));
+    problems
+}
+
+/// Everything that `start` needs, directly or not, tests aside.
+fn reached<'a>(start: &'a str, edges: &[Edge<'a>]) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![start];
+    while let Some(from) = open.pop() {
+        for edge in edges.iter().filter(|it| it.from == from && !it.dev) {
+            if reached.insert(edge.to) {
+                open.push(edge.to);
+            }
+        }
+    }
+    reached
+}
+
+/// Crates that need each other, tests included: they are compiled twice, and their types do not fit each other. A crate
+/// that needs itself for its tests asks for a feature, which is fine.
+fn cycle(members: &[&str], edges: &[Edge<'_>]) -> Option<String> {
+    let mut rest: BTreeSet<&str> = members.iter().copied().collect();
+    while !rest.is_empty() {
+        let needs_another =
+            |name: &str| edges.iter().any(|it| it.from == name && it.to != name && rest.contains(it.to));
+        let free: BTreeSet<&str> = rest.iter().copied().filter(|name| !needs_another(name)).collect();
+        if free.is_empty() {
+            return Some(format!("among these there is a cycle: {}", Vec::from_iter(rest).join(", ")));
+        }
+        rest.retain(|name| !free.contains(name));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOORS: &[&[&str]] = &[&["core"], &["left", "right"], &["top"]];
+    const MEMBERS: &[&str] = &["core", "left", "right", "top"];
+
+    fn problems(edges: &[(&str, &str, bool)]) -> Problems {
+        let edges: Vec<Edge<'_>> = edges.iter().map(|&(from, to, dev)| Edge { from, to, dev }).collect();
+        judge(FLOORS, MEMBERS, &edges)
+    }
+
+    #[test]
+    fn down_is_fine_and_tests_may_look_sideways() {
+        assert_eq!(
+            problems(&[("top", "left", false), ("left", "core", false), ("left", "right", true)]),
+            [""; 0]
+        );
+        assert_eq!(problems(&[("left", "left", true)]), [""; 0]);
+    }
+
+    #[test]
+    fn sideways_and_up_are_problems() {
+        assert_eq!(problems(&[("left", "right", false)]), ["left needs right, which is not below it"]);
+        assert_eq!(problems(&[("core", "top", false)]), ["core needs top, which is not below it"]);
+    }
+
+    #[test]
+    fn tests_that_close_a_cycle_are_a_problem() {
+        let problems = problems(&[("top", "left", false), ("left", "top", true), ("right", "core", false)]);
+        assert_eq!(problems, ["among these there is a cycle: left, top"]);
+    }
+
+    #[test]
+    fn a_crate_without_a_floor_is_a_problem() {
+        assert_eq!(judge(FLOORS, &["new"], &[]), ["new stands on no floor"]);
+    }
+
+    #[test]
+    fn walls_hold_through_others() {
+        let edge = |from, to| Edge { from, to, dev: false };
+        let edges = [edge("faultline-sim", "helper"), edge("helper", "tokio")];
+        assert_eq!(judge(&[], &[], &edges), ["faultline-sim reaches tokio: virtual time has no runtime"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! What the documents repeat of the code: lists of names, every one and none that is dead, and the quick start's file.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+
+use faultline_api::samples::SAMPLES;
+use faultline_checker::{Context, judge};
+use faultline_core::FactKind;
+use faultline_protocols::hc3i::Defect;
+use faultline_trace::Trace;
+use faultline_trace::manifest::ProtocolKind;
+use serde::Serialize;
+
+use crate::{Problems, Repository};
+
+pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
+    let judgement = judge(&Trace::default(), &Context::new(ProtocolKind::Hc3i, Vec::new()));
+    let properties = judgement.findings.iter().map(|it| name(it.property));
+    let mut problems = Vec::new();
+    for (file, title, expected) in [
+        ("docs/verdict.md", "Properties", properties.collect()),
+        ("docs/hc3i.md", "Defect switches", Defect::ALL.iter().map(name).collect()),
+        ("docs/bundle.md", "Facts of processes", FactKind::OF_PROCESSES.iter().map(name).collect()),
+    ] {
+        let text = fs::read_to_string(repository.root.join(file))?;
+        problems.extend(compare(&format!("{file}, {title}"), &listed(&text, title), &expected));
+    }
+    problems
+        .extend(same_federation(&fs::read_to_string(repository.root.join("README.md"))?, SAMPLES[0].text));
+    Ok(problems)
+}
+
+/// The first federation in a text of Markdown, against a sample.
+fn same_federation(text: &str, sample: &str) -> Option<String> {
+    let shown = text.split("```yaml\n").nth(1).and_then(|it| it.split("```").next()).unwrap_or_default();
+    let parsed = |it: &str| faultline_api::parse("federation", it.as_bytes()).ok();
+    let same = parsed(shown).is_some_and(|it| Some(it) == parsed(sample));
+    (!same).then(|| "README.md does not show the quick start's file".to_owned())
+}
+
+/// As it stands in files and on the command line.
+fn name(it: impl Serialize) -> String {
+    match serde_json::to_value(it) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("a name, not {other:?}"),
+    }
+}
+
+/// What the first column of the tables under a heading names, as `code`.
+fn listed(text: &str, title: &str) -> BTreeSet<String> {
+    let heading = |line: &&str| line.trim_start_matches('#').trim() == title;
+    let section = text.lines().skip_while(|it| !heading(it)).skip(1).take_while(|it| !it.starts_with('#'));
+    section.filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
+}
+
+fn compare(place: &str, listed: &BTreeSet<String>, expected: &BTreeSet<String>) -> Problems {
+    let missing = expected.difference(listed).map(|it| format!("{place}: `{it}` is missing"));
+    let dead = listed.difference(expected).map(|it| format!("{place}: there is no `{it}`"));
+    missing.chain(dead).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_and_dead_names_are_problems() {
+        let text = "## Words\n\n| word | what |\n| --- | --- |\n| `old` | x |\n| `kept` | `y` |\n\n## Next\n| `other` |";
+        let expected = BTreeSet::from(["kept".to_owned(), "new".to_owned()]);
+        assert_eq!(
+            compare("file", &listed(text, "Words"), &expected),
+            ["file: `new` is missing", "file: there is no `old`"]
+        );
+    }
+
+    #[test]
+    fn the_quick_start_is_shown_as_it_is() {
+        let sample = SAMPLES[0].text;
+        let shown = |text: &str| format!("words\n```yaml\n{text}```\nmore words");
+        assert_eq!(same_federation(&shown(sample), sample), None);
+        assert!(same_federation(&shown(&sample.replace("seed: 7", "seed: 8")), sample).is_some());
+        assert!(same_federation("no file", sample).is_some());
+    }
+
+    #[test]
+    fn names_are_as_users_write_them() {
+        assert_eq!(name(FactKind::CheckpointRequested), "checkpointRequested");
+        assert_eq!(name(Defect::NoDrain), "no-drain");
+    }
+}

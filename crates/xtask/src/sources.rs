@@ -1,0 +1,167 @@
+//! The repository's own files: what the compiler does not look at, or cannot know.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Problems, Repository};
+
+/// Crates that cannot reach a clock, a file or a socket, because there is none in what they are built from.
+const NO_STD: &[&str] = &["faultline-core", "faultline-protocols", "faultline-workloads"];
+
+/// What stands for a place on somebody's machine, or for a registry other than the one that everybody has. Split, so
+/// that this file does not name them.
+const PLACES: &[&[&str]] = &[
+    &["/ho", "me/"],
+    &["/ro", "ot/"],
+    &["/Us", "ers/"],
+    &["/wo", "rk/"],
+    &["spar", "se+"],
+    &["[sour", "ce."],
+];
+
+pub(crate) fn lints(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
+    let mut problems = Vec::new();
+    for package in repository.metadata.workspace_packages() {
+        if !fs::read_to_string(&package.manifest_path)?.contains("[lints]\nworkspace = true\n") {
+            problems.push(format!("{} sets lints of its own", package.name));
+        }
+    }
+    Ok(problems)
+}
+
+pub(crate) fn no_std(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
+    let mut problems = Vec::new();
+    for package in repository.metadata.workspace_packages() {
+        if NO_STD.contains(&package.name.as_str()) {
+            let root = package.manifest_path.with_file_name("src").join("lib.rs");
+            let text = fs::read_to_string(&root)?;
+            if !text.contains("\n#![no_std]\n") || text.contains("extern crate std") {
+                problems.push(format!("{root} lets the standard library in"));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// A module that no crate root reaches is never compiled, and a test in it never runs.
+pub(crate) fn reached(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
+    let packages = repository.metadata.workspace_packages();
+    let targets = packages.iter().flat_map(|it| &it.targets);
+    let roots: Vec<PathBuf> = targets.map(|it| it.src_path.clone().into()).collect();
+    let compiled = reached_from(&roots)?;
+    let sources = files(repository)?.into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs"));
+    Ok(sources
+        .filter(|it| !compiled.contains(&repository.root.join(it)))
+        .map(|it| format!("{} is reached by no crate root", it.display()))
+        .collect())
+}
+
+/// The files of the crates with these roots.
+fn reached_from(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Box<dyn Error>> {
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<(PathBuf, bool)> = roots.iter().map(|it| (it.clone(), true)).collect();
+    while let Some((file, is_root)) = open.pop() {
+        if !reached.insert(file.clone()) {
+            continue;
+        }
+        let beside = is_root || file.file_name().is_some_and(|it| it == "mod.rs");
+        let modules = if beside { file.with_file_name("") } else { file.with_extension("") };
+        let mut stated = None;
+        for line in fs::read_to_string(&file)?.lines() {
+            if let Some(module) = declared_module(line) {
+                let usual = [modules.join(format!("{module}.rs")), modules.join(module).join("mod.rs")];
+                let places =
+                    stated.take().map_or(usual.to_vec(), |path| vec![file.with_file_name("").join(path)]);
+                open.extend(places.iter().filter_map(|it| Some((it.canonicalize().ok()?, false))));
+            }
+            stated = line.trim().strip_prefix("#[path = \"").and_then(|it| it.strip_suffix("\"]"));
+        }
+    }
+    Ok(reached)
+}
+
+/// `name`, of a line `pub(crate) mod name;`.
+fn declared_module(line: &str) -> Option<&str> {
+    let (before, name) = line.trim().strip_suffix(';')?.rsplit_once(' ')?;
+    matches!(before, "mod" | "pub mod" | "pub(crate) mod" | "pub(super) mod").then_some(name)
+}
+
+pub(crate) fn places(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
+    let mut problems = Vec::new();
+    for file in files(repository)? {
+        if let Ok(text) = fs::read_to_string(repository.root.join(&file)) {
+            problems.extend(
+                named_places(&text).map(|(number, it)| format!("{}:{number} names {it}", file.display())),
+            );
+        }
+    }
+    Ok(problems)
+}
+
+fn named_places(text: &str) -> impl Iterator<Item = (usize, String)> {
+    text.lines().zip(1..).flat_map(|(line, number)| {
+        let places = PLACES.iter().map(|parts| parts.concat());
+        places.filter(|it| line.contains(it)).map(move |it| (number, it))
+    })
+}
+
+/// Every file that is, or would be, part of the repository.
+fn files(repository: &Repository) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let output = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(&repository.root)
+        .output()?;
+    if !output.status.success() {
+        return Err(
+            format!("git does not list the files: {}", String::from_utf8_lossy(&output.stderr)).into()
+        );
+    }
+    let names = String::from_utf8(output.stdout)?;
+    let files = names.split('\0').filter(|it| !it.is_empty()).map(PathBuf::from);
+    Ok(files.filter(|it| exists(&repository.root, it)).collect())
+}
+
+fn exists(root: &Path, file: &Path) -> bool {
+    root.join(file).is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_without_a_declaration_is_not_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let root = write(
+            "lib.rs",
+            "mod a;\npub(crate) mod b;\n// mod lonely;\n#[path = \"a/../far.rs\"]\nmod near;\n",
+        );
+        let expected = [
+            root.clone(),
+            write("a.rs", "mod inner;\n"),
+            write("a/inner.rs", ""),
+            write("b/mod.rs", "    mod beside;\n"),
+            write("b/beside.rs", ""),
+            write("far.rs", ""),
+        ];
+        write("lonely.rs", "");
+        write("inner.rs", "");
+        assert_eq!(reached_from(&[root]).unwrap(), BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn a_place_is_found_with_its_line() {
+        let text = format!("fine\nsee {}somebody/notes\n", PLACES[0].concat());
+        assert_eq!(named_places(&text).collect::<Vec<_>>(), [(2, PLACES[0].concat())]);
+        assert_eq!(named_places("http://127.0.0.1/metrics and ~/.zfunc").count(), 0);
+    }
+}
