@@ -186,7 +186,7 @@ impl Supervisor {
             }
             Fault::Partition { from, to, both, span } => {
                 self.cut(from, to, now + span, out);
-                if both && from != to {
+                if both {
                     self.cut(to, from, now + span, out);
                 }
             }

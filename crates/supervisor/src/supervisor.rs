@@ -429,7 +429,6 @@ impl Supervisor {
         seat.life = seat.life.next();
         seat.state = State::Launched;
         seat.fate = StorageFate::Kept;
-        seat.beats = false;
         let life = seat.life;
         out.push(Order::State(Fact::LifeStarted { process, life, boot }));
         out.push(Order::Launch { process, life, boot });

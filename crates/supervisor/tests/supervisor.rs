@@ -277,15 +277,16 @@ fn silence_is_fenced_after_detect_after_and_not_before() {
 
 #[test]
 fn a_life_that_never_sent_a_heartbeat_is_not_missed_unless_it_was_to_stand_or_to_die() {
-    let mut desk =
-        Desk::begun(vec![(at(10), crash(P0)), (at(10), Fault::Pause { process: P1, span: Span(500) })]);
+    let lose = Fault::Crash { process: P0, storage: StorageFate::Lost };
+    let pause = Fault::Pause { process: P1, span: Span(500) };
+    let mut desk = Desk::begun(vec![(at(10), lose), (at(10), pause)]);
     desk.pass(BEGUN + Span(10 + DETECT_AFTER.0 - 1));
     desk.take();
     desk.pass(BEGUN + Span(10) + DETECT_AFTER);
     let orders = desk.take();
     assert!(orders.contains(&detected(P0, 1)) && orders.contains(&detected(P1, 1)));
-    assert!(!orders.contains(&failed(P0, 1, StorageFate::Kept)), "a death is stated once: {orders:?}");
-    assert!(orders.contains(&kill(&[(P0, 1)], StorageFate::Kept)), "but made certain once more");
+    assert!(!orders.contains(&failed(P0, 1, StorageFate::Lost)), "a death is stated once: {orders:?}");
+    assert!(orders.contains(&kill(&[(P0, 1)], StorageFate::Lost)), "but made certain once more");
     assert!(orders.contains(&failed(P1, 1, StorageFate::Kept)), "this one is fenced");
     desk.registered(P0, 2);
     desk.registered(P1, 2);
@@ -343,7 +344,7 @@ fn reports_of_older_lives_change_nothing() {
 #[test]
 fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
     let lose = Fault::Crash { process: P0, storage: StorageFate::Lost };
-    let mut desk = Desk::begun(vec![(at(10), lose)]);
+    let mut desk = Desk::begun(vec![(at(10), lose), (at(70), crash(P0))]);
     let next = |desk: &mut Desk, life: u32, boot: Boot| {
         desk.exited(P0, life - 1);
         desk.pass(desk.now + RESTART_AFTER);
@@ -358,6 +359,8 @@ fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
     // The dead life's word, which came late, does not count.
     desk.report(Report::Held { process: P0, life: Life(1) });
     next(&mut desk, 2, Boot::Replaced);
+    desk.pass(BEGUN + Span(70));
+    assert!(desk.take().contains(&kill(&[(P0, 2)], StorageFate::Kept)));
     next(&mut desk, 3, Boot::Replaced);
     desk.report(Report::Held { process: P0, life: Life(2) });
     next(&mut desk, 4, Boot::Replaced);
@@ -478,6 +481,21 @@ fn a_pause_beyond_the_patience_is_fenced_and_not_continued() {
 }
 
 #[test]
+fn a_life_that_exits_while_it_stands_leaves_no_pause_behind() {
+    let pause = |span| Fault::Pause { process: P0, span: Span(span) };
+    let mut desk = Desk::begun(vec![(at(10), pause(1000)), (at(100), pause(20))]);
+    desk.pass(BEGUN + Span(10));
+    desk.exited(P0, 1);
+    desk.pass(BEGUN + Span(10) + RESTART_AFTER);
+    desk.registered(P0, 2);
+    desk.pass(BEGUN + Span(99));
+    desk.take();
+    desk.pass(BEGUN + Span(120));
+    let order = |paused| Order::Pause { process: P0, life: Life(2), paused };
+    assert_eq!(desk.take()[1..], [order(true), order(false)]);
+}
+
+#[test]
 fn a_link_gets_its_own_properties_back_unless_a_later_fault_changed_it() {
     let slow =
         |millis| Some(LinkProperties { latency: Span::from_millis(millis), ..LinkProperties::default() });
@@ -525,6 +543,18 @@ fn a_storage_misbehaves_for_its_span_also_when_its_process_is_dead() {
     assert_eq!(desk.take(), []);
     desk.pass(BEGUN + Span(40));
     assert_eq!(desk.take(), [Order::Storage { process: P0, how: None }]);
+}
+
+#[test]
+fn the_end_of_a_storage_fault_is_not_the_end_of_a_later_one() {
+    let fault = |how, span| Fault::Storage { process: P0, how, span };
+    let full = fault(StorageFault::Full, Some(Span(30)));
+    let corrupt = fault(StorageFault::Corrupt, None);
+    let mut desk = Desk::begun(vec![(at(10), full), (at(20), corrupt)]);
+    desk.pass(BEGUN + Span(20));
+    desk.take();
+    desk.pass(BEGUN + Span(5000));
+    assert_eq!(desk.take(), []);
 }
 
 #[test]
@@ -616,6 +646,19 @@ fn a_fault_that_comes_when_the_work_is_all_but_done_is_ineffective() {
 }
 
 #[test]
+fn gauges_set_nothing_off_so_that_all_can_be_told_before_a_fault_is_weighed() {
+    let mut desk = Desk::begun(vec![(at(10), crash(P0))]);
+    desk.now = BEGUN + Span(10);
+    let gauges = Gauges { progress: Progress { done: 99, total: 100 }, ..Gauges::default() };
+    for process in [P0, P1, P2] {
+        desk.report(Report::Gauges { process, life: Life(1), gauges });
+    }
+    assert_eq!(desk.take(), []);
+    desk.report(Report::Timeout);
+    assert!(matches!(desk.fault(0), FaultState::Ineffective(_)));
+}
+
+#[test]
 fn a_fault_that_is_never_reached_stays_pending() {
     let mut desk =
         Desk::begun(vec![(when(FactKind::Protected, None, 2), crash(P0)), (at(u64::MAX), crash(P0))]);
@@ -645,17 +688,26 @@ fn the_run_is_complete_when_all_have_finished_and_nothing_is_under_way() {
 }
 
 #[test]
-fn who_goes_back_or_dies_is_not_finished() {
+fn who_goes_back_is_not_finished() {
     let restored = Fact::Restored(Box::new((None, Incarnation(1), Witness::default())));
     let mut desk = Desk::begun(vec![]);
-    for process in [P0, P1] {
-        desk.finished(process, 1, 0, 0);
-    }
+    desk.finished(P0, 1, 0, 0);
     desk.stated(P0, restored, false);
+    desk.finished(P1, 1, 0, 0);
+    desk.finished(P2, 1, 0, 0);
+    assert_eq!(desk.take(), []);
+    desk.finished(P0, 1, 0, 0);
+    assert_eq!(desk.take().last(), Some(&Order::End(Outcome::Completed)));
+}
+
+#[test]
+fn who_dies_is_not_finished() {
+    let mut desk = Desk::begun(vec![]);
+    desk.finished(P1, 1, 0, 0);
     desk.exited(P1, 1);
+    desk.finished(P0, 1, 0, 0);
     desk.finished(P2, 1, 0, 0);
     assert_eq!(desk.take(), [detected(P1, 1)]);
-    desk.finished(P0, 1, 0, 0);
     desk.pass(BEGUN + RESTART_AFTER);
     desk.registered(P1, 2);
     desk.pass(desk.now);
