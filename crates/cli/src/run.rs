@@ -13,6 +13,7 @@ use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{Protocol, Span};
 use faultline_report::{Cast, Summary};
 use faultline_runtime::LocalOutcome;
+use faultline_runtime::local::Collapse;
 use faultline_trace::manifest::{Backend, LinkEntry};
 use faultline_trace::{Bundle, BundleError, Manifest};
 use serde::Serialize;
@@ -223,7 +224,8 @@ impl Visitor for Once<'_> {
             }
             Backend::Local | Backend::Kubernetes => {
                 let run = local::run(&setup, dir, arguments.metrics, &mut live)?;
-                let LocalOutcome { outcome, faults, links, duration, .. } = run;
+                let LocalOutcome { outcome, faults, links, duration, collapsed } = run;
+                collapsed.iter().for_each(|it| mourn(it, &manifest));
                 let ended = Ended { outcome, faults, links: Some(links), duration };
                 (ended, bundle.read_trace().map_err(unwritable)?)
             }
@@ -238,6 +240,13 @@ impl Visitor for Once<'_> {
         bundle.write_manifest(&manifest).map_err(unwritable)?;
         Ok(Recording::new(dir, manifest, trace))
     }
+}
+
+/// Says of a node that ended by itself, which none is expected to, what it had to say.
+fn mourn(collapse: &Collapse, manifest: &Manifest) {
+    let name = &manifest.processes[collapse.process.index()].name;
+    anstream::eprintln!("{name}, {}, ended by itself: {}", collapse.life, collapse.status);
+    collapse.last_words.lines().for_each(|line| anstream::eprintln!("  {line}"));
 }
 
 fn title(manifest: &Manifest, federation: &Federation) -> String {

@@ -1,0 +1,100 @@
+//! What cannot be used: exit status 2, what is wrong, where, and what to do.
+
+mod common;
+
+use common::{CRASH, Place, small};
+use predicates::prelude::*;
+use predicates::str::contains;
+
+/// Runs, and expects each of these on the standard error and nothing on the standard output.
+fn refused(place: &Place, arguments: &[&str], said: &[&str]) {
+    let mut assert = place.faultline(arguments.iter().copied()).assert().code(2).stdout("");
+    for part in said {
+        assert = assert.stderr(contains(*part));
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let place = Place::new();
+    for command in ["run", "validate", "plan"] {
+        refused(
+            &place,
+            &[command, "nowhere.yaml"],
+            &["cannot read nowhere.yaml", "faultline samples quickstart"],
+        );
+    }
+}
+
+#[test]
+fn a_field_that_does_not_exist_is_shown_in_its_line() {
+    let place = Place::new();
+    place.write("typo.yaml", small("  deadlime: 3s\n"));
+    for command in ["run", "validate", "plan"] {
+        refused(&place, &[command, "typo.yaml"], &["deadlime", "typo.yaml:15:3", "did you mean `deadline`"]);
+    }
+}
+
+#[test]
+fn a_cluster_that_does_not_exist() {
+    let place = Place::new();
+    place.write("lost.yaml", small("  faults: [{ at: 1s, loseCluster: { cluster: paris } }]\n"));
+    refused(&place, &["validate", "lost.yaml"], &["paris", "lost.yaml:15"]);
+}
+
+#[test]
+fn a_file_that_is_not_text() {
+    let place = Place::new();
+    place.write("image.yaml", [0xff, 0xd8, 0xff]);
+    refused(&place, &["run", "image.yaml"], &["not UTF-8"]);
+}
+
+#[test]
+fn a_directory_that_holds_no_run() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("empty")).unwrap();
+    for command in ["check", "explain", "report"] {
+        refused(&place, &[command, "nowhere"], &["no such directory", "named at its end"]);
+        refused(&place, &[command, "empty"], &["empty", "manifest.json"]);
+    }
+}
+
+#[test]
+fn a_record_is_never_overwritten() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "record", "-q"];
+    place.faultline(arguments).assert().code(0);
+    let before = std::fs::read(place.path("record/manifest.json")).unwrap();
+    refused(&place, &arguments, &["already holds the record of a run", "--out"]);
+    assert_eq!(std::fs::read(place.path("record/manifest.json")).unwrap(), before);
+}
+
+#[test]
+fn a_sample_that_does_not_exist() {
+    refused(&Place::new(), &["samples", "slowstart"], &["no sample `slowstart`", "quickstart"]);
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    let place = Place::new();
+    refused(&place, &["run", "--backend", "quantum"], &["quantum", "simulate"]);
+    refused(&place, &["run", "--repeat", "0"], &["0"]);
+    refused(&place, &["run", "-q", "-v"], &["cannot be used with"]);
+    refused(&place, &["jump"], &["jump"]);
+}
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    let place = Place::new();
+    let commands =
+        ["run", "check", "explain", "report", "plan", "validate", "schema", "samples", "completions"];
+    let overview = place.faultline(["--help"]).assert().success();
+    let overview = String::from_utf8_lossy(&overview.get_output().stdout).into_owned();
+    assert!(overview.contains("Exit status") && !overview.contains(" node "), "{overview}");
+    for command in commands {
+        assert!(overview.contains(command), "{command}");
+        let example = contains("Example").and(contains(format!("faultline {command}")));
+        place.faultline([command, "--help"]).assert().success().stdout(example);
+    }
+}

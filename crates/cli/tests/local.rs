@@ -1,0 +1,96 @@
+//! Whole runs on real processes, as a user sees them. Waits on conditions, never on the clock.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{CRASH, Place, small};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+#[test]
+fn a_node_is_killed_and_the_result_is_the_same() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    let run = place.faultline(["run", "small.yaml", "--out", "run", "--format", "json"]).assert();
+    let run = run.stderr(contains("fault 0: lyon-1 is killed")).get_output().clone();
+    let json: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(json["result"]["equal"], true);
+    assert_eq!(json["faults"][0]["state"], "effective");
+    // On a busy machine the links are not as asked for, and that alone makes the verdict unknown.
+    let properties = json["properties"].as_array().unwrap();
+    let open = properties.iter().filter(|it| it["verdict"] != "pass" && it["property"] != "linksAsAsked");
+    assert_eq!(open.collect::<Vec<_>>(), [&Value::Null; 0]);
+    assert_eq!(run.status.code(), Some(if json["verdict"] == "pass" { 0 } else { 3 }));
+    place.faultline(["check", "run", "-q"]).assert().code(run.status.code().unwrap());
+    assert_eq!(nodes_in(place.dir()), [] as [String; 0]);
+}
+
+#[test]
+fn an_interrupted_run_is_recorded_as_far_as_it_went_and_leaves_nobody_behind() {
+    let place = Place::new();
+    place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));
+    let mut run = begin(&place, "long.yaml");
+    assert!(!nodes_in(place.dir()).is_empty(), "it runs");
+    signal(&run, "INT");
+    let status = run.wait().unwrap();
+    assert_eq!(status.code(), Some(3));
+    assert_eq!(nodes_in(place.dir()), [] as [String; 0]);
+    place
+        .faultline(["check", "run"])
+        .assert()
+        .code(3)
+        .stdout(contains("UNKNOWN").and(contains("interrupted")));
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nobody_behind() {
+    let place = Place::new();
+    place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));
+    let mut run = begin(&place, "long.yaml");
+    signal(&run, "KILL");
+    run.wait().unwrap();
+    let begun = Instant::now();
+    while !nodes_in(place.dir()).is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", nodes_in(place.dir()));
+        std::thread::yield_now();
+    }
+    place.faultline(["check", "run"]).assert().code(3).stdout(contains("UNKNOWN"));
+}
+
+/// Starts a run, and waits until its application has begun.
+fn begin(place: &Place, file: &str) -> Child {
+    let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"))
+        .current_dir(place.dir())
+        .args(["run", file, "--out", "run"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(run.stdout.take().unwrap());
+    let begun = out.lines().any(|line| line.unwrap().contains("the application begins"));
+    assert!(begun, "the run ended before it began");
+    run
+}
+
+fn signal(run: &Child, name: &str) {
+    let status = Command::new("kill").args([format!("-{name}"), run.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Command lines of living node processes whose run is in `dir`.
+fn nodes_in(dir: &Path) -> Vec<String> {
+    let dir = dir.to_str().unwrap();
+    let process = |entry: fs::DirEntry| {
+        let path = entry.path();
+        let line = fs::read(path.join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let here = fs::read_link(path.join("cwd")).ok()?;
+        (line.contains(" node ") && here.starts_with(dir)).then_some(line)
+    };
+    fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
+}

@@ -1,0 +1,178 @@
+//! Whole runs in virtual time, as a user sees them.
+
+mod common;
+
+use common::{CRASH, Place, small};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+/// One cluster never hears of the other again, so that the run cannot end.
+const CUT_OFF: &str =
+    "  faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 1m } }]\n  deadline: 3s\n";
+
+fn object(place: &Place, arguments: &[&str], code: i32) -> Value {
+    let assert = place.faultline(arguments.iter().copied()).assert().code(code);
+    serde_json::from_slice(&assert.get_output().stdout).expect("the standard output is one JSON object")
+}
+
+#[test]
+fn the_quick_start_passes_and_can_be_looked_at() {
+    let place = Place::new();
+    place
+        .faultline(["run", "--backend", "simulate"])
+        .assert()
+        .code(0)
+        .stdout(contains("PASS  quickstart"))
+        .stdout(contains("goes on from"))
+        .stdout(contains("took effect").count(2))
+        .stdout(contains("equals that of the sequential reference"))
+        .stdout(contains("faultline explain faultline-runs/quickstart-7"));
+    let record = "faultline-runs/quickstart-7";
+    place
+        .faultline(["check", record, "-v"])
+        .assert()
+        .code(0)
+        .stdout(contains("holds").count(holding(&place, record)));
+    place.faultline(["explain", record]).assert().code(0).stdout(contains("rolled back to its checkpoint"));
+    place.faultline(["report", record]).assert().code(0).stdout(contains("report.html"));
+    let page = std::fs::read_to_string(place.path(record).join("report.html")).unwrap();
+    assert!(page.contains("<canvas") && page.contains("quickstart: pass"));
+    let picture = std::fs::read_to_string(place.path(record).join("diagram.svg")).unwrap();
+    assert!(picture.starts_with("<svg"));
+    // A second run finds a place of its own.
+    place.faultline(["run", "--backend", "simulate", "-q"]).assert().code(0);
+    assert!(place.path("faultline-runs/quickstart-7.2/manifest.json").exists());
+}
+
+fn holding(place: &Place, record: &str) -> usize {
+    let json = object(place, &["check", record, "--format", "json"], 0);
+    json["properties"].as_array().unwrap().iter().filter(|it| it["verdict"] == "pass").count()
+}
+
+#[test]
+fn the_object_says_what_the_text_says() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--format", "json"];
+    let json = object(&place, &run, 0);
+    assert_eq!(json["verdict"], "pass");
+    assert_eq!(json["run"]["seed"], 3);
+    assert_eq!(json["run"]["outcome"], "completed");
+    assert_eq!(json["faults"][0]["state"], "effective");
+    assert_eq!(json["result"]["equal"], true);
+    assert_eq!(json["clusters"][0]["rollbacks"][0]["faults"][0], 0);
+    let again = object(&place, &["check", "faultline-runs/small-3", "--format", "json"], 0);
+    assert_eq!(json, again, "a record is judged as the run was");
+}
+
+#[test]
+fn a_seed_repeats_a_run_to_the_bit() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    for out in ["a", "b"] {
+        place
+            .faultline(["run", "small.yaml", "--backend", "simulate", "--seed", "9", "--out", out, "-q"])
+            .assert()
+            .code(0);
+    }
+    let mut files = 0;
+    for entry in std::fs::read_dir(place.path("a/facts")).unwrap() {
+        let name = entry.unwrap().file_name();
+        let facts = |run: &str| std::fs::read(place.path(run).join("facts").join(&name)).unwrap();
+        assert!(facts("a") == facts("b"), "{name:?} differs");
+        files += 1;
+    }
+    assert!(files > 4, "{files} files of facts");
+}
+
+#[test]
+fn several_runs_are_summed_up_and_only_what_did_not_pass_is_kept() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--repeat", "3", "--out", "many"];
+    place.faultline(run).assert().code(0).stdout(
+        contains("seed 3").and(contains("seed 5")).and(contains("3 runs: 3 pass, 0 unknown, 0 fail")),
+    );
+    assert!(std::fs::read_dir(place.path("many")).unwrap().next().is_none(), "passed runs leave nothing");
+
+    place.write("late.yaml", small(CUT_OFF));
+    let run =
+        ["run", "late.yaml", "--backend", "simulate", "--repeat", "2", "--out", "many", "--format", "json"];
+    let json = object(&place, &run, 3);
+    assert_eq!((json["verdict"].as_str(), json["unknown"].as_u64()), (Some("unknown"), Some(2)));
+    assert!(place.path("many/seed-4/manifest.json").exists());
+}
+
+#[test]
+fn a_deadline_that_passes_is_unknown() {
+    let place = Place::new();
+    place.write("late.yaml", small(CUT_OFF));
+    place
+        .faultline(["run", "late.yaml", "--backend", "simulate", "-q"])
+        .assert()
+        .code(3)
+        .stdout(contains("UNKNOWN").and(contains("deadline")));
+}
+
+#[test]
+fn a_loss_that_nothing_can_repair_is_unrecoverable_by_design_and_says_who_held_what() {
+    let place = Place::new();
+    place.faultline(["samples", "same-cluster-loss"]).assert().code(0).stdout(predicate::function(
+        |text: &str| {
+            place.write("loss.yaml", text);
+            true
+        },
+    ));
+    place
+        .faultline(["run", "loss.yaml", "--backend", "simulate"])
+        .assert()
+        .code(3)
+        .stdout(contains("UNKNOWN").and(contains("unrecoverable")));
+}
+
+#[test]
+fn a_record_with_a_hole_is_not_judged_as_whole() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
+    let file = place.path("run/facts/p3-1.facts");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&file, bytes).unwrap();
+    place.faultline(["check", "run"]).assert().code(3).stdout(contains("UNKNOWN"));
+}
+
+#[test]
+fn a_plan_is_the_same_for_a_seed_and_another_for_another() {
+    let place = Place::new();
+    let sample = place.faultline(["samples", "random-faults"]).assert().code(0).get_output().stdout.clone();
+    place.write("random.yaml", sample);
+    let plan = |seed: &str| {
+        let assert =
+            place.faultline(["plan", "random.yaml", "--seed", seed, "--format", "json"]).assert().code(0);
+        serde_json::from_slice::<Value>(&assert.get_output().stdout).unwrap()
+    };
+    assert_eq!(plan("4"), plan("4"));
+    assert_ne!(plan("4"), plan("5"));
+    assert!(plan("4").as_array().unwrap().len() > 3);
+    place.faultline(["plan", "random.yaml"]).assert().code(0).stdout(contains("is killed"));
+}
+
+#[test]
+fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
+    let place = Place::new();
+    let list = place.faultline(["samples"]).assert().code(0).get_output().stdout.clone();
+    let list = String::from_utf8(list).unwrap();
+    let names: Vec<_> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains(&"quickstart") && names.len() > 4, "{list}");
+    for name in names {
+        let text = place.faultline(["samples", name]).assert().code(0).get_output().stdout.clone();
+        place.write("sample.yaml", text);
+        place.faultline(["validate", "sample.yaml"]).assert().code(0).stdout(contains("can be run"));
+    }
+    let schema = place.faultline(["schema"]).assert().code(0).get_output().stdout.clone();
+    assert!(serde_json::from_slice::<Value>(&schema).unwrap()["properties"]["spec"].is_object());
+    place.faultline(["completions", "bash"]).assert().code(0).stdout(contains("faultline"));
+}
