@@ -136,11 +136,13 @@ impl LinkEntry {
     /// Whether the measured delay is within 5 % or 200 us of the one asked for, whichever is more. `None` where nothing
     /// was measured.
     pub fn as_asked(&self) -> Option<bool> {
-        const TOLERANCE: Span = Span::from_micros(200);
-        let asked = self.requested.latency;
         let measured = self.measured?.latency;
-        let tolerance = TOLERANCE.max(Span(asked.0 / 20));
-        Some(Span(asked.0.abs_diff(measured.0)) <= tolerance)
+        Some(Span(self.requested.latency.0.abs_diff(measured.0)) <= self.tolerance())
+    }
+
+    /// By how much the measured delay may miss.
+    pub fn tolerance(&self) -> Span {
+        Span::from_micros(200).max(Span(self.requested.latency.0 / 20))
     }
 }
 

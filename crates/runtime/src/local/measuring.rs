@@ -7,9 +7,11 @@ use crate::control::ToNode;
 use crate::links::Links;
 
 /// Echoes where every one takes as long.
-const SAMPLES: u32 = 21;
-/// Echoes where jitter spreads them.
-const SAMPLES_WITH_JITTER: u32 = 101;
+const SAMPLES: u64 = 21;
+/// Echoes at the most, however much jitter spreads them.
+const MOST_SAMPLES: u64 = 1001;
+/// How many of its standard deviations the median of the echoes may be off before the link counts as wrong.
+const CERTAINTY: u64 = 5;
 /// Between two echoes, at least.
 const APART: Span = Span::from_millis(1);
 
@@ -59,7 +61,9 @@ impl Measuring {
         let order = |link: &Link| {
             let (by, to) = link.ends?;
             let jitter = link.entry.requested.jitter;
-            let samples = if jitter == Span::ZERO { SAMPLES } else { SAMPLES_WITH_JITTER };
+            // The median of n draws from a uniform distribution of half-width j deviates by j / sqrt(n).
+            let spread = CERTAINTY * jitter.0 / link.entry.tolerance().0.max(1);
+            let samples = spread.saturating_mul(spread).clamp(SAMPLES, MOST_SAMPLES) as u32;
             // Far enough apart that none has to wait for the one before.
             Some((by, ToNode::Measure { to, samples, apart: APART.max(jitter * 2) }))
         };
