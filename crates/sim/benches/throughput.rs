@@ -8,11 +8,17 @@ mod common;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use faultline_core::Span;
-use faultline_sim::{Config, Simulation};
+use faultline_core::application::Job;
+use faultline_core::fault::LinkProperties;
+use faultline_core::process::{ActionOf, In};
+use faultline_core::{
+    Action, Birth, Event, Gauges, Out, Packet, Position, Process, ProcessId, Span, Stamp, Time, To,
+};
+use faultline_sim::{Config, Links, Simulation};
 use faultline_trace::Trace;
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
@@ -28,7 +34,7 @@ fn main() {
 }
 
 /// 2 x 100 nodes under HC3I: as many messages as the machine carries, 5 % of them to the other cluster, one way.
-fn burst() -> Config<<common::Process as faultline_core::Process>::Config> {
+fn burst() -> Config<<common::Process as Process>::Config> {
     let application = synthetic::Config {
         traffic: Traffic::Burst { messages: MESSAGES, batch: 10, cost: Span::from_millis(1), between: 0.05 },
         message_bytes: 1000,
@@ -64,6 +70,16 @@ fn bare_loop(bencher: Bencher) {
     });
 }
 
+/// The simulator without protocol, composite and application: processes that pass packets on.
+#[divan::bench]
+fn passing_on(bencher: Bencher) {
+    let events = faultline_sim::run::<PassOn>(passing(), &mut ()).stats.events;
+    bencher
+        .counter(ItemsCount::new(events))
+        .with_inputs(passing)
+        .bench_local_values(|config| faultline_sim::run::<PassOn>(config, &mut ()));
+}
+
 #[divan::bench]
 fn hc3i_facts_off(bencher: Bencher) {
     let events = events();
@@ -81,4 +97,88 @@ fn hc3i_facts_in_memory(bencher: Bencher) {
         let run = Simulation::<common::Process, _>::new(config, &mut trace).run();
         (run, trace)
     });
+}
+
+/// Passes each packet on to another process.
+#[derive(Debug)]
+struct PassOn {
+    me: u32,
+    processes: u32,
+    random: u32,
+}
+
+impl PassOn {
+    fn next(&mut self) -> ActionOf<PassOn> {
+        self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let to = ProcessId((self.me + 1 + (self.random >> 8) % (self.processes - 1)) % self.processes);
+        Action::Send { to: To::One(to), packet: Packet::Control([0; 5]) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct NoStamp;
+
+impl Stamp for NoStamp {
+    fn position(&self) -> Position {
+        Position::default()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct NoJob;
+
+impl Job for NoJob {
+    type Output = ();
+    fn cost(&self) -> Span {
+        Span::ZERO
+    }
+    fn run(self) {}
+}
+
+impl Process for PassOn {
+    type Stamp = NoStamp;
+    /// As long as those of HC3I.
+    type Control = [u64; 5];
+    type Head = ();
+    type Saved = ();
+    type Job = NoJob;
+    type Config = ();
+    const FIFO: bool = false;
+
+    fn start(birth: Birth<()>, _: Time, out: &mut Out<Self>) -> Self {
+        let processes = birth.membership.members.len() as u32;
+        let mut process = PassOn { me: birth.me.0, processes, random: birth.me.0 };
+        out.extend((0..UNDER_WAY / u64::from(processes)).map(|_| process.next()));
+        process
+    }
+
+    fn handle(&mut self, event: In<Self>, _: Time, out: &mut Out<Self>) {
+        if let Event::Packet { .. } = event {
+            out.push(self.next());
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+fn passing() -> Config<()> {
+    let supervisor = faultline_supervisor::Config {
+        detect_after: Span::from_secs(1),
+        restart_after: Span::from_secs(1),
+        volatile_storage: false,
+        // A packet is on its way for about 100 us, so that each is passed on about a thousand times.
+        deadline: Span::from_millis(100),
+        plan: Vec::new(),
+        least_work_left_percent: 0,
+    };
+    let link =
+        LinkProperties { latency: Span::from_micros(80), bandwidth: 10_000_000, ..LinkProperties::default() };
+    let membership = common::membership(&CLUSTERS);
+    Config::new(Arc::new(()), membership, Links::uniform(2, link, link), supervisor, 1)
 }
