@@ -135,9 +135,12 @@ impl Hc3i {
             host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
             return;
         }
-        // Deaths are counted outside the nodes: even if every table is lost, no incarnation is used twice.
+        // Parts can outlive the tables. And deaths are counted outside the nodes: even if everything is lost, no
+        // incarnation is used twice.
+        let of_parts = checkpoints.keys().map(|(position, _)| position.incarnation).max().unwrap_or_default();
         let deaths = epoch.lives - self.members.len() as u64;
-        let incarnation = self.history.known(self.cluster).next().max(Incarnation(deaths as u32));
+        let incarnation =
+            self.history.known(self.cluster).max(of_parts).next().max(Incarnation(deaths as u32));
         let checkpoint = kept.last().cloned();
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
         self.history.extend(self.cluster, &[(incarnation, sn)]);

@@ -39,6 +39,16 @@ struct Seat<P: Protocol> {
     storage: Storage<P>,
 }
 
+impl<P: Protocol> Seat<P> {
+    fn has_news(&self) -> bool {
+        self.node.is_some() && !self.withheld && !self.news.is_empty()
+    }
+
+    fn can_complete(&self) -> bool {
+        self.node.is_some() && self.storage.is_ready()
+    }
+}
+
 /// Processes under a protocol, with everything around them in the test's hands.
 pub(crate) struct Federation<P: Protocol> {
     config: Arc<NodeConfig<P, Script>>,
@@ -125,6 +135,32 @@ impl<P: Protocol> Federation<P> {
             || self.ring_who_is_due()
     }
 
+    /// Lets one of the things happen that could happen now, in any order; `pick` is given their number. False when there
+    /// is none. For random schedules: nobody's notes, news, storages or packets come first.
+    pub(crate) fn step_any(&mut self, pick: impl FnOnce(usize) -> usize) -> bool {
+        let seats = || self.processes().map(ProcessId::index);
+        let told: Vec<usize> = seats().filter(|&it| self.seats[it].has_news()).collect();
+        let storing: Vec<usize> = seats().filter(|&it| self.seats[it].can_complete()).collect();
+        let notes = usize::from(!self.notes.is_empty() && !self.notes_held);
+        let flying = self.network.free(|flight| self.can_arrive(flight));
+        let count = notes + told.len() + storing.len() + flying.len();
+        if count == 0 {
+            return self.ring_who_is_due();
+        }
+        match pick(count) {
+            place if place < notes => {
+                self.take_note();
+            }
+            place if place < notes + told.len() => self.tell(told[place - notes]),
+            place if place < count - flying.len() => self.complete(storing[place - notes - told.len()]),
+            place => {
+                let flight = self.network.remove(flying[place + flying.len() - count]);
+                self.deliver(flight);
+            }
+        }
+        true
+    }
+
     /// Lets time pass for everybody: every deadline within `span` rings in its turn, and what it sets off settles.
     pub(crate) fn pass(&mut self, span: Span) {
         for process in self.processes() {
@@ -149,6 +185,11 @@ impl<P: Protocol> Federation<P> {
     pub(crate) fn wake(&mut self, process: ProcessId, span: Span) {
         self.seats[process.index()].clock += span;
         self.feed(process, Event::Timeout);
+    }
+
+    /// Whether `process` lives.
+    pub(crate) fn lives(&self, process: ProcessId) -> bool {
+        self.seats[process.index()].node.is_some()
     }
 
     /// When a process wants to be woken; never, when it is dead.
@@ -234,7 +275,7 @@ impl<P: Protocol> Federation<P> {
         }
         let count = delivered.len();
         for flight in delivered {
-            assert!(self.is_known(&flight), "{} has yet to hear of its sender's life", flight.to);
+            assert!(self.can_arrive(&flight), "{} has yet to hear of its sender's life", flight.to);
             self.deliver(flight);
         }
         count
@@ -480,19 +521,16 @@ impl<P: Protocol> Federation<P> {
     }
 
     fn deliver_next(&mut self) -> bool {
-        let seats = &self.seats;
-        let known = |flight: &Flight<P>| {
-            let receiver = &seats[flight.to.index()];
-            receiver.node.is_none() || flight.from_life <= receiver.view.member(flight.from).life
-        };
-        let Some(flight) = self.network.next(known) else { return false };
+        let Some(&place) = self.network.free(|flight| self.can_arrive(flight)).first() else { return false };
+        let flight = self.network.remove(place);
         self.deliver(flight);
         true
     }
 
-    /// Whether the receiver knows of the sender's life; until then a packet waits.
-    fn is_known(&self, flight: &Flight<P>) -> bool {
-        flight.from_life <= self.seats[flight.to.index()].view.member(flight.from).life
+    /// A packet from a life that its receiver has yet to hear of waits.
+    fn can_arrive(&self, flight: &Flight<P>) -> bool {
+        let receiver = &self.seats[flight.to.index()];
+        receiver.node.is_none() || flight.from_life <= receiver.view.member(flight.from).life
     }
 
     /// Nothing from or to an older life arrives.
@@ -511,23 +549,27 @@ impl<P: Protocol> Federation<P> {
     }
 
     fn complete_operation(&mut self) -> bool {
-        let Some(place) = self.seats.iter().position(|seat| seat.node.is_some() && seat.storage.is_ready())
-        else {
-            return false;
-        };
-        if let Some(event) = self.seats[place].storage.complete() {
-            self.feed(ProcessId(place as u32), event);
-        }
+        let Some(place) = self.seats.iter().position(Seat::can_complete) else { return false };
+        self.complete(place);
         true
     }
 
+    fn complete(&mut self, place: usize) {
+        if let Some(event) = self.seats[place].storage.complete() {
+            self.feed(ProcessId(place as u32), event);
+        }
+    }
+
     fn tell_news(&mut self) -> bool {
-        let waits = |seat: &Seat<P>| seat.node.is_some() && !seat.withheld && !seat.news.is_empty();
-        let Some(place) = self.seats.iter().position(waits) else { return false };
+        let Some(place) = self.seats.iter().position(Seat::has_news) else { return false };
+        self.tell(place);
+        true
+    }
+
+    fn tell(&mut self, place: usize) {
         let membership = self.seats[place].news.pop_front().expect("there are news");
         self.seats[place].view = membership.clone();
         self.feed(ProcessId(place as u32), Event::Membership(membership));
-        true
     }
 
     fn ring_who_is_due(&mut self) -> bool {

@@ -76,12 +76,15 @@ impl<P: Protocol> Network<P> {
         assert_eq!(self.holds.len() + 1, before, "a hold is released once");
     }
 
-    /// The first packet that is not held, among those for which `ready` says so.
-    pub(crate) fn next(&mut self, ready: impl Fn(&Flight<P>) -> bool) -> Option<Flight<P>> {
-        let holds = &self.holds;
-        let free = |flight: &Flight<P>| ready(flight) && holds.iter().all(|(_, held)| !held(flight));
-        let place = self.flights.iter().position(free)?;
-        Some(self.flights.remove(place))
+    /// The places of the packets that are not held, among those for which `ready` says so.
+    pub(crate) fn free(&self, ready: impl Fn(&Flight<P>) -> bool) -> Vec<usize> {
+        let free = |flight: &Flight<P>| ready(flight) && self.holds.iter().all(|(_, held)| !held(flight));
+        let places = self.flights.iter().enumerate().filter(|(_, flight)| free(flight));
+        places.map(|(place, _)| place).collect()
+    }
+
+    pub(crate) fn remove(&mut self, place: usize) -> Flight<P> {
+        self.flights.remove(place)
     }
 
     /// The first packet that matches, held or not.

@@ -258,6 +258,30 @@ fn an_alert_carries_the_whole_history() {
     });
 }
 
+/// Rule 19: cluster 1 goes on while cluster 0 is down, so that nobody is there to be alerted; and when cluster 0 alerts it
+/// in turn, p2 has not gone on yet, so that there is no answer that would tell.
+#[test]
+fn an_alert_is_sent_until_it_is_confirmed() {
+    caught(Defect::AlertsNotRetried, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 2], within(defects));
+        let ready = federation.hold(says!(Control::Ready { .. }));
+        let resume = federation.hold(says!(Control::Resume { .. }));
+        federation.crash(p(2), Kept);
+        federation.settle();
+        federation.kill(p(0), Kept);
+        federation.detect(p(0));
+        federation.settle();
+        federation.release(ready);
+        federation.settle();
+        federation.restart(p(0));
+        federation.settle();
+        federation.release(resume);
+        federation.retry();
+        federation.exchange(p(1), p(0), "m");
+        federation
+    });
+}
+
 /// B7: each cluster hears from a state of the other that is about to be undone, just after it has gone back itself.
 #[test]
 fn rollbacks_do_not_echo() {

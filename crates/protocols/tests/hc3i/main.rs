@@ -7,6 +7,7 @@ mod harness;
 mod checkpoints;
 mod collection;
 mod defects;
+mod explore;
 mod figures;
 mod recovery;
 mod setting;

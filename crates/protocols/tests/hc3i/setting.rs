@@ -13,7 +13,7 @@ pub(crate) type Federation = AnyFederation<Hc3i>;
 pub(crate) const RETRY: Span = Span::from_secs(1);
 /// Unforced checkpoints and collections come only when a test rings for them.
 pub(crate) const CHECKPOINT_EVERY: Span = Span::from_secs(3_600);
-const COLLECT_EVERY: Span = Span::from_secs(3_600_000);
+pub(crate) const COLLECT_EVERY: Span = Span::from_secs(3_600_000);
 
 /// One copy of each part, in the next cluster.
 pub(crate) fn config(defects: Defects) -> Config {
@@ -78,6 +78,12 @@ impl Federation {
         for _ in 0..4 {
             self.pass(RETRY);
         }
+    }
+
+    /// Whether some cluster says that it cannot be restored.
+    pub(crate) fn is_given_up(&self) -> bool {
+        let mut claims = self.processes().flat_map(|it| self.claims(it));
+        claims.any(|it| matches!(it, Claim::Unrecoverable { .. }))
     }
 
     /// What the checker finds violated, if the run ends here.

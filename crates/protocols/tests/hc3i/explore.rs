@@ -1,0 +1,141 @@
+//! Random schedules without a clock: whatever could happen next may. On a simulated network an unlikely order stays
+//! unlikely; here a message can be overtaken by a whole recovery, and one process be told of the membership long after
+//! all others.
+
+use faultline_checker::Verdict;
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_core::{ClusterId, ProcessId};
+use faultline_protocols::hc3i::{Config, Defects, ReplicateTo};
+use faultline_trace::manifest::ProtocolKind;
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+
+use crate::setting::{CHECKPOINT_EVERY, COLLECT_EVERY, Federation, RETRY, config};
+
+struct Schedule {
+    dice: ChaCha8Rng,
+    federation: Federation,
+    ranks: Vec<ProcessId>,
+    /// Whose death the others know of.
+    detected: Vec<ProcessId>,
+    /// Of a hundred deaths, how many take the storage with them.
+    lost_percent: u32,
+    texts: u32,
+}
+
+impl Schedule {
+    fn new(seed: u64) -> Schedule {
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        let clusters: &[u32] =
+            pick(&mut dice, &[&[1, 1][..], &[1, 2], &[2, 1], &[2, 2], &[1, 1, 1], &[1, 2, 1]]);
+        let own = Config {
+            replicas: pick(&mut dice, &[1, 1, 2]),
+            replicate_to: pick(
+                &mut dice,
+                &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
+            ),
+            ..config(Defects::default())
+        };
+        let mut federation = Federation::new(clusters, own);
+        if dice.random() {
+            federation.let_output_survive();
+        }
+        let is_rank = |it: &ProcessId| federation.cluster_of(*it) != ClusterId::OUTSIDE;
+        let ranks = federation.processes().filter(is_rank).collect();
+        let lost_percent = pick(&mut dice, &[0, 0, 30]);
+        Schedule { dice, federation, ranks, detected: Vec::new(), lost_percent, texts: 0 }
+    }
+
+    /// Lets something happen.
+    fn step(&mut self, deaths: bool) {
+        let all: Vec<ProcessId> = self.federation.processes().collect();
+        let process = pick(&mut self.dice, &all);
+        let lives = self.federation.lives(process);
+        match self.dice.random_range(0..1000) {
+            0..100 => self.send(process),
+            100..125 if lives => self.federation.wake(process, CHECKPOINT_EVERY),
+            125..130 if lives => self.federation.wake(process, COLLECT_EVERY),
+            130..150 if lives => self.federation.wake(process, RETRY),
+            150..157 if lives && deaths => {
+                let is_lost = self.dice.random_range(0..100) < self.lost_percent;
+                self.federation.kill(process, if is_lost { Lost } else { Kept });
+            }
+            170..230 if !lives => self.come_back(process),
+            _ => {
+                self.federation.step_any(|count| self.dice.random_range(0..count));
+            }
+        }
+    }
+
+    fn send(&mut self, from: ProcessId) {
+        let to = pick(&mut self.dice, &self.ranks);
+        if from != to && self.federation.can_act(from) {
+            self.texts += 1;
+            self.federation.send(from, to, &format!("m{}", self.texts));
+        }
+    }
+
+    /// A death is detected, or the next life begins.
+    fn come_back(&mut self, process: ProcessId) {
+        match self.detected.iter().position(|&it| it == process) {
+            Some(place) => {
+                self.detected.swap_remove(place);
+                self.federation.restart(process);
+            }
+            None => {
+                self.detected.push(process);
+                self.federation.detect(process);
+            }
+        }
+    }
+
+    /// Lets everybody live and everything arrive; the last messages show that nobody is stuck.
+    fn come_to_rest(&mut self) {
+        for process in self.federation.processes() {
+            while !self.federation.lives(process) {
+                self.come_back(process);
+            }
+        }
+        (0..200).for_each(|_| self.step(false));
+        self.federation.retry();
+        self.federation.retry();
+        if self.federation.is_given_up() {
+            return;
+        }
+        for &from in &self.ranks {
+            for &to in self.ranks.iter().filter(|&&to| to != from) {
+                self.federation.exchange(from, to, "last");
+            }
+        }
+        self.federation.retry();
+    }
+}
+
+fn pick<T: Copy>(dice: &mut ChaCha8Rng, from: &[T]) -> T {
+    from[dice.random_range(0..from.len())]
+}
+
+/// Seeds from `EXPLORE_FROM` (0), `EXPLORE_COUNT` (1000) of them; the first that fails tells its story.
+#[test]
+fn random_schedules_are_clean() {
+    let setting = |name, default| std::env::var(name).map_or(default, |it| it.parse().expect("is a number"));
+    let (from, count) = (setting("EXPLORE_FROM", 0), setting("EXPLORE_COUNT", 1000));
+    let mut passed = 0;
+    let mut failed = Vec::new();
+    let mut first = None;
+    for seed in from..from + count {
+        let mut schedule = Schedule::new(seed);
+        let steps = pick(&mut schedule.dice, &[150, 400, 800]);
+        (0..steps).for_each(|_| schedule.step(true));
+        schedule.come_to_rest();
+        let judgement = schedule.federation.judge(ProtocolKind::Hc3i);
+        passed += u64::from(judgement.verdict == Verdict::Pass);
+        if judgement.verdict == Verdict::Fail {
+            failed.push((seed, judgement.reasons));
+            first.get_or_insert(schedule.federation);
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(passed * 100 >= 85 * count, "only {passed} of {count} had something to judge, and passed");
+}
