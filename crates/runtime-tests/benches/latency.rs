@@ -2,7 +2,6 @@
 //! tokio and one on blocking sockets: the same machine, the same two cores, in turn.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench latency`
-#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::cell::RefCell;
 use std::env;

@@ -222,14 +222,9 @@ fn open_files(pid: i32) -> Vec<String> {
 }
 
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    #[expect(clippy::disallowed_methods, reason = "how long a test waits for real processes at most")]
     let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "between two looks at a condition that cannot be subscribed to"
-        )]
         std::thread::sleep(Duration::from_millis(10));
     }
 }

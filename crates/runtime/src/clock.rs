@@ -31,10 +31,6 @@ impl Clock {
 
 /// Does nothing for so long, in a thread that may.
 pub(crate) fn pause(span: Span) {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the driver: what takes time here really takes it"
-    )]
     std::thread::sleep(span.into());
 }
 

@@ -208,7 +208,9 @@ async fn host<P: Process + 'static>(
     };
     let engine = Engine::<P>::new(me, setup.clock, parents, setup.follows, setup.watches, inbox, outlets);
     drop(reports.send(ToSupervisor::Registered(address)));
-    match engine.run().await {
+    // A task, because the runtime looks for I/O before it polls the outermost future again: that would be a system call
+    // between the arrival of a packet and its handling.
+    match tokio::task::spawn_local(engine.run()).await.expect("the engine is not cancelled") {
         EngineError::HungUp => {
             info!("the supervisor hung up");
             Ok(())

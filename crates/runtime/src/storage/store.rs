@@ -318,3 +318,127 @@ fn parse_record(file: &str) -> Option<(Life, u64)> {
     let (life, version) = file.strip_suffix(".record")?.split_once('-')?;
     Some((Life(life.parse().ok()?), version.parse().ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Attempt, Chunk, Incarnation, ProcessId, Sn, Snapshot, Witness};
+    use tempfile::TempDir;
+
+    type Probe = Store<u32, String>;
+
+    fn image(number: u32) -> Arc<Image<u32, String>> {
+        let owner = ProcessId(3);
+        let chunks =
+            [Chunk::Bytes(vec![number as u8; 5000].into()), Chunk::Virtual(7), Chunk::Bytes([].into())];
+        Arc::new(Image {
+            name: ImageName { owner, incarnation: Incarnation(1), sn: Sn(number), attempt: Attempt(1) },
+            head: Arc::new(number),
+            saved: Arc::new(format!("state {number}")),
+            snapshot: Snapshot {
+                witness: Witness { sent: 5, ..Witness::default() },
+                channels: [(ProcessId(1), 9)].into(),
+                application: chunks.into(),
+            },
+        })
+    }
+
+    fn open(dir: &TempDir, life: u32) -> Opened<u32, String> {
+        Probe::on_disk(dir.path().join("store"), Life(life)).unwrap()
+    }
+
+    fn listed(store: &Probe) -> Vec<u32> {
+        store.list().into_iter().map(|(_, head)| *head).collect()
+    }
+
+    #[test]
+    fn a_next_life_finds_what_was_reported_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let Opened { mut store, mut journal, record } = open(&dir, 1);
+        assert_eq!(record, None);
+        for number in 1..=4 {
+            store.persist(image(number)).unwrap();
+        }
+        assert_eq!(listed(&store), [1, 2, 3, 4]);
+        journal.image(image(2).name);
+        journal.image(image(4).name);
+        journal.flush().unwrap();
+        store.delete(image(4).name).unwrap();
+        journal.image(image(3).name);
+        fs::write(dir.path().join("store").join(DRAFT), "half an image").unwrap();
+
+        let Opened { store, .. } = open(&dir, 2);
+        assert_eq!(listed(&store), [2], "1 was not reported, 3 not yet, 4 was removed");
+        assert_eq!(store.read(image(2).name, false).unwrap(), Some(image(2)));
+        assert_eq!(store.read(image(3).name, false).unwrap(), None);
+        let files: Vec<_> =
+            fs::read_dir(dir.path().join("store")).unwrap().map(|file| file.unwrap()).collect();
+        assert_eq!(files.len(), 2, "{files:?}");
+        // And so does the life after the next.
+        assert_eq!(listed(&open(&dir, 3).store), [2]);
+    }
+
+    #[test]
+    fn a_journal_that_was_being_written_ends_at_its_last_whole_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let Opened { mut store, mut journal, .. } = open(&dir, 1);
+        for number in [1, 2] {
+            store.persist(image(number)).unwrap();
+            journal.image(image(number).name);
+        }
+        journal.flush().unwrap();
+        let path = dir.path().join("store").join(JOURNAL);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 1]).unwrap();
+        assert_eq!(listed(&open(&dir, 2).store), [1]);
+    }
+
+    #[test]
+    fn the_newest_reported_record_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let Opened { mut store, mut journal, .. } = open(&dir, 1);
+        for version in 1..=3_u8 {
+            store.record(version.into(), &[version]).unwrap();
+        }
+        journal.record(1);
+        journal.record(2);
+        journal.flush().unwrap();
+        store.forget_records_before(2).unwrap();
+        let Opened { mut store, mut journal, record } = open(&dir, 2);
+        assert_eq!(record.as_deref(), Some(&[2][..]), "3 was written and not reported, 1 is of no more use");
+        // Versions begin again in each life.
+        store.record(1, &[9]).unwrap();
+        journal.record(1);
+        journal.flush().unwrap();
+        assert_eq!(open(&dir, 3).record.as_deref(), Some(&[9][..]));
+    }
+
+    #[test]
+    fn a_damaged_image_is_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let Opened { mut store, mut journal, .. } = open(&dir, 1);
+        for number in [1, 2] {
+            store.persist(image(number)).unwrap();
+            journal.image(image(number).name);
+        }
+        journal.flush().unwrap();
+        assert!(matches!(store.read(image(1).name, true), Err(StoreError::Checksum { .. })));
+        let path = dir.path().join("store").join(image_file(image(1).name));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[100] ^= 4;
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(store.read(image(1).name, false), Err(StoreError::Checksum { .. })));
+        assert_eq!(listed(&open(&dir, 2).store), [2]);
+    }
+
+    #[test]
+    fn memory_holds_images_as_they_are() {
+        let Opened { mut store, .. } = Probe::in_memory();
+        store.persist(image(1)).unwrap();
+        store.persist(image(2)).unwrap();
+        store.delete(image(1).name).unwrap();
+        assert_eq!(listed(&store), [2]);
+        assert_eq!(store.read(image(2).name, false).unwrap(), Some(image(2)));
+        assert_eq!(store.read(image(2).name, true).unwrap(), None);
+    }
+}

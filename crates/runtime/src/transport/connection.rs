@@ -62,6 +62,8 @@ enum ConnectionError {
     Session(#[from] SessionError),
     #[error("the other end knows other lives")]
     Stale,
+    #[error("a call of the other end is under way")]
+    Busy,
     #[error("the other end hung up")]
     Closed,
     #[error("nothing was said for {PATIENCE:?}")]
@@ -123,7 +125,8 @@ impl Transport {
         self.write(to);
     }
 
-    /// Calls a life until there is a connection with it, or it is no more.
+    /// Calls a life until there is a connection with it, or it is no more. Does not rely on a call of the other end that
+    /// is under way: its connection may break as soon as it stands.
     async fn dial(self: Rc<Self>, to: ProcessId, life: Life) {
         let mut pause = RETRY.0;
         while let Some(address) = self.callable(to, life) {
@@ -160,8 +163,7 @@ impl Transport {
         control::send(&mut stream, &call).await?;
         match control::receive(&mut stream).await? {
             Answer::Welcome { expected } => Ok(self.connected(to, life, stream, expected)?),
-            // The other end's call is on its way.
-            Answer::Busy => Ok(()),
+            Answer::Busy => Err(ConnectionError::Busy),
             Answer::Stale => Err(ConnectionError::Stale),
         }
     }
@@ -216,8 +218,8 @@ impl Transport {
             if peer.address(life).is_none() {
                 return Ok(());
             }
-            peer.disconnect();
             peer.session.resume(wanted)?;
+            peer.disconnect();
             let (read, write) = stream.into_split();
             let reader = tokio::task::spawn_local(self.clone().read(peer_id, peer.generation, read));
             peer.connection = Some(Connection { write: Rc::new(write), reader: reader.abort_handle() });

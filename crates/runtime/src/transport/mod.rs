@@ -6,6 +6,8 @@
 
 mod connection;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

@@ -1,0 +1,206 @@
+//! Two transports over real sockets, through a proxy that breaks their connections.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, Life, ProcessId, Span};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One node's network.
+struct End {
+    transport: Rc<Transport>,
+    incoming: mpsc::UnboundedReceiver<Incoming>,
+    echoes: mpsc::UnboundedReceiver<EchoReply>,
+    address: SocketAddr,
+}
+
+impl End {
+    async fn new(process: u32, life: u32, secret: &Secret, clock: Clock, links: Links) -> End {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let me =
+            Identity { process: ProcessId(process), life: Life(life), cluster: ClusterId(process as u16) };
+        let (incoming_in, incoming) = mpsc::unbounded_channel();
+        let (echoes_in, echoes) = mpsc::unbounded_channel();
+        let transport = Transport::new(me, secret.clone(), clock, links, 1, incoming_in, echoes_in);
+        let accepting = transport.clone();
+        spawn_local(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                spawn_local(accepting.clone().accept(stream));
+            }
+        });
+        End { transport, incoming, echoes, address }
+    }
+
+    fn say(&self, to: u32, body: Vec<u8>) {
+        let charge = body.len() as u64;
+        self.transport.send(ProcessId(to), FrameKind::Control, charge, Body::new(body));
+    }
+
+    async fn hear(&mut self) -> Incoming {
+        timeout(PATIENCE, self.incoming.recv()).await.expect("nothing is lost").unwrap()
+    }
+}
+
+fn directory(entries: &[(u32, SocketAddr)]) -> Directory {
+    let entry = |(index, &(life, address)): (usize, &(u32, SocketAddr))| {
+        (life > 0).then_some(Entry { life: Life(life), cluster: ClusterId(index as u16), address })
+    };
+    Directory { entries: entries.iter().enumerate().map(entry).collect() }
+}
+
+/// Carries connections to `target`, and breaks each after some thousand bytes.
+async fn breaking_proxy(target: SocketAddr, mut seed: u64) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    spawn_local(async move {
+        loop {
+            let (mut caller, _) = listener.accept().await.unwrap();
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let mut left = 200 + (seed >> 40) as usize % 30_000;
+            spawn_local(async move {
+                let mut called = TcpStream::connect(target).await.unwrap();
+                let (mut there, mut back) = ([0; 777], [0; 777]);
+                while left > 0 {
+                    let (from, to, bytes) = tokio::select! {
+                        read = caller.read(&mut there) => (&there, &mut called, read),
+                        read = called.read(&mut back) => (&back, &mut caller, read),
+                    };
+                    let Ok(bytes @ 1..) = bytes else { return };
+                    let bytes = bytes.min(left);
+                    if to.write_all(&from[..bytes]).await.is_err() {
+                        return;
+                    }
+                    left -= bytes;
+                }
+            });
+        }
+    });
+    address
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(test);
+}
+
+#[test]
+fn nothing_is_lost_doubled_or_reordered_however_connections_break() {
+    run(async {
+        const MESSAGES: u32 = 3000;
+        let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
+        let mut ends = [
+            End::new(0, 1, &secret, clock, Links::default()).await,
+            End::new(1, 1, &secret, clock, Links::default()).await,
+        ];
+        let known =
+            [(1, breaking_proxy(ends[0].address, 3).await), (1, breaking_proxy(ends[1].address, 4).await)];
+        ends.iter().for_each(|end| end.transport.update(&directory(&known)));
+        for number in 0..MESSAGES {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let mut body = number.to_le_bytes().to_vec();
+                body.resize(4 + number as usize % 500, number as u8);
+                ends[from].say(to, body);
+            }
+            tokio::task::yield_now().await;
+        }
+        for end in &mut ends {
+            for number in 0..MESSAGES {
+                let heard = end.hear().await;
+                assert_eq!(heard.body[..4], number.to_le_bytes());
+                assert_eq!(heard.body.len(), 4 + number as usize % 500);
+            }
+            assert!(end.incoming.is_empty());
+        }
+        let generations = ends.each_ref().map(|end| {
+            let state = end.transport.state.borrow();
+            state.peers.iter().map(|peer| peer.generation).max().unwrap()
+        });
+        assert!(generations.iter().all(|&it| it > 20), "connections broke: {generations:?}");
+    });
+}
+
+#[test]
+fn a_new_life_hears_nothing_that_was_said_to_the_old_one() {
+    run(async {
+        let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
+        let mut speaker = End::new(0, 1, &secret, clock, Links::default()).await;
+        let mut first = End::new(1, 1, &secret, clock, Links::default()).await;
+        let both = directory(&[(1, speaker.address), (1, first.address)]);
+        speaker.transport.update(&both);
+        first.transport.update(&both);
+        speaker.say(1, vec![1]);
+        assert_eq!(first.hear().await.body[..], [1]);
+
+        // The second life knows the speaker before the speaker knows it: what it says waits.
+        let mut second = End::new(1, 2, &secret, clock, Links::default()).await;
+        let new = directory(&[(1, speaker.address), (2, second.address)]);
+        second.transport.update(&new);
+        second.say(0, vec![7]);
+        speaker.say(1, vec![2]);
+        let waits = async {
+            while speaker.transport.directory.receiver_count() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, waits).await.expect("its call waits for a directory that knows it");
+        assert!(speaker.incoming.is_empty(), "a life is heard before it is announced");
+        speaker.transport.update(&new);
+        let heard = speaker.hear().await;
+        assert_eq!((heard.life, &heard.body[..]), (Life(2), &[7][..]));
+        speaker.say(1, vec![3]);
+        assert_eq!(second.hear().await.body[..], [3], "what was said to the old life stays there");
+    });
+}
+
+#[test]
+fn links_delay_are_cut_and_heal() {
+    run(async {
+        let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
+        let pair = (ClusterId(0), ClusterId(1));
+        let latency = Span::from_millis(20);
+        let mut links = Links::default();
+        links.requested.insert(pair, LinkProperties { latency, ..Default::default() });
+        let mut left = End::new(0, 1, &secret, clock, links.clone()).await;
+        let mut right = End::new(1, 1, &secret, clock, links).await;
+        let both = directory(&[(1, left.address), (1, right.address)]);
+        left.transport.update(&both);
+        right.transport.update(&both);
+
+        left.transport.echo(ProcessId(1));
+        let echo = timeout(PATIENCE, left.echoes.recv()).await.unwrap().unwrap();
+        assert_eq!(echo.from, ProcessId(1));
+        assert!(echo.arrived.since(echo.sent) >= latency - HEAD_START, "{echo:?}");
+
+        left.transport.cut(pair.0, pair.1, true);
+        left.say(1, vec![1]);
+        right.say(0, vec![2]);
+        assert_eq!(left.hear().await.body[..], [2], "the other direction is not cut");
+        assert_eq!(left.transport.state.borrow().peers[1].line.len(), 1, "it waits for the link");
+        left.transport.cut(pair.0, pair.1, false);
+        assert_eq!(right.hear().await.body[..], [1]);
+
+        left.transport.set_link(pair.0, pair.1, Some(LinkProperties::default()));
+        let begin = clock.now();
+        left.say(1, vec![3]);
+        right.hear().await;
+        assert!(clock.now().since(begin) < latency, "a change holds for what is sent after it");
+        left.transport.set_link(pair.0, pair.1, None);
+        let begin = clock.now();
+        left.say(1, vec![4]);
+        right.hear().await;
+        assert!(clock.now().since(begin) >= latency - HEAD_START, "and so does its end");
+    });
+}
