@@ -12,6 +12,7 @@
 //! | [`process`] | the one trait that a driver sees, its events and actions |
 //! | [`protocol`], [`application`] | the two state machines a process is made of |
 //! | [`node`] | their composition |
+//! | [`counters`] | numbers by process, sparse or dense |
 //! | [`fact`] | the only observation channel |
 //! | [`fault`] | what can be done to a federation, and when |
 #![no_std]
@@ -19,6 +20,7 @@
 extern crate alloc;
 
 pub mod application;
+pub mod counters;
 pub mod fact;
 pub mod fault;
 pub mod id;
@@ -31,6 +33,7 @@ pub mod protocol;
 pub mod time;
 
 pub use application::{Application, Digest, Job, Outbox, Progress};
+pub use counters::Counters;
 pub use fact::{Cause, Claim, Fact, FactKind, Vectors, Witness};
 pub use fault::{Fault, PlannedFault, StorageFate, Trigger};
 pub use id::{

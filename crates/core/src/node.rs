@@ -6,9 +6,9 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use crate::application::{Application, Outbox};
+use crate::counters::Counters;
 use crate::fact::{Claim, Fact, Witness};
 use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot};
@@ -46,8 +46,8 @@ struct Seat<A: Application> {
     facts: u64,
     sent: u64,
     delivered: u64,
-    /// Next message number by receiver, ascending.
-    channels: Vec<(ProcessId, u32)>,
+    /// Next message number by receiver.
+    channels: Counters,
     /// Sent by the application, not yet seen by the protocol.
     unseen: VecDeque<(MessageId, Payload)>,
     outbox: Outbox,
@@ -80,7 +80,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             facts: 0,
             sent: 0,
             delivered: 0,
-            channels: Vec::new(),
+            channels: Counters::default(),
             unseen: VecDeque::new(),
             outbox: Outbox::default(),
             held: true,
@@ -194,15 +194,9 @@ impl<A: Application> Seat<A> {
     }
 
     fn next_number(&mut self, to: ProcessId) -> u32 {
-        let slot = match self.channels.binary_search_by_key(&to, |&(peer, _)| peer) {
-            Ok(slot) => slot,
-            Err(slot) => {
-                self.channels.insert(slot, (to, 0));
-                slot
-            }
-        };
-        let number = self.channels[slot].1;
-        self.channels[slot].1 = number.checked_add(1).expect("message numbers of a channel are used up");
+        let next = self.channels.get_mut(to);
+        let number = *next;
+        *next = number.checked_add(1).expect("message numbers of a channel are used up");
         number
     }
 
@@ -212,7 +206,7 @@ impl<A: Application> Seat<A> {
         }
         let application = self.application.as_ref().expect("only ranks are checkpointed").snapshot()?;
         self.snapshot_wanted = false;
-        Some(Snapshot { witness: self.witness(), channels: self.channels.as_slice().into(), application })
+        Some(Snapshot { witness: self.witness(), channels: self.channels.iter().collect(), application })
     }
 
     fn compute<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>) {
@@ -300,8 +294,7 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
         let snapshot = from.map(|image| &image.snapshot);
         let application = seat.application.as_mut().expect("only ranks are restored");
         application.restore(snapshot.map(|it| &*it.application), incarnation);
-        seat.channels.clear();
-        seat.channels.extend(snapshot.iter().flat_map(|it| it.channels.iter().copied()));
+        seat.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
         let witness = snapshot.map(|it| it.witness).unwrap_or_default();
         (seat.sent, seat.delivered) = (witness.sent, witness.delivered);
         self.fact(Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness))));

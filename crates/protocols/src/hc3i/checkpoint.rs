@@ -192,7 +192,7 @@ impl Hc3i {
         };
         part.saved = Some(Cut { snapshot, head, log: self.log.clone(), received: self.received.clone() });
         let (position, attempt) = (part.position, part.attempt);
-        let sent = self.sent_within.as_slice().into();
+        let sent = self.sent_within.iter().collect();
         self.tell_coordinator(Control::Saved { position, attempt, sent }, now, host);
     }
 
@@ -218,7 +218,7 @@ impl Hc3i {
         from: ProcessId,
         position: Position,
         attempt: Attempt,
-        sent: &[(ProcessId, u64)],
+        sent: &[(ProcessId, u32)],
         now: Time,
         host: &mut Desk,
     ) {
@@ -233,7 +233,7 @@ impl Hc3i {
         }
         for &(receiver, count) in sent {
             let place = members.binary_search(&receiver).expect("counted are messages to members");
-            gathering.expected[place] += count;
+            gathering.expected[place] += u64::from(count);
         }
         if gathering.awaited.is_empty() {
             gathering.awaited.extend(members.iter().copied());

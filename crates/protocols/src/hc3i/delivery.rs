@@ -46,7 +46,7 @@ impl Hc3i {
     pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
         let stamp = Stamp(self.position);
         if self.cluster_of(id.to) == self.cluster {
-            count(&mut self.sent_within, id.to);
+            *self.sent_within.get_mut(id.to) += 1;
         } else {
             Arc::make_mut(&mut self.log).push(Entry {
                 id,
@@ -209,14 +209,6 @@ impl Hc3i {
 fn forget(entry: &mut Entry) -> Entry {
     entry.acknowledged = None;
     entry.clone()
-}
-
-/// Adds one to the count of `receiver`.
-fn count(sent: &mut Vec<(ProcessId, u64)>, receiver: ProcessId) {
-    match sent.binary_search_by_key(&receiver, |&(it, _)| it) {
-        Ok(place) => sent[place].1 += 1,
-        Err(place) => sent.insert(place, (receiver, 1)),
-    }
 }
 
 /// Raises the greatest delivered position of `cluster` in this incarnation.

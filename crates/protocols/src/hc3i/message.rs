@@ -140,7 +140,7 @@ pub enum Control {
         /// The try.
         attempt: Attempt,
         /// By receiver.
-        sent: Arc<[(ProcessId, u64)]>,
+        sent: Arc<[(ProcessId, u32)]>,
     },
     /// Coordinator: wait until this many messages of the cluster have arrived, then write.
     Drain {

@@ -39,8 +39,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, ClusterId, Gauges, Host, ImageName, Incarnation, Input, Life, Membership, MembershipVersion,
-    MessageId, Payload, Position, ProcessId, Protocol, Role, Sn, Time, To, Vectors,
+    Birth, Boot, ClusterId, Counters, Gauges, Host, ImageName, Incarnation, Input, Life, Membership,
+    MembershipVersion, MessageId, Payload, Position, ProcessId, Protocol, Role, Sn, Time, To, Vectors,
 };
 
 pub use config::{Config, Defect, Defects, ReplicateTo, Scope};
@@ -88,8 +88,8 @@ pub struct Hc3i {
     /// Own parts of checkpoints that cannot be restored because other parts are lost.
     incomplete: Vec<ImageName>,
 
-    /// Messages of the cluster sent since the last rollback, by receiver, ascending.
-    sent_within: Vec<(ProcessId, u64)>,
+    /// Messages of the cluster sent since the last rollback, by receiver.
+    sent_within: Counters,
     /// Messages of the cluster received since the last rollback.
     received_within: u64,
     /// Messages from other clusters that cannot be delivered yet.
@@ -201,7 +201,7 @@ impl Protocol for Hc3i {
             received: Arc::default(),
             kept: Vec::new(),
             incomplete: Vec::new(),
-            sent_within: Vec::new(),
+            sent_within: Counters::default(),
             received_within: 0,
             waiting: VecDeque::new(),
             early: Vec::new(),
@@ -251,17 +251,13 @@ impl Protocol for Hc3i {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let coordination = self.coordination.as_deref();
-        let running = matches!(self.phase, Phase::Running);
-        [
-            coordination.and_then(|it| it.checkpoint_at).filter(|_| running),
-            coordination.and_then(|it| it.collect_at),
-            self.alerts.next_deadline(),
-            self.copies.next_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        // Asked after every event, and by most processes in vain.
+        let others = earlier(self.alerts.next_deadline(), self.copies.next_deadline());
+        let Some(coordination) = self.coordination.as_deref() else {
+            return others;
+        };
+        let checkpoint = coordination.checkpoint_at.filter(|_| matches!(self.phase, Phase::Running));
+        earlier(others, earlier(checkpoint, coordination.collect_at))
     }
 
     fn gauges(&self) -> Gauges {
@@ -472,6 +468,15 @@ fn logical_cluster(config: &Config, membership: &Membership, process: ProcessId)
         Scope::Cluster => membership.cluster_of(process),
         Scope::Federation if membership.member(process).role == Role::RANK => ClusterId(0),
         Scope::Federation => ClusterId::OUTSIDE,
+    }
+}
+
+/// The earlier of two instants, where nothing is later than anything.
+fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, None) => a,
+        (None, b) => b,
     }
 }
 
