@@ -18,13 +18,13 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a frame's header.
-pub(crate) const HEADER_LEN: usize = size_of::<Header>();
+pub const HEADER_LEN: usize = size_of::<Header>();
 /// A body that claims to be longer is a defect or an attack.
-pub(crate) const LONGEST_BODY: usize = 1 << 30;
+pub const LONGEST_BODY: usize = 1 << 30;
 
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameKind {
+pub enum FrameKind {
     /// An application message.
     Application,
     /// A protocol message.
@@ -41,28 +41,38 @@ pub(crate) enum FrameKind {
 
 /// What a frame carries: a first piece and, for an image, the chunks of state, which are never copied together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Body {
-    pub(crate) head: Bytes,
-    pub(crate) tail: Vec<Bytes>,
+pub struct Body {
+    /// The first piece.
+    pub head: Bytes,
+    /// The others.
+    pub tail: Vec<Bytes>,
 }
 
 /// A frame that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) kind: FrameKind,
-    pub(crate) number: u64,
-    pub(crate) expected: u64,
-    pub(crate) sent: Time,
-    pub(crate) body: Bytes,
+pub struct Frame {
+    /// What it is for.
+    pub kind: FrameKind,
+    /// Its number within its session.
+    pub number: u64,
+    /// The number of the next frame wanted in the other direction.
+    pub expected: u64,
+    /// When it was given to the link.
+    pub sent: Time,
+    /// Its content.
+    pub body: Bytes,
 }
 
 /// Why bytes are not a frame; the connection that brought them is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum FrameError {
+pub enum FrameError {
+    /// The header fails its checksum, or names no kind.
     #[error("a frame's header is damaged")]
     Header,
+    /// The body would be longer than [`LONGEST_BODY`].
     #[error("a frame claims {0} bytes")]
     TooLong(usize),
+    /// The body fails its checksum.
     #[error("a frame's body is damaged")]
     Body,
 }
@@ -82,12 +92,17 @@ struct Header {
 
 impl Body {
     /// A body of one piece.
-    pub(crate) fn new(head: impl Into<Bytes>) -> Body {
+    pub fn new(head: impl Into<Bytes>) -> Body {
         Body { head: head.into(), tail: Vec::new() }
     }
 
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Length in bytes.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.head.len() + self.tail.iter().map(Bytes::len).sum::<usize>()
     }
 
@@ -97,13 +112,7 @@ impl Body {
 }
 
 /// The header of a frame.
-pub(crate) fn header(
-    kind: FrameKind,
-    number: u64,
-    expected: u64,
-    sent: Time,
-    body: &Body,
-) -> [u8; HEADER_LEN] {
+pub fn header(kind: FrameKind, number: u64, expected: u64, sent: Time, body: &Body) -> [u8; HEADER_LEN] {
     assert!(body.len() <= LONGEST_BODY, "a frame of {} bytes", body.len());
     let mut header = Header {
         length: U32::new(body.len() as u32),
@@ -120,7 +129,7 @@ pub(crate) fn header(
 }
 
 /// Takes the first frame out of `buffer`, when it is there whole.
-pub(crate) fn split_frame(buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
+pub fn split_frame(buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
     let Ok((header, rest)) = Header::ref_from_prefix(buffer) else {
         return Ok(None);
     };

@@ -6,6 +6,7 @@
 //! | [`node`] | one process of the federation: hosts a [`faultline_core::Process`] |
 //! | [`local`] | the supervisor's real side, with child processes on this machine |
 //! | [`links`] | what the links of a federation are to be like |
+//! | [`frame`] | what stands on the wire between two nodes |
 //! | [`secret`] | the run's secret, which guards every connection |
 //! | [`metrics`] | what a node counts, as Prometheus text |
 //!
@@ -16,7 +17,7 @@ mod clock;
 mod codec;
 mod control;
 mod engine;
-mod frame;
+pub mod frame;
 pub mod links;
 pub mod local;
 pub mod metrics;
