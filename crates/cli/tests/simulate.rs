@@ -118,17 +118,32 @@ fn a_deadline_that_passes_is_unknown() {
 #[test]
 fn a_loss_that_nothing_can_repair_is_unrecoverable_by_design_and_says_who_held_what() {
     let place = Place::new();
-    place.faultline(["samples", "same-cluster-loss"]).assert().code(0).stdout(predicate::function(
-        |text: &str| {
-            place.write("loss.yaml", text);
-            true
-        },
-    ));
+    let sample =
+        place.faultline(["samples", "same-cluster-loss"]).assert().code(0).get_output().stdout.clone();
+    place.write("loss.yaml", sample);
+    place.faultline(["run", "loss.yaml", "--backend", "simulate"]).assert().code(3).stdout(
+        contains("UNKNOWN").and(contains("unrecoverable by design")).and(contains("the part of paris-0")),
+    );
     place
-        .faultline(["run", "loss.yaml", "--backend", "simulate"])
+        .faultline(["explain", "faultline-runs/same-cluster-loss-7"])
         .assert()
-        .code(3)
-        .stdout(contains("UNKNOWN").and(contains("unrecoverable")));
+        .code(0)
+        .stdout(contains("No checkpoint of paris can be restored").and(contains("asked in vain: paris-")));
+}
+
+#[test]
+fn clusters_that_take_checkpoints_together_go_back_together() {
+    let place = Place::new();
+    let sample = place.faultline(["samples", "coordinated"]).assert().code(0).get_output().stdout.clone();
+    place.write("together.yaml", sample);
+    let json = object(&place, &["run", "together.yaml", "--backend", "simulate", "--format", "json"], 0);
+    assert_eq!(json["clusters"][0]["rollbacks"][0]["becauseOf"], "rennes");
+    assert_eq!(json["clusters"][1]["rollbacks"][0]["becauseOf"], Value::Null);
+    place
+        .faultline(["explain", "faultline-runs/coordinated-7"])
+        .assert()
+        .code(0)
+        .stdout(contains("paris rolled back with the rest"));
 }
 
 #[test]

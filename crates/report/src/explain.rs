@@ -24,24 +24,25 @@ pub struct Chapter {
 /// The account of a run in sentences, chronologically.
 pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapter> {
     let narrator = Narrator { history, manifest, cast };
-    let mut chapters: Vec<(Time, Time, String)> = Vec::new();
+    // What is told by when it began; at one instant first what was done, then what followed, then what that caused.
+    let mut chapters: Vec<(Time, u8, Time, String)> = Vec::new();
     for injection in &history.injections {
         let text = narrator.injected(injection.no, &injection.fault, injection.at);
         let upto = narrator.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
-        chapters.push((injection.at, upto, text));
+        chapters.push((injection.at, 0, upto, text));
     }
     for group in unplanned(history) {
         let (first, last) = (group[0].at, group[group.len() - 1].at);
-        chapters.push((first, last, narrator.unplanned(&group)));
+        chapters.push((first, 0, last, narrator.unplanned(&group)));
     }
     for (place, rollback) in history.rollbacks.iter().enumerate() {
-        chapters.push((rollback.began, rollback.ended, narrator.rollback(place, rollback)));
+        let rank = 1 + u8::from(rollback.because_of.is_some());
+        chapters.push((rollback.began, rank, rollback.ended, narrator.rollback(place, rollback)));
     }
-    // A rollback begins with its failure, which is told first; and a cause is told before its consequence.
-    chapters.sort_by_key(|&(from, upto, _)| (from, upto));
+    chapters.sort_by_key(|&(from, rank, upto, _)| (from, rank, upto));
     let mut told: Vec<Chapter> = chapters
         .into_iter()
-        .map(|(from, upto, text)| Chapter {
+        .map(|(from, _, upto, text)| Chapter {
             from_seconds: Some(history.seconds(from)),
             upto_seconds: Some(history.seconds(upto)),
             text,
@@ -54,6 +55,7 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
     told.extend(
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(narrator.without_effect(*no, state)?))),
     );
+    told.extend(never_due(manifest).map(silent));
     if history.rollbacks.is_empty() {
         told.push(silent(if history.failures.is_empty() {
             "Nothing failed and nothing was rolled back.".to_owned()
@@ -84,6 +86,22 @@ pub fn unrecoverable(
         text.push_str(&format!(" And {} more parts.", missing.len() - MOST_NAMED));
     }
     text
+}
+
+/// The faults that the run ended before.
+fn never_due(manifest: &Manifest) -> Option<String> {
+    let pending = manifest.faults.iter().filter(|(_, state)| *state == FaultState::Pending);
+    let numbers: Vec<_> = pending.map(|(no, _)| no.0.to_string()).collect();
+    match &numbers[..] {
+        [] => None,
+        [only] => Some(format!("Fault {only} never came due.")),
+        many if many.len() <= MOST_NAMED => Some(format!("Faults {} never came due.", many.join(", "))),
+        many => Some(format!(
+            "Faults {} and {} more never came due.",
+            many[..MOST_NAMED].join(", "),
+            many.len() - MOST_NAMED
+        )),
+    }
 }
 
 /// Ends of lives that no fault of the plan explains, those together that came close upon each other in one way.
@@ -176,7 +194,9 @@ impl Narrator<'_> {
             }
             Some(Cause::Failure) | None => {
                 let failures = rollback.failures.iter().map(|&it| &self.history.failures[it]);
-                let noticed = failures.filter_map(|it| Some(it.detected?.since(it.at))).min();
+                // Who is killed because it showed no sign of life has been noticed already.
+                let spans = failures.filter_map(|it| Some(it.detected?.since(it.at)));
+                let noticed = spans.filter(|it| *it > Span::ZERO).min();
                 match noticed {
                     Some(after) => {
                         format!("{cluster} noticed after {after} and rolled back to {}", target(rollback))
@@ -257,15 +277,10 @@ impl Narrator<'_> {
     }
 
     fn without_effect(&self, no: FaultNo, state: &FaultState) -> Option<String> {
+        let FaultState::Ineffective(reason) = state else { return None };
         let planned = self.manifest.plan.iter().find(|it| it.no == no)?;
         let what = describe_fault(&planned.fault, self.cast);
-        match state {
-            FaultState::Effective => None,
-            FaultState::Ineffective(reason) => {
-                Some(format!("Fault {} ({what}) took no effect: {reason}.", no.0))
-            }
-            FaultState::Pending => Some(format!("Fault {} ({what}) never came due.", no.0)),
-        }
+        Some(format!("Fault {} ({what}) took no effect: {reason}.", no.0))
     }
 }
 

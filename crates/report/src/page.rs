@@ -112,8 +112,8 @@ fn head(summary: &Summary) -> Markup {
         div.numbers {
             div { b { (unforced + forced) } span { "checkpoints, " (forced) " forced" } }
             div { b { (rollbacks) } span { "rollbacks of clusters" } }
-            div { b { (span(all(|it| it.lost_work_seconds))) } span { "of work lost, all processes" } }
-            div { b { (span(slowest)) } span { "longest recovery" } }
+            div { b { (if rollbacks > 0.0 { span(all(|it| it.lost_work_seconds)) } else { "none".to_owned() }) } span { "of work lost, all processes" } }
+            div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
             div { b { (all(|it| it.resent as f64)) } span { "messages re-sent" } }
         }
     }
@@ -226,7 +226,7 @@ fn rollbacks(summary: &Summary) -> Markup {
         .enumerate()
         .flat_map(|(index, it)| it.rollbacks.iter().map(move |rollback| (index, &it.name, rollback)))
         .collect();
-    all.sort_by(|(_, _, a), (_, _, b)| a.at_seconds.total_cmp(&b.at_seconds));
+    all.sort_by(|(_, _, a), (_, _, b)| a.order(b));
     html! {
         @if !all.is_empty() {
             h2 { "Rollbacks" }

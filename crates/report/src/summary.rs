@@ -1,6 +1,7 @@
 //! Everything that is said of a run after it, as one value: printed as text, serialised as the documented JSON object
 //! of `--format json`, and drawn as the tables of the page. Text, JSON and page cannot disagree.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use faultline_checker::{Judgement, Verdict};
@@ -101,9 +102,9 @@ pub struct ClusterSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackSummary {
-    /// `failure` of its own, or `alert` by another cluster.
+    /// `failure`, or `alert` by another cluster.
     pub cause: &'static str,
-    /// The cluster whose rollback made this one necessary.
+    /// The cluster whose rollback made this one necessary, or included it.
     pub because_of: Option<String>,
     /// The planned faults behind its failures.
     pub faults: Vec<u32>,
@@ -121,6 +122,14 @@ pub struct RollbackSummary {
     pub recovery_seconds: f64,
     /// Messages that other clusters sent again.
     pub resent: u64,
+}
+
+impl RollbackSummary {
+    /// By time; a cause before what it caused.
+    pub(crate) fn order(&self, other: &RollbackSummary) -> Ordering {
+        let caused = |it: &RollbackSummary| it.because_of.is_some();
+        self.at_seconds.total_cmp(&other.at_seconds).then(caused(self).cmp(&caused(other)))
+    }
 }
 
 /// What became of a planned fault.
@@ -314,7 +323,9 @@ fn rollback(it: &Rollback, cast: &Cast, history: &History) -> RollbackSummary {
     faults.dedup();
     let (cause, because_of) = match it.cause {
         Some(Cause::Alert { from, .. }) => ("alert", Some(cast.cluster(from))),
-        Some(Cause::Failure) | None => ("failure", None),
+        Some(Cause::Failure) | None => {
+            ("failure", it.because_of.map(|with| cast.cluster(history.rollbacks[with].cluster)))
+        }
     };
     RollbackSummary {
         cause,

@@ -132,7 +132,7 @@ impl Writer<'_> {
             .iter()
             .flat_map(|it| it.rollbacks.iter().map(move |rollback| (it, rollback)))
             .collect();
-        all.sort_by(|(_, a), (_, b)| a.at_seconds.total_cmp(&b.at_seconds));
+        all.sort_by(|(_, a), (_, b)| a.order(b));
         for (cluster, it) in &all {
             table.add_row([
                 cluster.name.clone(),

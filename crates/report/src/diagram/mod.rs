@@ -5,7 +5,7 @@ pub mod svg;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Cause, ClusterId, Position, ProcessId, StorageFate, Time};
+use faultline_core::{ClusterId, Position, ProcessId, StorageFate, Time};
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
@@ -431,12 +431,7 @@ fn recovery_lines(
 ) -> Vec<Vec<(usize, i64)>> {
     let root = |mut place: usize| {
         for _ in 0..history.rollbacks.len() {
-            match history.rollbacks[place].because_of {
-                Some(cause) if matches!(history.rollbacks[place].cause, Some(Cause::Alert { .. })) => {
-                    place = cause
-                }
-                _ => break,
-            }
+            place = history.rollbacks[place].because_of.unwrap_or(place);
         }
         place
     };

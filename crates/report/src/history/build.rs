@@ -270,6 +270,18 @@ impl Builder {
             };
             rollback.began = failed.into_iter().chain(alerted).min().unwrap_or(first_restored);
         }
+        // Clusters that take checkpoints together also go back together: with the one that failed.
+        for place in 0..history.rollbacks.len() {
+            let this = &history.rollbacks[place];
+            if this.failures.is_empty() && this.cause == Some(Cause::Failure) {
+                let with = |it: &Rollback| it.incarnation == this.incarnation && !it.failures.is_empty();
+                if let Some(leader) = history.rollbacks.iter().position(with) {
+                    let began = history.rollbacks[leader].began;
+                    let this = &mut history.rollbacks[place];
+                    (this.because_of, this.began) = (Some(leader), began);
+                }
+            }
+        }
 
         let mut undone_of: BTreeMap<ProcessId, Vec<&Undone>> = BTreeMap::new();
         for undone in &history.undone {

@@ -114,7 +114,8 @@ pub struct Rollback {
     pub began: Time,
     /// When the last member went on.
     pub ended: Time,
-    /// The rollback of another cluster that caused this one, as a place in [`History::rollbacks`].
+    /// The rollback of another cluster that caused this one, or that this one was part of, as a place in
+    /// [`History::rollbacks`].
     pub because_of: Option<usize>,
     /// Messages from other clusters sent again to this one afterwards.
     pub resent: u64,
