@@ -416,7 +416,7 @@ impl Hc3i {
         };
         self.position = position;
         self.ddv = vectors.ddv.clone();
-        self.kept.push(Kept { position, attempt, vectors: vectors.clone() });
+        self.kept.push(Kept { position, attempt, vectors: vectors.clone(), covered: true });
         let frozen = now.since(part.since);
         host.claim(Claim::Committed { position, attempt, forced: part.forced, frozen, vectors });
         host.release();

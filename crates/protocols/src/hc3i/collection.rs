@@ -51,7 +51,7 @@ impl Hc3i {
     }
 
     fn inventory(&self) -> Option<Arc<Inventory>> {
-        if matches!(self.phase, Phase::Recovering(_)) || self.kept.is_empty() {
+        if matches!(self.phase, Phase::Recovering(_)) {
             return None;
         }
         // A checkpoint that holds what was undone elsewhere will not be restored: the rollback is on its way.
@@ -61,7 +61,11 @@ impl Hc3i {
         }
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
         incarnations[self.cluster.index()] = self.position.incarnation;
-        let checkpoints = self.kept.iter().map(|kept| (kept.position.sn, kept.vectors.clone())).collect();
+        let covered = self.kept.iter().filter(|kept| kept.covered);
+        let checkpoints: Vec<_> = covered.map(|kept| (kept.position.sn, kept.vectors.clone())).collect();
+        if checkpoints.is_empty() {
+            return None;
+        }
         Some(Arc::new(Inventory { incarnations, checkpoints }))
     }
 

@@ -55,6 +55,9 @@ pub struct Kept {
     pub attempt: Attempt,
     /// Maxima of its parts' vectors.
     pub vectors: Arc<Vectors>,
+    /// Every holder has its copies. A checkpoint that was committed had them then; one that was restored in doubt may be
+    /// gone with the next storage.
+    pub covered: bool,
 }
 
 impl Kept {

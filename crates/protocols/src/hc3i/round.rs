@@ -8,6 +8,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound::{Excluded, Unbounded};
 
 use faultline_core::{
     Attempt, Cause, Claim, ClusterId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
@@ -118,12 +119,19 @@ impl Hc3i {
             self.history.merge(&report.history);
         }
         let checkpoints = gather_parts(&reports);
+        let holders: Vec<(ProcessId, Vec<ProcessId>)> = self
+            .members
+            .iter()
+            .map(|&owner| (owner, placement::holders(&self.config, &self.membership, owner)))
+            .collect();
         let mut kept: Vec<Kept> = Vec::new();
         for (&(position, attempt), parts) in &checkpoints {
             if parts.len() == self.members.len() && !self.history.undid_checkpoint(self.cluster, position) {
                 let vectors = Arc::new(self.vectors_of(position, parts));
                 if self.undone_in(&vectors).is_none() {
-                    kept.push(Kept { position, attempt, vectors });
+                    let covered =
+                        holders.iter().all(|(owner, of)| of.iter().all(|it| parts[owner].1.contains(it)));
+                    kept.push(Kept { position, attempt, vectors, covered });
                 }
             }
         }
@@ -200,12 +208,18 @@ impl Hc3i {
         checkpoints: &BTreeMap<(Position, Attempt), Parts>,
     ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
         // The least that would have had to survive: of the checkpoints that lack the fewest parts, the oldest, because a
-        // newer one may never have been committed.
+        // newer one may never have been committed. But not one that was collected: who has a part of a newer checkpoint
+        // had one of this as well.
+        let lacks = |parts: &Parts, owner: &ProcessId| !parts.contains_key(owner);
+        let is_collected = |key: &(Position, Attempt), parts: &Parts| {
+            let mut newer = checkpoints.range((Excluded(key), Unbounded)).map(|(_, parts)| parts);
+            newer.any(|newer| self.members.iter().any(|owner| lacks(parts, owner) && !lacks(newer, owner)))
+        };
         let nearest = checkpoints
             .iter()
             .filter(|((position, _), _)| !self.history.undid_checkpoint(self.cluster, *position))
             .filter(|(_, parts)| parts.len() < self.members.len())
-            .min_by_key(|(_, parts)| self.members.len() - parts.len());
+            .min_by_key(|(key, parts)| (is_collected(key, parts), self.members.len() - parts.len()));
         let nothing = Parts::new();
         let ((position, attempt), parts) =
             nearest.map_or(((Position::new(0, 1), Attempt(1)), &nothing), |(&key, parts)| (key, parts));
@@ -215,7 +229,7 @@ impl Hc3i {
         };
         self.members
             .iter()
-            .filter(|owner| !parts.contains_key(owner))
+            .filter(|owner| lacks(parts, owner))
             .map(|&owner| {
                 (
                     ImageName { owner, incarnation: position.incarnation, sn: position.sn, attempt },

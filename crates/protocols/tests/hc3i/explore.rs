@@ -4,8 +4,8 @@
 
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{ClusterId, ProcessId};
-use faultline_protocols::hc3i::{Config, Defects, ReplicateTo};
+use faultline_core::{Claim, ClusterId, ProcessId};
+use faultline_protocols::hc3i::{Config, Defects, ReplicateTo, Scope};
 use faultline_trace::manifest::ProtocolKind;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +21,15 @@ struct Schedule {
     detected: Vec<ProcessId>,
     /// Of a hundred deaths, how many take the storage with them.
     lost_percent: u32,
+    /// Who has lost what it held; nobody else does before it holds everything again, which is more than the copies are for.
+    bereft: Option<(ProcessId, usize)>,
+    /// Whether storages fill up.
+    fills: bool,
+    full: Vec<ProcessId>,
+    /// One storage may spoil what it holds, in schedules in which none is lost.
+    may_corrupt: bool,
     texts: u32,
+    protocol: ProtocolKind,
 }
 
 impl Schedule {
@@ -35,7 +43,12 @@ impl Schedule {
                 &mut dice,
                 &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
             ),
+            scope: pick(&mut dice, &[Scope::Cluster, Scope::Cluster, Scope::Cluster, Scope::Federation]),
             ..config(Defects::default())
+        };
+        let protocol = match own.scope {
+            Scope::Cluster => ProtocolKind::Hc3i,
+            Scope::Federation => ProtocolKind::Coordinated,
         };
         let mut federation = Federation::new(clusters, own);
         if dice.random() {
@@ -44,22 +57,36 @@ impl Schedule {
         let is_rank = |it: &ProcessId| federation.cluster_of(*it) != ClusterId::OUTSIDE;
         let ranks = federation.processes().filter(is_rank).collect();
         let lost_percent = pick(&mut dice, &[0, 0, 30]);
-        Schedule { dice, federation, ranks, detected: Vec::new(), lost_percent, texts: 0 }
+        Schedule {
+            federation,
+            ranks,
+            detected: Vec::new(),
+            lost_percent,
+            bereft: None,
+            fills: dice.random_range(0..4) == 0,
+            full: Vec::new(),
+            may_corrupt: lost_percent == 0 && dice.random_range(0..4) == 0,
+            texts: 0,
+            protocol,
+            dice,
+        }
     }
 
     /// Lets something happen.
-    fn step(&mut self, deaths: bool) {
+    fn step(&mut self, faults: bool) {
         let all: Vec<ProcessId> = self.federation.processes().collect();
         let process = pick(&mut self.dice, &all);
         let lives = self.federation.lives(process);
         match self.dice.random_range(0..1000) {
             0..100 => self.send(process),
-            100..125 if lives => self.federation.wake(process, CHECKPOINT_EVERY),
-            125..130 if lives => self.federation.wake(process, COLLECT_EVERY),
+            100..120 if lives => self.federation.wake(process, CHECKPOINT_EVERY),
+            120..130 if lives => self.federation.wake(process, COLLECT_EVERY),
             130..150 if lives => self.federation.wake(process, RETRY),
-            150..157 if lives && deaths => {
-                let is_lost = self.dice.random_range(0..100) < self.lost_percent;
-                self.federation.kill(process, if is_lost { Lost } else { Kept });
+            150..157 if lives && faults => self.kill(process),
+            160..163 if faults && self.fills => self.fill_or_empty(process),
+            163..164 if faults && self.may_corrupt => {
+                self.may_corrupt = false;
+                self.federation.corrupt(process);
             }
             170..230 if !lives => self.come_back(process),
             _ => {
@@ -74,6 +101,31 @@ impl Schedule {
             self.texts += 1;
             self.federation.send(from, to, &format!("m{}", self.texts));
         }
+    }
+
+    fn kill(&mut self, process: ProcessId) {
+        let protected = |federation: &Federation, it| {
+            federation.claims(it).filter(|claim| matches!(claim, Claim::Protected)).count()
+        };
+        if self.bereft.is_some_and(|(victim, before)| protected(&self.federation, victim) > before) {
+            self.bereft = None;
+        }
+        let may_lose = self.bereft.is_none_or(|(victim, _)| victim == process);
+        let is_lost = may_lose && self.dice.random_range(0..100) < self.lost_percent;
+        if is_lost {
+            self.bereft = Some((process, protected(&self.federation, process)));
+        }
+        self.federation.kill(process, if is_lost { Lost } else { Kept });
+    }
+
+    fn fill_or_empty(&mut self, process: ProcessId) {
+        match self.full.iter().position(|&it| it == process) {
+            Some(place) => {
+                self.full.swap_remove(place);
+            }
+            None => self.full.push(process),
+        }
+        self.federation.fail_writes(process, self.full.contains(&process));
     }
 
     /// A death is detected, or the next life begins.
@@ -92,6 +144,9 @@ impl Schedule {
 
     /// Lets everybody live and everything arrive; the last messages show that nobody is stuck.
     fn come_to_rest(&mut self) {
+        while let Some(&process) = self.full.first() {
+            self.fill_or_empty(process);
+        }
         for process in self.federation.processes() {
             while !self.federation.lives(process) {
                 self.come_back(process);
@@ -129,7 +184,7 @@ fn random_schedules_are_clean() {
         let steps = pick(&mut schedule.dice, &[150, 400, 800]);
         (0..steps).for_each(|_| schedule.step(true));
         schedule.come_to_rest();
-        let judgement = schedule.federation.judge(ProtocolKind::Hc3i);
+        let judgement = schedule.federation.judge(schedule.protocol);
         passed += u64::from(judgement.verdict == Verdict::Pass);
         if judgement.verdict == Verdict::Fail {
             failed.push((seed, judgement.reasons));
