@@ -6,73 +6,40 @@ use std::sync::Arc;
 use faultline_checker::{Context, Judgement, judge};
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{
-    Action, Birth, Boot, Claim, Cluster, ClusterId, Event, Fact, FactNo, Fault, FaultNo, ImageName, JobNo,
-    Life, Member, Membership, MembershipVersion, MessageId, Node, NodeConfig, NodeId, Process, ProcessId,
-    Protocol, Role, Span, StorageFate, Time, To,
+    Boot, Claim, Cluster, ClusterId, Event, Fact, Fault, ImageName, Life, Member, Membership,
+    MembershipVersion, MessageId, NodeConfig, NodeId, Process, ProcessId, Protocol, Role, Span, StorageFate,
+    Time,
 };
+use faultline_trace::Trace;
 use faultline_trace::manifest::ProtocolKind;
-use faultline_trace::{Record, Sink, Trace};
 
+use super::driver::{Note, Seat};
 use super::network::{Flight, Hold, Network};
 use super::script::{Deed, Script, Send};
-use super::storage::{EventOf, Operation, Storage};
+use super::storage::EventOf;
 use super::story::Entry;
 
 /// More steps than any scenario takes: who needs them does not come to rest.
 const MOST_STEPS: usize = 100_000;
 
-/// One process and what surrounds it.
-struct Seat<P: Protocol> {
-    life: Life,
-    /// `None` between two lives.
-    node: Option<Node<P, Script>>,
-    /// What it was told last.
-    view: Arc<Membership>,
-    /// What it will be told, in order.
-    news: VecDeque<Arc<Membership>>,
-    withheld: bool,
-    replaced: bool,
-    clock: Time,
-    /// The job that waits for the test's order.
-    job: Option<JobNo>,
-    facts: u64,
-    storage: Storage<P>,
-}
-
-impl<P: Protocol> Seat<P> {
-    fn has_news(&self) -> bool {
-        self.node.is_some() && !self.withheld && !self.news.is_empty()
-    }
-
-    fn can_complete(&self) -> bool {
-        self.node.is_some() && self.storage.is_ready()
-    }
-}
-
 /// Processes under a protocol, with everything around them in the test's hands.
 pub(crate) struct Federation<P: Protocol> {
-    config: Arc<NodeConfig<P, Script>>,
-    membership: Membership,
-    seats: Vec<Seat<P>>,
-    network: Network<P>,
+    pub(super) config: Arc<NodeConfig<P, Script>>,
+    pub(super) membership: Membership,
+    pub(super) seats: Vec<Seat<P>>,
+    pub(super) network: Network<P>,
     /// What processes asked of the supervisor.
-    notes: VecDeque<Note>,
-    notes_held: bool,
-    output_survives: bool,
+    pub(super) notes: VecDeque<Note>,
+    pub(super) notes_held: bool,
+    pub(super) output_survives: bool,
     /// Which packets arrive twice.
-    twice: Option<fn(&Flight<P>) -> bool>,
-    faults: u32,
+    pub(super) twice: Option<fn(&Flight<P>) -> bool>,
+    pub(super) faults: u32,
     /// Orders facts of different processes.
-    steps: u64,
-    trace: Trace,
-    log: Vec<Entry<P>>,
-    texts: BTreeMap<MessageId, String>,
-}
-
-/// What a life asks of the supervisor, which does nothing for those that are over.
-enum Note {
-    Started(ProcessId, Life),
-    Held(ProcessId, Life),
+    pub(super) steps: u64,
+    pub(super) trace: Trace,
+    pub(super) log: Vec<Entry<P>>,
+    pub(super) texts: BTreeMap<MessageId, String>,
 }
 
 impl<P: Protocol> Federation<P> {
@@ -80,21 +47,9 @@ impl<P: Protocol> Federation<P> {
     pub(crate) fn new(clusters: &[u32], config: P::Config) -> Federation<P> {
         let membership = first_membership(clusters, P::extra_processes(&config));
         let view = Arc::new(membership.clone());
-        let seat = |_| Seat {
-            life: Life(1),
-            node: None,
-            view: view.clone(),
-            news: VecDeque::new(),
-            withheld: false,
-            replaced: false,
-            clock: Time::ZERO,
-            job: None,
-            facts: 0,
-            storage: Storage::new(),
-        };
         let mut federation = Federation {
             config: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(()) }),
-            seats: membership.members.iter().map(seat).collect(),
+            seats: membership.members.iter().map(|_| Seat::new(view.clone())).collect(),
             membership,
             network: Network::new(),
             notes: VecDeque::new(),
@@ -464,179 +419,6 @@ impl<P: Protocol> Federation<P> {
         });
         context.outcome = Some(given_up.unwrap_or(Outcome::Completed));
         judge(&self.trace, &context)
-    }
-
-    // The driver
-
-    fn begin_life(&mut self, process: ProcessId, boot: Boot) {
-        let life = self.seats[process.index()].life;
-        self.state_supervisor(Fact::LifeStarted { process, life, boot });
-        let seat = &mut self.seats[process.index()];
-        let birth = Birth {
-            me: process,
-            life,
-            boot,
-            membership: seat.view.clone(),
-            config: self.config.clone(),
-            record: seat.storage.record.clone(),
-            seed: 0,
-        };
-        let mut actions = Vec::new();
-        seat.node = Some(Node::start(birth, seat.clock, &mut actions));
-        self.perform(process, actions);
-    }
-
-    fn perform(
-        &mut self,
-        process: ProcessId,
-        actions: Vec<faultline_core::process::ActionOf<Node<P, Script>>>,
-    ) {
-        let life = self.seats[process.index()].life;
-        for action in actions {
-            let storage = &mut self.seats[process.index()].storage;
-            match action {
-                Action::Send { to: To::One(to), packet } => self.transmit(process, to, packet),
-                Action::Send { to: To::Cluster(cluster), packet } => {
-                    for &to in self.members(cluster).iter().filter(|&&to| to != process) {
-                        self.transmit(process, to, packet.clone());
-                    }
-                }
-                Action::Persist(image) => storage.submit(Operation::Persist(image)),
-                Action::Read(name) => storage.submit(Operation::Read(name)),
-                Action::List => storage.submit(Operation::List),
-                Action::Delete(name) => storage.submit(Operation::Delete(name)),
-                Action::Record { version, bytes } => storage.submit(Operation::Record { version, bytes }),
-                Action::Started => self.notes.push_back(Note::Started(process, life)),
-                Action::Held => self.notes.push_back(Note::Held(process, life)),
-                Action::Compute(no, _) => self.seats[process.index()].job = Some(no),
-                Action::Fact(fact) => self.state(process, fact),
-            }
-        }
-    }
-
-    fn transmit(&mut self, from: ProcessId, to: ProcessId, packet: super::network::PacketOf<P>) {
-        let seat = &self.seats[from.index()];
-        let to_life = seat.view.member(to).life;
-        self.network.send(Flight { from, from_life: seat.life, to, to_life, packet });
-    }
-
-    fn deliver_next(&mut self) -> bool {
-        let Some(&place) = self.network.free(|flight| self.can_arrive(flight)).first() else { return false };
-        let flight = self.network.remove(place);
-        self.deliver(flight);
-        true
-    }
-
-    /// A packet from a life that its receiver has yet to hear of waits.
-    fn can_arrive(&self, flight: &Flight<P>) -> bool {
-        let receiver = &self.seats[flight.to.index()];
-        receiver.node.is_none() || flight.from_life <= receiver.view.member(flight.from).life
-    }
-
-    /// Nothing from or to an older life arrives.
-    fn deliver(&mut self, flight: Flight<P>) {
-        let receiver = &self.seats[flight.to.index()];
-        let known = receiver.view.member(flight.from).life;
-        if receiver.node.is_some() && flight.to_life == receiver.life && flight.from_life == known {
-            let event = Event::Packet { from: flight.from, packet: flight.packet.clone() };
-            let to = flight.to;
-            if self.twice.is_some_and(|which| which(&flight)) {
-                self.feed(to, event.clone());
-            }
-            self.log.push(Entry::Arrival(flight));
-            self.feed(to, event);
-        }
-    }
-
-    fn complete_operation(&mut self) -> bool {
-        let Some(place) = self.seats.iter().position(Seat::can_complete) else { return false };
-        self.complete(place);
-        true
-    }
-
-    fn complete(&mut self, place: usize) {
-        if let Some(event) = self.seats[place].storage.complete() {
-            self.feed(ProcessId(place as u32), event);
-        }
-    }
-
-    fn tell_news(&mut self) -> bool {
-        let Some(place) = self.seats.iter().position(Seat::has_news) else { return false };
-        self.tell(place);
-        true
-    }
-
-    fn tell(&mut self, place: usize) {
-        let membership = self.seats[place].news.pop_front().expect("there are news");
-        self.seats[place].view = membership.clone();
-        self.feed(ProcessId(place as u32), Event::Membership(membership));
-    }
-
-    fn ring_who_is_due(&mut self) -> bool {
-        let is_due = |it: &ProcessId| self.deadline(*it).is_some_and(|at| at <= self.seats[it.index()].clock);
-        let Some(process) = self.processes().find(is_due) else { return false };
-        self.feed(process, Event::Timeout);
-        true
-    }
-
-    fn take_note(&mut self) -> bool {
-        if self.notes_held {
-            return false;
-        }
-        let Some(note) = self.notes.pop_front() else { return false };
-        let (Note::Started(process, life) | Note::Held(process, life)) = note;
-        let seat = &mut self.seats[process.index()];
-        if seat.node.is_none() || seat.life != life {
-            return true;
-        }
-        match note {
-            Note::Held(..) => seat.replaced = false,
-            Note::Started(..) => {
-                let cluster = self.membership.cluster_of(process);
-                Arc::make_mut(&mut self.membership.clusters)[cluster.index()].started = true;
-                self.announce();
-            }
-        }
-        true
-    }
-
-    fn member(&mut self, process: ProcessId) -> &mut Member {
-        &mut Arc::make_mut(&mut self.membership.members)[process.index()]
-    }
-
-    fn announce(&mut self) {
-        self.membership.version = self.membership.version.next();
-        let membership = Arc::new(self.membership.clone());
-        for seat in self.seats.iter_mut().filter(|seat| seat.node.is_some()) {
-            seat.news.push_back(membership.clone());
-        }
-    }
-
-    fn inject(&mut self, fault: Fault) {
-        let no = FaultNo(self.faults);
-        self.faults += 1;
-        self.state_supervisor(Fact::Injecting { no, fault: Box::new(fault) });
-    }
-
-    fn state(&mut self, process: ProcessId, fact: Fact) {
-        let seat = &mut self.seats[process.index()];
-        if matches!(fact, Fact::Restored(_)) {
-            seat.job = None; // it is void
-        }
-        let (life, number) = (seat.life, FactNo(seat.facts));
-        seat.facts += 1;
-        self.record(process, life, number, fact);
-    }
-
-    fn state_supervisor(&mut self, fact: Fact) {
-        let number = FactNo(self.trace.supervisor().len() as u64);
-        self.record(ProcessId::SUPERVISOR, Life(0), number, fact);
-    }
-
-    fn record(&mut self, process: ProcessId, life: Life, number: FactNo, fact: Fact) {
-        self.steps += 1;
-        self.trace.record(Record { process, life, number, at: Time(self.steps), fact: fact.clone() });
-        self.log.push(Entry::Fact { process, fact });
     }
 }
 

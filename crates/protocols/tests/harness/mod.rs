@@ -32,6 +32,7 @@
 //! Generic over the protocol; knows nothing of any. What is the same in all tests of one protocol (its configuration,
 //! names for its packets) belongs beside those tests.
 
+mod driver;
 mod federation;
 mod network;
 mod script;
