@@ -43,6 +43,8 @@ pub enum Property {
     BoundedLoss,
     /// At most one life of a process acted at a time.
     OneLife,
+    /// No process ended by itself.
+    NoUnplannedDeath,
 }
 
 impl Property {
@@ -67,6 +69,7 @@ impl Property {
             Property::SafeCollection => "nothing that was collected was needed again",
             Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
             Property::OneLife => "one life of a process acts at a time",
+            Property::NoUnplannedDeath => "no process ended by itself",
         }
     }
 }

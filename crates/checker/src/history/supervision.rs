@@ -16,6 +16,8 @@ pub struct LifeEnd {
     pub at: Time,
     /// The supervisor's first fact that says so.
     pub fact: usize,
+    /// Whether the supervisor ended it, by an injected fault or to fence it off.
+    pub is_ordered: bool,
 }
 
 /// What the supervisor did.
@@ -49,10 +51,17 @@ impl<'a> Supervision<'a> {
                 }
                 Fact::Failed { process, life, storage } => {
                     let lost = volatile_storage || *storage == StorageFate::Lost;
-                    this.end(*process, *life, lost, *at, number);
+                    this.end(
+                        lost,
+                        LifeEnd { process: *process, life: *life, at: *at, fact: number, is_ordered: true },
+                    );
                 }
                 Fact::Detected { process, life } => {
-                    this.end(*process, *life, volatile_storage, *at, number);
+                    let (process, life) = (*process, *life);
+                    this.end(
+                        volatile_storage,
+                        LifeEnd { process, life, at: *at, fact: number, is_ordered: false },
+                    );
                 }
                 Fact::Injecting { no, fault } => {
                     this.injected.push((*no, fault, *at, number));
@@ -69,12 +78,12 @@ impl<'a> Supervision<'a> {
         this
     }
 
-    fn end(&mut self, process: ProcessId, life: Life, storage_lost: bool, at: Time, fact: usize) {
+    fn end(&mut self, storage_lost: bool, end: LifeEnd) {
         if storage_lost {
-            self.losses.entry(process).or_default().push((life, fact));
+            self.losses.entry(end.process).or_default().push((end.life, end.fact));
         }
-        if self.end_of(process, life).is_none() {
-            self.ends.push(LifeEnd { process, life, at, fact });
+        if self.end_of(end.process, end.life).is_none() {
+            self.ends.push(end);
         }
     }
 

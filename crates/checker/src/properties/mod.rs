@@ -17,6 +17,7 @@ mod one_life;
 mod recovery_terminates;
 mod safe_collection;
 mod same_result;
+mod unplanned_death;
 mod unrecoverable_justified;
 mod witness_agrees;
 
@@ -24,7 +25,7 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 18] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 19] = [
     completed::check,
     faults_took_effect::check,
     links_as_asked::check,
@@ -43,4 +44,5 @@ pub const ALL: [fn(&History<'_>) -> Finding; 18] = [
     safe_collection::check,
     bounded_loss::check,
     one_life::check,
+    unplanned_death::check,
 ];

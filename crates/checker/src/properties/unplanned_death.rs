@@ -1,0 +1,39 @@
+//! No process ended by itself. One that did was recovered from like any other, but the run was not the one that was asked
+//! for: something broke, or somebody else has killed it.
+
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::NoUnplannedDeath);
+    for end in &history.supervision.ends {
+        finding.instances += 1;
+        if !end.is_ordered {
+            let process = history.context.process(end.process);
+            finding.unjudged(|| {
+                format!(
+                    "{process} ended by itself at {:.2} s, which no planned fault explains",
+                    end.at.as_secs_f64()
+                )
+            });
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::{Fact, Life, ProcessId};
+
+    #[test]
+    fn a_death_that_the_supervisor_only_noticed_is_unplanned() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.kill(0, false);
+        assert_eq!(check_alone(check, &run).unknown, None);
+        run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
+        let reason = check_alone(check, &run).unknown.expect("nobody ordered it");
+        assert!(reason.contains("p1 ended by itself"), "{reason}");
+    }
+}
