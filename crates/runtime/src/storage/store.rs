@@ -6,15 +6,16 @@
 //! | `2-7.record` | the record of life 2 with version 7 |
 //! | `reported` | the names of the files whose durability was reported to a process, one per line |
 //!
-//! A file is written under another name, synced, renamed, and its directory synced. That makes it durable, but a crash
-//! may come before the process is told; so a life begins by removing every file that the journal `reported` does not
-//! name. The journal itself is not synced: the crashes that it serves are those of processes, not of the machine.
+//! A file and its directory are synced before anyone is told of it. A crash may leave one that is half written, or whole
+//! but not reported; so a life begins by removing every file that the journal `reported` does not name. The journal
+//! itself is not synced: the crashes that it serves are those of processes, not of the machine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use faultline_core::application::Wire;
 use faultline_core::{Image, ImageName, Life};
@@ -131,7 +132,8 @@ impl<H: Wire, V: Wire> Store<H, V> {
                 let body = encode_image(&*image);
                 let mut pieces = vec![&body.head[..]];
                 pieces.extend(body.tail.iter().map(|piece| &piece[..]));
-                disk.write(image_file(image.name), &pieces)?;
+                let replaces = disk.index.contains_key(&image.name);
+                disk.write(image_file(image.name), &pieces, replaces)?;
                 disk.index.insert(image.name, image.head.clone());
             }
         }
@@ -187,7 +189,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
     /// Makes a record durable, beside the one before it.
     pub(super) fn record(&mut self, version: u64, bytes: &[u8]) -> Result<(), StoreError> {
         if let Store::Disk(disk) = self {
-            disk.write(record_file(disk.life, version), &[bytes])?;
+            disk.write(record_file(disk.life, version), &[bytes], false)?;
             disk.records.push((disk.life, version));
         }
         Ok(())
@@ -204,19 +206,30 @@ impl<H: Wire, V: Wire> Store<H, V> {
 }
 
 impl<H> Disk<H> {
-    /// Writes a file so that it is there whole and durable, or not at all.
-    fn write(&self, what: String, pieces: &[&[u8]]) -> Result<(), StoreError> {
+    /// Writes a file and waits until it is durable. One that `replaces` another is written beside it first; a new one
+    /// can do without, because nobody believes it before it has been reported. So file and directory are synced at the
+    /// same time, and the file system can make both durable at once.
+    fn write(&self, what: String, pieces: &[&[u8]], replaces: bool) -> Result<(), StoreError> {
         let write = || {
+            let path = self.dir.join(&what);
             let draft = self.dir.join(DRAFT);
-            let mut file = File::create(&draft)?;
+            let mut file = File::create(if replaces { &draft } else { &path })?;
             let checksum =
                 pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece)).to_le_bytes();
             let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
             slices.push(IoSlice::new(&checksum));
             write_all_vectored(&mut file, &mut slices)?;
-            file.sync_data()?;
-            fs::rename(&draft, self.dir.join(&what))?;
-            File::open(&self.dir)?.sync_data()
+            let dir = &self.dir;
+            let sync_dir = move || File::open(dir)?.sync_all();
+            if replaces {
+                file.sync_all()?;
+                fs::rename(&draft, &path)?;
+                return sync_dir();
+            }
+            thread::scope(|scope| {
+                let dir = scope.spawn(sync_dir);
+                file.sync_all().and(dir.join().expect("it does not panic"))
+            })
         };
         write().map_err(|source| StoreError::Write { what, source })
     }
@@ -429,6 +442,18 @@ mod tests {
         fs::write(&path, bytes).unwrap();
         assert!(matches!(store.read(image(1).name, false), Err(StoreError::Checksum { .. })));
         assert_eq!(listed(&open(&dir, 2).store), [2]);
+    }
+
+    #[test]
+    fn an_image_may_be_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let Opened { mut store, mut journal, .. } = open(&dir, 1);
+        store.persist(image(1)).unwrap();
+        journal.image(image(1).name);
+        journal.flush().unwrap();
+        store.persist(image(1)).unwrap();
+        assert_eq!(store.read(image(1).name, false).unwrap(), Some(image(1)));
+        assert_eq!(listed(&open(&dir, 2).store), [1]);
     }
 
     #[test]

@@ -1,0 +1,321 @@
+//! What HC3I costs a federation of real processes: a checkpoint of 2 MB a node beside the same bytes sent, written and
+//! synced by hand; the time that the application stands still; the run time beside a run without a protocol; and the
+//! memory of a node with 100 peers.
+//!
+//! `cargo bench -p faultline-runtime-tests --bench checkpoints`
+
+#[path = "../../../benches/common.rs"]
+mod bench;
+
+use std::env;
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use faultline_core::{
+    Claim, Cluster, ClusterId, Fact, Life, Member, Membership, MembershipVersion, Node, NodeConfig, NodeId,
+    ProcessId, Role, Span, Time,
+};
+use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
+use faultline_protocols::none::NoProtocol;
+use faultline_runtime::{Links, LocalOptions, NodeOptions, Observer, StorageOptions, local, node};
+use faultline_supervisor::{Config, Status};
+use faultline_trace::manifest::LinkEntry;
+use faultline_trace::{Bundle, Trace};
+use faultline_workloads::synthetic::{self, Traffic};
+use faultline_workloads::{Config as Application, Workload, heat};
+
+const STATE: usize = 2_000_000;
+/// Nodes of each cluster.
+const NODES: usize = 2;
+const PEERS: usize = 100;
+const STEP: Span = Span::from_millis(20);
+const MEGABYTE: f64 = 1e6;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<OsString> = env::args_os().skip(1).collect();
+    if args.first().is_some_and(|it| it == "node") {
+        let scenario: Vec<u32> =
+            args[1].to_string_lossy().split(',').map(str::parse).collect::<Result<_, _>>()?;
+        return serve(scenario[0] == 1, scenario[1], scenario[2], &args[2..]);
+    }
+    let (turns, steps) = if bench::quick() { (1, 150) } else { (3, 400) };
+
+    let mut measured = Measured::default();
+    for _ in 0..turns {
+        measured.turn(steps)?;
+    }
+    measured.print();
+
+    // A checkpoint for almost every message, so few steps will do.
+    let with = run_time(&federation(true, steps / 4, 1, &[NODES, NODES])?.trace)?;
+    let without = run_time(&federation(false, steps / 4, 1, &[NODES, NODES])?.trace)?;
+    let [shown, beside] = [with, without].map(|it| format!("{it:.2} s"));
+    bench::row(
+        "run time with HC3I, two-way coupling",
+        &shown,
+        &format!("none {beside}"),
+        with / without,
+        None,
+    );
+
+    let peak = federation(true, 0, 0, &[PEERS + 1])?.peak_memory;
+    assert!(peak > 0.0, "the nodes have been looked at");
+    bench::row(
+        &format!("memory of a node process with {PEERS} peers, at its peak"),
+        &format!("{:.1} MB", peak / MEGABYTE),
+        "20 MB",
+        peak / MEGABYTE / 20.0,
+        Some(1.0),
+    );
+    Ok(())
+}
+
+/// Values by turn, in seconds.
+#[derive(Default)]
+struct Measured {
+    commit: Vec<f64>,
+    frozen: Vec<f64>,
+    fsync: Vec<f64>,
+    round_trip_and_fsync: Vec<f64>,
+    with: Vec<f64>,
+    without: Vec<f64>,
+}
+
+impl Measured {
+    fn turn(&mut self, steps: u32) -> Result<(), Box<dyn Error>> {
+        let with = federation(true, steps, 0, &[NODES, NODES])?.trace;
+        let mut by_hand = Vec::new();
+        for _ in 0..10 {
+            by_hand.push(by_hand_once()?);
+        }
+        let without = federation(false, steps, 0, &[NODES, NODES])?.trace;
+        let fsyncs: Vec<f64> = by_hand.iter().map(|it| it.1).collect();
+        let both: Vec<f64> = by_hand.iter().map(|it| it.0 + it.1).collect();
+        self.fsync.push(bench::median(&fsyncs));
+        self.round_trip_and_fsync.push(bench::median(&both));
+        let (commit, frozen) = checkpoints(&with);
+        self.commit.push(bench::median(&commit));
+        self.frozen.push(bench::median(&frozen));
+        self.with.push(run_time(&with)?);
+        self.without.push(run_time(&without)?);
+        Ok(())
+    }
+
+    fn print(&self) {
+        let row = |what: &str, measured: &[f64], name: &str, baseline: &[f64], goal| {
+            let show = |values: &[f64]| match bench::median(values) {
+                seconds if seconds < 1.0 => format!("{:.2} ms", seconds * 1e3),
+                seconds => format!("{seconds:.3} s"),
+            };
+            let ratio = bench::ratio(measured, baseline);
+            bench::row(what, &show(measured), &format!("{name} {}", show(baseline)), ratio, Some(goal));
+        };
+        let what = "2 MB checkpoint, from request to commit, with a replica";
+        row(what, &self.commit, "slowest of as many files written and synced", &self.fsync, 1.5);
+        let name = "replica round trip + slowest fsync";
+        row("time frozen by a checkpoint", &self.frozen, name, &self.round_trip_and_fsync, 1.5);
+        row("run time with HC3I, one-way coupling", &self.with, "none", &self.without, 1.02);
+    }
+}
+
+/// What is left of a run.
+struct Ended {
+    trace: Trace,
+    /// Of the process that had most, in bytes.
+    peak_memory: f64,
+}
+
+/// Runs heat for so many steps; for 0 steps, messages among all.
+fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[usize]) -> Result<Ended, Box<dyn Error>> {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let bundle = Bundle::create(dir.path().join("run"))?;
+    let mut members = Vec::new();
+    let mut each = Vec::new();
+    for (cluster, &nodes) in clusters.iter().enumerate() {
+        let first = members.len() as u32;
+        let ids = first..first + nodes as u32;
+        members.extend(ids.clone().map(|it| Member {
+            cluster: ClusterId(cluster as u16),
+            role: Role::RANK,
+            node: NodeId(it),
+            life: Life(0),
+            up: false,
+        }));
+        each.push(Cluster { processes: ids.map(ProcessId).collect(), started: false });
+    }
+    let scenario = format!("{},{steps},{feedback}", u32::from(hc3i));
+    let options = LocalOptions {
+        command: vec![env::current_exe()?.into(), "node".into(), scenario.into()],
+        run_dir: bundle.dir().to_owned(),
+        supervisor: Config {
+            detect_after: Span::from_secs(20),
+            restart_after: Span::from_secs(1),
+            volatile_storage: false,
+            deadline: Span::from_secs(300),
+            plan: Vec::new(),
+            least_work_left_percent: 0,
+        },
+        names: (0..members.len()).map(|it| format!("node-{it}")).collect(),
+        membership: Membership {
+            version: MembershipVersion(0),
+            members: members.into(),
+            clusters: each.into(),
+        },
+        seed: 1,
+        links: Links::default(),
+        storage: StorageOptions::default(),
+        metrics: None,
+    };
+    let mut memory = Memory::default();
+    let ended = local::run(options, &mut memory)?;
+    if let Some(collapse) = ended.collapsed.first() {
+        return Err(format!("a node ended by itself: {collapse:?}").into());
+    }
+    Ok(Ended { trace: bundle.read_trace()?, peak_memory: memory.peak as f64 })
+}
+
+/// Looks at how much memory the nodes have had, ten times a second: they are killed when a run is over.
+#[derive(Default)]
+struct Memory {
+    /// Of the node that had most, in bytes.
+    peak: u64,
+}
+
+impl Observer for Memory {
+    fn stated(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
+
+    fn status(&mut self, _: Time, _: &Status) {
+        let nodes = children().expect("Linux says which children a process has");
+        self.peak = nodes.iter().filter_map(|pid| bench::peak_memory(pid)).fold(self.peak, u64::max);
+    }
+
+    fn measured(&mut self, _: &[LinkEntry]) {}
+}
+
+/// Process ids of this process's children.
+fn children() -> io::Result<Vec<String>> {
+    let mut children = Vec::new();
+    for thread in fs::read_dir("/proc/self/task")? {
+        let list = fs::read_to_string(thread?.path().join("children"))?;
+        children.extend(list.split_whitespace().map(str::to_owned));
+    }
+    Ok(children)
+}
+
+/// One node of such a federation.
+fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Result<(), Box<dyn Error>> {
+    let options = NodeOptions::parse(args.iter().cloned())?;
+    let application = Arc::new(if steps > 0 {
+        Application::Heat(heat::Config {
+            steps,
+            step_cost: STEP,
+            feedback_every,
+            state_bytes: STATE as u64,
+            ..heat::Config::default()
+        })
+    } else {
+        let traffic = Traffic::Burst { messages: 1000, batch: 10, cost: STEP, between: 0.0 };
+        Application::Synthetic(synthetic::Config { traffic, message_bytes: 1, state_bytes: 0 })
+    });
+    if hc3i {
+        // The first cluster's checkpoints force those of the second.
+        let protocol = Arc::new(hc3i::Config {
+            checkpoint_every: [Some(Span::from_secs(2)), None].into(),
+            collect_every: Some(Span::from_secs(5)),
+            replicas: 1,
+            replicate_to: if steps > 0 { ReplicateTo::OtherCluster } else { ReplicateTo::SameCluster },
+            scope: Scope::Cluster,
+            retry_every: Span::from_millis(500),
+            defects: hc3i::Defects::default(),
+        });
+        node::run::<Node<Hc3i, Workload>>(options, Arc::new(NodeConfig { protocol, application }))?;
+    } else {
+        let protocol = Arc::new(());
+        node::run::<Node<NoProtocol, Workload>>(options, Arc::new(NodeConfig { protocol, application }))?;
+    }
+    Ok(())
+}
+
+/// Of every checkpoint but the first, which nothing waits for: seconds from its request to its commit at the
+/// coordinator, and seconds that each process was frozen.
+fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
+    let (mut commits, mut frozens) = (Vec::new(), Vec::new());
+    for stream in trace.streams.values() {
+        let mut requested = None;
+        for (at, fact) in stream {
+            let Fact::Claim(claim) = fact else { continue };
+            match &**claim {
+                Claim::CheckpointRequested { position, .. } => requested = Some((*position, *at)),
+                Claim::Committed { position, frozen, .. } if position.sn.0 > 1 => {
+                    frozens.push(frozen.as_secs_f64());
+                    if let Some((_, begin)) = requested.take_if(|it| it.0 == *position) {
+                        commits.push(at.since(begin).as_secs_f64());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    (commits, frozens)
+}
+
+/// Seconds from the beginning of the application to its end.
+fn run_time(trace: &Trace) -> Result<f64, &'static str> {
+    let mut end = Time::ZERO;
+    for (at, fact) in trace.streams.values().flatten() {
+        if let Fact::Finished(_) = fact {
+            end = end.max(*at);
+        }
+    }
+    let begun = trace.supervisor().iter().find(|(_, fact)| *fact == Fact::Begun);
+    let (begin, _) = begun.ok_or("the application never began")?;
+    Ok(end.since(*begin).as_secs_f64())
+}
+
+/// What a cluster's checkpoint does, by hand: seconds in which each node's state goes over TCP and is acknowledged, and
+/// seconds of the slowest of the writes (the states and their copies, all at the same time).
+fn by_hand_once() -> io::Result<(f64, f64)> {
+    let state: Vec<u8> =
+        (0..STATE as u64).map(|it| (it.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+    let round_trip = slowest(NODES, |_| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let mut sender = TcpStream::connect(listener.local_addr()?)?;
+        let (mut receiver, _) = listener.accept()?;
+        let mut copy = vec![0; STATE];
+        let mut acknowledged = [0];
+        thread::scope(|scope| {
+            let begin = Instant::now();
+            let received =
+                scope.spawn(|| receiver.read_exact(&mut copy).and_then(|()| receiver.write_all(&[1])));
+            sender.write_all(&state)?;
+            sender.read_exact(&mut acknowledged)?;
+            let time = begin.elapsed().as_secs_f64();
+            received.join().expect("a receiver does not panic")?;
+            Ok(time)
+        })
+    })?;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let fsync = slowest(2 * NODES, |index| {
+        let begin = Instant::now();
+        let mut file = File::create(dir.path().join(index.to_string()))?;
+        file.write_all(&state)?;
+        file.sync_all()?;
+        Ok(begin.elapsed().as_secs_f64())
+    })?;
+    Ok((round_trip, fsync))
+}
+
+/// The slowest of so many at the same time.
+fn slowest(count: usize, one: impl Fn(usize) -> io::Result<f64> + Sync) -> io::Result<f64> {
+    thread::scope(|scope| {
+        let one = &one;
+        let all: Vec<_> = (0..count).map(|index| scope.spawn(move || one(index))).collect();
+        all.into_iter().try_fold(0.0, |most, it| Ok(f64::max(most, it.join().expect("no panic")?)))
+    })
+}
