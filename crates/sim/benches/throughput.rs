@@ -3,23 +3,25 @@
 //! All are counted in events, so that the ratio of two rows is the cost of everything that the simulator does beyond
 //! ordering its events. Absolute rates of one machine vary by 2-3x; compare ratios of one run.
 
+#[path = "../../../benches/common.rs"]
+mod bench;
 #[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::hint::black_box;
 use std::sync::Arc;
 
-use divan::counter::ItemsCount;
-use divan::{Bencher, black_box};
 use faultline_core::application::Job;
 use faultline_core::fault::LinkProperties;
 use faultline_core::process::{ActionOf, In};
 use faultline_core::{
-    Action, Birth, Event, Gauges, Out, Packet, Position, Process, ProcessId, Span, Stamp, Time, To,
+    Action, Birth, Claim, ClusterId, Event, Fact, Gauges, Out, Packet, Position, Process, ProcessId, Span,
+    Stamp, Time, To,
 };
-use faultline_sim::{Config, Links, Simulation};
-use faultline_trace::Trace;
+use faultline_sim::{Config, Links};
+use faultline_trace::{Record, Sink, Trace};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
@@ -29,74 +31,119 @@ const MESSAGES: u64 = 5_000;
 /// Things under way in the mean of this simulation.
 const UNDER_WAY: u64 = 1_000;
 
+type Hc3i = <common::Process as Process>::Config;
+
 fn main() {
-    divan::main();
+    bench::pin(1);
+    let turns = if bench::quick() { 3 } else { 9 };
+    let mut checkpoints = Checkpoints::default();
+    let run = faultline_sim::run::<common::Process>(burst(), &mut checkpoints);
+    let (events, messages) = (run.stats.events, run.stats.application.packets);
+    println!(
+        "{messages} messages and {} checkpoints of two clusters in {events} events, median of {turns} turns",
+        checkpoints.0.len()
+    );
+
+    // Seconds per event, by turn.
+    let mut bare = Vec::new();
+    let mut passing_on = Vec::new();
+    let mut facts_off = Vec::new();
+    let mut facts_kept = Vec::new();
+    let mut papers_rate = Vec::new();
+    for _ in 0..turns {
+        bare.push(per_event(|| bare_loop(events)));
+        passing_on.push(per_event(|| faultline_sim::run::<PassOn>(passing(), &mut ()).stats.events));
+        facts_off.push(per_event(|| simulate(burst(), &mut ())));
+        facts_kept.push(per_event(|| simulate(burst(), &mut Trace::default())));
+        papers_rate.push(per_event(|| simulate(paper(), &mut ())));
+    }
+    let rate = |seconds: &[f64]| format!("{:.1} M events/s", 1e-6 / bench::median(seconds));
+    let row = |what: &str, measured: &[f64], goal| {
+        let ratio = bench::ratio(measured, &bare);
+        bench::row(what, &rate(measured), &format!("bare heap loop {}", rate(&bare)), ratio, goal);
+    };
+    row("simulator, 2 x 100 nodes, HC3I, facts off", &facts_off, Some(4.0));
+    let each = events as f64 / messages as f64;
+    println!(
+        "note\t{:.2} M application messages/s, {each:.2} events a message, {:.0} messages a checkpoint",
+        1e-6 / bench::median(&facts_off) / each,
+        messages as f64 / checkpoints.0.len() as f64
+    );
+    row("simulator, the same, facts kept in memory", &facts_kept, None);
+    row("simulator, without protocol and application", &passing_on, None);
+    row("simulator, 2 x 100 nodes at the paper's rate", &papers_rate, None);
+}
+
+/// Seconds per event of something that says how many events it had.
+fn per_event(run: impl FnOnce() -> u64) -> f64 {
+    let (seconds, events) = bench::busy(run);
+    seconds / events as f64
+}
+
+fn simulate(config: Config<Hc3i>, sink: &mut impl Sink) -> u64 {
+    faultline_sim::run::<common::Process>(config, sink).stats.events
 }
 
 /// 2 x 100 nodes under HC3I: as many messages as the machine carries, 5 % of them to the other cluster, one way.
-fn burst() -> Config<<common::Process as Process>::Config> {
+fn burst() -> Config<Hc3i> {
     let application = synthetic::Config {
         traffic: Traffic::Burst { messages: MESSAGES, batch: 10, cost: Span::from_millis(1), between: 0.05 },
         message_bytes: 1000,
         state_bytes: 1 << 20,
     };
-    // 200 nodes send 10 messages a millisecond each: 10^5 messages in 50 ms.
-    let protocol = common::hc3i(2, Span::from_millis(50));
+    // 200 nodes send 10 messages a millisecond each: 10^5 messages in 50 ms. Only the first cluster checkpoints by
+    // itself, as in the paper, and each of its checkpoints forces one in the other: two in 150 ms,
+    // beside the first of each.
+    let mut protocol = common::hc3i(2, Span::from_millis(150));
+    protocol.checkpoint_every = [Some(Span::from_millis(150)), None].into();
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
 }
 
-/// Events of one simulation.
-fn events() -> u64 {
-    faultline_sim::run::<common::Process>(burst(), &mut ()).stats.events
+/// The experiment of the HC3I paper: ten hours, with as many messages as in its table 1.
+fn paper() -> Config<Hc3i> {
+    let application = synthetic::Config {
+        traffic: Traffic::Exact {
+            total: Span::from_secs(36_000),
+            messages: vec![vec![2920, 145], vec![11, 2497]],
+        },
+        message_bytes: 10_000,
+        state_bytes: 10_000_000,
+    };
+    let mut protocol = common::hc3i(2, Span::from_secs(30 * 60));
+    protocol.checkpoint_every = [Some(Span::from_secs(30 * 60)), None].into();
+    common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
+}
+
+/// Counts the checkpoints that are committed.
+#[derive(Default)]
+struct Checkpoints(BTreeSet<(ClusterId, Position)>);
+
+impl Sink for Checkpoints {
+    fn record(&mut self, record: Record) {
+        if let Fact::Claim(claim) = record.fact
+            && let Claim::Committed { position, .. } = *claim
+        {
+            let cluster = record.process.index() / CLUSTERS[0];
+            self.0.insert((ClusterId(cluster as u16), position));
+        }
+    }
 }
 
 /// What every discrete-event loop does: keys in a heap, and things of a packet's size in a slab.
-#[divan::bench]
-fn bare_loop(bencher: Bencher) {
-    let events = events();
-    bencher.counter(ItemsCount::new(events)).bench_local(|| {
-        let mut slab: Vec<Option<[u64; 12]>> = (0..UNDER_WAY).map(|it| Some([it; 12])).collect();
-        let mut heap: BinaryHeap<_> = (0..UNDER_WAY).map(|it| Reverse((it, it, it as usize))).collect();
-        let mut random = 1_u64;
-        for sequence in 0..events {
-            let Reverse((at, _, slot)) = heap.pop().expect("as many are pushed as are popped");
-            let mut thing = black_box(slab[slot].take().expect("a slot in the heap is filled"));
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            thing[0] ^= random;
-            slab[slot] = Some(thing);
-            heap.push(Reverse((at + (random >> 44), sequence, slot)));
-        }
-        black_box((heap, slab))
-    });
-}
-
-/// The simulator without protocol, composite and application: processes that pass packets on.
-#[divan::bench]
-fn passing_on(bencher: Bencher) {
-    let events = faultline_sim::run::<PassOn>(passing(), &mut ()).stats.events;
-    bencher
-        .counter(ItemsCount::new(events))
-        .with_inputs(passing)
-        .bench_local_values(|config| faultline_sim::run::<PassOn>(config, &mut ()));
-}
-
-#[divan::bench]
-fn hc3i_facts_off(bencher: Bencher) {
-    let events = events();
-    bencher
-        .counter(ItemsCount::new(events))
-        .with_inputs(burst)
-        .bench_local_values(|config| faultline_sim::run::<common::Process>(config, &mut ()));
-}
-
-#[divan::bench]
-fn hc3i_facts_in_memory(bencher: Bencher) {
-    let events = events();
-    bencher.counter(ItemsCount::new(events)).with_inputs(burst).bench_local_values(|config| {
-        let mut trace = Trace::default();
-        let run = Simulation::<common::Process, _>::new(config, &mut trace).run();
-        (run, trace)
-    });
+fn bare_loop(events: u64) -> u64 {
+    let mut slab: Vec<Option<[u64; 12]>> = (0..UNDER_WAY).map(|it| Some([it; 12])).collect();
+    let mut heap: BinaryHeap<_> = (0..UNDER_WAY).map(|it| Reverse((it, it, it as usize))).collect();
+    let mut random = 1_u64;
+    for sequence in 0..events {
+        let Reverse((at, _, slot)) = heap.pop().expect("as many are pushed as are popped");
+        let mut thing = black_box(slab[slot].take().expect("a slot in the heap is filled"));
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        thing[0] ^= random;
+        slab[slot] = Some(thing);
+        heap.push(Reverse((at + (random >> 44), sequence, slot)));
+    }
+    black_box((heap, slab));
+    events
 }
 
 /// Passes each packet on to another process.
@@ -173,7 +220,7 @@ fn passing() -> Config<()> {
         restart_after: Span::from_secs(1),
         volatile_storage: false,
         // A packet is on its way for about 100 us, so that each is passed on about a thousand times.
-        deadline: Span::from_millis(100),
+        deadline: Span::from_millis(150),
         plan: Vec::new(),
         least_work_left_percent: 0,
     };

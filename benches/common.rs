@@ -1,0 +1,61 @@
+//! What all benchmarks share: rows of the table, turns, medians, a core of their own. Not a crate; each includes it.
+
+#![allow(dead_code, reason = "no benchmark needs all of it")]
+
+use std::env;
+use std::fs;
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+/// One line of the table that `cargo xtask bench` prints. A ratio above `goal` misses it; some rows have none.
+pub(crate) fn row(what: &str, measured: &str, baseline: &str, ratio: f64, goal: Option<f64>) {
+    let goal = goal.map_or(String::new(), |it| it.to_string());
+    println!("row\t{what}\t{measured}\t{baseline}\t{ratio:.3}\t{goal}");
+}
+
+/// Whether fewer turns will do.
+pub(crate) fn quick() -> bool {
+    env::args().any(|it| it == "--quick")
+}
+
+/// Keeps this thread, and those it starts from now on, on one core.
+pub(crate) fn pin(core: usize) {
+    let mut cores = CpuSet::new();
+    let available = std::thread::available_parallelism().map_or(1, |it| it.get());
+    let pinned = cores.set(core % available).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cores));
+    if let Err(error) = pinned {
+        eprintln!("not pinned: {error}");
+    }
+}
+
+/// Seconds that `work` keeps this thread's core busy. For work that never waits: what other programs on the machine take
+/// from the core in between does not count.
+pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
+    let begin = now();
+    let done = work();
+    (Duration::from(now() - begin).as_secs_f64(), done)
+}
+
+/// The median; of an even number, the upper one.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The median of the ratios of values measured in the same turn.
+pub(crate) fn ratio(measured: &[f64], baseline: &[f64]) -> f64 {
+    median(&measured.iter().zip(baseline).map(|(measured, baseline)| measured / baseline).collect::<Vec<_>>())
+}
+
+/// The most physical memory that a process has had, in bytes: `self`, or a process id. `None` once it is gone.
+pub(crate) fn peak_memory(process: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kibibytes * 1024)
+}

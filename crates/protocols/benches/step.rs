@@ -1,0 +1,215 @@
+//! What one message costs a process: two ranks of one cluster that answer each other, driven by a queue and nothing
+//! else, under HC3I and without a protocol.
+
+#[path = "../../../benches/common.rs"]
+mod bench;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use faultline_core::process::{ActionOf, In};
+use faultline_core::{
+    Action, Application, Birth, Boot, Chunk, Cluster, ClusterId, Digest, Event, Incarnation, Job, Life,
+    Member, Membership, MembershipVersion, Node, NodeConfig, NodeId, Outbox, Payload, Process, ProcessId,
+    Progress, Protocol, Role, Span, Time, To,
+};
+use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
+use faultline_protocols::none::NoProtocol;
+
+const MESSAGES: u64 = 1_000_000;
+
+fn main() {
+    bench::pin(1);
+    let turns = if bench::quick() { 3 } else { 15 };
+    let (mut hc3i, mut none) = (Vec::new(), Vec::new());
+    for _ in 0..turns {
+        hc3i.push(per_message::<Hc3i>(protocol()));
+        none.push(per_message::<NoProtocol>(()));
+    }
+    bench::row(
+        "protocol step: a message sent and received",
+        &format!("HC3I {:.0} ns", bench::median(&hc3i)),
+        &format!("none {:.0} ns", bench::median(&none)),
+        bench::ratio(&hc3i, &none),
+        None,
+    );
+}
+
+fn protocol() -> hc3i::Config {
+    hc3i::Config {
+        checkpoint_every: [None].into(),
+        collect_every: None,
+        replicas: 1,
+        replicate_to: ReplicateTo::SameCluster,
+        scope: Scope::Cluster,
+        retry_every: Span::from_secs(1),
+        defects: hc3i::Defects::default(),
+    }
+}
+
+/// Nanoseconds for each message, sent and received.
+fn per_message<P: Protocol>(protocol: P::Config) -> f64 {
+    let mut bed = Bed::<Node<P, Echo>>::new(NodeConfig { protocol: protocol.into(), application: ().into() });
+    bed.run(1000);
+    let (seconds, ()) = bench::busy(|| bed.run(MESSAGES));
+    seconds * 1e9 / MESSAGES as f64
+}
+
+/// Two processes, and what waits for them. Storage is done at once.
+struct Bed<P: Process> {
+    processes: Vec<P>,
+    waiting: VecDeque<(usize, In<P>)>,
+    actions: Vec<ActionOf<P>>,
+    now: Time,
+    membership: Membership,
+    messages: u64,
+}
+
+impl<P: Process> Bed<P> {
+    fn new(config: P::Config) -> Bed<P> {
+        let member = |index| Member {
+            cluster: ClusterId(0),
+            role: Role::RANK,
+            node: NodeId(index),
+            life: Life(1),
+            up: true,
+        };
+        let cluster = Cluster { processes: [ProcessId(0), ProcessId(1)].into(), started: false };
+        let membership = Membership {
+            version: MembershipVersion(1),
+            members: [member(0), member(1)].into(),
+            clusters: [cluster].into(),
+        };
+        let mut bed = Bed {
+            processes: Vec::new(),
+            waiting: VecDeque::new(),
+            actions: Vec::new(),
+            now: Time::ZERO,
+            membership,
+            messages: 0,
+        };
+        let config = Arc::new(config);
+        for index in 0..2 {
+            let birth = Birth {
+                me: ProcessId(index as u32),
+                life: Life(1),
+                boot: Boot::Fresh,
+                membership: Arc::new(bed.membership.clone()),
+                config: config.clone(),
+                record: None,
+                seed: 1,
+            };
+            let process = P::start(birth, bed.now, &mut bed.actions);
+            bed.processes.push(process);
+            bed.perform(index);
+        }
+        bed
+    }
+
+    /// Until so many more application messages have been handled.
+    fn run(&mut self, messages: u64) {
+        let end = self.messages + messages;
+        while self.messages < end {
+            let (index, event) = self.waiting.pop_front().unwrap_or_else(|| self.timeout());
+            if let Event::Packet { packet: faultline_core::Packet::Application { .. }, .. } = event {
+                self.messages += 1;
+            }
+            self.processes[index].handle(event, self.now, &mut self.actions);
+            self.perform(index);
+        }
+    }
+
+    /// Nothing is under way: the next deadline passes.
+    fn timeout(&mut self) -> (usize, In<P>) {
+        let deadlines =
+            self.processes.iter().enumerate().filter_map(|(it, at)| Some((at.next_deadline()?, it)));
+        let (at, index) = deadlines.min().expect("an application that talks, or a deadline");
+        self.now = self.now.max(at);
+        (index, Event::Timeout)
+    }
+
+    fn perform(&mut self, index: usize) {
+        let from = ProcessId(index as u32);
+        for action in self.actions.drain(..) {
+            let answer = match action {
+                Action::Send { to, packet } => {
+                    let to = match to {
+                        To::One(to) => to.index(),
+                        To::Cluster(_) => 1 - index,
+                    };
+                    self.waiting.push_back((to, Event::Packet { from, packet }));
+                    continue;
+                }
+                Action::Started => {
+                    if !std::mem::replace(&mut Arc::make_mut(&mut self.membership.clusters)[0].started, true)
+                    {
+                        self.membership.version.0 += 1;
+                        let membership = Arc::new(self.membership.clone());
+                        self.waiting.push_back((1 - index, Event::Membership(membership.clone())));
+                        self.waiting.push_back((index, Event::Membership(membership)));
+                    }
+                    continue;
+                }
+                Action::Persist(image) => Event::Persisted(image.name),
+                Action::Read(name) => Event::Read { name, image: None },
+                Action::List => Event::Listed(Vec::new()),
+                Action::Record { version, .. } => Event::Recorded { version },
+                Action::Compute(no, job) => Event::Computed(no, job.run()),
+                Action::Delete(_) | Action::Held | Action::Fact(_) => continue,
+            };
+            self.waiting.push_back((index, answer));
+        }
+    }
+}
+
+/// Answers each message with another one.
+#[derive(Clone, Debug)]
+struct Echo {
+    begins: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Begin;
+
+impl Job for Begin {
+    type Output = ();
+    fn cost(&self) -> Span {
+        Span::ZERO
+    }
+    fn run(self) {}
+}
+
+impl Application for Echo {
+    type Job = Begin;
+    type Config = ();
+
+    fn new(_: &Arc<()>, me: ProcessId, _: &Membership, _: u64) -> Echo {
+        Echo { begins: me == ProcessId(0) }
+    }
+
+    fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox) {
+        out.send(from, payload);
+    }
+
+    fn computed(&mut self, (): (), out: &mut Outbox) {
+        out.send(ProcessId(1), Payload::Virtual(1));
+    }
+
+    fn next_job(&mut self) -> Option<Begin> {
+        std::mem::take(&mut self.begins).then_some(Begin)
+    }
+
+    fn snapshot(&self) -> Option<Arc<[Chunk]>> {
+        Some([].into())
+    }
+
+    fn restore(&mut self, _: Option<&[Chunk]>, _: Incarnation) {}
+
+    fn result(&self) -> Option<Digest> {
+        None
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}

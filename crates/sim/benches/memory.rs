@@ -1,0 +1,93 @@
+//! Memory of a simulation of 10^5 nodes in 100 clusters, with 2 and with 10 checkpoints kept.
+//!
+//! Each measurement is a process of its own, because what counts is the most that a process has had.
+
+#[path = "../../../benches/common.rs"]
+mod bench;
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::cell::RefCell;
+use std::env;
+use std::process::Command;
+
+use faultline_core::{Claim, Fact, Span};
+use faultline_sim::Simulation;
+use faultline_trace::{Record, Sink};
+use faultline_workloads::Config as Application;
+use faultline_workloads::synthetic::{self, Traffic};
+
+const CLUSTERS: usize = 100;
+const GOAL: f64 = (2_u64 << 30) as f64;
+
+fn main() {
+    let mut args = env::args().skip(1);
+    if args.next().as_deref() == Some("keep") {
+        let [kept, nodes] =
+            [(); 2].map(|()| args.next().and_then(|it| it.parse().ok()).expect("two numbers"));
+        return simulate(kept, nodes);
+    }
+    let nodes = if bench::quick() { 10 } else { 1000 };
+    for kept in [2, 10] {
+        let program = env::current_exe().expect("this program has a file");
+        let output = Command::new(program).args(["keep", &kept.to_string(), &nodes.to_string()]).output();
+        let output = output.expect("this program can be started");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut numbers = text.split_whitespace().map(|it| it.parse::<f64>().expect("a number"));
+        let mut next = || numbers.next().expect("two of them");
+        let (peak, mean) = (next(), next());
+        bench::row(
+            &format!(
+                "simulator's memory, {} nodes, {kept} checkpoints kept ({mean:.1} in the mean)",
+                CLUSTERS * nodes
+            ),
+            &format!("{:.0} MiB", peak / 1024.0 / 1024.0),
+            "2 GiB",
+            peak / GOAL,
+            // Of fewer nodes it would say nothing.
+            (kept == 2 && !bench::quick()).then_some(1.0),
+        );
+    }
+}
+
+/// Simulates until every cluster keeps so many checkpoints; nothing is collected. Prints the peak of the memory in
+/// bytes, and how many a cluster then keeps in the mean.
+fn simulate(kept: usize, nodes: usize) {
+    let second = Span::from_secs(1);
+    let application = synthetic::Config {
+        traffic: Traffic::Burst { messages: 1_000_000, batch: 1, cost: second, between: 0.0001 },
+        message_bytes: 1000,
+        state_bytes: 1 << 20,
+    };
+    let mut protocol = common::hc3i(CLUSTERS, second * 2);
+    protocol.collect_every = None;
+    let application = Application::Synthetic(application);
+    let config = common::config(&vec![nodes; CLUSTERS], protocol, application, Vec::new(), 1);
+    let kept_by = RefCell::new(vec![0; CLUSTERS]);
+    let mut sink = Kept { nodes, clusters: &kept_by };
+    let mut simulation = Simulation::<common::Process, _>::new(config, &mut sink);
+    while kept_by.borrow().iter().any(|&it| it < kept) {
+        assert!(simulation.step(), "the simulation ended early");
+    }
+    let peak = bench::peak_memory("self").expect("Linux says what a process has used");
+    let total: usize = kept_by.borrow().iter().sum();
+    println!("{peak} {}", total as f64 / CLUSTERS as f64);
+}
+
+/// Counts the checkpoints that each cluster's first process has committed.
+struct Kept<'a> {
+    nodes: usize,
+    clusters: &'a RefCell<Vec<usize>>,
+}
+
+impl Sink for Kept<'_> {
+    fn record(&mut self, record: Record) {
+        if let Fact::Claim(claim) = &record.fact
+            && let Claim::Committed { .. } = **claim
+            && record.process.index() % self.nodes == 0
+        {
+            self.clusters.borrow_mut()[record.process.index() / self.nodes] += 1;
+        }
+    }
+}
