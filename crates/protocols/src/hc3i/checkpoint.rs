@@ -314,12 +314,17 @@ impl Hc3i {
         }
     }
 
-    /// Member: a holder began a new life, so its copy of the part that is being written may not have arrived.
+    /// Member: a holder began a new life: its copy of the part that is being written may not have arrived, and if it had,
+    /// it may be lost.
     pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut Desk) {
-        if let Phase::Checkpointing(part) = &self.phase
-            && let Some(image) = part.image.as_ref().filter(|_| part.awaited.contains(&holder))
+        let early = self.has(Defect::CommitBeforeCopies);
+        if let Phase::Checkpointing(part) = &mut self.phase
+            && let Some(image) = part.image.clone()
         {
-            host.send_image(holder, image.clone());
+            if !part.drained && !part.awaited.contains(&holder) && !early {
+                part.awaited.push(holder);
+            }
+            host.send_image(holder, image);
         }
     }
 

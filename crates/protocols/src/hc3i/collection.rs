@@ -51,7 +51,7 @@ impl Hc3i {
     }
 
     fn inventory(&self) -> Option<Arc<Inventory>> {
-        if matches!(self.phase, Phase::Recovering(_)) {
+        if matches!(self.phase, Phase::Recovering(_)) || self.kept.is_empty() {
             return None;
         }
         // A checkpoint that holds what was undone elsewhere will not be restored: the rollback is on its way.
@@ -62,10 +62,7 @@ impl Hc3i {
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
         incarnations[self.cluster.index()] = self.position.incarnation;
         let covered = self.kept.iter().filter(|kept| kept.covered);
-        let checkpoints: Vec<_> = covered.map(|kept| (kept.position.sn, kept.vectors.clone())).collect();
-        if checkpoints.is_empty() {
-            return None;
-        }
+        let checkpoints = covered.map(|kept| (kept.position.sn, kept.vectors.clone())).collect();
         Some(Arc::new(Inventory { incarnations, checkpoints }))
     }
 
@@ -155,10 +152,12 @@ impl Hc3i {
 }
 
 /// The checkpoint that each cluster would restore if all failed at once: each its newest, then back while it holds a
-/// message that the line undoes.
+/// message that the line undoes. Behind the oldest that can be counted on there is SN 0, of which nothing is known.
 fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Sn> {
-    let mut line: Vec<usize> = stock.iter().map(|inventory| inventory.checkpoints.len() - 1).collect();
-    let sn_at = |cluster: usize, place: usize| stock[cluster].checkpoints[place].0;
+    let checkpoint_at =
+        |cluster: usize, place: usize| place.checked_sub(1).map(|it| &stock[cluster].checkpoints[it]);
+    let sn_at = |cluster: usize, place: usize| checkpoint_at(cluster, place).map_or(Sn(0), |it| it.0);
+    let mut line: Vec<usize> = stock.iter().map(|inventory| inventory.checkpoints.len()).collect();
     let mut moved = true;
     while moved {
         moved = false;
@@ -166,8 +165,11 @@ fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Sn> {
             let undone = |&(from, position): &(ClusterId, Position)| {
                 from.index() != cluster && position.sn >= sn_at(from.index(), line[from.index()])
             };
-            let clean = |place: &usize| !stock[cluster].checkpoints[*place].1.delivered.iter().any(undone);
-            let place = (0..=line[cluster]).rev().find(clean).unwrap_or(0);
+            let clean = |place: &usize| {
+                checkpoint_at(cluster, *place)
+                    .is_none_or(|(_, vectors)| !vectors.delivered.iter().any(undone))
+            };
+            let place = (0..=line[cluster]).rev().find(clean).expect("nothing is undone before everything");
             moved |= place != line[cluster];
             line[cluster] = place;
         }

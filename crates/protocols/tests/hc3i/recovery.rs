@@ -322,6 +322,45 @@ fn a_collection_does_not_count_on_what_has_no_copies_yet() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
+/// The copies of p0's first two checkpoints are lost, those of its third are there; but that one holds m, which p2 may
+/// still undo.
+#[test]
+fn a_collection_does_not_count_on_what_may_be_undone_where_nothing_else_has_copies() {
+    let mut federation = running(&[1, 1, 1], config(Defects::default()));
+    federation.exchange(p(2), p(0), "m");
+    federation.hold(
+        |flight| matches!(&flight.packet, Packet::Image(it) if it.name.owner == p(0) && it.name.sn < Sn(3)),
+    );
+    federation.crash(p(1), Lost);
+    federation.retry();
+    federation.crash(p(0), Kept);
+    federation.retry();
+    federation.take_checkpoint(c(0));
+    assert_eq!((federation.received(p(0)), federation.kept(p(0))), (vec!["m"], vec![1, 2, 3]));
+    federation.collect();
+    federation.crash(p(2), Kept);
+    federation.retry();
+    assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// p2 has confirmed its copy of a part, and loses it before the checkpoint is committed.
+#[test]
+fn a_copy_that_is_lost_during_the_checkpoint_is_made_again() {
+    let mut federation = running(&[2, 2], config(Defects::default()));
+    federation.hold_storage(p(1), true);
+    federation.take_checkpoint(c(0));
+    federation.crash(p(2), Lost);
+    federation.settle();
+    federation.hold_storage(p(1), false);
+    federation.retry();
+    assert_eq!(federation.protocol(p(0)).position(), Position::new(0, 2));
+    federation.crash(p(0), Lost);
+    federation.retry();
+    assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
 /// p1 has yet to hear that the first checkpoint was collected; what is missing is its part of the second one.
 #[test]
 fn what_was_collected_is_not_said_to_be_missing() {
