@@ -1,6 +1,7 @@
 //! The repository's own chores: checks that no compiler makes, and generated files.
 //!
 //! ```text
+//! cargo xtask bench       runs every benchmark beside its baseline and prints the table
 //! cargo xtask check       every check below
 //! cargo xtask generate    writes the generated files
 //! cargo xtask picture     runs the quick start and draws docs/quickstart.svg from it
@@ -8,6 +9,7 @@
 //!
 //! A check is a function from what it looks at to the problems that it found, and each has a test that shows it fire.
 
+mod bench;
 mod dependencies;
 mod floors;
 mod generated;
@@ -26,6 +28,12 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Chore {
+    /// Runs every benchmark beside its baseline and prints the table.
+    Bench {
+        /// Fewer turns and shorter runs, where a benchmark can.
+        #[arg(long)]
+        quick: bool,
+    },
     /// Checks the repository: floors, dependencies, sources, generated files, lists in the documents.
     Check,
     /// Writes the generated files.
@@ -74,6 +82,7 @@ fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
         MetadataCommand::new().other_options(["--filter-platform=x86_64-unknown-linux-gnu".into()]).exec()?;
     let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
     match chore {
+        Chore::Bench { quick } => bench::run(&repository, *quick),
         Chore::Check => check(&repository),
         Chore::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
         Chore::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
