@@ -85,7 +85,7 @@ impl Sink for Kept<'_> {
     fn record(&mut self, record: Record) {
         if let Fact::Claim(claim) = &record.fact
             && let Claim::Committed { .. } = **claim
-            && record.process.index() % self.nodes == 0
+            && record.process.index().is_multiple_of(self.nodes)
         {
             self.clusters.borrow_mut()[record.process.index() / self.nodes] += 1;
         }
