@@ -14,7 +14,6 @@ const DIRECTED: &[Defect] = &[
     Defect::RoundWithoutLives,
     Defect::NotesNotRefilled,
     Defect::LogCollectedUnaware,
-    Defect::IdWithoutIncarnation,
     Defect::CollectsOnSpoilt,
     Defect::ResendOnlyOnAlerts,
     Defect::TablesVolatile,

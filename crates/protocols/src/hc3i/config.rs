@@ -99,8 +99,6 @@ defects! {
     LogCollectedUnaware,
     /// Rounds of an older epoch are obeyed (rule 11).
     OlderEpochsAccepted,
-    /// Received messages are told apart without their incarnation (B4).
-    IdWithoutIncarnation,
     /// A message is delivered without the checkpoint that it should force (section 3.2).
     NoForcedCheckpoint,
     /// A cluster restarts from the checkpoint before the right one (finding 1).

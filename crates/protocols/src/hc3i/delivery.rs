@@ -120,8 +120,7 @@ impl Hc3i {
             }
             return;
         }
-        let exact = !self.has(Defect::IdWithoutIncarnation);
-        if let Some(position) = self.received.position(id, exact) {
+        if let Some(position) = self.received.position(id) {
             host.control(To::One(id.from), Control::Acknowledge { id, position });
             return;
         }

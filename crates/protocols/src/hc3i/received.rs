@@ -30,16 +30,14 @@ pub struct Received {
 }
 
 impl Received {
-    /// Where the cluster stood when it delivered the message; `None` when it has not. `exact` is false only for the
-    /// defect that compares identities without their incarnation.
-    pub fn position(&self, id: MessageId, exact: bool) -> Option<Position> {
+    /// Where the cluster stood when it delivered the message; `None` when it has not.
+    pub fn position(&self, id: MessageId) -> Option<Position> {
         let channel = self.channels.get(&id.from)?;
         if id.number >= channel.end {
             return None;
         }
-        let holds = |run: &&Run| {
-            (run.first..=run.last).contains(&id.number) && (!exact || run.incarnation == id.incarnation)
-        };
+        let holds =
+            |run: &&Run| (run.first..=run.last).contains(&id.number) && run.incarnation == id.incarnation;
         channel.runs.iter().rev().find(holds).map(|run| run.position)
     }
 
@@ -74,14 +72,10 @@ mod tests {
         }
         received.insert(id(1, 4), Position::new(0, 2));
         for number in 0..4 {
-            assert_eq!(received.position(id(0, number), true), Some(Position::new(0, 1)));
+            assert_eq!(received.position(id(0, number)), Some(Position::new(0, 1)));
         }
-        assert_eq!(received.position(id(1, 4), true), Some(Position::new(0, 2)));
-        assert_eq!(
-            received.position(id(0, 4), true),
-            None,
-            "another incarnation's message of the same number"
-        );
-        assert_eq!(received.position(id(1, 5), true), None);
+        assert_eq!(received.position(id(1, 4)), Some(Position::new(0, 2)));
+        assert_eq!(received.position(id(0, 4)), None, "another incarnation's message of the same number");
+        assert_eq!(received.position(id(1, 5)), None);
     }
 }
