@@ -71,6 +71,11 @@ impl Alarm {
         Ok(())
     }
 
+    /// Whether it is to ring.
+    pub(crate) fn is_set(&self) -> bool {
+        self.set.is_some()
+    }
+
     /// Waits until it rings; then it is no longer set.
     pub(crate) async fn rung(&mut self) -> io::Result<()> {
         loop {

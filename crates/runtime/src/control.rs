@@ -108,6 +108,8 @@ pub(crate) enum ToSupervisor {
     },
     Started,
     Held,
+    /// What was ordered of links, storage or watches is in force; one for each such order.
+    InForce,
 }
 
 /// Writes one message.

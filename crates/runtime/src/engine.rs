@@ -17,8 +17,6 @@ use faultline_core::{
 use faultline_trace::FactsWriter;
 use thiserror::Error;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TryRecvError;
-use tokio::time::Interval;
 use tracing::warn;
 
 use crate::clock::{Alarm, Clock, pause};
@@ -47,6 +45,13 @@ pub(crate) enum EngineError {
     HungUp,
 }
 
+/// Which facts the supervisor wants to hear of.
+pub(crate) struct Attention {
+    pub(crate) follows: Vec<FactKind>,
+    /// The process stands still at these.
+    pub(crate) watches: Vec<Trigger>,
+}
+
 /// What a process is born from, beside the membership.
 pub(crate) struct Parents<P: Process> {
     pub(crate) config: Arc<P::Config>,
@@ -55,13 +60,18 @@ pub(crate) struct Parents<P: Process> {
     pub(crate) record: Option<Arc<[u8]>>,
 }
 
-/// Everything that reaches the engine.
-pub(crate) struct Inbox<P: Process> {
-    pub(crate) control: mpsc::UnboundedReceiver<ToNode>,
-    pub(crate) events: mpsc::UnboundedReceiver<In<P>>,
-    pub(crate) packets: mpsc::UnboundedReceiver<Incoming>,
-    pub(crate) glance: Interval,
-    pub(crate) alarm: Alarm,
+/// Everything that reaches the engine, but the ringing of its alarm.
+pub(crate) enum Stimulus<P: Process> {
+    /// The supervisor says something.
+    Order(ToNode),
+    /// The supervisor has hung up.
+    HungUp,
+    /// What is shown outside is to be brought up to date.
+    Show,
+    /// The storage or a job is done.
+    Event(In<P>),
+    /// Another process sends something.
+    Packet(Incoming),
 }
 
 /// Everything that the engine reaches.
@@ -69,7 +79,7 @@ pub(crate) struct Outlets<P: Process> {
     pub(crate) transport: Rc<Transport>,
     pub(crate) storage: Storage<P>,
     /// Where a job's result comes back.
-    pub(crate) events: mpsc::UnboundedSender<In<P>>,
+    pub(crate) inbox: mpsc::UnboundedSender<Stimulus<P>>,
     pub(crate) supervisor: mpsc::UnboundedSender<ToSupervisor>,
     pub(crate) measure: mpsc::UnboundedSender<Measurement>,
     pub(crate) facts: FactsWriter<File>,
@@ -83,10 +93,10 @@ pub(crate) struct Engine<P: Process> {
     parents: Parents<P>,
     process: Option<P>,
     membership: Option<Arc<Membership>>,
-    follows: Vec<FactKind>,
-    watches: Vec<Trigger>,
+    attention: Attention,
     meter: Meter,
-    inbox: Inbox<P>,
+    inbox: mpsc::UnboundedReceiver<Stimulus<P>>,
+    alarm: Alarm,
     outlets: Outlets<P>,
     /// What the process wants done, in order.
     actions: Out<P>,
@@ -94,16 +104,8 @@ pub(crate) struct Engine<P: Process> {
     outward: Vec<Outward<P>>,
     /// From the process to itself.
     own: VecDeque<PacketOf<P>>,
-    /// Control messages that came while the process stood still.
-    postponed: VecDeque<ToNode>,
-}
-
-/// Reaches the engine.
-enum Stimulus<P: Process> {
-    Control(ToNode),
-    Event(In<P>),
-    Packet(Incoming),
-    Own(PacketOf<P>),
+    /// What came while the process stood still, or was not born.
+    postponed: VecDeque<Stimulus<P>>,
 }
 
 /// Leaves the engine.
@@ -120,9 +122,9 @@ impl<P: Process + 'static> Engine<P> {
         me: Identity,
         clock: Clock,
         parents: Parents<P>,
-        follows: Vec<FactKind>,
-        watches: Vec<Trigger>,
-        inbox: Inbox<P>,
+        attention: Attention,
+        inbox: mpsc::UnboundedReceiver<Stimulus<P>>,
+        alarm: Alarm,
         outlets: Outlets<P>,
     ) -> Engine<P> {
         Engine {
@@ -131,10 +133,10 @@ impl<P: Process + 'static> Engine<P> {
             parents,
             process: None,
             membership: None,
-            follows,
-            watches,
+            attention,
             meter: Meter::default(),
             inbox,
+            alarm,
             outlets,
             actions: Vec::new(),
             outward: Vec::new(),
@@ -152,66 +154,62 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
+    /// Waits for something to happen, and deals with all that has.
     async fn turn(&mut self) -> Result<(), EngineError> {
-        let stimulus = self.next().await?;
-        self.take(stimulus).await?;
+        tokio::select! {
+            biased;
+            Some(stimulus) = self.inbox.recv() => self.take(stimulus).await?,
+            rung = self.alarm.rung(), if self.alarm.is_set() => rung.map_err(EngineError::Alarm)?,
+        }
         for _ in 1..BATCH {
-            let Some(stimulus) = self.next_ready() else { break };
+            let Ok(stimulus) = self.inbox.try_recv() else { break };
             self.take(stimulus).await?;
         }
+        let mut deadline = self.deadline();
+        if deadline.is_some_and(|at| at <= self.clock.now()) {
+            self.handle(Event::Timeout).await?;
+            deadline = self.deadline();
+        }
         self.settle()?;
-        let deadline = self.process.as_ref().and_then(Process::next_deadline);
-        self.inbox.alarm.set(deadline).map_err(EngineError::Alarm)
+        self.alarm.set(deadline).map_err(EngineError::Alarm)
     }
 
-    /// What happens next.
-    async fn next(&mut self) -> Result<Stimulus<P>, EngineError> {
-        loop {
-            if let Some(stimulus) = self.next_ready() {
-                return Ok(stimulus);
-            }
-            let born = self.process.is_some();
-            let inbox = &mut self.inbox;
-            tokio::select! {
-                biased;
-                message = inbox.control.recv() => {
-                    return message.map(Stimulus::Control).ok_or(EngineError::HungUp);
-                }
-                _ = inbox.glance.tick() => self.show(),
-                Some(event) = inbox.events.recv() => return Ok(Stimulus::Event(event)),
-                Some(packet) = inbox.packets.recv(), if born => return Ok(Stimulus::Packet(packet)),
-                rung = inbox.alarm.rung() => {
-                    rung.map_err(EngineError::Alarm)?;
-                    return Ok(Stimulus::Event(Event::Timeout));
-                }
-            }
-        }
+    fn deadline(&self) -> Option<Time> {
+        self.process.as_ref().and_then(Process::next_deadline)
     }
 
-    /// What is there already. Packets from others wait until the process is born.
-    fn next_ready(&mut self) -> Option<Stimulus<P>> {
-        if let Some(message) = self.postponed.pop_front() {
-            return Some(Stimulus::Control(message));
-        }
-        match self.inbox.control.try_recv() {
-            Ok(message) => return Some(Stimulus::Control(message)),
-            Err(TryRecvError::Empty) => {}
-            // However much there is to do: the end comes first, and is found by waiting.
-            Err(TryRecvError::Disconnected) => return None,
-        }
-        if let Some(packet) = self.own.pop_front() {
-            return Some(Stimulus::Own(packet));
-        }
-        if let Ok(event) = self.inbox.events.try_recv() {
-            return Some(Stimulus::Event(event));
-        }
-        self.process.as_ref()?;
-        self.inbox.packets.try_recv().ok().map(Stimulus::Packet)
-    }
-
+    /// Deals with one thing, and with what has waited for it: what the process sends to itself, and what came while it
+    /// could not be handed on.
     async fn take(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
+        self.take_one(stimulus).await?;
+        loop {
+            if let Some(packet) = self.own.pop_front() {
+                self.handle(Event::Packet { from: self.me.process, packet }).await?;
+            } else if let Some(stimulus) = self.next_postponed() {
+                self.take_one(stimulus).await?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_postponed(&mut self) -> Option<Stimulus<P>> {
+        self.process.as_ref()?;
+        self.postponed.pop_front()
+    }
+
+    async fn take_one(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         match stimulus {
-            Stimulus::Control(message) => self.obey(message).await,
+            Stimulus::Order(order) => self.obey(order).await,
+            Stimulus::HungUp => Err(EngineError::HungUp),
+            Stimulus::Show => {
+                self.show();
+                Ok(())
+            }
+            Stimulus::Packet(_) if self.process.is_none() => {
+                self.postponed.push_back(stimulus);
+                Ok(())
+            }
             Stimulus::Packet(Incoming { from, life, kind, body }) => {
                 if !self.outlets.transport.is_up(from, life) {
                     return Ok(());
@@ -224,7 +222,6 @@ impl<P: Process + 'static> Engine<P> {
                     }
                 }
             }
-            Stimulus::Own(packet) => self.handle(Event::Packet { from: self.me.process, packet }).await,
             Stimulus::Event(event) => {
                 match &event {
                     Event::Persisted(name) => self.outlets.storage.journal.image(*name),
@@ -239,8 +236,8 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    async fn obey(&mut self, message: ToNode) -> Result<(), EngineError> {
-        match message {
+    async fn obey(&mut self, order: ToNode) -> Result<(), EngineError> {
+        match order {
             ToNode::Announce(membership, directory) => {
                 if self.membership.as_ref().is_some_and(|known| known.version >= membership.version) {
                     return Ok(());
@@ -272,22 +269,24 @@ impl<P: Process + 'static> Engine<P> {
     }
 
     /// What does not concern the process itself is done also while it stands still.
-    fn obey_at_once(&mut self, message: ToNode) {
-        let transport = &self.outlets.transport;
-        match message {
-            ToNode::Directory(directory) => transport.update(&directory),
+    fn obey_at_once(&mut self, order: ToNode) {
+        let Outlets { transport, storage, measure, supervisor, .. } = &self.outlets;
+        match order {
+            ToNode::Directory(directory) => return transport.update(&directory),
             ToNode::Measure { to, samples, apart } => {
                 let measurement = Measurement { to, samples, apart };
-                self.outlets.measure.send(measurement).expect("the task that measures does not end");
+                return measure.send(measurement).expect("the task that measures does not end");
             }
-            ToNode::Watch(triggers) => self.watches = triggers,
+            ToNode::Watch(triggers) => self.attention.watches = triggers,
             ToNode::Link { from, to, properties } => transport.set_link(from, to, properties),
             ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
-            ToNode::Storage(fault) => self.outlets.storage.ask(Request::Misbehave(fault)),
+            ToNode::Storage(fault) => storage.ask(Request::Misbehave(fault)),
             // Said to a process that no longer stands still, or that never did.
-            ToNode::Go => {}
+            ToNode::Go => return,
             ToNode::Setup(_) | ToNode::Announce(..) => unreachable!("handled where it is expected"),
         }
+        // The task that writes to the supervisor ends only with the node.
+        drop(supervisor.send(ToSupervisor::InForce));
     }
 
     async fn handle(&mut self, event: In<P>) -> Result<(), EngineError> {
@@ -316,8 +315,9 @@ impl<P: Process + 'static> Engine<P> {
         self.outlets.facts.write(now, &fact).map_err(EngineError::Facts)?;
         self.meter.count(now, &fact);
         let kind = fact.kind();
-        let halted = self.watches.iter().any(|watch| watch.matches(kind, self.me.process, self.me.cluster));
-        if halted || self.follows.contains(&kind) {
+        let halted =
+            self.attention.watches.iter().any(|watch| watch.matches(kind, self.me.process, self.me.cluster));
+        if halted || self.attention.follows.contains(&kind) {
             self.outward.push(Outward::Report(ToSupervisor::Stated { fact, halted }));
         }
         if halted { self.stand_still().await } else { Ok(()) }
@@ -327,13 +327,15 @@ impl<P: Process + 'static> Engine<P> {
     async fn stand_still(&mut self) -> Result<(), EngineError> {
         self.settle()?;
         loop {
-            tokio::select! {
-                message = self.inbox.control.recv() => match message.ok_or(EngineError::HungUp)? {
-                    ToNode::Go => return Ok(()),
-                    announcement @ ToNode::Announce(..) => self.postponed.push_back(announcement),
-                    other => self.obey_at_once(other),
-                },
-                _ = self.inbox.glance.tick() => self.show(),
+            let stimulus = self.inbox.recv().await.expect("the engine holds a sender itself");
+            match stimulus {
+                Stimulus::Order(ToNode::Go) => return Ok(()),
+                Stimulus::Order(ToNode::Announce(..)) | Stimulus::Event(_) | Stimulus::Packet(_) => {
+                    self.postponed.push_back(stimulus);
+                }
+                Stimulus::Order(other) => self.obey_at_once(other),
+                Stimulus::HungUp => return Err(EngineError::HungUp),
+                Stimulus::Show => self.show(),
             }
         }
     }
@@ -385,7 +387,7 @@ impl<P: Process + 'static> Engine<P> {
             match outward {
                 Outward::Parcel { to, kind, charge, body } => outlets.transport.send(to, kind, charge, body),
                 Outward::Ask(request) => outlets.storage.ask(request),
-                Outward::Compute(no, job) => compute::<P>(self.clock, no, job, outlets.events.clone()),
+                Outward::Compute(no, job) => compute::<P>(self.clock, no, job, outlets.inbox.clone()),
                 // The task that writes to the supervisor ends only with the node.
                 Outward::Report(report) => drop(outlets.supervisor.send(report)),
             }
@@ -407,12 +409,17 @@ impl<P: Process + 'static> Engine<P> {
 }
 
 /// Runs a job beside the process, for as long as it is said to take at least.
-fn compute<P: Process + 'static>(clock: Clock, no: JobNo, job: P::Job, done: mpsc::UnboundedSender<In<P>>) {
+fn compute<P: Process + 'static>(
+    clock: Clock,
+    no: JobNo,
+    job: P::Job,
+    done: mpsc::UnboundedSender<Stimulus<P>>,
+) {
     tokio::task::spawn_blocking(move || {
         let end = clock.now() + job.cost();
         let output = job.run();
         pause(end.since(clock.now()));
         // Nobody waits for it any more when the node ends.
-        drop(done.send(Event::Computed(no, output)));
+        drop(done.send(Stimulus::Event(Event::Computed(no, output))));
     });
 }

@@ -66,6 +66,8 @@ struct Host<'a> {
     follows: Vec<FactKind>,
     heartbeat_every: Span,
     watches: Vec<Trigger>,
+    /// Processes that may go on once what was ordered is in force.
+    halted: Vec<(ProcessId, Life)>,
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     cut: Vec<(ClusterId, ClusterId)>,
     storage_faults: BTreeMap<ProcessId, StorageFault>,
@@ -77,6 +79,10 @@ struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
     /// Once it listens.
     address: Option<SocketAddr>,
+    /// Orders that are not known to be in force there.
+    outstanding: u32,
+    /// It has been stopped, and will obey before it does anything else.
+    paused: bool,
 }
 
 /// Carries out a run.
@@ -125,6 +131,7 @@ pub(super) async fn host(
         follows: FactKind::OF_PROCESSES.into_iter().filter(|&kind| supervisor.follows(kind)).collect(),
         heartbeat_every: Span(options.supervisor.detect_after.0 / HEARTBEATS).min(HEARTBEAT_AT_LEAST_EVERY),
         watches: Vec::new(),
+        halted: Vec::new(),
         changed: BTreeMap::new(),
         cut: Vec::new(),
         storage_faults: BTreeMap::new(),
@@ -195,6 +202,7 @@ impl Host<'_> {
             }
             Happening::Exited { process, life } => {
                 self.nodes.remove(&(process, life));
+                self.let_go();
                 if let Some((status, last_words)) = self.children.collapse(process, life) {
                     warn!(%process, %life, status, "a node ended by itself");
                     self.collapsed.push(Collapse { process, life, status, last_words });
@@ -228,6 +236,13 @@ impl Host<'_> {
             }
             ToSupervisor::Started => vec![Report::Started { process, life }],
             ToSupervisor::Held => vec![Report::Held { process, life }],
+            ToSupervisor::InForce => {
+                if let Some(node) = self.nodes.get_mut(&(process, life)) {
+                    node.outstanding -= 1;
+                }
+                self.let_go();
+                vec![]
+            }
         }
     }
 
@@ -250,7 +265,7 @@ impl Host<'_> {
                 }
             }
         });
-        self.nodes.insert((process, life), Node { orders, address: None });
+        self.nodes.insert((process, life), Node { orders, address: None, outstanding: 0, paused: false });
     }
 
     fn setup(&self, process: ProcessId) -> Setup {
@@ -329,36 +344,45 @@ impl Host<'_> {
             }
             Order::Watch(triggers) => {
                 self.watches = triggers.to_vec();
-                self.tell_all(&ToNode::Watch(triggers.to_vec()));
+                self.order_all(&ToNode::Watch(triggers.to_vec()));
             }
-            Order::Go { process, life } => self.tell(process, life, ToNode::Go),
+            Order::Go { process, life } => {
+                self.halted.push((process, life));
+                self.let_go();
+            }
             Order::Kill { lives, storage } => {
                 self.children.kill(&lives).await?;
                 if storage == StorageFate::Lost {
                     lives.iter().try_for_each(|&(process, _)| self.children.wipe(process))?;
                 }
             }
-            Order::Pause { process, life, paused } => self.children.pause(process, life, paused)?,
+            Order::Pause { process, life, paused } => {
+                self.children.pause(process, life, paused)?;
+                if let Some(node) = self.nodes.get_mut(&(process, life)) {
+                    node.paused = paused;
+                }
+                self.let_go();
+            }
             Order::Link { from, to, properties } => {
                 match properties {
                     Some(properties) => drop(self.changed.insert((from, to), properties)),
                     None => drop(self.changed.remove(&(from, to))),
                 }
-                self.tell_all(&ToNode::Link { from, to, properties });
+                self.order_all(&ToNode::Link { from, to, properties });
             }
             Order::Cut { from, to, cut } => {
                 self.cut.retain(|pair| *pair != (from, to));
                 if cut {
                     self.cut.push((from, to));
                 }
-                self.tell_all(&ToNode::Cut { from, to, cut });
+                self.order_all(&ToNode::Cut { from, to, cut });
             }
             Order::Storage { process, how } => {
                 match how {
                     Some(how) => drop(self.storage_faults.insert(process, how)),
                     None => drop(self.storage_faults.remove(&process)),
                 }
-                self.tell_process(process, ToNode::Storage(how));
+                self.order(|it| it == process, &ToNode::Storage(how));
             }
             Order::State(fact) => self.state(&fact)?,
             Order::End(outcome) => return Ok(Some(outcome)),
@@ -391,6 +415,28 @@ impl Host<'_> {
     fn tell_process(&self, process: ProcessId, message: ToNode) {
         for node in self.nodes.range((process, Life(0))..=(process, Life(u32::MAX))) {
             drop(node.1.orders.send(message.clone()));
+        }
+    }
+
+    /// Orders something of every node that must be in force before a halted process goes on.
+    fn order_all(&mut self, order: &ToNode) {
+        self.order(|_| true, order);
+    }
+
+    fn order(&mut self, of: impl Fn(ProcessId) -> bool, order: &ToNode) {
+        for (_, node) in self.nodes.iter_mut().filter(|((process, _), _)| of(*process)) {
+            if node.orders.send(order.clone()).is_ok() {
+                node.outstanding += 1;
+            }
+        }
+    }
+
+    /// Lets halted processes go on, once everything ordered before is in force.
+    fn let_go(&mut self) {
+        if self.nodes.values().all(|node| node.outstanding == 0 || node.paused) {
+            for (process, life) in std::mem::take(&mut self.halted) {
+                self.tell(process, life, ToNode::Go);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc as handover;
 use std::thread;
 use std::time::Duration;
 
+use faultline_core::Process;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::runtime::Builder;
@@ -16,6 +17,7 @@ use tracing::debug;
 
 use super::{NodeError, NodeOptions};
 use crate::control::{self, Introduction, Setup, ToNode, ToSupervisor};
+use crate::engine::Stimulus;
 use crate::metrics::exposition::Exposition;
 use crate::secret::Secret;
 
@@ -23,22 +25,20 @@ use crate::secret::Secret;
 pub(super) struct Supervisor {
     /// What it said first.
     pub(super) setup: Setup,
-    /// What it says. Closed when it has hung up.
-    pub(super) orders: mpsc::UnboundedReceiver<ToNode>,
     /// What it is told, beside the heartbeats.
     pub(super) reports: mpsc::UnboundedSender<ToSupervisor>,
 }
 
-/// Calls the supervisor. What `exposition` shows goes out with each heartbeat.
-pub(super) fn call(
+/// Calls the supervisor. What it says goes to `engine`; what `exposition` shows goes out with each heartbeat.
+pub(super) fn call<P: Process + 'static>(
     options: &NodeOptions,
     secret: Secret,
+    engine: mpsc::UnboundedSender<Stimulus<P>>,
     exposition: Arc<Exposition>,
 ) -> Result<Supervisor, NodeError> {
     let address = options.supervisor;
     let introduction = Introduction { process: options.process, life: options.life };
     let (setup_in, setup) = handover::channel();
-    let (orders_in, orders) = mpsc::unbounded_channel();
     let (reports, reports_out) = mpsc::unbounded_channel();
     let converse = async move {
         match register(address, &secret, introduction).await {
@@ -46,9 +46,10 @@ pub(super) fn call(
                 let heartbeat_every = Duration::from(setup.heartbeat_every);
                 drop(setup_in.send(Ok(setup)));
                 tokio::select! {
-                    () = listen(read, orders_in) => {}
-                    () = speak(write, reports_out, heartbeat_every, exposition) => {}
+                    () = listen(read, &engine) => {}
+                    () = speak(write, reports_out, heartbeat_every, &engine, exposition) => {}
                 }
+                drop(engine.send(Stimulus::HungUp));
             }
             Err(error) => drop(setup_in.send(Err(error))),
         }
@@ -59,7 +60,7 @@ pub(super) fn call(
         .spawn(move || runtime.block_on(converse))
         .map_err(NodeError::Runtime)?;
     let setup = setup.recv().expect("the liaison says what became of its call")?;
-    Ok(Supervisor { setup, orders, reports })
+    Ok(Supervisor { setup, reports })
 }
 
 /// Meets the supervisor, and learns what this node is to be.
@@ -80,20 +81,21 @@ async fn register(
 }
 
 /// Hands on what the supervisor says until it hangs up.
-async fn listen(mut read: OwnedReadHalf, to: mpsc::UnboundedSender<ToNode>) {
+async fn listen<P: Process>(mut read: OwnedReadHalf, engine: &mpsc::UnboundedSender<Stimulus<P>>) {
     loop {
         match control::receive(&mut read).await {
-            Ok(message) => drop(to.send(message)),
+            Ok(order) => drop(engine.send(Stimulus::Order(order))),
             Err(error) => return debug!(%error, "the control connection ended"),
         }
     }
 }
 
 /// Tells the supervisor what there is to tell, and that the node is there.
-async fn speak(
+async fn speak<P: Process>(
     mut write: OwnedWriteHalf,
     mut reports: mpsc::UnboundedReceiver<ToSupervisor>,
     heartbeat_every: Duration,
+    engine: &mpsc::UnboundedSender<Stimulus<P>>,
     exposition: Arc<Exposition>,
 ) {
     let mut heartbeat = tokio::time::interval(heartbeat_every);
@@ -101,7 +103,11 @@ async fn speak(
     loop {
         let report = tokio::select! {
             Some(report) = reports.recv() => report,
-            _ = heartbeat.tick() => exposition.heartbeat(),
+            _ = heartbeat.tick() => {
+                // For the next one: this one does not wait for a process that is busy.
+                drop(engine.send(Stimulus::Show));
+                exposition.heartbeat()
+            }
         };
         if let Err(error) = control::send(&mut write, &report).await {
             return debug!(%error, "the control connection ended");

@@ -19,20 +19,16 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
 use tracing::{debug, info};
 
 use crate::clock::Alarm;
 use crate::control::ToSupervisor;
-use crate::engine::{Engine, EngineError, Inbox, Outlets, Parents};
+use crate::engine::{Attention, Engine, EngineError, Outlets, Parents, Stimulus};
 use crate::metrics::exposition::{Exposition, Visitors};
 use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
 use liaison::Supervisor;
-
-/// How often a node's own page of metrics, and what goes out with its heartbeats, is brought up to date.
-const SHOWN_EVERY: Duration = Duration::from_millis(50);
 
 /// What the command line of a node says. The rest comes from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,12 +136,14 @@ pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
     let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
     let exposition = Arc::new(Exposition::default());
-    let supervisor = liaison::call(&options, secret.clone(), exposition.clone())?;
+    let (inbox_in, inbox) = mpsc::unbounded_channel();
+    let supervisor = liaison::call::<P>(&options, secret.clone(), inbox_in.clone(), exposition.clone())?;
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(NodeError::Runtime)?;
-    let result = runtime.block_on(host::<P>(options, secret, config, supervisor, exposition));
+    let result =
+        runtime.block_on(host::<P>(options, secret, config, supervisor, exposition, (inbox_in, inbox)));
     // A job that is out is not waited for.
     runtime.shutdown_background();
     result
@@ -157,24 +155,28 @@ async fn host<P: Process + 'static>(
     config: Arc<P::Config>,
     supervisor: Supervisor,
     exposition: Arc<Exposition>,
+    (inbox_in, inbox): (mpsc::UnboundedSender<Stimulus<P>>, mpsc::UnboundedReceiver<Stimulus<P>>),
 ) -> Result<(), NodeError> {
-    let Supervisor { setup, orders, reports } = supervisor;
+    let Supervisor { setup, reports } = supervisor;
     let NodeOptions { run_dir, process, life, .. } = options;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(NodeError::Listen)?;
     let address = listener.local_addr().map_err(NodeError::Listen)?;
     let me = Identity { process, life, cluster: setup.cluster };
 
     let facts = Bundle::open(&run_dir).facts_writer(process, life).map_err(NodeError::Facts)?;
-    let (events_in, events) = mpsc::unbounded_channel();
+    // Where these go is gone only when the node is about to be.
+    let events_in = inbox_in.clone();
+    let stored = move |event| drop(events_in.send(Stimulus::Event(event)));
+    let packets_in = inbox_in.clone();
+    let arrived = move |packet| drop(packets_in.send(Stimulus::Packet(packet)));
     let store = run_dir.join("nodes").join(&setup.name).join("store");
-    let storage = Storage::<P>::open(store, life, setup.storage, setup.clock, events_in.clone())
+    let storage = Storage::<P>::open(store, life, setup.storage, setup.clock, stored)
         .map_err(|error: StoreError| NodeError::Storage(error.to_string()))?;
 
     let requested = setup.links.requested.iter().filter(|((from, _), _)| *from == setup.cluster);
     let requested = requested.map(|(&pair, &link)| (pair, link)).collect();
-    let (packets_in, packets) = mpsc::unbounded_channel();
     let (echoes_in, echoes) = mpsc::unbounded_channel();
-    let transport = Transport::new(me, secret, setup.clock, setup.links, setup.seed, packets_in, echoes_in);
+    let transport = Transport::new(me, secret, setup.clock, setup.links, setup.seed, arrived, echoes_in);
     let (measure, wanted) = mpsc::unbounded_channel();
     tokio::task::spawn_local(measure::measure(transport.clone(), wanted, echoes, reports.clone()));
     exposition.update(|page| page.requested = requested);
@@ -193,20 +195,18 @@ async fn host<P: Process + 'static>(
     }
     let record = storage.record.clone();
     let parents = Parents { config, boot: setup.boot, seed: process_seed(setup.seed, process), record };
-    let mut glance = tokio::time::interval(SHOWN_EVERY);
-    glance.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let attention = Attention { follows: setup.follows, watches: setup.watches };
     let alarm = Alarm::new(setup.clock).map_err(NodeError::Timer)?;
-    let inbox = Inbox { control: orders, events, packets, glance, alarm };
     let outlets = Outlets {
         transport,
         storage,
-        events: events_in,
+        inbox: inbox_in,
         supervisor: reports.clone(),
         measure,
         facts,
         exposition,
     };
-    let engine = Engine::<P>::new(me, setup.clock, parents, setup.follows, setup.watches, inbox, outlets);
+    let engine = Engine::<P>::new(me, setup.clock, parents, attention, inbox, alarm, outlets);
     drop(reports.send(ToSupervisor::Registered(address)));
     // A task, because the runtime looks for I/O before it polls the outermost future again: that would be a system call
     // between the arrival of a packet and its handling.

@@ -15,7 +15,6 @@ use faultline_core::fault::StorageFault;
 use faultline_core::process::{ImageOf, In};
 use faultline_core::{Event, ImageName, Life, Process, Span};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::clock::{Clock, pause};
@@ -77,14 +76,14 @@ impl<P: Process + 'static> Storage<P> {
         life: Life,
         options: StorageOptions,
         clock: Clock,
-        done: mpsc::UnboundedSender<In<P>>,
+        done: impl Fn(In<P>) + Send + 'static,
     ) -> Result<Storage<P>, StoreError> {
         let Opened { store, journal, record } = match options.kind {
             StorageKind::Memory => Store::in_memory(),
             StorageKind::Disk => Store::on_disk(dir, life)?,
         };
         let (requests, inbox) = queue::channel();
-        let worker = Worker::<P> { store, clock, options, fault: None, done };
+        let worker = Worker::<P> { store, clock, options, fault: None, done: Box::new(done) };
         thread::Builder::new()
             .name("storage".into())
             .spawn(move || worker.work(inbox))
@@ -105,15 +104,14 @@ struct Worker<P: Process> {
     clock: Clock,
     options: StorageOptions,
     fault: Option<StorageFault>,
-    done: mpsc::UnboundedSender<In<P>>,
+    done: Box<dyn Fn(In<P>) + Send>,
 }
 
 impl<P: Process> Worker<P> {
     fn work(mut self, inbox: queue::Receiver<Request<P>>) {
         for request in inbox {
-            let Some(event) = self.perform(request) else { continue };
-            if self.done.send(event).is_err() {
-                return;
+            if let Some(event) = self.perform(request) {
+                (self.done)(event);
             }
         }
     }

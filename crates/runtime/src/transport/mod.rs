@@ -69,7 +69,7 @@ pub(crate) struct Transport {
     secret: Secret,
     clock: Clock,
     seed: u64,
-    incoming: mpsc::UnboundedSender<Incoming>,
+    incoming: Box<dyn Fn(Incoming)>,
     echoes: mpsc::UnboundedSender<EchoReply>,
     /// Counts the directories, for connections of lives that are not known yet.
     directory: watch::Sender<u64>,
@@ -122,7 +122,7 @@ impl Transport {
         clock: Clock,
         links: Links,
         seed: u64,
-        incoming: mpsc::UnboundedSender<Incoming>,
+        incoming: impl Fn(Incoming) + 'static,
         echoes: mpsc::UnboundedSender<EchoReply>,
     ) -> Rc<Transport> {
         let state = State {
@@ -140,7 +140,7 @@ impl Transport {
             secret,
             clock,
             seed,
-            incoming,
+            incoming: Box::new(incoming),
             echoes,
             directory: watch::channel(0).0,
             courier: Notify::new(),
@@ -286,8 +286,7 @@ impl Transport {
         }
         match frame.kind {
             FrameKind::Application | FrameKind::Control | FrameKind::Image => {
-                // The engine is gone only when the node is about to be.
-                let _ = self.incoming.send(Incoming { from, life, kind: frame.kind, body: frame.body });
+                (self.incoming)(Incoming { from, life, kind: frame.kind, body: frame.body });
             }
             FrameKind::Acknowledge => {}
             FrameKind::Echo => {

@@ -33,7 +33,8 @@ impl End {
             Identity { process: ProcessId(process), life: Life(life), cluster: ClusterId(process as u16) };
         let (incoming_in, incoming) = mpsc::unbounded_channel();
         let (echoes_in, echoes) = mpsc::unbounded_channel();
-        let transport = Transport::new(me, secret.clone(), clock, links, 1, incoming_in, echoes_in);
+        let take = move |packet| incoming_in.send(packet).unwrap();
+        let transport = Transport::new(me, secret.clone(), clock, links, 1, take, echoes_in);
         let accepting = transport.clone();
         spawn_local(async move {
             loop {
