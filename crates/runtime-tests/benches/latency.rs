@@ -30,7 +30,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const ROUND_TRIPS: usize = 20_000;
 const WARM_UP: usize = 2_000;
-const TURNS: usize = 5;
+const TURNS: usize = 9;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<OsString> = env::args_os().skip(1).collect();
@@ -43,19 +43,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn compare() -> Result<(), Box<dyn Error>> {
-    let mut medians = [const { Vec::new() }; 3];
+    let mut turns = [const { Vec::new() }; 3];
     for _ in 0..TURNS {
-        medians[0].push(nodes()?);
-        medians[1].push(echo("tokio-server", tokio_client)?);
-        medians[2].push(echo("socket-server", socket_client)?);
+        turns[0].push(nodes()?);
+        turns[1].push(echo("tokio-server", tokio_client)?);
+        turns[2].push(echo("socket-server", socket_client)?);
     }
-    let medians = medians.map(|mut turns| {
-        turns.sort_by(f64::total_cmp);
-        turns[turns.len() / 2]
-    });
-    println!("round trip of one byte, median of {ROUND_TRIPS}, median of {TURNS} turns:");
-    for (name, median) in ["two nodes", "tokio echo", "blocking sockets"].into_iter().zip(medians) {
-        println!("  {name:<18} {median:>7.1} us   {:.2} x tokio", median / medians[1]);
+    println!(
+        "round trip of one byte, median of {ROUND_TRIPS}; median of {TURNS} turns, and of their ratios:"
+    );
+    for (name, times) in ["two nodes", "tokio echo", "blocking sockets"].into_iter().zip(&turns) {
+        let mut ratios: Vec<f64> = times.iter().zip(&turns[1]).map(|(time, tokio)| time / tokio).collect();
+        let time = median(&mut times.clone());
+        println!("  {name:<18} {time:>7.1} us   {:.2} x tokio", median(&mut ratios));
     }
     Ok(())
 }
