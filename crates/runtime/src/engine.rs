@@ -168,6 +168,7 @@ impl<P: Process + 'static> Engine<P> {
         let mut deadline = self.deadline();
         if deadline.is_some_and(|at| at <= self.clock.now()) {
             self.handle(Event::Timeout).await?;
+            self.catch_up().await?;
             deadline = self.deadline();
         }
         self.settle()?;
@@ -182,6 +183,10 @@ impl<P: Process + 'static> Engine<P> {
     /// could not be handed on.
     async fn take(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         self.take_one(stimulus).await?;
+        self.catch_up().await
+    }
+
+    async fn catch_up(&mut self) -> Result<(), EngineError> {
         loop {
             if let Some(packet) = self.own.pop_front() {
                 self.handle(Event::Packet { from: self.me.process, packet }).await?;
