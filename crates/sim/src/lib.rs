@@ -9,10 +9,12 @@
 //! | `supervising` | the supervisor's reports and orders |
 //! | `network`, `storage` | what packets and images cost, and what a crash leaves of them |
 //! | `queue` | what happens when |
+//! | `parallel` | many runs on many cores |
 
 mod chance;
 mod config;
 mod network;
+mod parallel;
 mod queue;
 mod seat;
 mod simulation;
@@ -21,5 +23,6 @@ mod storage;
 mod supervising;
 
 pub use config::{Chance, Config, Control, InFlight, Links, StorageCosts};
+pub use parallel::in_order;
 pub use simulation::{Run, Simulation, run};
 pub use stats::{Stats, Traffic};
