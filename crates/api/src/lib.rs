@@ -11,6 +11,7 @@
 //! | [`names`] | processes and clusters by name and by number |
 //! | [`mod@plan`] | the expansion of the faults from a seed |
 //! | [`samples`] | federations to start from |
+//! | [`supervision`] | what is said over HTTP to the supervisor of a federation in pods |
 
 mod document;
 mod locate;
@@ -20,6 +21,7 @@ pub mod plan;
 pub mod quantity;
 pub mod resource;
 pub mod samples;
+pub mod supervision;
 pub mod validate;
 
 pub use document::{definition, schema};
