@@ -14,6 +14,7 @@ const DIRECTED: &[Defect] = &[
     Defect::RoundWithoutLives,
     Defect::NotesNotRefilled,
     Defect::LogCollectedUnaware,
+    Defect::CollectedRestored,
     Defect::CollectsOnSpoilt,
     Defect::ResendOnlyOnAlerts,
     Defect::TablesVolatile,

@@ -1,11 +1,12 @@
 //! A cluster may be given up only when a part is lost everywhere: its owner's storage and that of every holder. Whoever
 //! stated that a copy was durable, and lost nothing since, still has it; and a cluster whose newest committed checkpoint
-//! has all its parts, and need not be passed over, can be restored.
+//! has all its parts, and need not be passed over, can be restored. Unless the cluster lacks a newer one, which was
+//! committed and is lost, and there was a collection: then the older one may have been collected, and must not be restored.
 
 use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId};
 
 use super::dirt::Dirt;
-use crate::history::{CheckpointName, Claimed, History, Part, StoredCopy};
+use crate::history::{Checkpoint, CheckpointName, Claimed, History, Part, StoredCopy};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -60,7 +61,9 @@ impl<'a> GivingUp<'a> {
         let name = || context.group(group);
         if !is_explained {
             finding.violated([at], || format!("{} was given up, but no part of it was lost", name()));
-        } else if let Some(position) = self.restorable(group) {
+        } else if let Some(position) = self.restorable(group)
+            && !self.may_be_collected(position, missing)
+        {
             finding.violated([at], || {
                 format!("{} was given up, but every part of checkpoint {position} was there", name())
             });
@@ -82,9 +85,25 @@ impl<'a> GivingUp<'a> {
         is_clean.then_some(name.position)
     }
 
+    /// Whether a collection may have counted on a checkpoint that was newer than `position` and is lost.
+    fn may_be_collected(&self, position: Position, missing: &[(ImageName, Vec<ProcessId>)]) -> bool {
+        let mut collected = self.history.claims.iter().map(|it| it.claim);
+        let is_newer = |name: &ImageName| {
+            let was_committed = self.checkpoint(name).is_some_and(|it| !it.commits.is_empty());
+            was_committed && name.position() > position
+        };
+        missing.iter().any(|(name, _)| is_newer(name))
+            && collected.any(|claim| matches!(claim, Claim::Collected { .. }))
+    }
+
     fn part(&self, name: &ImageName) -> Option<&Part> {
-        let (group, place) = self.history.member(name.owner)?;
-        Some(&self.history.groups[group].checkpoints.get(&CheckpointName::from(*name))?.parts[place])
+        let (_, place) = self.history.member(name.owner)?;
+        Some(&self.checkpoint(name)?.parts[place])
+    }
+
+    fn checkpoint(&self, name: &ImageName) -> Option<&Checkpoint<'_>> {
+        let (group, _) = self.history.member(name.owner)?;
+        self.history.groups[group].checkpoints.get(&CheckpointName::from(*name))
     }
 }
 
@@ -92,7 +111,7 @@ impl<'a> GivingUp<'a> {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::ClusterId;
+    use faultline_core::{ClusterId, Sn};
 
     fn give_up(run: &mut Run) {
         let missing = [(run.image(0, 0, 1), vec![p(0), p(1)])].into();
@@ -147,6 +166,22 @@ mod tests {
             "{:?}",
             finding.violations
         );
+    }
+
+    #[test]
+    fn a_checkpoint_that_may_have_been_collected_need_not_be() {
+        // p0 had committed checkpoint 2 as well, and lost everything; checkpoint 1 was brought back from p1 and restored.
+        let mut run = run();
+        run.commit_all(0, &[0]);
+        run.kill(0, true);
+        run.durable(0, run.image(0, 0, 1));
+        run.restore(0, 1, Some((0, 1)));
+        let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
+        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        let finding = check_alone(check, &run);
+        assert!(finding.violations[0].text.contains("every part of checkpoint 0.1"), "nothing was collected");
+        run.claim(1, Claim::Collected { round: 1, below: Sn(1), kept: 1, log: 0 });
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
     }
 
     #[test]

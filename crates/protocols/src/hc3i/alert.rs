@@ -3,11 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Claim, ClusterId, Incarnation, Membership, Position, ProcessId, Time, To};
+use faultline_core::{Cause, Claim, ClusterId, Incarnation, Membership, Position, ProcessId, Time, To};
 
 use super::config::Defect;
 use super::delivery::Early;
-use super::history::{Entries, History};
+use super::history::{History, Past};
 use super::message::Control;
 use super::{Desk, Hc3i, Phase, Waiter};
 
@@ -60,8 +60,8 @@ impl Hc3i {
             let members = self.membership.processes_of(alert.cluster);
             let live: Vec<ProcessId> = members.iter().copied().filter(|&member| self.is_up(member)).collect();
             if let Some(&whom) = live.get(alert.tries % live.len().max(1)) {
-                let (cluster, entries) = (self.cluster, self.alert_entries());
-                host.control(To::One(whom), Control::Alert { cluster, entries });
+                let (cluster, past) = (self.cluster, self.alerted_past());
+                host.control(To::One(whom), Control::Alert { cluster, past });
             }
             alert.tries += 1;
             alert.again_at = now + self.config.retry_every;
@@ -69,12 +69,14 @@ impl Hc3i {
         self.alerts.outstanding = outstanding;
     }
 
-    /// The cluster's whole history: an alert may be the first that its receiver hears of several rollbacks.
-    fn alert_entries(&self) -> Entries {
-        let entries = self.history.shared(self.cluster);
-        match entries.last() {
-            Some(&last) if self.has(Defect::OnlyLastEntry) => Arc::from([last]),
-            _ => entries,
+    /// The cluster's whole past: an alert may be the first that its receiver hears of several rollbacks.
+    fn alerted_past(&self) -> Arc<Past> {
+        let past = self.history.of(self.cluster);
+        match past.rollbacks.last() {
+            Some(&last) if self.has(Defect::OnlyLastEntry) => {
+                Arc::new(Past { rollbacks: Vec::from([last]), collected: past.collected })
+            }
+            _ => past,
         }
     }
 
@@ -83,19 +85,14 @@ impl Hc3i {
         &mut self,
         from: ProcessId,
         cluster: ClusterId,
-        entries: &Entries,
+        past: &Arc<Past>,
         now: Time,
         host: &mut Desk,
     ) {
-        let Some(&(incarnation, _)) = entries.last() else {
-            return;
-        };
-        let asker = (from, incarnation);
+        let asker = (from, past.known());
         self.alerts.spreads.retain(|spread| spread.asker.0 != from);
         self.alerts.spreads.push(Spread { asker, awaited: self.members.to_vec() });
-        let mut history = History::default();
-        history.extend(cluster, entries);
-        self.spread(history, Some(asker), now, host);
+        self.spread(History::about(cluster, past), Some(asker), now, host);
     }
 
     fn spread(
@@ -119,8 +116,9 @@ impl Hc3i {
         now: Time,
         host: &mut Desk,
     ) {
-        let news = self.history.merge(history);
-        if !news.is_empty() || asker.is_some() {
+        let before = self.history.clone();
+        let news = self.history.merge(&before.believable(history.clone()));
+        if self.history != before || asker.is_some() {
             self.write_record(asker.map(|asker| Waiter::Learnt(spreader, asker)), host);
         }
         for alert in self.alerts.outstanding.iter_mut().filter(|alert| news.contains(&alert.cluster)) {
@@ -128,7 +126,7 @@ impl Hc3i {
             alert.again_at = now;
         }
         for &cluster in &news {
-            let &(incarnation, sn) = self.history.of(cluster).last().expect("something was learnt");
+            let &(incarnation, sn) = self.history.rollbacks(cluster).last().expect("something was learnt");
             host.claim(Claim::Alerted { from: cluster, position: Position { incarnation, sn } });
         }
         // A recovery looks at the tables when it resumes.
@@ -180,12 +178,17 @@ impl Hc3i {
         now: Time,
         host: &mut Desk,
     ) {
-        if incarnation >= self.position.incarnation {
+        let mut all = self.history.clone();
+        all.merge(history);
+        if all != self.history {
+            self.spread(history.clone(), None, now, host);
+        }
+        if self.history.of(self.cluster).is_broken() && !self.has(Defect::CollectedRestored) {
+            // What was restored had been collected, and nobody who knew could say so before.
+            self.begin_next_round(Cause::Failure, now, host);
+        } else if incarnation >= self.position.incarnation {
             self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
             self.maybe_settled(now, host);
-        }
-        if !self.history.clone().merge(history).is_empty() {
-            self.spread(history.clone(), None, now, host);
         }
     }
 

@@ -7,9 +7,10 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Claim, ClusterId, Position, ProcessId, Sn, Time, To};
+use faultline_core::{Claim, ClusterId, Position, ProcessId, Time, To};
 
 use super::config::Defect;
+use super::history::Checkpoint;
 use super::message::{Collection, Control, Inventory, Kept};
 use super::{Desk, Hc3i, Phase, placement};
 
@@ -62,7 +63,7 @@ impl Hc3i {
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
         incarnations[self.cluster.index()] = self.position.incarnation;
         let covered = self.kept.iter().filter(|kept| kept.covered);
-        let checkpoints = covered.map(|kept| (kept.position.sn, kept.vectors.clone())).collect();
+        let checkpoints = covered.map(|kept| (kept.checkpoint(), kept.vectors.clone())).collect();
         Some(Arc::new(Inventory { incarnations, checkpoints }))
     }
 
@@ -87,11 +88,7 @@ impl Hc3i {
         if stock.iter().any(|inventory| inventory.incarnations != incarnations) {
             return;
         }
-        let mut worst = worst_line(&stock);
-        if self.has(Defect::CollectsOneTooMany) {
-            worst.iter_mut().for_each(|sn| *sn = sn.next());
-        }
-        let collection = Arc::new(Collection { incarnations, worst });
+        let collection = Arc::new(Collection { incarnations, worst: worst_line(&stock) });
         for cluster in self.clusters().filter(|&cluster| cluster != self.cluster) {
             let coordinator = self.membership.processes_of(cluster)[0];
             host.control(To::One(coordinator), Control::Collect { round, collection: collection.clone() });
@@ -114,7 +111,18 @@ impl Hc3i {
         if recovering || collection.incarnations[self.cluster.index()] != self.position.incarnation {
             return;
         }
-        let below = collection.worst[self.cluster.index()];
+        let before = self.history.clone();
+        for (cluster, &worst) in self.clusters().zip(&collection.worst) {
+            self.history.collect(cluster, worst);
+            self.copies.note_collected(cluster, worst);
+        }
+        if self.history != before {
+            self.write_record(None, host);
+        }
+        let mut below = collection.worst[self.cluster.index()].position.sn;
+        if self.has(Defect::CollectsOneTooMany) {
+            below = below.next();
+        }
         let gone = self.kept.iter().take_while(|kept| kept.position.sn < below).count();
         let me = self.me;
         let kept = self.kept.drain(..gone).map(|kept: Kept| kept.part(me));
@@ -124,8 +132,10 @@ impl Hc3i {
             host.delete(name);
         }
         if !names.is_empty() {
+            let past = self.history.of(self.cluster);
             for holder in placement::holders(&self.config, &self.membership, self.me) {
-                host.control(To::One(holder), Control::Discard { names: names.clone() });
+                let (past, names) = (past.clone(), names.clone());
+                host.control(To::One(holder), Control::Discard { past, names });
             }
         }
         let log = self.collect_log(collection);
@@ -139,7 +149,7 @@ impl Hc3i {
         let at_worst = self.has(Defect::LogCollectedAtWorst);
         let removed = Arc::make_mut(&mut log).retain(|entry| {
             let cluster = self.cluster_of(entry.id.to);
-            let worst = collection.worst[cluster.index()];
+            let worst = collection.worst[cluster.index()].position.sn;
             let aware = self.history.known(cluster) >= collection.incarnations[cluster.index()]
                 || self.has(Defect::LogCollectedUnaware);
             let settled =
@@ -153,17 +163,19 @@ impl Hc3i {
 
 /// The checkpoint that each cluster would restore if all failed at once: each its newest, then back while it holds a
 /// message that the line undoes. Behind the oldest that can be counted on there is SN 0, of which nothing is known.
-fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Sn> {
+fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Checkpoint> {
     let checkpoint_at =
         |cluster: usize, place: usize| place.checked_sub(1).map(|it| &stock[cluster].checkpoints[it]);
-    let sn_at = |cluster: usize, place: usize| checkpoint_at(cluster, place).map_or(Sn(0), |it| it.0);
+    let line_at =
+        |cluster: usize, place: usize| checkpoint_at(cluster, place).map(|it| it.0).unwrap_or_default();
     let mut line: Vec<usize> = stock.iter().map(|inventory| inventory.checkpoints.len()).collect();
     let mut moved = true;
     while moved {
         moved = false;
         for cluster in 0..stock.len() {
             let undone = |&(from, position): &(ClusterId, Position)| {
-                from.index() != cluster && position.sn >= sn_at(from.index(), line[from.index()])
+                from.index() != cluster
+                    && position.sn >= line_at(from.index(), line[from.index()]).position.sn
             };
             let clean = |place: &usize| {
                 checkpoint_at(cluster, *place)
@@ -174,5 +186,5 @@ fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Sn> {
             line[cluster] = place;
         }
     }
-    line.iter().enumerate().map(|(cluster, &place)| sn_at(cluster, place)).collect()
+    line.iter().enumerate().map(|(cluster, &place)| line_at(cluster, place)).collect()
 }

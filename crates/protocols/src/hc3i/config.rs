@@ -85,6 +85,8 @@ defects! {
     RestoredAcksUnchecked,
     /// Collection removes one checkpoint too many (section 3.5).
     CollectsOneTooMany,
+    /// What was collected is restored when some of it has survived and all that was kept is lost.
+    CollectedRestored,
     /// Collection counts on checkpoints that a known rollback elsewhere has spoilt: the cluster is about to roll back
     /// behind them.
     CollectsOnSpoilt,

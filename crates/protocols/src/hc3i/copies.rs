@@ -6,10 +6,10 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Boot, Claim, ClusterId, ImageName, Incarnation, Membership, ProcessId, Time, To};
+use faultline_core::{Boot, Claim, ClusterId, ImageName, Membership, ProcessId, Time, To};
 
 use super::config::{Config, Defect};
-use super::history::{Entries, History};
+use super::history::{Checkpoint, History, Past};
 use super::message::{Control, Epoch, Head, Report};
 use super::{Desk, Hc3i, Image, Phase, Waiter, placement};
 
@@ -38,7 +38,7 @@ pub(super) struct Copies {
 enum ListFor {
     Report { epoch: Epoch, unfinished: Vec<ImageName> },
     Inquiry { from: ProcessId, epoch: Epoch, cluster: ClusterId },
-    Offer { owner: ProcessId, incarnation: Incarnation, names: Arc<[ImageName]> },
+    Offer { owner: ProcessId, past: Arc<Past>, names: Arc<[ImageName]> },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,11 @@ impl Copies {
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.retry_at
+    }
+
+    /// A cluster that has lost everything has to hear from its holders what it had collected.
+    pub(super) fn note_collected(&mut self, cluster: ClusterId, checkpoint: Checkpoint) {
+        self.notes.collect(cluster, checkpoint);
     }
 
     /// Writes an image, again and again until it is durable.
@@ -146,11 +151,11 @@ impl Copies {
     pub(super) fn list_for_offer(
         &mut self,
         owner: ProcessId,
-        incarnation: Incarnation,
+        past: Arc<Past>,
         names: Arc<[ImageName]>,
         host: &mut Desk,
     ) {
-        self.lists.push_back(ListFor::Offer { owner, incarnation, names });
+        self.lists.push_back(ListFor::Offer { owner, past, names });
         host.list();
     }
 
@@ -185,19 +190,21 @@ impl Copies {
         }
     }
 
-    /// An owner said what should be here: asks for what is not, and removes what was undone.
+    /// An owner said what should be here: asks for what is not, and removes what was undone or collected.
     fn compare(
         &mut self,
         owner: ProcessId,
-        incarnation: Incarnation,
+        past: &Past,
         names: &[ImageName],
         images: &[(ImageName, Arc<Head>)],
         host: &mut Desk,
     ) {
         let here = |name: &ImageName| images.binary_search_by_key(name, |&(it, _)| it).is_ok();
         let missing: Vec<ImageName> = names.iter().filter(|name| !here(name)).copied().collect();
-        let is_void =
-            |name: &ImageName| name.owner == owner && name.incarnation < incarnation && !names.contains(name);
+        let is_void = |name: &ImageName| {
+            let is_old = name.incarnation < past.known() || name.sn < past.collected.position.sn;
+            name.owner == owner && is_old && !names.contains(name)
+        };
         for &(name, _) in images.iter().filter(|(name, _)| is_void(name)) {
             host.delete(name);
         }
@@ -274,14 +281,13 @@ impl Hc3i {
                 self.report(epoch, parts, now, host);
             }
             ListFor::Inquiry { from, epoch, cluster } => {
-                let mut history = History::default();
-                history.extend(cluster, self.copies.notes.of(cluster));
+                let history = History::about(cluster, &self.copies.notes.of(cluster));
                 let parts = self.parts_of(cluster, images, |_| true);
                 let report = Arc::new(Report { history, parts });
                 host.control(To::One(from), Control::Reported { epoch, report });
             }
-            ListFor::Offer { owner, incarnation, names } => {
-                self.copies.compare(owner, incarnation, &names, &images, host);
+            ListFor::Offer { owner, past, names } => {
+                self.copies.compare(owner, &past, &names, &images, host);
                 self.write_record(Some(Waiter::Offer(owner)), host);
             }
         }
@@ -307,42 +313,48 @@ impl Hc3i {
         images.into_iter().filter(|(name, _)| wanted(name)).collect()
     }
 
-    /// Holder: another cluster's history, to be there when that cluster has lost everything.
+    /// Holder: another cluster's past, to be there when that cluster has lost everything.
     pub(super) fn note(
         &mut self,
         from: ProcessId,
         epoch: Epoch,
         cluster: ClusterId,
-        entries: &Entries,
+        past: &Past,
         host: &mut Desk,
     ) {
-        self.copies.notes.extend(cluster, entries);
+        self.copies.notes.extend(cluster, past);
         if self.has(Defect::TargetMasksAlert) {
-            self.history.extend(cluster, entries);
+            self.history.extend(cluster, past);
         }
         self.write_record(Some(Waiter::Note(epoch, from)), host);
     }
 
-    /// Owner: says to a holder what it should hold: parts, and the history without which their incarnations could be
-    /// used again.
+    /// Owner: says to a holder what it should hold: parts, and the past without which their incarnations could be used
+    /// again, and what was collected restored.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut Desk) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
-        host.control(To::One(holder), Control::Offer { entries: self.history.shared(self.cluster), names });
+        host.control(To::One(holder), Control::Offer { past: self.history.of(self.cluster), names });
     }
 
     /// Holder: compares what it has with what an owner says.
     pub(super) fn offered(
         &mut self,
         owner: ProcessId,
-        entries: &Entries,
+        past: Arc<Past>,
         names: Arc<[ImageName]>,
         host: &mut Desk,
     ) {
         if !self.has(Defect::NotesNotRefilled) {
-            self.copies.notes.extend(self.cluster_of(owner), entries);
+            self.copies.notes.extend(self.cluster_of(owner), &past);
         }
-        let incarnation = entries.last().map(|&(incarnation, _)| incarnation).unwrap_or_default();
-        self.copies.list_for_offer(owner, incarnation, names, host);
+        self.copies.list_for_offer(owner, past, names, host);
+    }
+
+    /// Holder: an owner's parts were collected.
+    pub(super) fn discarded(&mut self, owner: ProcessId, past: &Past, names: &[ImageName], host: &mut Desk) {
+        self.copies.notes.extend(self.cluster_of(owner), past);
+        self.write_record(None, host);
+        names.iter().for_each(|&name| host.delete(name));
     }
 
     /// A holder that began a new life may have lost what it held, and what was on the way to it (rule 17).

@@ -1,75 +1,153 @@
-//! What every cluster's rollbacks undid: the table (cluster, incarnation, restored SN) of the errata's B4.
+//! What every cluster's rollbacks undid: the table (cluster, incarnation, restored SN) of the errata's B4; and what every
+//! cluster has collected, so that no rollback can go behind it.
 //!
 //! Durable, never rolled back, and only ever extended.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use faultline_core::{ClusterId, Incarnation, Position, Sn};
+use faultline_core::{Attempt, ClusterId, Incarnation, Position, Sn};
 use serde::{Deserialize, Serialize};
 
-/// The rollbacks of one cluster, ascending by incarnation: what each incarnation began from.
-pub(super) type Entries = Arc<[(Incarnation, Sn)]>;
+/// A checkpoint of a cluster; SN 0, which is the default, is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Which.
+    pub position: Position,
+    /// Which try.
+    pub attempt: Attempt,
+}
 
-/// The rollbacks of all clusters that are known here.
+/// What is known of one cluster. It travels whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// Its rollbacks, ascending by incarnation: what each incarnation began from.
+    pub rollbacks: Vec<(Incarnation, Sn)>,
+    /// No recovery needs what is older than this checkpoint (section 3.5), and none may use it: it may have been
+    /// removed, and so may have been the log entries that belong to it.
+    pub collected: Checkpoint,
+}
+
+impl Past {
+    /// The newest incarnation that has been announced.
+    pub fn known(&self) -> Incarnation {
+        self.rollbacks.last().map_or(Incarnation(0), |&(incarnation, _)| incarnation)
+    }
+
+    /// Whether some rollback went behind what had been collected.
+    pub fn is_broken(&self) -> bool {
+        self.undid_checkpoint(self.collected.position)
+    }
+
+    fn undid_checkpoint(&self, position: Position) -> bool {
+        self.later(position.incarnation).any(|restored| restored < position.sn)
+    }
+
+    fn later(&self, than: Incarnation) -> impl Iterator<Item = Sn> + '_ {
+        self.rollbacks.iter().rev().take_while(move |entry| entry.0 > than).map(|&(_, restored)| restored)
+    }
+
+    fn with(&self, other: &Past) -> Past {
+        let fresh = |entry: &&(Incarnation, Sn)| self.rollbacks.iter().all(|known| known.0 != entry.0);
+        let mut rollbacks = self.rollbacks.clone();
+        rollbacks.extend(other.rollbacks.iter().filter(fresh));
+        rollbacks.sort_unstable();
+        Past { rollbacks, collected: self.collected.max(other.collected) }
+    }
+}
+
+/// The pasts of all clusters, as they are known here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// Indexed by cluster; clusters without a rollback may be missing at the end.
-    clusters: Vec<Entries>,
+    /// Indexed by cluster; clusters of which nothing is known may be missing at the end.
+    clusters: Vec<Arc<Past>>,
 }
 
 impl History {
-    /// The rollbacks of `cluster`.
-    pub fn of(&self, cluster: ClusterId) -> &[(Incarnation, Sn)] {
-        self.clusters.get(cluster.index()).map_or(&[], |entries| entries)
+    /// What is known of `cluster` alone.
+    pub fn about(cluster: ClusterId, past: &Arc<Past>) -> History {
+        let mut history = History::default();
+        history.extend(cluster, past);
+        history
     }
 
-    /// The same, shared.
-    pub fn shared(&self, cluster: ClusterId) -> Entries {
-        self.clusters.get(cluster.index()).cloned().unwrap_or_else(|| Arc::from([]))
+    /// The past of `cluster`.
+    pub fn of(&self, cluster: ClusterId) -> Arc<Past> {
+        self.clusters.get(cluster.index()).cloned().unwrap_or_default()
+    }
+
+    /// The rollbacks of `cluster`, ascending by incarnation.
+    pub fn rollbacks(&self, cluster: ClusterId) -> &[(Incarnation, Sn)] {
+        self.clusters.get(cluster.index()).map_or(&[], |past| &past.rollbacks)
     }
 
     /// The newest incarnation of `cluster` that has been announced.
     pub fn known(&self, cluster: ClusterId) -> Incarnation {
-        self.of(cluster).last().map_or(Incarnation(0), |&(incarnation, _)| incarnation)
+        self.clusters.get(cluster.index()).map_or(Incarnation(0), |past| past.known())
+    }
+
+    /// The checkpoint of `cluster` before which everything was collected.
+    pub fn collected(&self, cluster: ClusterId) -> Checkpoint {
+        self.clusters.get(cluster.index()).map_or(Checkpoint::default(), |past| past.collected)
     }
 
     /// Whether a rollback undid what happened at `position` of `cluster`, after its checkpoint was taken: a send, or a
     /// delivery.
     pub fn undid_after(&self, cluster: ClusterId, position: Position) -> bool {
-        self.later(cluster, position.incarnation).any(|restored| restored <= position.sn)
+        let past = self.clusters.get(cluster.index());
+        past.is_some_and(|past| past.later(position.incarnation).any(|restored| restored <= position.sn))
     }
 
     /// Whether a rollback undid the checkpoint `position` of `cluster` itself.
     pub fn undid_checkpoint(&self, cluster: ClusterId, position: Position) -> bool {
-        self.later(cluster, position.incarnation).any(|restored| restored < position.sn)
+        self.clusters.get(cluster.index()).is_some_and(|past| past.undid_checkpoint(position))
     }
 
-    /// Adds the entries that are not known yet; says whether there were any.
-    pub fn extend(&mut self, cluster: ClusterId, entries: &[(Incarnation, Sn)]) -> bool {
+    /// Enters a rollback of `cluster`.
+    pub fn rolled_back(&mut self, cluster: ClusterId, incarnation: Incarnation, to: Sn) {
+        self.extend(cluster, &Past { rollbacks: alloc::vec![(incarnation, to)], ..Past::default() });
+    }
+
+    /// Notes that what is older than `checkpoint` of `cluster` was collected.
+    pub fn collect(&mut self, cluster: ClusterId, checkpoint: Checkpoint) {
+        self.extend(cluster, &Past { collected: checkpoint, ..Past::default() });
+    }
+
+    /// Adds what is not known yet; says whether there was a rollback among it.
+    pub fn extend(&mut self, cluster: ClusterId, past: &Past) -> bool {
         let mine = self.of(cluster);
-        let fresh = |entry: &&(Incarnation, Sn)| mine.iter().all(|known| known.0 != entry.0);
-        if !entries.iter().any(|entry| fresh(&entry)) {
+        let all = mine.with(past);
+        if all == *mine {
             return false;
         }
-        let mut all: Vec<_> = mine.iter().chain(entries.iter().filter(fresh)).copied().collect();
-        all.sort_unstable();
         if self.clusters.len() <= cluster.index() {
-            self.clusters.resize_with(cluster.index() + 1, || Arc::from([]));
+            self.clusters.resize_with(cluster.index() + 1, Arc::default);
         }
-        self.clusters[cluster.index()] = all.into();
-        true
+        let is_news = all.rollbacks.len() > mine.rollbacks.len();
+        self.clusters[cluster.index()] = Arc::new(all);
+        is_news
     }
 
-    /// Adds everything that `other` knows; returns the clusters about which something was new.
+    /// Adds everything that `other` knows; returns the clusters of which a rollback was new.
     pub fn merge(&mut self, other: &History) -> Vec<ClusterId> {
         (0..other.clusters.len())
             .map(|index| ClusterId(index as u16))
-            .filter(|&cluster| self.extend(cluster, other.of(cluster)))
+            .filter(|&cluster| self.extend(cluster, &other.clusters[cluster.index()]))
             .collect()
     }
 
-    fn later(&self, cluster: ClusterId, than: Incarnation) -> impl Iterator<Item = Sn> + '_ {
-        self.of(cluster).iter().rev().take_while(move |entry| entry.0 > than).map(|&(_, restored)| restored)
+    /// What of `other` can be true: without rollbacks that would go behind what is known to have been collected. A
+    /// cluster that did so did not know, and has to be told.
+    pub fn believable(&self, mut other: History) -> History {
+        for (index, past) in other.clusters.iter_mut().enumerate() {
+            let collected = self.collected(ClusterId(index as u16)).position;
+            let breaks = |&(incarnation, to): &(Incarnation, Sn)| {
+                incarnation > collected.incarnation && to < collected.sn
+            };
+            if past.rollbacks.iter().any(breaks) {
+                Arc::make_mut(past).rollbacks.retain(|entry| !breaks(entry));
+            }
+        }
+        other
     }
 }
 
@@ -81,7 +159,8 @@ mod tests {
 
     fn rolled_back_to_3_then_2() -> History {
         let mut history = History::default();
-        assert!(history.extend(F, &[(Incarnation(1), Sn(3)), (Incarnation(2), Sn(2))]));
+        history.rolled_back(F, Incarnation(1), Sn(3));
+        history.rolled_back(F, Incarnation(2), Sn(2));
         history
     }
 
@@ -117,5 +196,26 @@ mod tests {
         assert_eq!(mine, other);
         assert_eq!(mine.known(F), Incarnation(2));
         assert_eq!(mine.known(ClusterId(9)), Incarnation(0));
+    }
+
+    #[test]
+    fn a_rollback_behind_what_was_collected_is_not_believed() {
+        let mut mine = History::default();
+        mine.collect(F, Checkpoint { position: Position::new(1, 3), attempt: Attempt(1) });
+        let believed = mine.believable(rolled_back_to_3_then_2());
+        assert_eq!(believed.rollbacks(F), [(Incarnation(1), Sn(3))]);
+        assert!(!mine.of(F).is_broken());
+        mine.merge(&rolled_back_to_3_then_2());
+        assert!(mine.of(F).is_broken(), "who knows both knows that something is wrong");
+    }
+
+    #[test]
+    fn the_newest_checkpoint_that_was_collected_before_counts() {
+        let mut mine = rolled_back_to_3_then_2();
+        let newer = Checkpoint { position: Position::new(2, 4), attempt: Attempt(1) };
+        mine.collect(F, newer);
+        mine.collect(F, Checkpoint { position: Position::new(0, 2), attempt: Attempt(3) });
+        assert_eq!(mine.collected(F), newer);
+        assert!(!mine.of(F).is_broken(), "the rollbacks are older");
     }
 }

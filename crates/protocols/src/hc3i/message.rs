@@ -8,7 +8,7 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::history::{Entries, History};
+use super::history::{Checkpoint, History, Past};
 use super::log::Log;
 use super::received::Received;
 
@@ -61,6 +61,11 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// Its name, without its vectors.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint { position: self.position, attempt: self.attempt }
+    }
+
     /// The part of `owner`.
     pub fn part(&self, owner: ProcessId) -> ImageName {
         ImageName {
@@ -111,7 +116,7 @@ pub struct Inventory {
     /// Incarnations of all clusters as known here; its own entry is the present one.
     pub incarnations: Vec<Incarnation>,
     /// Stored checkpoints, ascending.
-    pub checkpoints: Vec<(Sn, Arc<Vectors>)>,
+    pub checkpoints: Vec<(Checkpoint, Arc<Vectors>)>,
 }
 
 /// What a collection decided.
@@ -119,8 +124,8 @@ pub struct Inventory {
 pub struct Collection {
     /// Incarnations on which the decision rests.
     pub incarnations: Vec<Incarnation>,
-    /// Worst SN of each cluster: nothing before it is needed.
-    pub worst: Vec<Sn>,
+    /// The worst that each cluster can have to restore: nothing older is needed.
+    pub worst: Vec<Checkpoint>,
 }
 
 /// Protocol messages.
@@ -188,12 +193,12 @@ pub enum Control {
     },
 
     // Alerts (section 3.4, rule 19).
-    /// A cluster rolled back: its whole history.
+    /// A cluster rolled back: its whole past.
     Alert {
         /// The cluster.
         cluster: ClusterId,
         /// Its rollbacks.
-        entries: Entries,
+        past: Arc<Past>,
     },
     /// All members have recorded the alert up to this incarnation, and none is to roll back because of it (any more);
     /// the tables of the cluster that answers.
@@ -263,14 +268,14 @@ pub enum Control {
         /// What.
         target: Arc<Target>,
     },
-    /// Coordinator to a holder: record this cluster's history, apart from your own tables.
+    /// Coordinator to a holder: record this cluster's past, apart from your own tables.
     Note {
         /// The round.
         epoch: Epoch,
         /// The cluster.
         cluster: ClusterId,
         /// Its rollbacks, the new one included.
-        entries: Entries,
+        past: Arc<Past>,
     },
     /// Answer to both: recorded, and ready to resume.
     Ready {
@@ -297,8 +302,8 @@ pub enum Control {
     Refused(ImageName),
     /// Owner: this is what you should hold of me. Parts of older incarnations that are not named are void.
     Offer {
-        /// The rollbacks of the owner's cluster.
-        entries: Entries,
+        /// The past of the owner's cluster.
+        past: Arc<Past>,
         /// What should be held, newest first.
         names: Arc<[ImageName]>,
     },
@@ -309,6 +314,8 @@ pub enum Control {
     },
     /// Owner: these are not needed any more.
     Discard {
+        /// The past of the owner's cluster, which knows that they were collected.
+        past: Arc<Past>,
         /// Which.
         names: Arc<[ImageName]>,
     },

@@ -44,7 +44,7 @@ use faultline_core::{
 };
 
 pub use config::{Config, Defect, Defects, ReplicateTo, Scope};
-pub use history::History;
+pub use history::{Checkpoint, History, Past};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
 
@@ -304,7 +304,7 @@ impl Hc3i {
             }
             Control::Force { position } => self.checkpoint_forced(from, position, now, host),
             Control::Acknowledge { id, position } => self.acknowledged(id, position),
-            Control::Alert { cluster, entries } => self.alerted(from, cluster, &entries, now, host),
+            Control::Alert { cluster, past } => self.alerted(from, cluster, &past, now, host),
             Control::Settled { incarnation } => self.settle(incarnation, now, host),
             Control::AlertRecorded { cluster, incarnation, history } => {
                 self.alert_recorded(cluster, incarnation, &history, now, host);
@@ -318,20 +318,20 @@ impl Hc3i {
             Control::Inquire { epoch, cluster } => self.copies.list_for_inquiry(from, epoch, cluster, host),
             Control::Reported { epoch, report } => self.reported(from, epoch, report, now, host),
             Control::Restore { epoch, target } => self.restore(epoch, target, now, host),
-            Control::Note { epoch, cluster, entries } => self.note(from, epoch, cluster, &entries, host),
+            Control::Note { epoch, cluster, past } => self.note(from, epoch, cluster, &past, host),
             Control::Ready { epoch } => self.ready(from, epoch, now, host),
             Control::Vanished { epoch } => self.vanished(epoch, now, host),
             Control::Resume { epoch } => self.resume(epoch, now, host),
             Control::Stored(name) => self.copy_stored(from, name, now, host),
             Control::Fetch(name) => self.copies.read_for(from, name, host),
             Control::Refused(name) => self.fetch_refused(name, now, host),
-            Control::Offer { entries, names } => self.offered(from, &entries, names, host),
+            Control::Offer { past, names } => self.offered(from, past, names, host),
             Control::Want { names } => {
                 for &name in names.iter() {
                     self.copies.read_for(from, name, host);
                 }
             }
-            Control::Discard { names } => names.iter().for_each(|&name| host.delete(name)),
+            Control::Discard { past, names } => self.discarded(from, &past, &names, host),
             Control::Ask { round } => self.asked_for_stock(from, round, host),
             Control::Stock { round, inventory } => self.stock_told(from, round, inventory, host),
             Control::Collect { round, collection } => self.collect(from, round, &collection, host),

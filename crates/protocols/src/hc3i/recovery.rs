@@ -147,7 +147,7 @@ impl Hc3i {
     }
 
     fn last_rollback(&self, cluster: ClusterId) -> (ClusterId, Position) {
-        let &(incarnation, sn) = self.history.of(cluster).last().expect("a rollback undid something");
+        let &(incarnation, sn) = self.history.rollbacks(cluster).last().expect("a rollback undid something");
         (cluster, Position { incarnation, sn })
     }
 

@@ -8,13 +8,13 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Bound::{Excluded, Unbounded};
 
 use faultline_core::{
     Attempt, Cause, Claim, ClusterId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
 };
 
 use super::config::Defect;
+use super::history::Checkpoint;
 use super::message::{Control, Epoch, Head, Kept, Report, Target};
 use super::{Desk, Hc3i, Phase, merge_vectors, placement};
 
@@ -41,10 +41,17 @@ impl Hc3i {
         now: Time,
         host: &mut Desk,
     ) {
+        if incarnation == self.position.incarnation {
+            self.begin_next_round(Cause::Alert { from, position }, now, host);
+        }
+    }
+
+    /// Coordinator: begins a round among the same lives, unless one is on, or will be when somebody lives again.
+    pub(super) fn begin_next_round(&mut self, cause: Cause, now: Time, host: &mut Desk) {
         let recovering = matches!(self.phase, Phase::Recovering(_));
-        if incarnation == self.position.incarnation && !recovering && self.all_members_up() {
+        if !recovering && self.all_members_up() {
             let epoch = Epoch { round: self.epoch.round + 1, ..self.epoch };
-            self.begin_round(epoch, Cause::Alert { from, position }, now, host);
+            self.begin_round(epoch, cause, now, host);
         }
     }
 
@@ -126,7 +133,7 @@ impl Hc3i {
             .collect();
         let mut kept: Vec<Kept> = Vec::new();
         for (&(position, attempt), parts) in &checkpoints {
-            if parts.len() == self.members.len() && !self.history.undid_checkpoint(self.cluster, position) {
+            if parts.len() == self.members.len() && self.may_restore(position) {
                 let vectors = Arc::new(self.vectors_of(position, parts));
                 if self.undone_in(&vectors).is_none() {
                     let covered =
@@ -151,7 +158,7 @@ impl Hc3i {
             self.history.known(self.cluster).max(of_parts).next().max(Incarnation(deaths as u32));
         let checkpoint = kept.last().cloned();
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
-        self.history.extend(self.cluster, &[(incarnation, sn)]);
+        self.history.rolled_back(self.cluster, incarnation, sn);
         let sources = self.sources(&kept, &checkpoints);
         let target = Arc::new(Target {
             checkpoint,
@@ -166,11 +173,18 @@ impl Hc3i {
         round.awaited = awaited;
         round.target = Some(target.clone());
         self.broadcast(Control::Restore { epoch, target: target.clone() }, host);
-        let (cluster, entries) = (self.cluster, self.history.shared(self.cluster));
+        let (cluster, past) = (self.cluster, self.history.of(self.cluster));
         for holder in self.outside_holders().collect::<BTreeSet<_>>() {
-            self.tell(holder, Control::Note { epoch, cluster, entries: entries.clone() }, now, host);
+            self.tell(holder, Control::Note { epoch, cluster, past: past.clone() }, now, host);
         }
         self.restore(epoch, target, now, host);
+    }
+
+    /// Whether a checkpoint of this cluster was neither undone nor collected.
+    fn may_restore(&self, position: Position) -> bool {
+        let collected = self.history.collected(self.cluster).position;
+        let was_collected = position.sn < collected.sn && !self.has(Defect::CollectedRestored);
+        !was_collected && !self.history.undid_checkpoint(self.cluster, position)
     }
 
     /// Maxima over a checkpoint's parts.
@@ -208,21 +222,18 @@ impl Hc3i {
         checkpoints: &BTreeMap<(Position, Attempt), Parts>,
     ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
         // The least that would have had to survive: of the checkpoints that lack the fewest parts, the oldest, because a
-        // newer one may never have been committed. But not one that was collected: who has a part of a newer checkpoint
-        // had one of this as well.
+        // newer one may never have been committed.
         let lacks = |parts: &Parts, owner: &ProcessId| !parts.contains_key(owner);
-        let is_collected = |key: &(Position, Attempt), parts: &Parts| {
-            let mut newer = checkpoints.range((Excluded(key), Unbounded)).map(|(_, parts)| parts);
-            newer.any(|newer| self.members.iter().any(|owner| lacks(parts, owner) && !lacks(newer, owner)))
-        };
         let nearest = checkpoints
             .iter()
-            .filter(|((position, _), _)| !self.history.undid_checkpoint(self.cluster, *position))
-            .filter(|(_, parts)| parts.len() < self.members.len())
-            .min_by_key(|(key, parts)| (is_collected(key, parts), self.members.len() - parts.len()));
+            .filter(|((position, _), parts)| self.may_restore(*position) && parts.len() < self.members.len())
+            .min_by_key(|(_, parts)| self.members.len() - parts.len());
+        // Where nothing of any is left, what was not collected was needed.
+        let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
+        let oldest = self.history.collected(self.cluster).max(first);
         let nothing = Parts::new();
         let ((position, attempt), parts) =
-            nearest.map_or(((Position::new(0, 1), Attempt(1)), &nothing), |(&key, parts)| (key, parts));
+            nearest.map_or(((oldest.position, oldest.attempt), &nothing), |(&key, parts)| (key, parts));
         let asked = |owner: ProcessId| {
             let holders = placement::holders(&self.config, &self.membership, owner);
             core::iter::once(owner).chain(holders).collect()

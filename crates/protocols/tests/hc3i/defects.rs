@@ -9,7 +9,7 @@ use faultline_core::StorageFate::{Kept, Lost};
 use faultline_protocols::hc3i::{Control, Defect, Defects, Epoch};
 
 use crate::harness::{c, p};
-use crate::setting::{Federation, config, part_of, running, says, to, within};
+use crate::setting::{Federation, config, part_of, part_since, running, says, to, within};
 
 /// The schedule is harmless, but with `defect` it violates `property`.
 fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Federation) {
@@ -87,20 +87,6 @@ fn a_commit_waits_for_every_copy() {
         let mut federation = running(&[1, 1], config(defects));
         federation.hold(part_of(p(0)));
         federation.take_checkpoint(c(0));
-        federation.crash(p(0), Lost);
-        federation.retry();
-        federation
-    });
-}
-
-/// The same, and a collection relies on the checkpoint: nothing is left.
-#[test]
-fn a_commit_that_does_not_wait_makes_collection_unsafe() {
-    caught(Defect::CommitBeforeCopies, Property::UnrecoverableJustified, |defects| {
-        let mut federation = running(&[1, 1], config(defects));
-        federation.hold(part_of(p(0)));
-        federation.take_checkpoint(c(0));
-        federation.collect();
         federation.crash(p(0), Lost);
         federation.retry();
         federation
@@ -366,6 +352,51 @@ fn a_log_is_not_collected_by_who_has_yet_to_learn_of_a_rollback() {
         federation.release(news);
         federation.release(again);
         federation.retry();
+        federation
+    });
+}
+
+/// p1 loses every copy of what was kept of p0 after p0 has lost its own; copies of what was collected are still there. The
+/// log entry that would bring m again is gone.
+#[test]
+fn what_was_collected_is_not_restored() {
+    caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 1, 1], config(defects));
+        federation.exchange(p(2), p(0), "m");
+        federation.take_checkpoint(c(2));
+        federation.take_checkpoint(c(0));
+        federation.hold(says!(Control::Discard { .. }));
+        federation.collect();
+        assert_eq!(federation.kept(p(0)), [3, 4]);
+        federation.hold(part_since(3));
+        federation.crash(p(0), Lost);
+        federation.settle();
+        federation.crash(p(1), Lost);
+        federation.retry();
+        assert_eq!(federation.is_given_up(), defects == Defects::default());
+        federation
+    });
+}
+
+/// Nobody of cluster 1, nor p2, which keeps its copies, was told of the collection; p0 was, and has removed m from its
+/// log. Cluster 1 hears of that when it alerts the others.
+#[test]
+fn who_restored_what_was_collected_is_told() {
+    caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 1, 1], config(defects));
+        federation.exchange(p(0), p(1), "m");
+        federation.take_checkpoint(c(0));
+        federation.take_checkpoint(c(1));
+        let unheard = says!(Control::Collect { .. });
+        federation.hold(move |flight| unheard(flight) && flight.to != p(0));
+        federation.collect();
+        assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3], vec![1, 2, 3]));
+        federation.hold(part_since(3));
+        federation.crash(p(1), Lost);
+        federation.settle();
+        federation.crash(p(2), Lost);
+        federation.retry();
+        assert_eq!(federation.is_given_up(), defects == Defects::default());
         federation
     });
 }

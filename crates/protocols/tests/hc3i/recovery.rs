@@ -378,30 +378,3 @@ fn what_was_collected_is_not_said_to_be_missing() {
     assert_eq!(missing.iter().map(|(name, _)| (name.owner, name.sn)).collect::<Vec<_>>(), [(p(1), Sn(2))]);
     assert_eq!(federation.wrong(), [""; 0]);
 }
-
-/// Every copy of what was kept is gone; copies of what was collected are still there, because p1 was not told. The log
-/// entries that would bring m again are gone.
-#[test]
-#[ignore = "a checkpoint that was collected is restored when all that was kept is lost"]
-fn what_was_collected_is_not_restored() {
-    let mut federation = running(&[1, 1, 1], config(Defects::default()));
-    federation.exchange(p(2), p(0), "m");
-    federation.take_checkpoint(c(2));
-    federation.take_checkpoint(c(0));
-    federation.hold(says!(Control::Discard { .. }));
-    federation.collect();
-    assert_eq!(federation.kept(p(0)), [3, 4]);
-    federation.crash(p(1), Kept);
-    federation.retry();
-    federation.hold(|flight| matches!(&flight.packet, Packet::Image(it) if it.name.sn >= Sn(3)));
-    federation.crash(p(0), Lost);
-    federation.settle();
-    federation.crash(p(1), Lost);
-    federation.retry();
-    assert!(
-        unrecoverable(&federation, p(0)).is_some(),
-        "p0 went back to {:?}",
-        federation.protocol(p(0)).position()
-    );
-    assert_eq!(federation.wrong(), [""; 0]);
-}

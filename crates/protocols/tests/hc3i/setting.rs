@@ -1,7 +1,7 @@
 //! What the tests of HC3I share: configurations, names for its packets, and the usual questions.
 
 use faultline_checker::Property;
-use faultline_core::{Claim, ClusterId, ProcessId, Sn, Span};
+use faultline_core::{Claim, ClusterId, Packet, ProcessId, Sn, Span};
 use faultline_protocols::hc3i::{Config, Defects, Hc3i, ReplicateTo, Scope};
 use faultline_trace::manifest::ProtocolKind;
 
@@ -124,4 +124,9 @@ pub(crate) fn to(
 /// The parts of this owner.
 pub(crate) fn part_of(owner: ProcessId) -> impl Fn(&Flight<Hc3i>) -> bool {
     move |flight| flight.image_of() == Some(owner)
+}
+
+/// Parts of checkpoints from this SN on.
+pub(crate) fn part_since(sn: u32) -> impl Fn(&Flight<Hc3i>) -> bool {
+    move |flight| matches!(&flight.packet, Packet::Image(it) if it.name.sn >= Sn(sn))
 }
