@@ -1,5 +1,7 @@
 //! Puts a history together: one pass over every stream, then the endings.
 
+use std::collections::BTreeSet;
+
 use faultline_core::fault::Outcome;
 use faultline_core::{
     Claim, Fact, Fault, ImageName, Incarnation, Life, ProcessId, Span, Time, Vectors, Witness,
@@ -316,6 +318,7 @@ impl<'a> Builder<'a> {
     fn end_processes(&mut self) {
         let history = &mut self.history;
         let completed = history.context.outcome == Some(Outcome::Completed);
+        let given_up = given_up(history);
         for index in 0..history.processes.len() {
             let process = ProcessId(index as u32);
             let range = history.processes[index].segments.clone();
@@ -332,7 +335,7 @@ impl<'a> Builder<'a> {
                         history.trace.gaps.iter().any(|&(of, life, _)| (of, life) == (process, last.life));
                     if last.is_rootless || gap {
                         Ending::Incomplete
-                    } else if !has_state || newer || dead && !completed {
+                    } else if !has_state || newer || dead && !completed || given_up.contains(&process) {
                         Ending::Unsettled
                     } else {
                         Ending::Known(Point { segment: SegmentNo(range.end - 1), fact: last.end })
@@ -375,4 +378,18 @@ impl<'a> Builder<'a> {
         });
         ends.max().unwrap_or_default()
     }
+}
+
+/// The members of groups that said last of all that they cannot be restored. They may have announced a rollback that
+/// they did not live to make, so what they did is not known to last.
+fn given_up(history: &History<'_>) -> BTreeSet<ProcessId> {
+    let gave_up = |claimed: &&Claimed<'_>| {
+        let own = history.processes[history.process_of(claimed.at).index()].segments.clone();
+        let later = claimed.at.segment.0 + 1..own.end;
+        matches!(claimed.claim, Claim::Unrecoverable { .. })
+            && !later.map(|it| history.segment(SegmentNo(it))).any(|it| it.is_restored)
+    };
+    let words = history.claims.iter().filter(gave_up);
+    let groups = words.filter_map(|claimed| history.group_of(history.process_of(claimed.at)));
+    groups.flat_map(|group| history.groups[group].members.iter().copied()).collect()
 }

@@ -183,7 +183,8 @@ enum State {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, position};
-    use faultline_core::ClusterId;
+    use faultline_core::{Claim, ClusterId};
+    use std::sync::Arc;
 
     /// Two clusters of one; p0 has checkpoints 1 and 2, p1 as well; a message of p0 is delivered by p1 between its
     /// checkpoints; it was sent between p0's.
@@ -286,6 +287,15 @@ mod tests {
             "{:?}",
             finding.violations
         );
+    }
+
+    #[test]
+    fn a_rollback_that_a_given_up_cluster_announced_but_did_not_make_excuses() {
+        let mut run = run();
+        run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
+        assert_eq!(check_alone(check, &run).violation_count(), 2);
+        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing: Arc::default() });
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
     }
 
     #[test]

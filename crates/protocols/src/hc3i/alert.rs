@@ -129,12 +129,12 @@ impl Hc3i {
             let &(incarnation, sn) = self.history.rollbacks(cluster).last().expect("something was learnt");
             host.claim(Claim::Alerted { from: cluster, position: Position { incarnation, sn } });
         }
-        // A recovery looks at the tables when it resumes.
+        // A recovery looks at the tables when it resumes, and so will a member that has to roll back.
         if !news.is_empty() && !matches!(self.phase, Phase::Recovering(_) | Phase::Serving) {
-            self.resend(
-                |this, entry| news.contains(&this.cluster_of(entry.id.to)) && this.is_owed(entry),
-                host,
-            );
+            if self.is_clean() {
+                let is_news = |this: &Hc3i, whom| news.contains(&this.cluster_of(whom));
+                self.resend(|this, entry| is_news(this, entry.id.to) && this.is_owed(entry), host);
+            }
             self.roll_back_if_undone(now, host);
             self.replay_waiting(now, host);
         }
