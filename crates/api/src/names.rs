@@ -37,7 +37,11 @@ impl Names {
     #[must_use]
     pub fn with_extra(mut self, roles: &[Role]) -> Names {
         for (index, &role) in roles.iter().enumerate() {
-            let base = if role == Role::STORAGE_SERVER { "storage-server" } else { "helper" };
+            let base = match role {
+                Role::STORAGE_SERVER => "storage-server",
+                Role::RECOVERY_PROCESS => "recovery-process",
+                _ => "helper",
+            };
             let same = roles[..index].iter().filter(|&&it| it == role).count();
             self.extra.push(if same == 0 { base.into() } else { format!("{base}.{same}") });
         }

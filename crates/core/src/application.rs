@@ -52,12 +52,24 @@ pub struct Progress {
 pub struct Outbox {
     /// Messages in the order of sending.
     pub sends: Vec<(ProcessId, Payload)>,
+    /// Messages consumed, in the order of consuming: how many of `sends` went before, the sender, the number on its
+    /// channel.
+    pub consumed: Vec<(usize, ProcessId, u32)>,
 }
 
 impl Outbox {
     /// Sends `payload` to `to`.
     pub fn send(&mut self, to: ProcessId, payload: Payload) {
         self.sends.push((to, payload));
+    }
+
+    /// Says that from here on the program's actions may depend on message `number` from `from` (the first is 0), which
+    /// has been delivered. What was delivered and not consumed has influenced nothing that the program sends.
+    ///
+    /// A protocol that [repeats](crate::Protocol::REPEATS) executions orders messages by what was consumed before them;
+    /// others do not look.
+    pub fn consume(&mut self, from: ProcessId, number: u32) {
+        self.consumed.push((self.sends.len(), from, number));
     }
 }
 

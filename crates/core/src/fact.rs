@@ -133,6 +133,16 @@ pub enum Claim {
         /// Log entries removed.
         log: u32,
     },
+    /// A re-execution sent a message in another phase than the execution had: the program does not repeat itself, so that
+    /// the protocol cannot protect it.
+    NotRepeated {
+        /// The message.
+        id: MessageId,
+        /// Its phase as its receiver recorded it.
+        recorded: u32,
+        /// Its phase in the re-execution.
+        repeated: u32,
+    },
     /// Everything that this process should hold, it holds again, after its storage was lost.
     Protected,
     /// No checkpoint of the cluster can be restored.
@@ -160,6 +170,8 @@ pub enum Fact {
     Suppressed(MessageId),
     /// The application received a message.
     Delivered(MessageId),
+    /// The application's actions may depend on a message from here on. Stated under protocols that repeat executions.
+    Consumed(MessageId),
     /// The protocol dropped a message that a rollback of its sender had undone.
     DroppedStale(MessageId),
     /// An image was handed to the storage.
@@ -227,6 +239,7 @@ pub enum FactKind {
     Transmitted,
     Suppressed,
     Delivered,
+    Consumed,
     DroppedStale,
     Saved,
     Durable,
@@ -241,6 +254,7 @@ pub enum FactKind {
     Resent,
     Forcing,
     Collected,
+    NotRepeated,
     Protected,
     Unrecoverable,
     LifeStarted,
@@ -260,6 +274,7 @@ impl Fact {
             Fact::Transmitted { .. } => FactKind::Transmitted,
             Fact::Suppressed(_) => FactKind::Suppressed,
             Fact::Delivered(_) => FactKind::Delivered,
+            Fact::Consumed(_) => FactKind::Consumed,
             Fact::DroppedStale(_) => FactKind::DroppedStale,
             Fact::Saved(_) => FactKind::Saved,
             Fact::Durable(_) => FactKind::Durable,
@@ -275,6 +290,7 @@ impl Fact {
                 Claim::Resent { .. } => FactKind::Resent,
                 Claim::Forcing { .. } => FactKind::Forcing,
                 Claim::Collected { .. } => FactKind::Collected,
+                Claim::NotRepeated { .. } => FactKind::NotRepeated,
                 Claim::Protected => FactKind::Protected,
                 Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
             },
@@ -291,11 +307,12 @@ impl Fact {
 
 impl FactKind {
     /// The kinds that a process states and a trigger may wait for.
-    pub const OF_PROCESSES: [FactKind; 20] = [
+    pub const OF_PROCESSES: [FactKind; 22] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
         FactKind::Delivered,
+        FactKind::Consumed,
         FactKind::DroppedStale,
         FactKind::Saved,
         FactKind::Durable,
@@ -310,6 +327,7 @@ impl FactKind {
         FactKind::Resent,
         FactKind::Forcing,
         FactKind::Collected,
+        FactKind::NotRepeated,
         FactKind::Protected,
         FactKind::Unrecoverable,
     ];

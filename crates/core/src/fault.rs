@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::fact::FactKind;
 use crate::id::{ClusterId, FaultNo, ProcessId};
 use crate::image::ImageName;
+use crate::message::MessageId;
 use crate::time::{Span, Time};
 
 /// What becomes of a node's stable storage when the node fails.
@@ -171,5 +172,10 @@ pub enum Outcome {
         cluster: ClusterId,
         /// The parts that are missing, and who was asked for them.
         missing: Arc<[(ImageName, Vec<ProcessId>)]>,
+    },
+    /// The program does not repeat itself, which its protocol relies on.
+    NotRepeated {
+        /// The message that a re-execution sent differently.
+        id: MessageId,
     },
 }

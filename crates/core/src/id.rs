@@ -99,6 +99,8 @@ impl Role {
     pub const RANK: Role = Role(0);
     /// Holds images for others, outside every cluster; runs no application.
     pub const STORAGE_SERVER: Role = Role(1);
+    /// Directs a recovery, outside every cluster; runs no application.
+    pub const RECOVERY_PROCESS: Role = Role(2);
 }
 
 /// A point in the history of a cluster: checkpoint `sn` of incarnation `incarnation`. Ordered lexicographically, so

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Incarnation, ProcessId};
 
 /// Identity of one application message: the channel, the sender's cluster incarnation when it was *first* sent, and a
-/// number dense per channel. A re-sent message keeps its identity.
+/// number dense per channel. A re-sent message keeps its identity; under a protocol that repeats executions a
+/// re-executed one as well, and the incarnation is always 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MessageId {
     /// Sender.

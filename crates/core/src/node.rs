@@ -48,8 +48,8 @@ struct Seat<A: Application> {
     delivered: u64,
     /// Next message number by receiver.
     channels: Counters,
-    /// Sent by the application, not yet seen by the protocol.
-    unseen: VecDeque<(MessageId, Payload)>,
+    /// Done by the application, not yet seen by the protocol.
+    unseen: VecDeque<Deed>,
     outbox: Outbox,
     held: bool,
     snapshot_wanted: bool,
@@ -57,6 +57,13 @@ struct Seat<A: Application> {
     job: Option<JobNo>,
     /// The application may have changed since its result was last looked at.
     changed: bool,
+}
+
+/// What an application did.
+#[derive(Clone, Debug)]
+enum Deed {
+    Sent(MessageId, Payload),
+    Consumed(MessageId),
 }
 
 impl<P: Protocol, A: Application> Process for Node<P, A> {
@@ -154,8 +161,12 @@ impl<P: Protocol, A: Application> Node<P, A> {
     /// Shows the protocol every send, answers a wanted snapshot, then lets the application go on.
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         loop {
-            if let Some((id, payload)) = self.seat.unseen.pop_front() {
-                self.feed(Input::Sent { id, payload }, now, out);
+            if let Some(deed) = self.seat.unseen.pop_front() {
+                let input = match deed {
+                    Deed::Sent(id, payload) => Input::Sent { id, payload },
+                    Deed::Consumed(id) => Input::Consumed(id),
+                };
+                self.feed(input, now, out);
             } else if let Some(snapshot) = self.seat.wanted_snapshot() {
                 self.feed(Input::Snapshot(snapshot), now, out);
             } else {
@@ -183,14 +194,30 @@ impl<A: Application> Seat<A> {
         let mut outbox = core::mem::take(&mut self.outbox);
         act(application, &mut outbox);
         self.changed = true;
-        for (to, payload) in outbox.sends.drain(..) {
+        if !P::REPEATS {
+            outbox.consumed.clear();
+        }
+        let mut consumed = outbox.consumed.drain(..).peekable();
+        for (place, (to, payload)) in outbox.sends.drain(..).enumerate() {
+            while let Some((_, from, number)) = consumed.next_if(|&(before, ..)| before <= place) {
+                self.consume::<P>(from, number, out);
+            }
             let number = self.next_number(to);
             let id = MessageId { from: self.me, to, incarnation: self.incarnation, number };
             self.sent = self.sent.wrapping_add(id.mix());
             self.fact::<P>(Fact::Sent(id), out);
-            self.unseen.push_back((id, payload));
+            self.unseen.push_back(Deed::Sent(id, payload));
+        }
+        for (_, from, number) in consumed {
+            self.consume::<P>(from, number, out);
         }
         self.outbox = outbox;
+    }
+
+    fn consume<P: Protocol>(&mut self, from: ProcessId, number: u32, out: &mut Out<Node<P, A>>) {
+        let id = MessageId { from, to: self.me, incarnation: self.incarnation, number };
+        self.fact::<P>(Fact::Consumed(id), out);
+        self.unseen.push_back(Deed::Consumed(id));
     }
 
     fn next_number(&mut self, to: ProcessId) -> u32 {
@@ -289,7 +316,7 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
         seat.snapshot_wanted = false;
         seat.job = None;
         seat.unseen.clear();
-        seat.incarnation = incarnation;
+        seat.incarnation = if P::REPEATS { Incarnation(0) } else { incarnation };
         seat.changed = true;
         let snapshot = from.map(|image| &image.snapshot);
         let application = seat.application.as_mut().expect("only ranks are restored");

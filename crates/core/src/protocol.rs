@@ -33,6 +33,11 @@ pub trait Protocol: Sized + Clone + Debug {
     type Saved: Wire;
     /// Whether it needs packets between two lives in the order of sending.
     const FIFO: bool;
+    /// Whether it relies on send-determinism: that a re-execution sends what the execution sent (HydEE, definition 3).
+    /// Then the n-th message of a channel is the same message in whichever incarnation it is sent, so that identities
+    /// carry no incarnation; and the application's [consumptions](crate::Outbox::consume) are shown to the protocol and
+    /// stated as facts.
+    const REPEATS: bool = false;
 
     /// Processes it needs beside the ranks; they stand outside every cluster.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
@@ -56,6 +61,9 @@ pub enum Input<P: Protocol> {
         /// Its content.
         payload: Payload,
     },
+    /// The application says that what it does from here on may depend on this message. Only shown to a protocol that
+    /// [repeats](Protocol::REPEATS).
+    Consumed(MessageId),
     /// A message arrived for the application.
     Received {
         /// Its identity.

@@ -284,6 +284,7 @@ fn outcome(outcome: Option<&Outcome>) -> &'static str {
         Some(Outcome::Deadline) => "deadline",
         Some(Outcome::Interrupted) => "interrupted",
         Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
+        Some(Outcome::NotRepeated { .. }) => "notRepeated",
         None => "cutShort",
     }
 }

@@ -160,6 +160,7 @@ impl Supervisor {
                 | FactKind::CheckpointCommitted
                 | FactKind::RolledBack
                 | FactKind::Unrecoverable
+                | FactKind::NotRepeated
         ) || self.plan.waits_for(kind)
     }
 
@@ -309,6 +310,7 @@ impl Supervisor {
                 Claim::Unrecoverable { cluster, missing } => {
                     self.end(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() }, out);
                 }
+                Claim::NotRepeated { id, .. } => self.end(Outcome::NotRepeated { id: *id }, out),
                 _ => {}
             },
             _ => {}

@@ -17,9 +17,10 @@ pub fn message_of(fact: &Fact) -> Option<MessageId> {
         | Fact::Transmitted { id, .. }
         | Fact::Suppressed(id)
         | Fact::Delivered(id)
+        | Fact::Consumed(id)
         | Fact::DroppedStale(id) => Some(*id),
         Fact::Claim(claim) => match **claim {
-            Claim::Resent { id } | Claim::Forcing { id } => Some(id),
+            Claim::Resent { id } | Claim::Forcing { id } | Claim::NotRepeated { id, .. } => Some(id),
             _ => None,
         },
         _ => None,
@@ -40,6 +41,7 @@ impl Display for Predicate<'_> {
             Fact::Transmitted { id, position } => write!(f, "gave {id} to the network at {position}"),
             Fact::Suppressed(id) => write!(f, "kept {id} from the network"),
             Fact::Delivered(id) => write!(f, "delivered {id}"),
+            Fact::Consumed(id) => write!(f, "consumed {id}"),
             Fact::DroppedStale(id) => write!(f, "dropped {id}, which a rollback had undone"),
             Fact::Saved(saved) => write!(f, "handed {} to its storage", saved.0),
             Fact::Durable(name) => write!(f, "holds {name} durably"),
@@ -95,6 +97,9 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f,
                 "collected checkpoints below {below} (round {round}; {kept} kept, {log} log entries gone)"
             )
+        }
+        Claim::NotRepeated { id, recorded, repeated } => {
+            write!(f, "found {id} sent again in phase {repeated}, which had been {recorded}")
         }
         Claim::Protected => f.write_str("holds everything again that it should hold"),
         Claim::Unrecoverable { cluster, missing } => {

@@ -51,6 +51,8 @@ proptest! {
         let config = heat::Config { rows, columns, steps, feedback_every, state_bytes, ..small() };
         let network = run(&config, &clusters, schedule, None);
         prop_assert_eq!(network.results(), Some(expected(&config, &clusters)));
+        // Every message is sent because it is needed, so that in the end each was consumed.
+        prop_assert_eq!(&network.consumed, &network.sent);
     }
 
     #[test]

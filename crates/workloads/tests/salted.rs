@@ -120,7 +120,7 @@ fn a_state_that_does_not_fit_shows() {
             judged += 1;
             sends.extend(undone);
             rank.restore(before.as_deref(), Incarnation(0));
-            let mut out = Outbox { sends };
+            let mut out = Outbox { sends, ..Outbox::default() };
             for happened in &history[place + 1..] {
                 if let Happened::Delivered(from, payload) = happened {
                     rank.deliver(*from, payload.clone(), &mut out);

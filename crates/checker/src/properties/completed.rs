@@ -1,5 +1,6 @@
 //! The run came to its end.
 
+use faultline_core::Claim;
 use faultline_core::fault::Outcome;
 
 use crate::history::History;
@@ -27,6 +28,20 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             let missing = if parts.is_empty() { "every checkpoint".into() } else { parts.join("; ") };
             format!("{} is unrecoverable by design: missing is {missing}", context.cluster(*cluster))
         }),
+        Some(Outcome::NotRepeated { id }) => {
+            let text = || {
+                let (text, sender) = (context.message(*id), context.process(id.from));
+                format!(
+                    "the program does not repeat itself: {sender} did not send {text} again after the same messages \
+                     as before; run it under a protocol that does not rely on that, such as hc3i"
+                )
+            };
+            let is_it = |claim: &Claim| matches!(claim, Claim::NotRepeated { id: of, .. } if of == id);
+            match history.claims.iter().find(|it| is_it(it.claim)) {
+                Some(claimed) => finding.violated([history.source(claimed.at)], text),
+                None => finding.unjudged(text),
+            }
+        }
         None => finding.unjudged(|| "the run was cut short".into()),
     }
     finding
@@ -37,6 +52,18 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::ClusterId;
+
+    #[test]
+    fn a_program_that_does_not_repeat_itself_is_refused() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        let id = run.send(0, 1);
+        run.context.outcome = Some(Outcome::NotRepeated { id });
+        assert!(check_alone(check, &run).unknown.is_some(), "nobody said so");
+        run.claim(1, faultline_core::Claim::NotRepeated { id, recorded: 2, repeated: 1 });
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.violation_count(), 1);
+        assert!(finding.violations[0].text.contains("such as hc3i"));
+    }
 
     #[test]
     fn only_completion_is_completion() {

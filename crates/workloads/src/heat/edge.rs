@@ -17,6 +17,11 @@ impl Every {
     pub(super) fn due(self, step: u32) -> bool {
         step > 0 && step.checked_rem(self.0) == Some(0)
     }
+
+    /// How many rows were sent before the one that is sent after `step`.
+    fn number(self, step: u32) -> u32 {
+        step / self.0 - 1
+    }
 }
 
 /// The rank on one side.
@@ -68,11 +73,13 @@ impl Edge {
         if self.inbound_due(done) { self.early.get(&done) } else { Some(&self.current) }
     }
 
-    /// The step after `done` steps has used the boundary.
-    pub(super) fn used(&mut self, done: u32) {
-        if self.inbound_due(done) {
-            self.current = self.early.remove(&done).expect("a step runs only when its rows have come");
+    /// The step after `done` steps has used the boundary; the message that brought it, by sender and number.
+    pub(super) fn used(&mut self, done: u32) -> Option<(ProcessId, u32)> {
+        if !self.inbound_due(done) {
+            return None;
         }
+        self.current = self.early.remove(&done).expect("a step runs only when its rows have come");
+        self.neighbour.map(|it| (it.id, it.inbound.number(done)))
     }
 
     /// Adds the rows to a snapshot; their number is the answer.

@@ -137,8 +137,9 @@ impl Rank {
         if let (Some(at), Some(piece)) = (memory::piece_of(self.done, self.block.len()), stepped.piece) {
             self.block[at] = piece;
         }
-        self.above.used(self.done);
-        self.below.used(self.done);
+        for (from, number) in [self.above.used(self.done), self.below.used(self.done)].into_iter().flatten() {
+            out.consume(from, number);
+        }
         self.grid = stepped.grid;
         self.history = stepped.history;
         self.done += 1;

@@ -43,6 +43,8 @@ pub(crate) struct Network {
     pub(crate) restore_always: bool,
     /// Messages sent on each channel.
     pub(crate) sent: BTreeMap<(ProcessId, ProcessId), u32>,
+    /// Messages consumed of each channel, one after the other.
+    pub(crate) consumed: BTreeMap<(ProcessId, ProcessId), u32>,
     membership: Membership,
     config: Arc<Config>,
     in_transit: BTreeMap<(ProcessId, ProcessId), Vec<Payload>>,
@@ -88,6 +90,7 @@ impl Network {
             entangled: None,
             restore_always: false,
             sent: BTreeMap::new(),
+            consumed: BTreeMap::new(),
             membership,
             config,
             in_transit: BTreeMap::new(),
@@ -162,6 +165,10 @@ impl Network {
 
     fn send(&mut self, from: ProcessId, out: Outbox) {
         self.ranks[from.index()].sent += out.sends.len();
+        for (_, sender, number) in out.consumed {
+            let next = self.consumed.entry((sender, from)).or_default();
+            *next += u32::from(number == *next);
+        }
         for (to, payload) in out.sends {
             let sent = self.sent.entry((from, to)).or_default();
             let name = (from, to, *sent);
