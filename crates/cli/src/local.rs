@@ -11,7 +11,7 @@ use faultline_api::resource::StorageKind as Asked;
 use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_core::{Fact, Life, Node, ProcessId, Protocol, Span, Time};
 use faultline_runtime::node::{self, NodeOptions};
-use faultline_runtime::{Links, LocalOptions, LocalOutcome, Observer, StorageKind, StorageOptions, local};
+use faultline_runtime::{Links, Observer, RunOptions, RunOutcome, StorageKind, StorageOptions, local};
 use faultline_supervisor::Status;
 use faultline_trace::Bundle;
 use faultline_trace::manifest::LinkEntry;
@@ -26,11 +26,10 @@ pub(crate) fn run<P: Protocol>(
     dir: &Path,
     metrics: Option<SocketAddr>,
     live: &mut Live,
-) -> Result<LocalOutcome, Trouble> {
+) -> Result<RunOutcome, Trouble> {
     let program = std::env::current_exe()
         .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
-    let options = LocalOptions {
-        command: vec![program.into(), "node".into()],
+    let options = RunOptions {
         run_dir: dir.to_owned(),
         supervisor: setup.supervisor.clone(),
         membership: setup.membership.clone(),
@@ -47,7 +46,7 @@ pub(crate) fn run<P: Protocol>(
         },
         metrics,
     };
-    local::run(options, live).map_err(Trouble::machine)
+    local::run(vec![program.into(), "node".into()], options, live).map_err(Trouble::machine)
 }
 
 impl Observer for Live {

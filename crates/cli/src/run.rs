@@ -12,8 +12,8 @@ use faultline_checker::Verdict;
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{Protocol, Span};
 use faultline_report::{Cast, Summary};
-use faultline_runtime::LocalOutcome;
-use faultline_runtime::local::Collapse;
+use faultline_runtime::RunOutcome;
+use faultline_runtime::supervise::Collapse;
 use faultline_trace::manifest::{Backend, LinkEntry};
 use faultline_trace::{Bundle, BundleError, Manifest};
 use serde::Serialize;
@@ -224,7 +224,7 @@ impl Visitor for Once<'_> {
             }
             Backend::Local | Backend::Kubernetes => {
                 let run = local::run(&setup, dir, arguments.metrics, &mut live)?;
-                let LocalOutcome { outcome, faults, links, duration, collapsed } = run;
+                let RunOutcome { outcome, faults, links, duration, collapsed } = run;
                 collapsed.iter().for_each(|it| mourn(it, &manifest));
                 let ended = Ended { outcome, faults, links: Some(links), duration };
                 (ended, bundle.read_trace().map_err(unwritable)?)

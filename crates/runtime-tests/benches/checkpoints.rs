@@ -23,7 +23,7 @@ use faultline_core::{
 };
 use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
 use faultline_protocols::none::NoProtocol;
-use faultline_runtime::{Links, LocalOptions, NodeOptions, Observer, StorageOptions, local, node};
+use faultline_runtime::{Links, NodeOptions, Observer, RunOptions, StorageOptions, local, node};
 use faultline_supervisor::{Config, Status};
 use faultline_trace::manifest::LinkEntry;
 use faultline_trace::{Bundle, Trace};
@@ -150,8 +150,8 @@ fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[usize]) -> Resu
         each.push(Cluster { processes: ids.map(ProcessId).collect(), started: false });
     }
     let scenario = format!("{},{steps},{feedback}", u32::from(hc3i));
-    let options = LocalOptions {
-        command: vec![env::current_exe()?.into(), "node".into(), scenario.into()],
+    let command = vec![env::current_exe()?.into(), "node".into(), scenario.into()];
+    let options = RunOptions {
         run_dir: bundle.dir().to_owned(),
         supervisor: Config {
             detect_after: Span::from_secs(20),
@@ -173,7 +173,7 @@ fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[usize]) -> Resu
         metrics: None,
     };
     let mut memory = Memory::default();
-    let ended = local::run(options, &mut memory)?;
+    let ended = local::run(command, options, &mut memory)?;
     if let Some(collapse) = ended.collapsed.first() {
         return Err(format!("a node ended by itself: {collapse:?}").into());
     }

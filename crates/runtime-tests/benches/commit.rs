@@ -20,7 +20,7 @@ use faultline_core::{
     Incarnation, Life, Member, Membership, MembershipVersion, NodeId, Position, Process, ProcessId, Role, Sn,
     Snapshot, Span, Time, Witness,
 };
-use faultline_runtime::{Links, LocalOptions, NodeOptions, StorageOptions, local, node};
+use faultline_runtime::{Links, NodeOptions, RunOptions, StorageOptions, local, node};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
 use serde::{Deserialize, Serialize};
@@ -71,8 +71,8 @@ fn nodes(count: u32) -> Result<f64, Box<dyn Error>> {
         life: Life(0),
         up: false,
     };
-    let options = LocalOptions {
-        command: vec![env::current_exe()?.into(), "node".into(), results.clone().into()],
+    let command = vec![env::current_exe()?.into(), "node".into(), results.clone().into()];
+    let options = RunOptions {
         run_dir: bundle.dir().to_owned(),
         supervisor: Config {
             detect_after: Span::from_secs(20),
@@ -93,7 +93,7 @@ fn nodes(count: u32) -> Result<f64, Box<dyn Error>> {
         storage: StorageOptions::default(),
         metrics: None,
     };
-    local::run(options, &mut ())?;
+    local::run(command, options, &mut ())?;
     read_results(&results)
 }
 

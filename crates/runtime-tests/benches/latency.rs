@@ -21,7 +21,7 @@ use faultline_core::{
     Node, NodeConfig, NodeId, Outbox, Payload, ProcessId, Progress, Role, Span,
 };
 use faultline_protocols::none::NoProtocol;
-use faultline_runtime::{Links, LocalOptions, NodeOptions, StorageOptions, local, node};
+use faultline_runtime::{Links, NodeOptions, RunOptions, StorageOptions, local, node};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -73,8 +73,8 @@ fn nodes() -> Result<f64, Box<dyn Error>> {
         up: false,
     };
     let processes = [ProcessId(0), ProcessId(1)];
-    let options = LocalOptions {
-        command: vec![env::current_exe()?.into(), "node".into(), results.clone().into()],
+    let command = vec![env::current_exe()?.into(), "node".into(), results.clone().into()];
+    let options = RunOptions {
         run_dir: bundle.dir().to_owned(),
         supervisor: Config {
             detect_after: Span::from_secs(5),
@@ -95,7 +95,7 @@ fn nodes() -> Result<f64, Box<dyn Error>> {
         storage: StorageOptions::default(),
         metrics: None,
     };
-    local::run(options, &mut ())?;
+    local::run(command, options, &mut ())?;
     Ok(fs::read_to_string(results)?.parse()?)
 }
 

@@ -1,24 +1,55 @@
-//! The driver's contract, against real processes.
+//! The driver's contract, against real processes: children of the supervisor, and processes at places with agents.
 
 use faultline_conformance::{Driver, Evidence, Scenario};
-use faultline_runtime::{LocalOutcome, local};
-use faultline_runtime_tests::local_options;
+use faultline_runtime::{RunOutcome, local, remote};
+use faultline_runtime_tests::agents::Agents;
+use faultline_runtime_tests::{probe_command, run_options};
 use faultline_trace::Bundle;
 
-/// Runs a scenario with one process for each probe.
-struct Processes;
+/// Runs a scenario with one child process for each probe.
+struct Children;
 
-impl Driver for Processes {
+impl Driver for Children {
     fn run<const FIFO: bool>(&mut self, scenario: &Scenario) -> Evidence {
         let dir = tempfile::tempdir().expect("a directory for the run");
-        let options = local_options(scenario, FIFO, dir.path(), env!("CARGO_BIN_EXE_probe-node").into());
+        let command = probe_command(scenario, FIFO, dir.path(), env!("CARGO_BIN_EXE_probe-node").into());
+        let options = run_options(scenario, dir.path());
         let bundle = Bundle::open(&options.run_dir);
-        let LocalOutcome { outcome, faults, collapsed, .. } =
-            local::run(options, &mut ()).expect("the run is carried out");
-        assert_eq!(collapsed, [], "nodes do not end by themselves");
-        let trace = bundle.read_trace().expect("the facts can be read");
-        Evidence { trace, outcome, faults }
+        let outcome = local::run(command, options, &mut ()).expect("the run is carried out");
+        evidence(&bundle, outcome)
     }
 }
 
-faultline_conformance::conformance_tests!(Processes);
+/// Runs a scenario with one agent for each probe.
+struct Remote;
+
+impl Driver for Remote {
+    fn run<const FIFO: bool>(&mut self, scenario: &Scenario) -> Evidence {
+        let dir = tempfile::tempdir().expect("a directory for the run");
+        let command = probe_command(scenario, FIFO, dir.path(), env!("CARGO_BIN_EXE_probe-node").into());
+        let options = run_options(scenario, dir.path());
+        let bundle = Bundle::open(&options.run_dir);
+        let agents =
+            Agents::start(dir.path(), env!("CARGO_BIN_EXE_probe-agent"), &command, options.names.len());
+        let desk = agents.desk();
+        let outcome = remote::run(agents.options(), options, &desk, &mut ()).expect("the run is carried out");
+        assert_eq!(desk.board().requests, [], "every agent has answered");
+        evidence(&bundle, outcome)
+    }
+}
+
+fn evidence(bundle: &Bundle, run: RunOutcome) -> Evidence {
+    let RunOutcome { outcome, faults, collapsed, .. } = run;
+    assert_eq!(collapsed, [], "nodes do not end by themselves");
+    let trace = bundle.read_trace().expect("the facts can be read");
+    assert_eq!(trace.gaps, [], "every fact is there");
+    Evidence { trace, outcome, faults }
+}
+
+mod children {
+    faultline_conformance::conformance_tests!(super::Children);
+}
+
+mod remote_places {
+    faultline_conformance::conformance_tests!(super::Remote);
+}

@@ -1,4 +1,4 @@
-//! The clock that all processes of a run on one machine share, and an alarm precise to some ten microseconds.
+//! The clock that all processes of a run share, and an alarm precise to some ten microseconds.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -11,21 +11,33 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
-/// Nanoseconds of the machine's monotonic clock since a run's epoch. Comparable between the processes of one machine.
+/// Nanoseconds of a machine's monotonic clock since a run's epoch. Good on that machine; another one has
+/// [another](Clock::elsewhere) for the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Clock {
-    epoch: u64,
+    /// May be before the machine was started.
+    epoch: i64,
 }
 
 impl Clock {
     /// A clock whose epoch is now.
     pub(crate) fn start() -> Clock {
-        Clock { epoch: monotonic() }
+        Clock { epoch: monotonic() as i64 }
     }
 
     /// Now.
     pub(crate) fn now(self) -> Time {
-        Time(monotonic().saturating_sub(self.epoch))
+        self.at(monotonic())
+    }
+
+    /// The run's time when the machine's monotonic clock shows `monotonic`; zero before the epoch.
+    pub(crate) fn at(self, monotonic: u64) -> Time {
+        Time((monotonic as i64).saturating_sub(self.epoch).max(0) as u64)
+    }
+
+    /// The same clock on a machine whose monotonic clock is ahead of this one's by so much.
+    pub(crate) fn elsewhere(self, ahead: i64) -> Clock {
+        Clock { epoch: self.epoch.saturating_add(ahead) }
     }
 }
 
@@ -61,9 +73,11 @@ impl Alarm {
         }
         self.set = at;
         let timer = &self.timer.get_ref().0;
-        match at.and_then(|at| self.clock.epoch.checked_add(at.0)) {
+        match at.and_then(|at| self.clock.epoch.checked_add_unsigned(at.0)) {
             Some(nanos) => {
-                let at = TimeSpec::new((nanos / 1_000_000_000) as i64, (nanos % 1_000_000_000) as i64);
+                // Zero would unset it.
+                let nanos = nanos.max(1);
+                let at = TimeSpec::new(nanos / 1_000_000_000, nanos % 1_000_000_000);
                 timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
             }
             None => timer.unset()?,
@@ -100,7 +114,8 @@ impl AsRawFd for Timer {
     }
 }
 
-fn monotonic() -> u64 {
+/// Nanoseconds of the machine's monotonic clock.
+pub(crate) fn monotonic() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
         .expect("every Linux has a monotonic clock");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64

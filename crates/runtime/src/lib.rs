@@ -4,7 +4,10 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`node`] | one process of the federation: hosts a [`faultline_core::Process`] |
-//! | [`local`] | the supervisor's real side, with child processes on this machine |
+//! | [`supervise`] | the supervisor's real side, wherever the processes are |
+//! | [`local`] | the processes are children on this machine |
+//! | [`remote`] | the processes are with agents, which are reached over TCP |
+//! | [`agent`] | what starts and ends the process at such a place |
 //! | [`links`] | what the links of a federation are to be like |
 //! | [`frame`] | what stands on the wire between two nodes |
 //! | [`secret`] | the run's secret, which guards every connection |
@@ -13,6 +16,7 @@
 //! A node and its supervisor talk over one *control* connection ([`control`]); nodes talk to each other over the
 //! [`transport`]. Nothing here knows any protocol: everything is generic over `Process`.
 
+pub mod agent;
 mod clock;
 mod codec;
 mod control;
@@ -22,12 +26,14 @@ pub mod links;
 pub mod local;
 pub mod metrics;
 pub mod node;
+pub mod remote;
 pub mod secret;
 mod storage;
+pub mod supervise;
 mod transport;
 
 pub use links::Links;
-pub use local::{LocalError, LocalOptions, LocalOutcome, Observer};
 pub use node::{NodeError, NodeOptions};
 pub use secret::Secret;
 pub use storage::{StorageKind, StorageOptions};
+pub use supervise::{Observer, RunError, RunOptions, RunOutcome};

@@ -5,7 +5,9 @@
 //! follows against someone who can rewrite packets on the wire.
 
 use std::fmt::{self, Write as _};
+use std::fs;
 use std::io::{self, Read};
+use std::path::Path;
 
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -56,6 +58,16 @@ impl Secret {
                 pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).ok_or(io::ErrorKind::InvalidData)?;
         }
         Ok(Secret(bytes))
+    }
+
+    /// Reads one from a file, which holds it as [`Secret::to_line`] writes it; the end of the line may be missing.
+    pub fn read_file(path: &Path) -> io::Result<Secret> {
+        let mut line = fs::read_to_string(path)?.trim().to_owned();
+        line.push('\n');
+        if line.len() != 65 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a key is 64 hexadecimal digits"));
+        }
+        Secret::read_line(line.as_bytes())
     }
 
     /// The line that a child reads from its standard input.

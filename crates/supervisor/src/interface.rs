@@ -92,6 +92,16 @@ pub enum Report {
         /// The life.
         life: Life,
     },
+    /// The place of a life was taken away from outside, with or without its storage, and the driver has made sure that
+    /// the life is not heard of any more. A failure like an injected one, and known at once.
+    Lost {
+        /// The process.
+        process: ProcessId,
+        /// The life.
+        life: Life,
+        /// What became of the storage.
+        storage: StorageFate,
+    },
     /// Someone wants the run to end.
     Interrupted,
     /// Time has passed, perhaps. Changes of the membership are announced at the next of these, so that those of one

@@ -244,6 +244,15 @@ impl Supervisor {
                     self.detected(process, now, out);
                 }
             }
+            Report::Lost { process, life, storage } => {
+                if self.seat_of(process, life).is_some() {
+                    self.kill(&[process], storage, now, out);
+                }
+                let seat = self.seats[process.index()];
+                if seat.life == life && seat.state != State::Down {
+                    self.detected(process, now, out);
+                }
+            }
             Report::Interrupted => self.end(Outcome::Interrupted, out),
             Report::Timeout => {
                 if self.unannounced {

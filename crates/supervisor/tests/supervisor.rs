@@ -369,6 +369,25 @@ fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
 }
 
 #[test]
+fn a_place_taken_away_is_a_failure_known_at_once_also_of_a_life_that_was_not_heard_of_yet() {
+    let mut desk = Desk::begun(vec![]);
+    let lost = |life, storage| Report::Lost { process: P0, life: Life(life), storage };
+    let (kept, gone) = (StorageFate::Kept, StorageFate::Lost);
+    desk.report(lost(1, kept));
+    assert_eq!(desk.take(), [failed(P0, 1, kept), kill(&[(P0, 1)], kept), detected(P0, 1)]);
+    desk.report(lost(1, gone));
+    assert_eq!(desk.take(), [], "said once");
+    desk.announced();
+    desk.pass(desk.now + RESTART_AFTER);
+    assert_eq!(desk.take(), launch(P0, 2, Boot::Restarted));
+    desk.report(lost(2, gone));
+    assert_eq!(desk.take(), [failed(P0, 2, gone), kill(&[(P0, 2)], gone), detected(P0, 2)]);
+    desk.announced();
+    desk.pass(desk.now + RESTART_AFTER);
+    assert_eq!(desk.take(), launch(P0, 3, Boot::Replaced));
+}
+
+#[test]
 fn volatile_storage_is_lost_with_every_death() {
     let mut desk = Desk::with(vec![(at(10), crash(P0))], |config| config.volatile_storage = true);
     desk.begin();

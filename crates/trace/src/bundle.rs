@@ -1,13 +1,14 @@
 //! The directory of a recorded run: `manifest.json`, `federation.yaml`, and `facts/` with one file per life.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use faultline_core::{Life, ProcessId};
 use thiserror::Error;
 
-use crate::facts::{FactsReadError, FactsWriter, StreamEnd, read_facts};
+use crate::facts::{FactsReadError, FactsWriter, StreamEnd, read_facts, with_gap};
 use crate::manifest::{FORMAT, Manifest};
 use crate::memory::Trace;
 
@@ -129,6 +130,31 @@ impl Bundle {
             Ok(writer)
         };
         begin().map_err(|source| BundleError::Write { path: path.clone(), source })
+    }
+
+    /// Puts a piece of the file for the facts of one life, written elsewhere, where it belongs.
+    pub fn write_facts_at(
+        &self,
+        process: ProcessId,
+        life: Life,
+        offset: u64,
+        piece: &[u8],
+    ) -> Result<(), BundleError> {
+        let path = self.facts_path(process, life);
+        let file = OpenOptions::new().create(true).write(true).truncate(false).open(&path);
+        file.and_then(|file| file.write_all_at(piece, offset))
+            .map_err(|source| BundleError::Write { path, source })
+    }
+
+    /// Notes that facts of a life are missing after those that are there, or may be.
+    pub fn mark_gap(&self, process: ProcessId, life: Life) -> Result<(), BundleError> {
+        let path = self.facts_path(process, life);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other.map_err(|source| BundleError::Read { path: path.clone(), source })?,
+        };
+        fs::write(&path, with_gap(&bytes, process, life))
+            .map_err(|source| BundleError::Write { path, source })
     }
 
     /// Writes the manifest and the federation's text, replacing earlier ones whole.
@@ -280,6 +306,35 @@ mod tests {
         assert_eq!(read.gaps, [(ProcessId(0), Life(2), FactNo(2))]);
         assert_eq!(read.streams[&(ProcessId(0), Life(1))].len(), 2);
         assert_eq!(read.streams.len(), 3);
+    }
+
+    #[test]
+    fn facts_that_come_in_pieces_are_put_together_and_what_never_came_is_a_gap() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = Bundle::create(dir.path().join("whole")).unwrap();
+        whole.write_trace(&trace()).unwrap();
+        let bytes = fs::read(whole.facts_path(ProcessId(0), Life(1))).unwrap();
+
+        let bundle = Bundle::create(dir.path().join("pieces")).unwrap();
+        let put = |from: usize, to: usize| {
+            bundle.write_facts_at(ProcessId(0), Life(1), from as u64, &bytes[from..to]).unwrap();
+        };
+        put(0, 20);
+        put(10, bytes.len() - 3);
+        bundle.mark_gap(ProcessId(0), Life(2)).unwrap();
+        let read = bundle.read_trace().unwrap();
+        assert_eq!(read.torn, [(ProcessId(0), Life(1))]);
+        assert_eq!(read.gaps, [(ProcessId(0), Life(2), FactNo(0))]);
+
+        put(20, bytes.len());
+        let read = bundle.read_trace().unwrap();
+        assert_eq!(read.streams[&(ProcessId(0), Life(1))], trace().streams[&(ProcessId(0), Life(1))]);
+        assert_eq!(read.torn, []);
+
+        fs::write(bundle.facts_path(ProcessId(0), Life(1)), &bytes[..bytes.len() - 1]).unwrap();
+        bundle.mark_gap(ProcessId(0), Life(1)).unwrap();
+        let read = bundle.read_trace().unwrap();
+        assert_eq!(read.gaps[0], (ProcessId(0), Life(1), FactNo(2)), "a gap, and not only torn");
     }
 
     #[test]

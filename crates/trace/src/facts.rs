@@ -66,6 +66,18 @@ impl<W: Write> FactsWriter<W> {
     }
 }
 
+/// The whole facts at the beginning of a file, and after them something that no reader takes for the end.
+pub(crate) fn with_gap(bytes: &[u8], process: ProcessId, life: Life) -> Vec<u8> {
+    let mut whole = Vec::new();
+    let mut writer = FactsWriter::new(&mut whole, process, life);
+    let stream = read_facts(bytes).map(|file| file.stream).unwrap_or_default();
+    let written =
+        stream.iter().try_for_each(|(at, fact)| writer.write(*at, fact)).and_then(|()| writer.flush());
+    written.expect("memory takes everything");
+    whole.extend([0xFF; RECORD_HEADER_LEN]);
+    whole
+}
+
 /// How the facts of a file end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {

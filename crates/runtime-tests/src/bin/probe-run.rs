@@ -10,19 +10,21 @@ use faultline_conformance::{Act, Scenario, Script, Step};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ProcessId, Span};
 use faultline_runtime::local;
-use faultline_runtime_tests::local_options;
+use faultline_runtime_tests::{probe_command, run_options};
 use faultline_supervisor::Config;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args_os().skip(1);
     let dir = PathBuf::from(args.next().ok_or("no directory")?);
     let probe_node = args.next().ok_or("no program for the nodes")?;
-    let mut options = local_options(&scenario(), false, &dir, probe_node);
+    let scenario = scenario();
+    let command = probe_command(&scenario, false, &dir, probe_node);
+    let mut options = run_options(&scenario, &dir);
     // Free a moment ago; nothing else on this machine asks for ports that fast.
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     options.metrics = Some(address);
     println!("{}", address.port());
-    local::run(options, &mut ())?;
+    local::run(command, options, &mut ())?;
     Ok(())
 }
 

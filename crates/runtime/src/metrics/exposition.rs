@@ -160,8 +160,13 @@ impl Collector for Exposition {
 }
 
 async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
+    render(&registry)
+}
+
+/// Everything in a registry, as an answer.
+pub(crate) fn render(registry: &Registry) -> impl IntoResponse + use<> {
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string takes everything");
+    prometheus_client::encoding::text::encode(&mut text, registry).expect("a string takes everything");
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], prometheus_text(&text))
 }
 

@@ -1,7 +1,7 @@
 //! The conversation with the supervisor, on a thread of its own: a process that computes, or reads back a large state,
 //! is not dead, and its heart goes on beating.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc as handover;
 use std::thread;
@@ -25,6 +25,8 @@ use crate::secret::Secret;
 pub(super) struct Supervisor {
     /// What it said first.
     pub(super) setup: Setup,
+    /// The address from which it was reached, and at which it, and so everyone, reaches this node.
+    pub(super) here: IpAddr,
     /// What it is told, beside the heartbeats.
     pub(super) reports: mpsc::UnboundedSender<ToSupervisor>,
 }
@@ -42,9 +44,9 @@ pub(super) fn call<P: Process + 'static>(
     let (reports, reports_out) = mpsc::unbounded_channel();
     let converse = async move {
         match register(address, &secret, introduction).await {
-            Ok((read, write, setup)) => {
+            Ok((read, write, setup, here)) => {
                 let heartbeat_every = Duration::from(setup.heartbeat_every);
-                drop(setup_in.send(Ok(setup)));
+                drop(setup_in.send(Ok((setup, here))));
                 tokio::select! {
                     () = listen(read, &engine) => {}
                     () = speak(write, reports_out, heartbeat_every, &engine, exposition) => {}
@@ -59,8 +61,8 @@ pub(super) fn call<P: Process + 'static>(
         .name("liaison".into())
         .spawn(move || runtime.block_on(converse))
         .map_err(NodeError::Runtime)?;
-    let setup = setup.recv().expect("the liaison says what became of its call")?;
-    Ok(Supervisor { setup, reports })
+    let (setup, here) = setup.recv().expect("the liaison says what became of its call")?;
+    Ok(Supervisor { setup, reports, here })
 }
 
 /// Meets the supervisor, and learns what this node is to be.
@@ -68,14 +70,15 @@ async fn register(
     address: SocketAddr,
     secret: &Secret,
     introduction: Introduction,
-) -> Result<(OwnedReadHalf, OwnedWriteHalf, Setup), NodeError> {
+) -> Result<(OwnedReadHalf, OwnedWriteHalf, Setup, IpAddr), NodeError> {
     let mut stream = TcpStream::connect(address).await.map_err(NodeError::Supervisor)?;
     stream.set_nodelay(true).map_err(NodeError::Supervisor)?;
+    let here = stream.local_addr().map_err(NodeError::Supervisor)?.ip();
     secret.dial(&mut stream).await.map_err(NodeError::Handshake)?;
     control::send(&mut stream, &introduction).await.map_err(NodeError::Supervisor)?;
     let (mut read, write) = stream.into_split();
     match control::receive(&mut read).await.map_err(NodeError::Supervisor)? {
-        ToNode::Setup(setup) => Ok((read, write, setup)),
+        ToNode::Setup(setup) => Ok((read, write, setup, here)),
         _ => Err(NodeError::Setup),
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod measure;
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct NodeOptions {
     pub process: ProcessId,
     /// In which life.
     pub life: Life,
+    /// Where it listens, at the address from which it reaches the supervisor; 0 for any port.
+    pub port: u16,
 }
 
 /// Why a command line is not a node's.
@@ -96,7 +98,7 @@ impl NodeOptions {
     /// Reads what [`NodeOptions::to_args`] wrote.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<NodeOptions, NodeOptionsError> {
         use NodeOptionsError::Value;
-        let (mut run_dir, mut supervisor, mut process, mut life) = (None, None, None, None);
+        let (mut run_dir, mut supervisor, mut process, mut life, mut port) = (None, None, None, None, None);
         let mut args = args.into_iter();
         while let Some(option) = args.next() {
             let value = args.next();
@@ -106,6 +108,7 @@ impl NodeOptions {
                 Some("--supervisor") => supervisor = text.and_then(|it| it.parse().ok()),
                 Some("--process") => process = text.and_then(|it| it.parse().ok()).map(ProcessId),
                 Some("--life") => life = text.and_then(|it| it.parse().ok()).map(Life),
+                Some("--port") => port = text.and_then(|it| it.parse().ok()),
                 _ => return Err(NodeOptionsError::Unknown(option)),
             }
         }
@@ -114,16 +117,18 @@ impl NodeOptions {
             supervisor: supervisor.ok_or(Value("--supervisor"))?,
             process: process.ok_or(Value("--process"))?,
             life: life.ok_or(Value("--life"))?,
+            port: port.ok_or(Value("--port"))?,
         })
     }
 
     /// The arguments for the command that starts this node.
     pub fn to_args(&self) -> Vec<OsString> {
-        let pairs: [(&str, OsString); 4] = [
+        let pairs: [(&str, OsString); 5] = [
             ("--run-dir", self.run_dir.clone().into()),
             ("--supervisor", self.supervisor.to_string().into()),
             ("--process", self.process.0.to_string().into()),
             ("--life", self.life.0.to_string().into()),
+            ("--port", self.port.to_string().into()),
         ];
         pairs.into_iter().flat_map(|(option, value)| [option.into(), value]).collect()
     }
@@ -157,9 +162,9 @@ async fn host<P: Process + 'static>(
     exposition: Arc<Exposition>,
     (inbox_in, inbox): (mpsc::UnboundedSender<Stimulus<P>>, mpsc::UnboundedReceiver<Stimulus<P>>),
 ) -> Result<(), NodeError> {
-    let Supervisor { setup, reports } = supervisor;
-    let NodeOptions { run_dir, process, life, .. } = options;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(NodeError::Listen)?;
+    let Supervisor { setup, reports, here } = supervisor;
+    let NodeOptions { run_dir, process, life, port, .. } = options;
+    let listener = TcpListener::bind((here, port)).await.map_err(NodeError::Listen)?;
     let address = listener.local_addr().map_err(NodeError::Listen)?;
     let me = Identity { process, life, cluster: setup.cluster };
 

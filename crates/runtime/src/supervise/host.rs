@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
-use faultline_core::{
-    Boot, ClusterId, Fact, FactKind, Life, Membership, ProcessId, Span, StorageFate, Time, Trigger,
-};
+use faultline_core::{Boot, ClusterId, Fact, FactKind, Life, Membership, ProcessId, Span, Time, Trigger};
 use faultline_supervisor::{Order, Report, Supervisor};
 use faultline_trace::{Bundle, FactsWriter};
 use tokio::net::tcp::OwnedWriteHalf;
@@ -18,13 +16,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::children::Children;
 use super::measuring::Measuring;
+use super::places::{Happening, Happenings, Places};
 use super::totals::Totals;
-use super::{Collapse, LocalError, LocalOptions, LocalOutcome, Observer};
+use super::{Collapse, Observer, RunError, RunOptions, RunOutcome};
 use crate::clock::{Alarm, Clock};
 use crate::control::{self, Directory, Entry, Introduction, Setup, ToNode, ToSupervisor};
-use crate::node::NodeOptions;
 use crate::secret::Secret;
 
 /// A stranger at the control port who says nothing is dropped after this.
@@ -36,25 +33,23 @@ const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
 /// Between two looks at the state of things.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 
-/// What happens to the host.
-pub(super) enum Happening {
-    /// A node has called, and knows the secret.
-    Introduced { introduction: Introduction, stream: TcpStream },
-    /// A node says something.
-    Said { process: ProcessId, life: Life, message: ToSupervisor },
-    /// A child is gone.
-    Exited { process: ProcessId, life: Life },
+/// What places are made of.
+pub(crate) struct Ground {
+    pub(crate) clock: Clock,
+    pub(crate) secret: Secret,
+    /// Where nodes call the supervisor.
+    pub(crate) control: SocketAddr,
+    pub(crate) happenings: Happenings,
 }
 
 /// The supervisor's hands.
-struct Host<'a> {
-    options: LocalOptions,
+struct Host<'a, P> {
+    options: RunOptions,
     observer: &'a mut dyn Observer,
     clock: Clock,
-    address: SocketAddr,
     facts: FactsWriter<File>,
-    children: Children,
-    happenings: mpsc::UnboundedSender<Happening>,
+    places: P,
+    happenings: Happenings,
     /// Lives that have introduced themselves.
     nodes: BTreeMap<(ProcessId, Life), Node>,
     /// How the newest life of each process begins.
@@ -85,43 +80,38 @@ struct Node {
     paused: bool,
 }
 
-/// Carries out a run.
-pub(super) async fn host(
-    options: LocalOptions,
+/// Carries out a run. Nodes call at `control`, and show that they know the secret; `settle` makes their places.
+pub(crate) async fn host<P: Places>(
+    options: RunOptions,
+    secret: Secret,
+    control: SocketAddr,
+    settle: impl FnOnce(Ground) -> P,
     observer: &mut dyn Observer,
-) -> Result<LocalOutcome, LocalError> {
-    let secret = Secret::generate().map_err(LocalError::Secret)?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(LocalError::Listen)?;
-    let address = listener.local_addr().map_err(LocalError::Listen)?;
+) -> Result<RunOutcome, RunError> {
+    let listener = TcpListener::bind(control).await.map_err(RunError::Listen)?;
+    let control = listener.local_addr().map_err(RunError::Listen)?;
     let facts = Bundle::open(&options.run_dir)
         .facts_writer(ProcessId::SUPERVISOR, Life(0))
-        .map_err(LocalError::Facts)?;
-    let (happenings, mut happened) = mpsc::unbounded_channel();
+        .map_err(RunError::Facts)?;
+    let clock = Clock::start();
+    let (happenings, mut happened) = Happenings::new(clock);
     tokio::task::spawn_local(listen(listener, secret.clone(), happenings.clone()));
 
     let totals = Totals::new(&options.links);
     if let Some(address) = options.metrics {
-        let failed = |source| LocalError::Metrics { address, source };
+        let failed = |source| RunError::Metrics { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         tokio::spawn(totals.exposition().serve(listener, None));
     }
 
-    let clock = Clock::start();
     let mut orders = Vec::new();
     let mut supervisor = Supervisor::new(options.supervisor.clone(), options.membership.clone(), &mut orders);
-    let children = Children::new(
-        options.command.clone(),
-        secret,
-        options.run_dir.clone(),
-        options.names.clone(),
-        happenings.clone(),
-    );
+    let places = settle(Ground { clock, secret, control, happenings: happenings.clone() });
     let mut host = Host {
         observer,
         clock,
-        address,
         facts,
-        children,
+        places,
         happenings,
         nodes: BTreeMap::new(),
         boots: BTreeMap::new(),
@@ -141,10 +131,10 @@ pub(super) async fn host(
     };
     let outcome = host.attend(&mut supervisor, orders, &mut happened).await;
     // Whatever happened, nobody is left behind.
-    let buried = host.children.kill_all().await;
+    let buried = host.places.end().await;
     let outcome = outcome?;
     buried?;
-    Ok(LocalOutcome {
+    Ok(RunOutcome {
         outcome,
         faults: supervisor.faults(),
         links: host.measuring.entries(),
@@ -153,16 +143,16 @@ pub(super) async fn host(
     })
 }
 
-impl Host<'_> {
+impl<P: Places> Host<'_, P> {
     async fn attend(
         &mut self,
         supervisor: &mut Supervisor,
         mut orders: Vec<Order>,
-        happened: &mut mpsc::UnboundedReceiver<Happening>,
-    ) -> Result<Outcome, LocalError> {
-        let mut alarm = Alarm::new(self.clock).map_err(LocalError::Alarm)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(LocalError::Signals)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(LocalError::Signals)?;
+        happened: &mut mpsc::UnboundedReceiver<(Time, Happening)>,
+    ) -> Result<Outcome, RunError> {
+        let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
         loop {
             for order in orders.drain(..) {
@@ -171,12 +161,17 @@ impl Host<'_> {
                     return Ok(outcome);
                 }
             }
-            alarm.set(supervisor.next_deadline()).map_err(LocalError::Alarm)?;
+            alarm.set(supervisor.next_deadline()).map_err(RunError::Alarm)?;
+            // When it happened, however long the host was busy with an order since then.
+            let mut happened_at = None;
             let reports = tokio::select! {
                 biased;
-                Some(happening) = happened.recv() => self.understand(happening),
+                Some((at, happening)) = happened.recv() => {
+                    happened_at = Some(at);
+                    self.understand(happening)
+                }
                 rung = alarm.rung() => {
-                    rung.map_err(LocalError::Alarm)?;
+                    rung.map_err(RunError::Alarm)?;
                     vec![Report::Timeout]
                 }
                 _ = interrupt.recv() => vec![Report::Interrupted],
@@ -188,7 +183,7 @@ impl Host<'_> {
                 }
             };
             for report in reports {
-                supervisor.handle(report, self.clock.now(), &mut orders);
+                supervisor.handle(report, happened_at.unwrap_or_else(|| self.clock.now()), &mut orders);
             }
         }
     }
@@ -200,14 +195,20 @@ impl Host<'_> {
                 self.introduced(introduction, stream);
                 vec![]
             }
-            Happening::Exited { process, life } => {
+            Happening::Ended { process, life, collapse } => {
                 self.nodes.remove(&(process, life));
                 self.let_go();
-                if let Some((status, last_words)) = self.children.collapse(process, life) {
+                if let Some((status, last_words)) = collapse {
                     warn!(%process, %life, status, "a node ended by itself");
                     self.collapsed.push(Collapse { process, life, status, last_words });
                 }
                 vec![Report::Exited { process, life }]
+            }
+            Happening::Lost { process, life, storage } => {
+                // Its connection ends here, and with it the process, should it still run.
+                self.nodes.remove(&(process, life));
+                self.let_go();
+                vec![Report::Lost { process, life, storage }]
             }
             Happening::Said { process, life, message } => self.said(process, life, message),
         }
@@ -248,7 +249,7 @@ impl Host<'_> {
 
     fn introduced(&mut self, introduction: Introduction, stream: TcpStream) {
         let Introduction { process, life } = introduction;
-        if !self.children.is_alive(process, life) || self.nodes.contains_key(&(process, life)) {
+        if !self.places.hosts(process, life) || self.nodes.contains_key(&(process, life)) {
             return warn!(%process, %life, "someone pretended to be a node");
         }
         let (mut read, write) = stream.into_split();
@@ -260,7 +261,7 @@ impl Host<'_> {
         tokio::task::spawn_local(async move {
             loop {
                 match control::receive(&mut read).await {
-                    Ok(message) => drop(happenings.send(Happening::Said { process, life, message })),
+                    Ok(message) => happenings.put(Happening::Said { process, life, message }),
                     Err(error) => return debug!(%process, %life, %error, "a node hung up"),
                 }
             }
@@ -271,7 +272,7 @@ impl Host<'_> {
     fn setup(&self, process: ProcessId) -> Setup {
         let member = self.options.membership.member(process);
         Setup {
-            clock: self.clock,
+            clock: self.places.clock(process),
             boot: self.boots[&process],
             seed: self.options.seed,
             name: self.options.names[process.index()].clone(),
@@ -311,18 +312,12 @@ impl Host<'_> {
         Some(Report::LinksMeasured)
     }
 
-    async fn perform(&mut self, order: Order) -> Result<Option<Outcome>, LocalError> {
+    async fn perform(&mut self, order: Order) -> Result<Option<Outcome>, RunError> {
         debug!(?order, "performing");
         match order {
             Order::Launch { process, life, boot } => {
                 self.boots.insert(process, boot);
-                let options = NodeOptions {
-                    run_dir: self.options.run_dir.clone(),
-                    supervisor: self.address,
-                    process,
-                    life,
-                };
-                self.children.launch(&options)?;
+                self.places.launch(process, life, boot)?;
             }
             Order::Announce(membership) => {
                 self.membership = membership.clone();
@@ -351,13 +346,11 @@ impl Host<'_> {
                 self.let_go();
             }
             Order::Kill { lives, storage } => {
-                self.children.kill(&lives).await?;
-                if storage == StorageFate::Lost {
-                    lives.iter().try_for_each(|&(process, _)| self.children.wipe(process))?;
-                }
+                let deaths = self.places.kill(&lives, storage).await?;
+                self.observer.died(&deaths);
             }
             Order::Pause { process, life, paused } => {
-                self.children.pause(process, life, paused)?;
+                self.places.pause(process, life, paused).await?;
                 if let Some(node) = self.nodes.get_mut(&(process, life)) {
                     node.paused = paused;
                 }
@@ -390,9 +383,9 @@ impl Host<'_> {
         Ok(None)
     }
 
-    fn state(&mut self, fact: &Fact) -> Result<(), LocalError> {
+    fn state(&mut self, fact: &Fact) -> Result<(), RunError> {
         let now = self.clock.now();
-        self.facts.write(now, fact).and_then(|()| self.facts.flush()).map_err(LocalError::Record)?;
+        self.facts.write(now, fact).and_then(|()| self.facts.flush()).map_err(RunError::Record)?;
         self.observer.stated(now, ProcessId::SUPERVISOR, Life(0), fact);
         Ok(())
     }
@@ -457,7 +450,7 @@ async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<To
 }
 
 /// Takes calls at the control port from those who know the secret.
-async fn listen(listener: TcpListener, secret: Secret, happenings: mpsc::UnboundedSender<Happening>) {
+async fn listen(listener: TcpListener, secret: Secret, happenings: Happenings) {
     loop {
         let mut stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -475,7 +468,7 @@ async fn listen(listener: TcpListener, secret: Secret, happenings: mpsc::Unbound
                 control::receive(&mut stream).await
             };
             match tokio::time::timeout(PATIENCE, introduce).await {
-                Ok(Ok(introduction)) => drop(happenings.send(Happening::Introduced { introduction, stream })),
+                Ok(Ok(introduction)) => happenings.put(Happening::Introduced { introduction, stream }),
                 Ok(Err(error)) => warn!(%error, "a stranger called"),
                 Err(_) => warn!("a stranger called and said nothing"),
             }

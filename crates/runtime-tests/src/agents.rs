@@ -1,0 +1,90 @@
+//! Agents as processes of this machine, each with a directory of its own.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use faultline_core::ProcessId;
+use faultline_runtime::Secret;
+use faultline_runtime::remote::{Desk, Place, RemoteOptions};
+
+/// Agents that wait for a supervisor. They end with this value.
+pub struct Agents {
+    secret: Secret,
+    /// Indexed by process.
+    pub agents: Vec<Agent>,
+}
+
+/// One agent.
+pub struct Agent {
+    /// The process of the operating system.
+    pub child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its directory.
+    pub data: PathBuf,
+}
+
+impl Agents {
+    /// Starts `number` agents with `probe_agent`, below `dir`; each starts its process with `command`.
+    pub fn start(dir: &Path, probe_agent: &str, command: &[OsString], number: usize) -> Agents {
+        let secret = Secret::generate().expect("random bytes");
+        let key = dir.join("key");
+        fs::write(&key, secret.to_line()).expect("a file for the key");
+        let agent = |index| Agent::start(&dir.join(format!("agent-{index}")), probe_agent, command, &key);
+        Agents { secret, agents: (0..number).map(agent).collect() }
+    }
+
+    /// What a supervisor needs to reach them.
+    pub fn options(&self) -> RemoteOptions {
+        RemoteOptions {
+            secret: self.secret.clone(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            files: vec![],
+        }
+    }
+
+    /// A desk at which the agents are named in generation 1, under the UIDs `0`, `1`, …
+    pub fn desk(&self) -> Desk {
+        let desk = Desk::default();
+        desk.assign(1, self.places()).expect("the first generation");
+        desk
+    }
+
+    /// Where they are.
+    pub fn places(&self) -> BTreeMap<ProcessId, Place> {
+        let place = |(index, agent): (usize, &Agent)| {
+            (ProcessId(index as u32), Place { uid: index.to_string(), address: agent.address })
+        };
+        self.agents.iter().enumerate().map(place).collect()
+    }
+}
+
+impl Agent {
+    /// Starts an agent that works in `data`.
+    pub fn start(data: &Path, probe_agent: &str, command: &[OsString], key: &Path) -> Agent {
+        let mut child = Command::new(probe_agent)
+            .arg(data)
+            .arg(key)
+            .args(command)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("an agent starts");
+        let mut address = String::new();
+        let stdout = child.stdout.take().expect("it was asked for");
+        BufReader::new(stdout).read_line(&mut address).expect("an agent says where it listens");
+        Agent { child, address: address.trim().parse().expect("an address"), data: data.to_owned() }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,25 @@
+//! An agent that hosts a probe of the conformance tests: `probe-agent DIR KEY_FILE COMMAND…`, where COMMAND starts the
+//! probe. Prints where it listens.
+
+use std::env;
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use faultline_runtime::Secret;
+use faultline_runtime::agent::{AgentOptions, run};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = env::args_os().skip(1);
+    let data = args.next().ok_or("no directory")?.into();
+    let key = args.next().ok_or("no file with a key")?;
+    let options = AgentOptions {
+        command: args.collect(),
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        secret: Secret::read_file(key.as_ref())?,
+        data,
+        uid: None,
+        node_port: 0,
+        metrics: None,
+    };
+    Ok(run(options)?)
+}

@@ -1,0 +1,488 @@
+//! An agent: what stands at a place of a federation, and starts, kills, stops and starts again the process there when
+//! the supervisor says so. The first process of a node's container: whatever happens to the process, the container goes
+//! on.
+//!
+//! An agent decides nothing. It hosts one process at a time, sends its facts on as they are written, and knows of a run
+//! only what the supervisor has told it. Without a supervisor it waits for one.
+
+mod facts;
+mod lives;
+mod metrics;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use faultline_core::{Life, ProcessId};
+use faultline_trace::{Bundle, BundleError};
+use nix::sys::prctl::set_child_subreaper;
+use thiserror::Error;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+use tracing::{debug, info, warn};
+
+use crate::clock::monotonic;
+use crate::control;
+use crate::node::NodeOptions;
+use crate::remote::words::{OrderNo, Post, Ready, ToAgent, ToPlace, boot};
+use crate::secret::Secret;
+use facts::Facts;
+use lives::{Running, reap};
+use metrics::Counters;
+
+/// Between two looks at what the process has written.
+const LOOK: Duration = Duration::from_millis(20);
+/// A caller who says nothing is dropped after this.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For so long an agent that is told to end tries to get its last words through.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Bytes of a log that are sent with an unexpected end.
+const LAST_WORDS: usize = 2000;
+/// Directories of runs begin with this.
+const RUN: &str = "run-";
+
+/// What an agent is told when it is started.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// Program and first arguments that start a process; [`NodeOptions::to_args`] follow.
+    pub command: Vec<OsString>,
+    /// Where supervisors call. Which port that is stands on the standard output.
+    pub listen: SocketAddr,
+    /// Of the federation.
+    pub secret: Secret,
+    /// Facts and storage are below this. What other runs have left there is removed.
+    pub data: PathBuf,
+    /// Of the pod. A supervisor that looks for another one is told so.
+    pub uid: Option<String>,
+    /// Where the process listens; 0 for any port.
+    pub node_port: u16,
+    /// Where the agent's own metrics are served.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Why an agent ended without having been told to.
+#[derive(Debug, Error)]
+pub enum AgentError {
+    /// The asynchronous runtime did not start.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    /// Orphans of its processes would not come to it.
+    #[error("cannot become the parent of orphans: {0}")]
+    Orphans(nix::Error),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+    /// No port.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// As asked for.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Why something that a supervisor ordered was not done.
+#[derive(Debug, Error)]
+enum Trouble {
+    #[error("cannot use {}: {source}", path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("cannot make a place for facts: {0}")]
+    Bundle(BundleError),
+    #[error("{0:?} is no name of a file")]
+    Name(String),
+    #[error("cannot send facts on: {0}")]
+    Facts(io::Error),
+    #[error("cannot start {}: {source}", program.display())]
+    Launch { program: OsString, source: io::Error },
+    #[error("cannot signal a process: {0}")]
+    Signal(nix::Error),
+    #[error("there was no post before this order")]
+    NoPost,
+}
+
+/// Serves supervisors until a termination signal arrives. The process dies with the agent.
+pub fn run(options: AgentOptions) -> Result<(), AgentError> {
+    assert!(!options.command.is_empty(), "a command starts with a program");
+    set_child_subreaper(true).map_err(AgentError::Orphans)?;
+    // Processes die with the thread that started them: this one.
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(AgentError::Runtime)?;
+    runtime.block_on(attend(options))
+}
+
+enum Stimulus {
+    /// A supervisor that knows the secret has called.
+    Called(TcpStream),
+    /// A supervisor says something over the connection of this number.
+    Said(u64, ToAgent),
+    HungUp(u64),
+}
+
+struct Agent {
+    options: AgentOptions,
+    stimuli: mpsc::UnboundedSender<Stimulus>,
+    counters: Counters,
+    /// Counts connections; what is said over an older one than the last is not listened to.
+    calls: u64,
+    supervisor: Option<Link>,
+    post: Option<Hosted>,
+    running: Option<Running>,
+    armed: BTreeMap<OrderNo, Life>,
+}
+
+/// The connection to the supervisor.
+struct Link {
+    words: mpsc::UnboundedSender<ToPlace>,
+    writer: JoinHandle<()>,
+}
+
+/// What is hosted here.
+struct Hosted {
+    run: String,
+    process: ProcessId,
+    run_dir: PathBuf,
+    node_dir: PathBuf,
+    facts: Facts,
+}
+
+async fn attend(options: AgentOptions) -> Result<(), AgentError> {
+    let failed = |address| move |source| AgentError::Listen { address, source };
+    let listener = TcpListener::bind(options.listen).await.map_err(failed(options.listen))?;
+    let address = listener.local_addr().map_err(failed(options.listen))?;
+    let counters = Counters::default();
+    if let Some(address) = options.metrics {
+        let listener = TcpListener::bind(address).await.map_err(failed(address))?;
+        tokio::spawn(counters.serve(listener));
+    }
+    let mut child = signal(SignalKind::child()).map_err(AgentError::Signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
+    let (stimuli_in, mut stimuli) = mpsc::unbounded_channel();
+    tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone()));
+    // Nobody may be reading.
+    drop(writeln!(io::stdout(), "{address}"));
+
+    let mut agent = Agent {
+        options,
+        stimuli: stimuli_in,
+        counters,
+        calls: 0,
+        supervisor: None,
+        post: None,
+        running: None,
+        armed: BTreeMap::new(),
+    };
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            Some(stimulus) = stimuli.recv() => agent.take(stimulus),
+            _ = child.recv() => agent.bury(),
+            _ = look.tick(), if agent.running.is_some() && agent.supervisor.is_some() => agent.look(),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    agent.leave().await;
+    Ok(())
+}
+
+impl Agent {
+    fn take(&mut self, stimulus: Stimulus) {
+        match stimulus {
+            Stimulus::Called(stream) => self.called(stream),
+            Stimulus::Said(call, order) if call == self.calls => self.obey(order),
+            Stimulus::Said(..) => {}
+            Stimulus::HungUp(call) => {
+                if call == self.calls {
+                    debug!("the supervisor hung up");
+                    self.supervisor = None;
+                    self.counters.connected.set(0);
+                }
+            }
+        }
+    }
+
+    fn called(&mut self, stream: TcpStream) {
+        self.calls += 1;
+        self.armed.clear();
+        let call = self.calls;
+        let (mut read, write) = stream.into_split();
+        let (words, written) = mpsc::unbounded_channel();
+        self.supervisor = Some(Link { words, writer: tokio::task::spawn_local(speak(write, written)) });
+        self.counters.connected.set(1);
+        let stimuli = self.stimuli.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                let stimulus = match control::receive(&mut read).await {
+                    Ok(order) => Stimulus::Said(call, order),
+                    Err(error) => {
+                        debug!(%error, "a connection ended");
+                        // The agent may be about to end.
+                        return drop(stimuli.send(Stimulus::HungUp(call)));
+                    }
+                };
+                drop(stimuli.send(stimulus));
+            }
+        });
+    }
+
+    fn obey(&mut self, order: ToAgent) {
+        debug!(?order, "obeying");
+        match order {
+            ToAgent::Clock => self.say(ToPlace::Clock(monotonic())),
+            ToAgent::Post(post) => {
+                if let Some(uid) = self.options.uid.as_ref().filter(|uid| **uid != post.uid) {
+                    warn!(meant = post.uid, "a supervisor looks for another place");
+                    return self.say(ToPlace::Elsewhere(uid.clone()));
+                }
+                if let Err(error) = self.host(post) {
+                    // The supervisor calls again.
+                    warn!(%error, "a post cannot be taken");
+                    self.supervisor = None;
+                    self.calls += 1;
+                }
+            }
+            ToAgent::Launch { life, keeps_storage, supervisor } => {
+                if let Err(error) = self.launch(life, keeps_storage, supervisor) {
+                    self.say(ToPlace::Ended { life, status: error.to_string(), last_words: String::new() });
+                }
+            }
+            ToAgent::Arm { order, life } => {
+                self.armed.insert(order, life);
+                self.say(ToPlace::Armed { order });
+            }
+            ToAgent::Fire { order, wipe } => {
+                let (died, trouble) = match self.fire(order, wipe) {
+                    Ok(died) => (died, None),
+                    Err(error) => (None, Some(error.to_string())),
+                };
+                self.say(ToPlace::Done { order, died, trouble });
+            }
+            ToAgent::Pause { order, life, paused } => {
+                let it = self.running.as_ref().filter(|it| it.life == life);
+                let trouble = it.and_then(|it| it.pause(paused).err()).map(|error| error.to_string());
+                self.say(ToPlace::Done { order, died: None, trouble });
+            }
+        }
+    }
+
+    /// Takes a post, or takes up where the last connection has ended.
+    fn host(&mut self, post: Post) -> Result<(), Trouble> {
+        let Post { run, process, name, files, life, newest, arrived, .. } = post;
+        if self.post.as_ref().is_none_or(|it| it.run != run || it.process != process) {
+            self.end_running()?;
+            let run_dir = self.options.data.join(format!("{RUN}{run}"));
+            self.forget_other_runs(&run_dir)?;
+            match Bundle::create(&run_dir) {
+                // Another container of the same pod was here before.
+                Ok(_) | Err(BundleError::Occupied(_)) => {}
+                Err(error) => return Err(Trouble::Bundle(error)),
+            }
+            for (name, content) in files {
+                if Path::new(&name).file_name() != Some(name.as_ref()) {
+                    return Err(Trouble::Name(name));
+                }
+                let path = run_dir.join(name);
+                fs::write(&path, content).map_err(|source| Trouble::Directory { path, source })?;
+            }
+            let node_dir = run_dir.join("nodes").join(&name);
+            let facts = Facts::new(run_dir.clone(), process);
+            self.post = Some(Hosted { run, process, run_dir, node_dir, facts });
+        }
+        if self.running.as_ref().map(|it| it.life) != life {
+            self.end_running()?;
+        }
+        let post = self.post.as_mut().expect("taken above, or before");
+        post.facts.resume(newest, &arrived);
+        let holds_storage = post.node_dir.exists();
+        self.send_facts()?;
+        info!(process = %process, "at a post");
+        self.say(ToPlace::Ready(Ready {
+            life: self.running.as_ref().map(|it| it.life),
+            holds_storage,
+            boot: boot(),
+        }));
+        Ok(())
+    }
+
+    fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), Trouble> {
+        self.end_running()?;
+        let post = self.post.as_mut().ok_or(Trouble::NoPost)?;
+        post.facts.follow(life);
+        if !keeps_storage {
+            post.wipe()?;
+        }
+        let options = NodeOptions {
+            run_dir: post.run_dir.clone(),
+            supervisor,
+            process: post.process,
+            life,
+            port: self.options.node_port,
+        };
+        let (command, secret) = (&self.options.command, &self.options.secret);
+        let running = Running::start(command, &options, secret, &post.log(life))
+            .map_err(|source| Trouble::Launch { program: command[0].clone(), source })?;
+        self.running = Some(running);
+        self.counters.launched.inc();
+        Ok(())
+    }
+
+    /// Ends what was armed, sends its facts, deals with the storage; the moment of death.
+    fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, Trouble> {
+        let life = self.armed.remove(&order);
+        let died = match self.running.take_if(|it| Some(it.life) == life) {
+            Some(running) => {
+                let died = running.end().map_err(Trouble::Signal)?;
+                self.counters.killed.inc();
+                Some(died)
+            }
+            None => None,
+        };
+        self.send_facts()?;
+        if wipe && let Some(post) = &self.post {
+            post.wipe()?;
+        }
+        Ok(died)
+    }
+
+    fn end_running(&mut self) -> Result<(), Trouble> {
+        if let Some(running) = self.running.take() {
+            running.end().map_err(Trouble::Signal)?;
+            self.counters.killed.inc();
+        }
+        Ok(())
+    }
+
+    /// A child has ended.
+    fn bury(&mut self) {
+        let Some((life, status)) = reap(&mut self.running) else { return };
+        warn!(%life, status, "the process ended by itself");
+        self.counters.collapsed.inc();
+        self.look();
+        let last_words = self.post.as_ref().map_or_else(String::new, |post| last_words(&post.log(life)));
+        self.say(ToPlace::Ended { life, status, last_words });
+    }
+
+    /// Sends on what the process has written.
+    fn look(&mut self) {
+        if let Err(error) = self.send_facts() {
+            // Its supervisor will know, because nothing says that they were all.
+            warn!(%error, "facts do not get through");
+            self.supervisor = None;
+        }
+    }
+
+    fn send_facts(&mut self) -> Result<(), Trouble> {
+        let (Some(post), Some(link)) = (&mut self.post, &self.supervisor) else { return Ok(()) };
+        // One that is gone calls again, and says what has arrived.
+        let sent = post.facts.send(|piece| drop(link.words.send(piece))).map_err(Trouble::Facts)?;
+        self.counters.facts.inc_by(sent);
+        Ok(())
+    }
+
+    fn say(&self, words: ToPlace) {
+        if let Some(link) = &self.supervisor {
+            drop(link.words.send(words));
+        }
+    }
+
+    /// Ends in good order.
+    async fn leave(mut self) {
+        info!("told to end");
+        if let Err(error) = self.end_running().and_then(|()| self.send_facts()) {
+            warn!(%error, "the last words of the process are lost");
+            return;
+        }
+        self.say(ToPlace::Leaving);
+        if let Some(Link { words, writer }) = self.supervisor.take() {
+            drop(words);
+            if tokio::time::timeout(FAREWELL, writer).await.is_err() {
+                warn!("the supervisor does not listen");
+            }
+        }
+    }
+
+    fn forget_other_runs(&self, run_dir: &Path) -> Result<(), Trouble> {
+        let data = &self.options.data;
+        let failed = |source| Trouble::Directory { path: data.clone(), source };
+        fs::create_dir_all(data).map_err(failed)?;
+        for entry in fs::read_dir(data).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let is_run = entry.file_name().to_str().is_some_and(|name| name.starts_with(RUN));
+            if is_run && entry.path() != run_dir {
+                fs::remove_dir_all(entry.path()).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Hosted {
+    fn wipe(&self) -> Result<(), Trouble> {
+        let path = self.node_dir.join("store");
+        match fs::remove_dir_all(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(Trouble::Directory { path, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn log(&self, life: Life) -> PathBuf {
+        self.node_dir.join(format!("{}.log", life.0))
+    }
+}
+
+fn last_words(log: &Path) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    let tail = &bytes[bytes.len().saturating_sub(LAST_WORDS)..];
+    String::from_utf8_lossy(tail).trim().to_owned()
+}
+
+/// Writes to a supervisor until it is gone, or nobody has anything to say any more.
+async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToPlace>) {
+    while let Some(word) = words.recv().await {
+        if let Err(error) = control::send(&mut write, &word).await {
+            return debug!(%error, "the supervisor hung up");
+        }
+    }
+}
+
+/// Takes calls from those who know the secret.
+async fn listen(listener: TcpListener, secret: Secret, stimuli: mpsc::UnboundedSender<Stimulus>) {
+    loop {
+        let mut stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "a call was missed");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let (secret, stimuli) = (secret.clone(), stimuli.clone());
+        tokio::task::spawn_local(async move {
+            let meet = async {
+                stream.set_nodelay(true)?;
+                secret.answer(&mut stream).await.map_err(io::Error::other)
+            };
+            match tokio::time::timeout(PATIENCE, meet).await {
+                Ok(Ok(())) => drop(stimuli.send(Stimulus::Called(stream))),
+                Ok(Err(error)) => warn!(%error, "a stranger called"),
+                Err(_) => warn!("a stranger called and said nothing"),
+            }
+        });
+    }
+}

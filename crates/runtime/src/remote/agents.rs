@@ -1,0 +1,118 @@
+//! The connections to agents: made, kept, and made again.
+
+use std::convert::Infallible;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use faultline_core::ProcessId;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::desk::Place;
+use super::places::Shared;
+use super::words::{ToAgent, ToPlace, boot};
+use crate::clock::{Clock, monotonic};
+use crate::control;
+use crate::secret::HandshakeError;
+
+/// Between two calls.
+const AGAIN: Duration = Duration::from_millis(200);
+/// An agent that is called and does not show that it knows the secret by then is none.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a foreign clock is asked; the quickest answer counts.
+const READINGS: usize = 8;
+
+/// Why there is no agent.
+#[derive(Debug, Error)]
+enum CallError {
+    #[error("its agent cannot be reached: {0}")]
+    Connect(io::Error),
+    #[error("its agent does not answer")]
+    Patience,
+    #[error("its agent: {0}")]
+    Handshake(HandshakeError),
+    #[error("the connection to its agent broke: {0}")]
+    Broken(io::Error),
+    #[error("another place, {0}, is at its address")]
+    Elsewhere(String),
+}
+
+/// Keeps a connection to the agent at `place` for as long as that is the place of `process`.
+pub(super) async fn keep(shared: Rc<Shared>, process: ProcessId, place: Place) {
+    loop {
+        let Err(error) = call(&shared, process, &place).await;
+        debug!(%process, %error, "no agent");
+        shared.unready(process, &place, error.to_string());
+        if !shared.is_at(process, &place) {
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn call(shared: &Shared, process: ProcessId, place: &Place) -> Result<Infallible, CallError> {
+    let meet = async {
+        let mut stream = TcpStream::connect(place.address).await.map_err(CallError::Connect)?;
+        stream.set_nodelay(true).map_err(CallError::Connect)?;
+        shared.ground.secret.dial(&mut stream).await.map_err(CallError::Handshake)?;
+        Ok(stream)
+    };
+    let stream = timeout(PATIENCE, meet).await.map_err(|_| CallError::Patience)??;
+    let here = stream.local_addr().map_err(CallError::Connect)?.ip();
+    let (mut read, write) = stream.into_split();
+    let (words, spoken) = mpsc::unbounded_channel();
+    tokio::task::spawn_local(speak(write, spoken));
+    let say = |word| words.send(word).map_err(|_| CallError::Broken(io::ErrorKind::BrokenPipe.into()));
+
+    say(ToAgent::Post(shared.post(process, place)))?;
+    let ready = loop {
+        match listen(&mut read).await? {
+            ToPlace::Ready(ready) => break ready,
+            ToPlace::Elsewhere(uid) => return Err(CallError::Elsewhere(uid)),
+            other => shared.said(process, place, other),
+        }
+    };
+    let mut clock = shared.ground.clock;
+    if ready.boot != boot() {
+        let mut quickest: Option<(u64, i64)> = None;
+        for _ in 0..READINGS {
+            let asked = monotonic();
+            say(ToAgent::Clock)?;
+            let shown = loop {
+                match listen(&mut read).await? {
+                    ToPlace::Clock(shown) => break shown,
+                    other => shared.said(process, place, other),
+                }
+            };
+            let took = monotonic() - asked;
+            let ahead = shown as i64 - (asked + took / 2) as i64;
+            if quickest.is_none_or(|(least, _)| took < least) {
+                quickest = Some((took, ahead));
+            }
+        }
+        clock = Clock::elsewhere(clock, quickest.map_or(0, |(_, ahead)| ahead));
+    }
+    shared.ready(process, place, &ready, words, clock, here);
+    loop {
+        let word = listen(&mut read).await?;
+        shared.said(process, place, word);
+    }
+}
+
+async fn listen(read: &mut OwnedReadHalf) -> Result<ToPlace, CallError> {
+    control::receive(read).await.map_err(CallError::Broken)
+}
+
+/// Writes to an agent until it is gone, or until nobody has anything to say any more.
+async fn speak(mut write: OwnedWriteHalf, mut spoken: mpsc::UnboundedReceiver<ToAgent>) {
+    while let Some(word) = spoken.recv().await {
+        if let Err(error) = control::send(&mut write, &word).await {
+            return debug!(%error, "an agent hung up");
+        }
+    }
+}

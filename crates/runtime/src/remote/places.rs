@@ -1,0 +1,456 @@
+//! Places with agents: which life is where, and what is asked of its agent.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use faultline_core::{Boot, Life, ProcessId, StorageFate};
+use faultline_trace::Bundle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+use tracing::warn;
+
+use super::agents;
+use super::desk::{Desk, Place, Wanted};
+use super::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
+use crate::clock::Clock;
+use crate::supervise::places::{Death, Happening, Places};
+use crate::supervise::{Ground, RunError};
+
+/// An agent that has not answered an order after this is taken for gone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The places of all processes.
+pub(super) struct Remote(Rc<Shared>);
+
+/// What the host and the tasks that talk to agents share. All of it is on one thread.
+pub(super) struct Shared {
+    run: String,
+    names: Vec<String>,
+    files: Vec<(String, Vec<u8>)>,
+    pub(super) bundle: Bundle,
+    pub(super) ground: Ground,
+    pub(super) desk: Desk,
+    seats: RefCell<Vec<Seat>>,
+}
+
+/// What is known of one process.
+#[derive(Default)]
+struct Seat {
+    place: Option<Place>,
+    /// Keeps the connection to the place's agent.
+    caller: Option<AbortHandle>,
+    /// Once it is ready.
+    agent: Option<Agent>,
+    /// The life that is hosted: at most one, and for ever gone once it is not named here.
+    life: Option<Life>,
+    /// A life that waits for an agent.
+    wanted: Option<(Life, Boot)>,
+    /// The storage was to be lost, and no agent has said that it is.
+    wipes: bool,
+    /// The newest life that was ever wanted.
+    newest: Life,
+    /// Lives that were launched and whose facts may not all have arrived, with the place where they are.
+    incomplete: BTreeMap<Life, String>,
+    orders: OrderNo,
+    /// Who waits for an answer of the agent.
+    waiting: BTreeMap<OrderNo, oneshot::Sender<Answer>>,
+}
+
+/// An agent that is ready.
+struct Agent {
+    words: mpsc::UnboundedSender<ToAgent>,
+    /// The run's clock as it is read there.
+    clock: Clock,
+    /// Of this machine, as seen from there.
+    here: IpAddr,
+    holds_storage: bool,
+}
+
+/// What an agent has answered.
+#[derive(Debug)]
+enum Answer {
+    Armed,
+    Done { died: Option<u64>, trouble: Option<String> },
+}
+
+impl Remote {
+    pub(super) fn new(
+        run: String,
+        run_dir: PathBuf,
+        names: Vec<String>,
+        files: Vec<(String, Vec<u8>)>,
+        ground: Ground,
+        desk: Desk,
+    ) -> Remote {
+        let seats = RefCell::new(names.iter().map(|_| Seat::default()).collect());
+        let shared =
+            Rc::new(Shared { run, names, files, bundle: Bundle::open(run_dir), ground, desk, seats });
+        tokio::task::spawn_local(shared.clone().follow());
+        Remote(shared)
+    }
+}
+
+impl Places for Remote {
+    fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError> {
+        self.0.with(process, |seat| {
+            seat.wanted = Some((life, boot));
+            seat.newest = life;
+        });
+        self.0.try_launch(process);
+        Ok(())
+    }
+
+    fn hosts(&self, process: ProcessId, life: Life) -> bool {
+        self.0.with(process, |seat| seat.life == Some(life))
+    }
+
+    fn clock(&self, process: ProcessId) -> Clock {
+        self.0.with(process, |seat| seat.agent.as_ref().map_or(self.0.ground.clock, |agent| agent.clock))
+    }
+
+    async fn kill(
+        &mut self,
+        lives: &[(ProcessId, Life)],
+        storage: StorageFate,
+    ) -> Result<Vec<Death>, RunError> {
+        Ok(self.0.kill(lives, storage == StorageFate::Lost).await)
+    }
+
+    async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
+        if self.hosts(process, life) {
+            let order = self.0.order(process, |order| ToAgent::Pause { order, life, paused });
+            if self.0.answered(order, Instant::now() + PATIENCE).await.is_none() {
+                warn!(%process, "its agent does not answer");
+            }
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self) -> Result<(), RunError> {
+        let seats = self.0.seats.borrow().iter().map(|seat| seat.life).collect::<Vec<_>>();
+        let processes = (0..).map(ProcessId).zip(seats);
+        let alive: Vec<_> = processes.filter_map(|(process, life)| Some((process, life?))).collect();
+        self.0.kill(&alive, false).await;
+        for index in 0..self.0.names.len() {
+            let process = ProcessId(index as u32);
+            let incomplete = self.0.with(process, |seat| {
+                seat.caller.take().inspect(AbortHandle::abort);
+                std::mem::take(&mut seat.incomplete)
+            });
+            for life in incomplete.into_keys() {
+                warn!(%process, %life, "some of its facts may never have arrived");
+                self.0.bundle.mark_gap(process, life).map_err(RunError::Facts)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An order under way.
+struct Pending {
+    process: ProcessId,
+    order: OrderNo,
+    answer: oneshot::Receiver<Answer>,
+}
+
+impl Shared {
+    fn with<T>(&self, process: ProcessId, act: impl FnOnce(&mut Seat) -> T) -> T {
+        act(&mut self.seats.borrow_mut()[process.index()])
+    }
+
+    /// Follows what is said at the desk.
+    async fn follow(self: Rc<Self>) {
+        let mut changes = self.desk.changes();
+        while changes.changed().await.is_ok() {
+            let board = self.desk.board();
+            for index in 0..self.names.len() {
+                let process = ProcessId(index as u32);
+                let place = board.places.get(&process);
+                if self.with(process, |seat| seat.place.as_ref() != place) {
+                    self.move_to(process, place.cloned());
+                }
+            }
+        }
+    }
+
+    /// The place of a process is another now.
+    fn move_to(self: &Rc<Self>, process: ProcessId, place: Option<Place>) {
+        let (caller, agent, life) = self.with(process, |seat| {
+            seat.place.clone_from(&place);
+            // Nobody waits for the old agent; its answers would be taken for the new one's.
+            seat.waiting.clear();
+            (seat.caller.take(), seat.agent.take(), seat.life.take())
+        });
+        self.desk.note(process, false, None);
+        if let Some(life) = life {
+            // Accepted no more from here on. Where the old agent still hears, the process ends as well.
+            if let Some(agent) = agent {
+                drop(agent.words.send(ToAgent::Arm { order: 0, life }));
+                drop(agent.words.send(ToAgent::Fire { order: 0, wipe: false }));
+            }
+            self.ground.happenings.put(Happening::Lost { process, life, storage: StorageFate::Kept });
+        }
+        if let Some(caller) = caller {
+            let patience = if life.is_some() { PATIENCE } else { Duration::ZERO };
+            // What was written before the fence may still arrive.
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(patience).await;
+                caller.abort();
+            });
+        }
+        if let Some(place) = place {
+            let task = tokio::task::spawn_local(agents::keep(self.clone(), process, place));
+            self.with(process, |seat| seat.caller = Some(task.abort_handle()));
+        }
+    }
+
+    /// Whether `place` is still that of `process`.
+    pub(super) fn is_at(&self, process: ProcessId, place: &Place) -> bool {
+        self.with(process, |seat| seat.place.as_ref() == Some(place))
+    }
+
+    /// What an agent of `process` is told first.
+    pub(super) fn post(&self, process: ProcessId, place: &Place) -> Post {
+        let (life, newest) = self.with(process, |seat| (seat.life, seat.newest));
+        let lives = (1..=newest.0).map(Life);
+        let arrived = |life| {
+            let file = std::fs::metadata(self.bundle.facts_path(process, life)).ok()?;
+            Some((life, file.len()))
+        };
+        Post {
+            run: self.run.clone(),
+            uid: place.uid.clone(),
+            process,
+            name: self.names[process.index()].clone(),
+            files: self.files.clone(),
+            life,
+            newest,
+            arrived: lives.filter_map(arrived).collect(),
+        }
+    }
+
+    /// An agent is ready.
+    pub(super) fn ready(
+        &self,
+        process: ProcessId,
+        place: &Place,
+        ready: &Ready,
+        words: mpsc::UnboundedSender<ToAgent>,
+        clock: Clock,
+        here: IpAddr,
+    ) {
+        self.arrived(process, place, ready.life);
+        if !self.is_at(process, place) {
+            return;
+        }
+        let agent = Agent { words, clock, here, holds_storage: ready.holds_storage };
+        let ended = self.with(process, |seat| {
+            seat.agent = Some(agent);
+            seat.life.take_if(|life| Some(*life) != ready.life)
+        });
+        self.desk.note(process, true, None);
+        if let Some(life) = ended {
+            let collapse = Some(("its agent was started anew".to_owned(), String::new()));
+            self.ground.happenings.put(Happening::Ended { process, life, collapse });
+        }
+        self.try_launch(process);
+    }
+
+    /// The connection to an agent is gone. What it hosts may go on.
+    pub(super) fn unready(&self, process: ProcessId, place: &Place, trouble: String) {
+        if self.is_at(process, place) {
+            self.with(process, |seat| {
+                seat.agent = None;
+                seat.waiting.clear();
+            });
+            self.desk.note(process, false, Some(trouble));
+        }
+    }
+
+    /// Launches what waits, if there is an agent now.
+    fn try_launch(&self, process: ProcessId) {
+        let control = self.ground.control;
+        let lost = self.with(process, |seat| {
+            let agent = seat.agent.as_mut()?;
+            let (life, boot) = seat.wanted.take()?;
+            if boot == Boot::Restarted && !agent.holds_storage {
+                // Its storage went with the place before.
+                return Some(life);
+            }
+            let here = if control.ip().is_unspecified() { agent.here } else { control.ip() };
+            let supervisor = SocketAddr::new(here, control.port());
+            let keeps_storage = boot != Boot::Fresh && !std::mem::take(&mut seat.wipes);
+            // An agent that is gone by now is called again, and does not know the life.
+            drop(agent.words.send(ToAgent::Launch { life, keeps_storage, supervisor }));
+            agent.holds_storage = true;
+            seat.life = Some(life);
+            let uid = seat.place.as_ref().map(|place| place.uid.clone());
+            seat.incomplete.insert(life, uid.expect("an agent is at a place"));
+            None
+        });
+        if let Some(life) = lost {
+            self.ground.happenings.put(Happening::Lost { process, life, storage: StorageFate::Lost });
+        }
+    }
+
+    /// Kills lives at one moment: all are armed before the first is fired at.
+    async fn kill(&self, lives: &[(ProcessId, Life)], wipe: bool) -> Vec<Death> {
+        let mut arming = Vec::new();
+        for &(process, life) in lives {
+            let hosted = self.with(process, |seat| {
+                seat.wanted.take_if(|(wanted, _)| *wanted == life);
+                seat.life == Some(life)
+            });
+            if hosted || wipe {
+                arming.push((process, life, self.order(process, |order| ToAgent::Arm { order, life })));
+            }
+        }
+        let by = Instant::now() + PATIENCE;
+        let mut armed = Vec::with_capacity(arming.len());
+        for (process, life, pending) in arming {
+            match self.answered(pending, by).await {
+                Some((order, Answer::Armed)) => armed.push((process, life, order)),
+                _ => self.fence(process, life, wipe),
+            }
+        }
+        let fire = |(process, life, order)| {
+            (process, life, self.order_again(process, order, ToAgent::Fire { order, wipe }))
+        };
+        let fired: Vec<_> = armed.into_iter().map(fire).collect();
+        let by = Instant::now() + PATIENCE;
+        let mut deaths = Vec::with_capacity(fired.len());
+        for (process, life, pending) in fired {
+            match self.answered(pending, by).await {
+                Some((_, Answer::Done { died, trouble: None })) => {
+                    let clock = self.with(process, |seat| seat.agent.as_ref().map(|agent| agent.clock));
+                    let at = died.zip(clock).map(|(died, clock)| clock.at(died));
+                    deaths.extend(at.map(|at| Death { process, life, at }));
+                    self.gone(process, life);
+                }
+                other => {
+                    warn!(%process, %life, ?other, "its agent could not end it");
+                    self.fence(process, life, wipe);
+                }
+            }
+        }
+        deaths
+    }
+
+    /// A life was ended by order.
+    fn gone(&self, process: ProcessId, life: Life) {
+        if self.with(process, |seat| seat.life.take_if(|it| *it == life)).is_some() {
+            self.ground.happenings.put(Happening::Ended { process, life, collapse: None });
+        }
+    }
+
+    /// A life that was to be ended may still run somewhere: it is accepted no more, and whoever provides the places is
+    /// asked to end it.
+    fn fence(&self, process: ProcessId, life: Life, wipe: bool) {
+        let place = self.with(process, |seat| {
+            seat.wipes |= wipe;
+            seat.place.clone()
+        });
+        if let Some(place) = place {
+            let wanted = if wipe { Wanted::RemovalWithStorage } else { Wanted::Removal };
+            self.desk.ask(wanted, process, place.uid);
+        }
+        self.gone(process, life);
+    }
+
+    /// Gives an order to the agent of `process`, if there is one.
+    fn order(&self, process: ProcessId, order: impl FnOnce(OrderNo) -> ToAgent) -> Option<Pending> {
+        let number = self.with(process, |seat| {
+            seat.orders += 1;
+            seat.orders
+        });
+        self.order_again(process, number, order(number))
+    }
+
+    fn order_again(&self, process: ProcessId, order: OrderNo, words: ToAgent) -> Option<Pending> {
+        self.with(process, |seat| {
+            seat.agent.as_ref()?.words.send(words).ok()?;
+            let (sender, answer) = oneshot::channel();
+            seat.waiting.insert(order, sender);
+            Some(Pending { process, order, answer })
+        })
+    }
+
+    /// What came of an order by then; `None` where there is no agent, or where it does not answer.
+    async fn answered(&self, pending: Option<Pending>, by: Instant) -> Option<(OrderNo, Answer)> {
+        let Pending { process, order, answer } = pending?;
+        match timeout_at(by, answer).await {
+            Ok(answer) => answer.ok().map(|answer| (order, answer)),
+            Err(_) => {
+                self.with(process, |seat| seat.waiting.remove(&order));
+                None
+            }
+        }
+    }
+
+    /// The agent at `place` says something.
+    pub(super) fn said(&self, process: ProcessId, place: &Place, words: ToPlace) {
+        let is_current = self.is_at(process, place);
+        match words {
+            ToPlace::Facts { life, offset, bytes } => {
+                if let Err(error) = self.bundle.write_facts_at(process, life, offset, &bytes) {
+                    warn!(%error, "facts are lost");
+                    self.with(process, |seat| seat.incomplete.insert(life, String::new()));
+                }
+            }
+            ToPlace::Armed { order } if is_current => self.answer(process, order, Answer::Armed),
+            ToPlace::Done { order, died, trouble } => {
+                if is_current {
+                    self.answer(process, order, Answer::Done { died, trouble });
+                } else {
+                    self.arrived(process, place, None);
+                }
+            }
+            ToPlace::Ended { life, status, last_words } if is_current => {
+                let hosted = self.with(process, |seat| {
+                    seat.incomplete.remove(&life);
+                    seat.life.take_if(|it| *it == life)
+                });
+                if hosted.is_some() {
+                    let collapse = Some((status, last_words));
+                    self.ground.happenings.put(Happening::Ended { process, life, collapse });
+                }
+            }
+            ToPlace::Leaving => {
+                self.arrived(process, place, None);
+                let life = self.with(process, |seat| seat.life.take_if(|_| is_current));
+                if let Some(life) = life {
+                    self.ground.happenings.put(Happening::Lost { process, life, storage: StorageFate::Kept });
+                }
+            }
+            // Late, or asked for by nobody.
+            _ => {}
+        }
+    }
+
+    fn answer(&self, process: ProcessId, order: OrderNo, answer: Answer) {
+        if let Answer::Done { died: Some(_), .. } = answer {
+            // Its facts came before.
+            self.with(process, |seat| {
+                if let Some(life) = seat.life {
+                    seat.incomplete.remove(&life);
+                }
+            });
+        }
+        if let Some(waiting) = self.with(process, |seat| seat.waiting.remove(&order)) {
+            // One that has lost its patience is not there any more.
+            drop(waiting.send(answer));
+        }
+    }
+
+    /// All facts of the lives at `place` are here, but for those of one that runs.
+    fn arrived(&self, process: ProcessId, place: &Place, running: Option<Life>) {
+        self.with(process, |seat| {
+            seat.incomplete.retain(|life, uid| *uid != place.uid || Some(*life) == running);
+        });
+    }
+}

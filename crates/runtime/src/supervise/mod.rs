@@ -1,0 +1,168 @@
+//! The supervisor's real side, wherever the processes are.
+//!
+//! The state machine of `faultline-supervisor` decides. The host ([`host`]) brings it its reports and performs its
+//! orders; what only the places of the processes can do, it asks of them ([`places`]). It tells the processes who is
+//! where, has the links measured, sums up metrics, and writes the supervisor's facts into the bundle.
+
+mod host;
+mod measuring;
+pub(crate) mod places;
+mod totals;
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use faultline_core::fault::{FaultAccount, Outcome};
+use faultline_core::{Fact, Life, Membership, ProcessId, Span, Time};
+use faultline_supervisor::{Config, Status};
+use faultline_trace::BundleError;
+use faultline_trace::manifest::LinkEntry;
+use thiserror::Error;
+use tokio::runtime::{Builder, LocalOptions};
+
+use crate::links::Links;
+use crate::storage::StorageOptions;
+pub(crate) use host::{Ground, host};
+pub use places::Death;
+
+/// What a run is made of, wherever its processes are.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The run's directory, in which a bundle has been created already.
+    pub run_dir: PathBuf,
+    /// Of the supervisor.
+    pub supervisor: Config,
+    /// The processes; nobody is up and every life is 0.
+    pub membership: Membership,
+    /// Names of the processes, for directories; indexed by process.
+    pub names: Vec<String>,
+    /// Decides every random choice of processes and links.
+    pub seed: u64,
+    /// The links.
+    pub links: Links,
+    /// The storage of each node.
+    pub storage: StorageOptions,
+    /// Where the sum of all metrics is served while the run lasts.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// How a run went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunOutcome {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What became of the plan.
+    pub faults: Vec<FaultAccount>,
+    /// Requested and measured links.
+    pub links: Vec<LinkEntry>,
+    /// From the start to the end.
+    pub duration: Span,
+    /// Lives that ended by themselves, with the status and the end of what they had to say. None is expected to.
+    pub collapsed: Vec<Collapse>,
+}
+
+/// A life that ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collapse {
+    /// The process.
+    pub process: ProcessId,
+    /// The life.
+    pub life: Life,
+    /// As the operating system says.
+    pub status: String,
+    /// Last lines of its log.
+    pub last_words: String,
+}
+
+/// Follows a run as it goes on.
+pub trait Observer {
+    /// A fact of the supervisor, or one of a process that the supervisor follows. The supervisor's life is 0.
+    fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact);
+    /// How things are, ten times a second.
+    fn status(&mut self, now: Time, status: &Status);
+    /// The links have been measured.
+    fn measured(&mut self, links: &[LinkEntry]);
+    /// Lives were killed by one order.
+    fn died(&mut self, deaths: &[Death]) {
+        let _ = deaths;
+    }
+}
+
+/// Watches nothing.
+impl Observer for () {
+    fn stated(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
+    fn status(&mut self, _: Time, _: &Status) {}
+    fn measured(&mut self, _: &[LinkEntry]) {}
+}
+
+/// Why a run could not be carried out.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The asynchronous runtime did not start.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    /// No random bytes for the secret.
+    #[error("cannot make the run's secret: {0}")]
+    Secret(getrandom::Error),
+    /// The control port.
+    #[error("cannot listen for the nodes: {0}")]
+    Listen(io::Error),
+    /// The port for metrics.
+    #[error("cannot serve metrics on {address}: {source}")]
+    Metrics {
+        /// As asked for.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+    /// The timer.
+    #[error("the timer failed: {0}")]
+    Alarm(io::Error),
+    /// A file of facts.
+    #[error("{0}")]
+    Facts(BundleError),
+    /// The supervisor's facts cannot be written.
+    #[error("cannot write the supervisor's facts: {0}")]
+    Record(io::Error),
+    /// A node's directory.
+    #[error("cannot use {}: {source}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A node cannot be started.
+    #[error("cannot start {}: {source}", program.display())]
+    Launch {
+        /// The program.
+        program: OsString,
+        /// Why.
+        source: io::Error,
+    },
+    /// A signal cannot be sent to a node.
+    #[error("cannot signal {process}: {source}")]
+    Signal {
+        /// The process.
+        process: ProcessId,
+        /// Why.
+        source: nix::Error,
+    },
+}
+
+/// Runs a host on the calling thread: children die with the thread that started them, and this one waits for them all.
+pub(crate) fn block_on<T>(host: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(RunError::Runtime)?;
+    runtime.block_on(host)
+}
+
+/// Any port of this machine that nobody else reaches.
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

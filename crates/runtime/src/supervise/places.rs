@@ -1,0 +1,77 @@
+//! What only the places of the processes can do for a supervisor: start them, and end them.
+
+use faultline_core::{Boot, Life, ProcessId, StorageFate, Time};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use super::RunError;
+use crate::clock::Clock;
+use crate::control::{Introduction, ToSupervisor};
+
+/// What happens to the host.
+pub(crate) enum Happening {
+    /// A node has called, and knows the secret.
+    Introduced { introduction: Introduction, stream: TcpStream },
+    /// A node says something.
+    Said { process: ProcessId, life: Life, message: ToSupervisor },
+    /// A life is gone. If nobody had ordered that: how it ended, and the last that it had to say.
+    Ended { process: ProcessId, life: Life, collapse: Option<(String, String)> },
+    /// The place of a life was taken away, which is accepted no more, whether or not it still runs.
+    Lost { process: ProcessId, life: Life, storage: StorageFate },
+}
+
+/// Where what happens is put for the host, with the time.
+#[derive(Clone)]
+pub(crate) struct Happenings {
+    clock: Clock,
+    sender: mpsc::UnboundedSender<(Time, Happening)>,
+}
+
+impl Happenings {
+    pub(crate) fn new(clock: Clock) -> (Happenings, mpsc::UnboundedReceiver<(Time, Happening)>) {
+        let (sender, happened) = mpsc::unbounded_channel();
+        (Happenings { clock, sender }, happened)
+    }
+
+    /// Something has happened now. A host that is about to end does not listen any more.
+    pub(crate) fn put(&self, happening: Happening) {
+        drop(self.sender.send((self.clock.now(), happening)));
+    }
+}
+
+/// The death of a life that was ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// Whose.
+    pub process: ProcessId,
+    /// Of which life.
+    pub life: Life,
+    /// When its place saw it gone, by the run's clock.
+    pub at: Time,
+}
+
+/// The places of all processes. A process has at most one life that is hosted, whatever else may still run somewhere.
+pub(crate) trait Places {
+    /// Starts a life, at once or when there is a place for it. What becomes of it is told as [`Happening`].
+    fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError>;
+
+    /// Whether this is the hosted life of its process.
+    fn hosts(&self, process: ProcessId, life: Life) -> bool;
+
+    /// The run's clock as a hosted life can read it.
+    fn clock(&self, process: ProcessId) -> Clock;
+
+    /// Ends lives at one moment, and deals with the storage of their processes. Returns when none of them is hosted any
+    /// more, with the deaths that were seen. Lives that are gone already are no error.
+    async fn kill(
+        &mut self,
+        lives: &[(ProcessId, Life)],
+        storage: StorageFate,
+    ) -> Result<Vec<Death>, RunError>;
+
+    /// Stops a hosted life where it stands, or lets it go on. Returns when that is so.
+    async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
+
+    /// Ends everyone; the record holds their facts.
+    async fn end(&mut self) -> Result<(), RunError>;
+}
