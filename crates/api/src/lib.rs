@@ -26,7 +26,7 @@ pub mod validate;
 
 pub use document::{definition, schema};
 pub use names::Names;
-pub use parse::{Complaint, Rejected, parse};
+pub use parse::{Complaint, Parsed, Rejected, parse};
 pub use plan::plan;
 pub use resource::{Federation, FederationSpec};
 pub use validate::{Problem, validate};

@@ -6,12 +6,13 @@ use std::fmt;
 use std::ops::Range;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use serde::de::DeserializeOwned;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use crate::document::{ApiVersion, Document, Kind};
 use crate::locate::Locations;
 use crate::resource::Federation;
-use crate::validate::{similar, validate};
+use crate::validate::{Problem, similar, validate};
 
 /// Larger files are refused unread: the largest federation that can be written by hand is far smaller.
 const MAX_BYTES: usize = 1 << 20;
@@ -41,41 +42,79 @@ pub struct Complaint {
 
 /// Reads the one federation that a YAML or JSON file holds, and validates it. `file` is the name to use in errors.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
-    let reject = |source: String, faults: Vec<(String, String, Range<usize>)>| {
-        let complaints = faults
-            .into_iter()
-            .map(|(message, help, span)| Complaint::new(&source, message, help, span))
-            .collect();
-        let source = NamedSource::new(file, source).with_language("yaml");
-        Box::new(Rejected { file: file.into(), source, complaints })
-    };
+    let help = "write a federation; `faultline samples quickstart` prints one to start from";
+    let parsed = read::<Document>(file, bytes, help)?;
+    let Document { api_version: ApiVersion::V1Alpha1, kind: Kind::Federation, metadata, spec, .. } =
+        parsed.value;
+    let federation = Federation { metadata, spec };
+    let problems = validate(&federation);
+    if problems.is_empty() { Ok(federation) } else { Err(parsed.text.reject(problems)) }
+}
+
+/// What a file of values holds, with its text, so that problems found later can still be shown in place.
+#[derive(Clone, Debug)]
+pub struct Parsed<T> {
+    /// What it holds.
+    pub value: T,
+    /// Where that stood.
+    pub text: Text,
+}
+
+/// The text of a file.
+#[derive(Clone, Debug)]
+pub struct Text {
+    file: String,
+    text: String,
+}
+
+/// Reads the one document that a YAML or JSON file holds. `file` is the name to use in errors, `example` says what to
+/// do about an empty one.
+pub fn read<T: DeserializeOwned>(
+    file: &str,
+    bytes: &[u8],
+    example: &str,
+) -> Result<Parsed<T>, Box<Rejected>> {
+    let text = |text: String| Text { file: file.into(), text };
     if bytes.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", bytes.len());
         let help = format!("a federation fits in {MAX_BYTES}; is this the right file?");
-        return Err(reject(String::new(), vec![(message, help, 0..0)]));
+        return Err(text(String::new()).reject_at(vec![(message, help, 0..0)]));
     }
     let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text,
+        Ok(utf8) => text(utf8.into()),
         Err(error) => {
             // What is invalid stands as one replacement character in the text that is shown.
             let at = error.valid_up_to();
             let help = "save the file as UTF-8 text; is this the right file?";
-            let shown = String::from_utf8_lossy(bytes).into_owned();
-            return Err(reject(shown, vec![("the file is not UTF-8 text".into(), help.into(), at..at + 3)]));
+            let shown = text(String::from_utf8_lossy(bytes).into_owned());
+            return Err(shown.reject_at(vec![(
+                "the file is not UTF-8 text".into(),
+                help.into(),
+                at..at + 3,
+            )]));
         }
     };
-    match read(text) {
-        Err((message, help, span)) => Err(reject(text.into(), vec![(message, help, span)])),
-        Ok(federation) => {
-            let problems = validate(&federation);
-            if problems.is_empty() {
-                return Ok(federation);
-            }
-            let locations = Locations::of(text);
-            let place = |path: &str| locations.find(path);
-            let faults = problems.into_iter().map(|it| (it.message, it.help, place(&it.path))).collect();
-            Err(reject(text.into(), faults))
-        }
+    match deserialize(&text.text, example) {
+        Ok(value) => Ok(Parsed { value, text }),
+        Err(fault) => Err(text.reject_at(vec![fault])),
+    }
+}
+
+impl Text {
+    /// Complains of values by their paths, like `clusters[1].nodes`. There must be at least one problem.
+    pub fn reject(&self, problems: Vec<Problem>) -> Box<Rejected> {
+        let locations = Locations::of(&self.text);
+        let place = |path: &str| locations.find(path);
+        self.reject_at(problems.into_iter().map(|it| (it.message, it.help, place(&it.path))).collect())
+    }
+
+    fn reject_at(&self, faults: Vec<Fault>) -> Box<Rejected> {
+        let complaint = |(message, help, span)| Complaint::new(&self.text, message, help, span);
+        Box::new(Rejected {
+            file: self.file.clone(),
+            source: NamedSource::new(&self.file, self.text.clone()).with_language("yaml"),
+            complaints: faults.into_iter().map(complaint).collect(),
+        })
     }
 }
 
@@ -164,25 +203,16 @@ impl Diagnostic for Complaint {
 /// A message, a remedy, and the bytes at fault.
 type Fault = (String, String, Range<usize>);
 
-fn read(text: &str) -> Result<Federation, Fault> {
+fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Fault> {
     let options = serde_saphyr::options! {
         emit_comments: false,
         with_snippet: false,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
     };
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
-        return Err((
-            "the file is empty".into(),
-            "write a federation; `faultline samples quickstart` prints one to start from".into(),
-            0..0,
-        ));
+        return Err(("the file is empty".into(), example.into(), 0..0));
     }
-    match serde_saphyr::from_str_with_options::<Document>(text, options) {
-        Ok(Document {
-            api_version: ApiVersion::V1Alpha1, kind: Kind::Federation, metadata, spec, ..
-        }) => Ok(Federation { metadata, spec }),
-        Err(error) => Err(explain(text, &error)),
-    }
+    serde_saphyr::from_str_with_options::<T>(text, options).map_err(|error| explain(text, &error))
 }
 
 /// A reader's error in words that speak of the resource rather than of the reader.

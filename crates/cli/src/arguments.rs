@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use faultline_api::quantity::Duration;
 
 /// A testbed for rollback-recovery in federations of clusters.
 ///
@@ -37,6 +38,8 @@ Exit status:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArguments),
+    Simulate(SimulateArguments),
+    Import(ImportArguments),
     Check(CheckArguments),
     Explain(ExplainArguments),
     Report(ReportArguments),
@@ -87,6 +90,93 @@ pub(crate) struct RunArguments {
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+}
+
+/// The three files of the HC3I paper's simulator.
+///
+/// docs/hc3i-files.md describes them; `faultline samples` lists those of the paper's experiments.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FilesArguments {
+    /// Clusters, nodes, links as a triangular matrix, mean time between failures.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) topology: PathBuf,
+    /// Time of computation, and send probabilities or counts of messages.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) application: PathBuf,
+    /// Delays between checkpoints of each cluster, and between garbage collections.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) timers: PathBuf,
+}
+
+/// Simulate three files of the HC3I paper's simulator, and print statistics.
+///
+/// The files are topology, application and timers (HC3I, section 5.1). They become one federation under HC3I, with
+/// checkpoints in the memory of their owner and of one neighbour, which runs in virtual time, bit-identical per seed, and
+/// is judged. With several seeds each number is printed with its mean and range.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  for it in topology application timers; do faultline samples hc3i/$it > $it.yaml; done
+  faultline simulate --topology topology.yaml --application application.yaml --timers timers.yaml
+  faultline simulate --topology topology.yaml --application application.yaml --timers timers.yaml --seeds 30 --format csv
+  faultline simulate --topology topology.yaml --application application.yaml --timers timers.yaml --trace actions | less")]
+pub(crate) struct SimulateArguments {
+    #[command(flatten)]
+    pub(crate) files: FilesArguments,
+    /// Decides everything random.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Runs with this many consecutive seeds.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) seeds: u32,
+    /// How long the application computes, instead of the duration in its file.
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(crate) duration: Option<Duration>,
+    /// How the statistics are printed.
+    #[arg(long, value_enum, default_value_t = StatisticsFormat::Text)]
+    pub(crate) format: StatisticsFormat,
+    /// What is printed beside the statistics, while it happens: to the standard output before them, or with `--format
+    /// json` and `csv` to the standard error.
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = TraceLevel::Statistics)]
+    pub(crate) trace: TraceLevel,
+}
+
+/// Turn three files of the HC3I paper's simulator into one federation file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  faultline import --topology topology.yaml --application application.yaml --timers timers.yaml > paper.yaml
+  faultline run paper.yaml --backend simulate")]
+pub(crate) struct ImportArguments {
+    #[command(flatten)]
+    pub(crate) files: FilesArguments,
+    /// What the federation is called.
+    #[arg(long, default_value = "imported")]
+    pub(crate) name: String,
+}
+
+/// How statistics are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatisticsFormat {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+    /// One line for each number.
+    Csv,
+}
+
+/// How much of a simulation is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum TraceLevel {
+    /// Nothing but the statistics.
+    Statistics,
+    /// What clusters do: checkpoints, collections, failures, rollbacks.
+    Events,
+    /// Also each message between clusters.
+    Messages,
+    /// Every action of every node, time-stamped.
+    Actions,
 }
 
 /// How to say what was found.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
-use faultline_api::samples::{SAMPLES, sample};
+use faultline_api::samples::{SAMPLES, Sample};
 use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_core::{Fault, Protocol, Trigger};
 use faultline_report::Cast;
@@ -42,7 +42,11 @@ impl Source {
 
 /// Reads a federation's file.
 pub(crate) fn read(path: &Path) -> Result<Source, Trouble> {
-    let help = "give a file; `faultline samples quickstart` prints one to start from";
+    read_with(path, "give a file; `faultline samples quickstart` prints one to start from")
+}
+
+/// Reads any file of values; `help` says where to get one.
+pub(crate) fn read_with(path: &Path, help: &str) -> Result<Source, Trouble> {
     let bytes = fs::read(path).map_err(|error| Trouble::path("read", path, error, help))?;
     Ok(Source { label: path.display().to_string(), bytes })
 }
@@ -109,12 +113,12 @@ pub(crate) fn schema() -> Result<Exit, Trouble> {
 /// `faultline samples`
 pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, Trouble> {
     let Some(name) = &arguments.name else {
-        let rows = SAMPLES.iter().map(|it| [it.name.to_owned(), it.description().to_owned()]);
+        let rows = all_samples().map(|it| [it.name.to_owned(), it.description().to_owned()]);
         output::print(&table(["sample", "shows"], rows))?;
         return Ok(Exit::Pass);
     };
-    let Some(sample) = sample(name) else {
-        let known: Vec<_> = SAMPLES.iter().map(|it| it.name).collect();
+    let Some(sample) = all_samples().find(|it| it.name == name) else {
+        let known: Vec<_> = all_samples().map(|it| it.name).collect();
         return Err(Trouble::input(miette!(
             help = format!("there are: {}", known.join(", ")),
             "there is no sample `{name}`"
@@ -122,6 +126,11 @@ pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, Trouble> {
     };
     output::print(sample.text)?;
     Ok(Exit::Pass)
+}
+
+/// Federations, then the files of the HC3I paper's experiments.
+fn all_samples() -> impl Iterator<Item = &'static Sample> {
+    SAMPLES.iter().chain(faultline_experiments::samples::SAMPLES)
 }
 
 /// The manifest that a run of `federation` would begin with.

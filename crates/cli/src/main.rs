@@ -7,6 +7,8 @@ mod live;
 mod local;
 mod manifest;
 mod output;
+mod paper;
+mod progress;
 mod recording;
 mod run;
 mod simulate;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
 fn perform(command: Command) -> Result<Exit, Trouble> {
     match command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Simulate(arguments) => paper::simulate(&arguments),
+        Command::Import(arguments) => paper::import(&arguments),
         Command::Check(arguments) => recording::check(&arguments),
         Command::Explain(arguments) => recording::tell(&arguments),
         Command::Report(arguments) => recording::report(&arguments),

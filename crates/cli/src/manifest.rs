@@ -3,13 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_api::resource::{Protocol, StorageKind};
+use faultline_api::resource::StorageKind;
 use faultline_catalog::Setup;
 use faultline_core::{ClusterId, Span};
+use faultline_experiments::simulate::{bounds, protocol_kind};
 use faultline_trace::Manifest;
-use faultline_trace::manifest::{
-    Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry, ProtocolKind,
-};
+use faultline_trace::manifest::{Backend, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry};
 
 /// The manifest of a run that has not begun. `text` is the federation as its user wrote it.
 pub(crate) fn draft<P: faultline_core::Protocol>(
@@ -30,11 +29,7 @@ pub(crate) fn draft<P: faultline_core::Protocol>(
         backend,
         seed: setup.seed,
         federation: text.to_owned(),
-        protocol: match spec.protocol {
-            Protocol::Hc3i(_) => ProtocolKind::Hc3i,
-            Protocol::Coordinated(_) => ProtocolKind::Coordinated,
-            Protocol::None(_) => ProtocolKind::None,
-        },
+        protocol: protocol_kind(spec),
         clusters: spec
             .clusters
             .iter()
@@ -43,7 +38,7 @@ pub(crate) fn draft<P: faultline_core::Protocol>(
         processes: processes
             .map(|(name, member)| ProcessEntry { name, role: member.role, cluster: member.cluster })
             .collect(),
-        bounds: bounds(federation),
+        bounds: bounds(spec),
         volatile_storage: spec.storage().kind == StorageKind::Memory,
         plan: setup.supervisor.plan.clone(),
         faults: Vec::new(),
@@ -61,18 +56,4 @@ pub(crate) fn draft<P: faultline_core::Protocol>(
 pub(crate) fn expected<P: faultline_core::Protocol>(setup: &Setup<P>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })
-}
-
-/// What bounds the work that a rollback may lose; nothing does where no checkpoints are taken.
-fn bounds(federation: &Federation) -> Option<Bounds> {
-    let spec = &federation.spec;
-    let every = spec.protocol.checkpointing()?.every;
-    let of_cluster = |name: &str| match &spec.protocol {
-        Protocol::Hc3i(it) => it.checkpoint_every_in.get(name).map_or(every, |it| it.0),
-        Protocol::Coordinated(_) | Protocol::None(_) => every,
-    };
-    Some(Bounds {
-        checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
-        detect_after: spec.failures().detect_after(),
-    })
 }

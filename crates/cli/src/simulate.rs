@@ -4,11 +4,10 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use faultline_api::quantity::Bandwidth;
-use faultline_api::resource::{Storage, StorageKind};
 use faultline_catalog::Setup;
-use faultline_core::{Fact, Node, ProcessId, Protocol, Span, Time};
-use faultline_sim::{Config, Links, Simulation, StorageCosts};
+use faultline_core::{Fact, Node, ProcessId, Protocol, Time};
+use faultline_experiments::simulate::configuration;
+use faultline_sim::Simulation;
 use faultline_trace::{Record, Sink, Trace};
 use faultline_workloads::Workload;
 
@@ -25,10 +24,7 @@ pub(crate) fn run<P>(setup: Setup<P>, interrupted: &AtomicBool, live: Live) -> (
 where
     P: Protocol + 'static,
 {
-    let clusters = setup.membership.clusters.len();
-    let links = Links::new(clusters, |from, to| setup.links[&(from, to)]);
-    let mut config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
-    config.storage = costs(&setup.storage);
+    let config = configuration(setup);
     let live = RefCell::new(live);
     let mut sink = Watched { trace: Trace::default(), live: &live };
     let mut simulation = Simulation::<Node<P, Workload>, _>::new(config, &mut sink);
@@ -61,18 +57,5 @@ impl Sink for Watched<'_> {
             self.live.borrow_mut().stated(record.at, record.process, &record.fact);
         }
         self.trace.record(record);
-    }
-}
-
-/// What the federation says of its storage; the simulator's own figures where it says nothing.
-fn costs(storage: &Storage) -> StorageCosts {
-    let usual = match storage.kind {
-        StorageKind::Disk => StorageCosts::default(),
-        StorageKind::Memory => StorageCosts { latency: Span::ZERO, bandwidth: 0, fsync: Span::ZERO },
-    };
-    StorageCosts {
-        latency: storage.latency.map_or(usual.latency, |it| it.0),
-        bandwidth: storage.write_bandwidth.map_or(usual.bandwidth, Bandwidth::bytes_per_second),
-        fsync: usual.fsync,
     }
 }

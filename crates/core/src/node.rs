@@ -141,6 +141,10 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
         let progress = self.seat.application.as_ref().map(Application::progress).unwrap_or_default();
         Gauges { progress, ..self.protocol.gauges() }
     }
+
+    fn control_kind(message: &P::Control) -> &'static str {
+        P::control_kind(message)
+    }
 }
 
 impl<P: Protocol, A: Application> Node<P, A> {

@@ -177,6 +177,10 @@ pub trait Process: Sized {
     fn next_deadline(&self) -> Option<Time>;
     /// Values for a live view.
     fn gauges(&self) -> Gauges;
+    /// What a protocol message is called, where messages are counted by kind.
+    fn control_kind(_message: &Self::Control) -> &'static str {
+        "control"
+    }
 }
 
 /// The actions of a process, appended to a queue that the caller owns.

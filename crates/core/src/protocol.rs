@@ -49,6 +49,10 @@ pub trait Protocol: Sized + Clone + Debug {
     fn next_deadline(&self) -> Option<Time>;
     /// Values for a live view; the composite fills in the progress.
     fn gauges(&self) -> Gauges;
+    /// What a message of the protocol is called, where messages are counted by kind.
+    fn control_kind(_message: &Self::Control) -> &'static str {
+        "control"
+    }
 }
 
 /// What happens to a protocol.

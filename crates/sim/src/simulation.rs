@@ -232,7 +232,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let flight = Flight { from, from_life: seat.life, to, to_life: self.known_life(seat, to), packet };
         let bytes = flight.packet.wire_len();
         let between = self.cluster_of[from.index()] != self.cluster_of[to.index()];
-        self.stats.sent(&flight.packet, bytes, between);
+        self.stats.sent::<P>(&flight.packet, bytes, between);
         self.carry(flight, bytes);
     }
 

@@ -2,7 +2,8 @@
 
 use std::ops::AddAssign;
 
-use faultline_core::Packet;
+use faultline_core::process::PacketOf;
+use faultline_core::{Packet, Process};
 
 /// Packets of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +23,7 @@ impl AddAssign<u64> for Traffic {
 }
 
 /// What a simulation counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Events taken from the queue.
     pub events: u64,
@@ -38,19 +39,38 @@ pub struct Stats {
     pub stale: u64,
     /// Packets that died with their sender.
     pub lost_in_flight: u64,
+    /// Packets by kind, inside clusters and between them, in the order of their first appearance.
+    kinds: Vec<(&'static str, [Traffic; 2])>,
 }
 
 impl Stats {
+    /// Packets by kind (`application`, `image`, or what the protocol calls its messages), inside clusters and between
+    /// them.
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, [Traffic; 2])> + '_ {
+        self.kinds.iter().copied()
+    }
+
     /// Counts a packet that is sent.
-    pub(crate) fn sent<S, M, H, V>(&mut self, packet: &Packet<S, M, H, V>, bytes: u64, between: bool) {
-        let kind = match packet {
-            Packet::Application { .. } => &mut self.application,
-            Packet::Control(_) => &mut self.control,
-            Packet::Image(_) => &mut self.images,
+    pub(crate) fn sent<P: Process>(&mut self, packet: &PacketOf<P>, bytes: u64, between: bool) {
+        let (kind, all) = match packet {
+            Packet::Application { .. } => ("application", &mut self.application),
+            Packet::Control(message) => (P::control_kind(message), &mut self.control),
+            Packet::Image(_) => ("image", &mut self.images),
         };
-        *kind += bytes;
+        *all += bytes;
         if between {
             self.between_clusters += bytes;
         }
+        self.kind(kind)[usize::from(between)] += bytes;
+    }
+
+    fn kind(&mut self, kind: &'static str) -> &mut [Traffic; 2] {
+        // There are few, and the same word is mostly the same place in memory.
+        let known = self.kinds.iter().position(|(it, _)| std::ptr::eq(*it, kind) || *it == kind);
+        let place = known.unwrap_or_else(|| {
+            self.kinds.push((kind, Default::default()));
+            self.kinds.len() - 1
+        });
+        &mut self.kinds[place].1
     }
 }

@@ -23,6 +23,7 @@ const FLOORS: &[&[&str]] = &[
     &["faultline-report"],
     &["faultline-runtime", "faultline-sim"],
     &["faultline-catalog", "faultline-fuzz"],
+    &["faultline-experiments"],
     &["faultline-cli", "faultline-node", "faultline-runtime-tests", "xtask"],
 ];
 

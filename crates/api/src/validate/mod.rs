@@ -49,7 +49,7 @@ pub fn validate(federation: &Federation) -> Vec<Problem> {
 }
 
 /// The word in `known` that `word` was probably meant to be.
-pub(crate) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let scored =
         known.into_iter().map(|it| (strsim::jaro_winkler(&word.to_lowercase(), &it.to_lowercase()), it));
     scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, it)| it)

@@ -342,4 +342,42 @@ pub enum Control {
     },
 }
 
+impl Control {
+    /// What a message is called, where messages are counted by kind.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Control::Request { .. } => "request",
+            Control::Saved { .. } => "saved",
+            Control::Drain { .. } => "drain",
+            Control::Drained { .. } => "drained",
+            Control::Commit { .. } => "commit",
+            Control::Force { .. } => "force",
+            Control::Acknowledge { .. } => "acknowledge",
+            Control::Alert { .. } => "alert",
+            Control::AlertRecorded { .. } => "alertRecorded",
+            Control::Learn { .. } => "learn",
+            Control::Learnt { .. } => "learnt",
+            Control::Settled { .. } => "settled",
+            Control::RollBack { .. } => "rollBack",
+            Control::Prepare { .. } => "prepare",
+            Control::Inquire { .. } => "inquire",
+            Control::Reported { .. } => "reported",
+            Control::Restore { .. } => "restore",
+            Control::Note { .. } => "note",
+            Control::Ready { .. } => "ready",
+            Control::Vanished { .. } => "vanished",
+            Control::Resume { .. } => "resume",
+            Control::Stored(_) => "stored",
+            Control::Fetch(_) => "fetch",
+            Control::Refused(_) => "refused",
+            Control::Offer { .. } => "offer",
+            Control::Want { .. } => "want",
+            Control::Discard { .. } => "discard",
+            Control::Ask { .. } => "ask",
+            Control::Stock { .. } => "stock",
+            Control::Collect { .. } => "collect",
+        }
+    }
+}
+
 const _: () = assert!(size_of::<Control>() <= 48, "control messages travel by value");

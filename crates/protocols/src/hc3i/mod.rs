@@ -269,6 +269,10 @@ impl Protocol for Hc3i {
             ..Gauges::default()
         }
     }
+
+    fn control_kind(message: &Control) -> &'static str {
+        message.kind()
+    }
 }
 
 impl Hc3i {

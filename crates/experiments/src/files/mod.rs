@@ -1,0 +1,196 @@
+//! The three files of the HC3I paper's simulator (section 5.1): topology, application and timers.
+//!
+//! The paper says what is in them and prints none, so that their form is this project's: YAML with the quantities of the
+//! `Federation` resource. `docs/hc3i-files.md` describes them. Together they are one federation ([`import`]), and run as
+//! every other.
+
+mod import;
+
+use std::collections::BTreeMap;
+
+use faultline_api::parse::{Text, read};
+use faultline_api::quantity::{Duration, Period, Size};
+use faultline_api::resource::{Cluster, Link};
+use faultline_api::{Problem, Rejected};
+use serde::{Deserialize, Serialize};
+
+pub use import::{Imported, import};
+
+/// The topology file: clusters, the links within and between them, and how often a node fails.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Topology {
+    /// The clusters, in the order in which the other files and the results count them.
+    pub clusters: Vec<Cluster>,
+    /// The lower triangle of the matrix of links, which are the same in both directions: row i has the links of cluster i
+    /// to the clusters 0 to i, the last of which is the one inside. What a link does not state, it does not have.
+    pub links: Vec<Vec<Link>>,
+    /// Mean time between two failures in the whole federation. A failure kills any node, and its memory is lost.
+    #[serde(default)]
+    pub mtbf: Period,
+}
+
+/// The application file: how long processes compute, and what they send.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Application {
+    /// How long every process computes in all.
+    pub duration: Duration,
+    /// Length of every message. Default 1kB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Size>,
+    /// State of every process. Default 1MB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Size>,
+    /// What the processes of each cluster do, by probability. Either this or [`Application::messages`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<BTreeMap<String, Behaviour>>,
+    /// How many messages there are, exactly: by sending cluster, then by receiving cluster. They are sent at random
+    /// instants by random processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<BTreeMap<String, BTreeMap<String, u32>>>,
+}
+
+/// What the processes of one cluster do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Behaviour {
+    /// Mean of the exponentially distributed time of one computation.
+    pub mean_computation: Duration,
+    /// Probability that a computation is followed by a message to a random process of a cluster, by that cluster.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub send: BTreeMap<String, f64>,
+}
+
+/// The timers file: the delays of the protocol.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Timers {
+    /// Delay between two unforced checkpoints, by cluster; `never` is infinite.
+    pub checkpoint: BTreeMap<String, Period>,
+    /// Delay between two garbage collections. Default `never`.
+    #[serde(default)]
+    pub collect: Period,
+    /// From a failure to its detection. Default 500ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detect_after: Option<Duration>,
+    /// From the detection to the restart of the node. Default 200ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_after: Option<Duration>,
+}
+
+/// The three files as they were read. Each text is kept, to show problems in place.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The first.
+    pub topology: Topology,
+    /// The second.
+    pub application: Application,
+    /// The third.
+    pub timers: Timers,
+    texts: [Text; 3],
+}
+
+/// One of the three files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum File {
+    /// Clusters and links.
+    Topology,
+    /// Computations and messages.
+    Application,
+    /// Delays of the protocol.
+    Timers,
+}
+
+impl File {
+    /// What to do about an empty one.
+    fn example(self) -> &'static str {
+        match self {
+            File::Topology => "`faultline samples hc3i/topology` prints one to start from",
+            File::Application => "`faultline samples hc3i/application` prints one to start from",
+            File::Timers => "`faultline samples hc3i/timers` prints one to start from",
+        }
+    }
+}
+
+impl Files {
+    /// Reads the three files: their names, for errors, and their bytes.
+    ///
+    /// What one file alone can tell is checked here, the rest by [`Files::import`].
+    pub fn read(
+        topology: (&str, &[u8]),
+        application: (&str, &[u8]),
+        timers: (&str, &[u8]),
+    ) -> Result<Files, Box<Rejected>> {
+        let topology = read::<Topology>(topology.0, topology.1, File::Topology.example())?;
+        let application = read::<Application>(application.0, application.1, File::Application.example())?;
+        let timers = read::<Timers>(timers.0, timers.1, File::Timers.example())?;
+        let files = Files {
+            topology: topology.value,
+            application: application.value,
+            timers: timers.value,
+            texts: [topology.text, application.text, timers.text],
+        };
+        files.reject(files.shapes())?;
+        Ok(files)
+    }
+
+    /// The federation that they describe.
+    pub fn import(&self, name: &str) -> Result<faultline_api::Federation, Box<Rejected>> {
+        let imported = import(name, &self.topology, &self.application, &self.timers);
+        self.reject(imported.problems())?;
+        Ok(imported.federation)
+    }
+
+    /// Complains of the first file that has a problem.
+    fn reject(&self, problems: Vec<(File, Problem)>) -> Result<(), Box<Rejected>> {
+        let Some(file) = problems.iter().map(|(file, _)| *file).min() else { return Ok(()) };
+        let of_file = problems.into_iter().filter(|(it, _)| *it == file).map(|(_, problem)| problem);
+        Err(self.texts[file as usize].reject(of_file.collect()))
+    }
+
+    /// What the federation cannot say, because it has no place for it.
+    fn shapes(&self) -> Vec<(File, Problem)> {
+        let mut problems = Vec::new();
+        let mut problem = |file, path: &str, message: String, help: &str| {
+            problems.push((file, Problem { path: path.into(), message, help: help.into() }));
+        };
+        let (clusters, rows) = (self.topology.clusters.len(), self.topology.links.len());
+        if rows != clusters {
+            let message = format!("there are {rows} rows of links for {clusters} clusters");
+            problem(File::Topology, "links", message, "write one row for each cluster");
+        }
+        for (index, row) in self.topology.links.iter().enumerate().take(clusters) {
+            if row.len() != index + 1 {
+                let message =
+                    format!("row {index} of the triangle has {} links, not {}", row.len(), index + 1);
+                let help = "write the links to the clusters before it, then the one inside";
+                problem(File::Topology, &format!("links[{index}]"), message, help);
+            }
+        }
+        match (&self.application.clusters, &self.application.messages) {
+            (Some(_), None) | (None, Some(_)) => {}
+            (None, None) => {
+                let message = "the file does not say what is sent".to_owned();
+                problem(
+                    File::Application,
+                    "",
+                    message,
+                    "write `clusters` with probabilities, or `messages` with counts",
+                );
+            }
+            (Some(_), Some(_)) => {
+                let message = "messages are given by probabilities and by counts".to_owned();
+                problem(File::Application, "messages", message, "keep `clusters` or `messages`");
+            }
+        }
+        for cluster in
+            self.topology.clusters.iter().filter(|it| !self.timers.checkpoint.contains_key(&it.name))
+        {
+            let message = format!("there is no delay between checkpoints for cluster `{}`", cluster.name);
+            let help = format!("add `{}: 30m`, or `never` for an infinite delay", cluster.name);
+            problem(File::Timers, "checkpoint", message, &help);
+        }
+        problems
+    }
+}

@@ -1,0 +1,230 @@
+//! What a log and a store of checkpoints hold over time, kept from the facts as they are stated.
+//!
+//! No fact says how many checkpoints or logged messages there are; every one that adds or removes some does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Claim, ClusterId, Fact, ImageName, MessageId, Position, ProcessId, Time};
+use faultline_trace::Record;
+
+use crate::statistics::Collected;
+
+/// Checkpoints and logs of all clusters, for protocols that log messages between clusters.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    cluster_of: Vec<ClusterId>,
+    nodes: Vec<Node>,
+    pub(crate) clusters: Vec<Cluster>,
+    /// By number of the collection: when it began to remove, and what it did in each cluster.
+    pub(crate) collections: BTreeMap<u32, (Time, Vec<Option<Collected>>)>,
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    logged: u64,
+    /// How much the log held when this part was saved.
+    logged_in: BTreeMap<ImageName, u64>,
+    /// A message that is about to be sent again, and so is in the log already.
+    resent: Option<MessageId>,
+}
+
+/// What is known of one cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cluster {
+    /// The member whose word on checkpoints is taken.
+    speaker: Option<ProcessId>,
+    stored: BTreeSet<Position>,
+    pub(crate) most_stored: u64,
+    logged: u64,
+    pub(crate) most_logged: u64,
+    pub(crate) most_logged_by_a_node: u64,
+}
+
+impl Cluster {
+    /// Checkpoints that are stored now.
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored.len() as u64
+    }
+}
+
+impl Ledger {
+    /// Nothing has happened yet. `cluster_of` has an entry for each process.
+    pub(crate) fn new(cluster_of: Vec<ClusterId>, clusters: usize) -> Ledger {
+        let mut all = vec![Cluster::default(); clusters];
+        for (process, cluster) in (0..).map(ProcessId).zip(&cluster_of) {
+            if let Some(cluster) = all.get_mut(cluster.index()) {
+                cluster.speaker.get_or_insert(process);
+            }
+        }
+        Ledger {
+            nodes: vec![Node::default(); cluster_of.len()],
+            clusters: all,
+            cluster_of,
+            collections: BTreeMap::new(),
+        }
+    }
+
+    /// Takes one fact, in the order of stating.
+    pub(crate) fn note(&mut self, record: &Record) {
+        let process = record.process;
+        let Some(&cluster) = self.cluster_of.get(process.index()) else { return };
+        if cluster == ClusterId::OUTSIDE {
+            return;
+        }
+        match &record.fact {
+            Fact::Transmitted { id, .. } if self.cluster_of[id.to.index()] != cluster => {
+                if self.nodes[process.index()].resent.take() != Some(*id) {
+                    let logged = self.nodes[process.index()].logged + 1;
+                    self.log_holds(process, logged);
+                }
+            }
+            Fact::Saved(saved) if saved.0.owner == process => {
+                let node = &mut self.nodes[process.index()];
+                node.logged_in.entry(saved.0).or_insert(node.logged);
+            }
+            Fact::Restored(restored) => {
+                let node = &self.nodes[process.index()];
+                let logged = restored.0.and_then(|image| node.logged_in.get(&image)).copied().unwrap_or(0);
+                self.log_holds(process, logged);
+            }
+            Fact::Claim(claim) => self.claimed(process, record.at, claim),
+            _ => {}
+        }
+    }
+
+    fn claimed(&mut self, process: ProcessId, at: Time, claim: &Claim) {
+        let index = self.cluster_of[process.index()].index();
+        let cluster = &mut self.clusters[index];
+        let speaks = cluster.speaker == Some(process);
+        match claim {
+            Claim::Resent { id } => self.nodes[process.index()].resent = Some(*id),
+            Claim::Committed { position, .. } if speaks => {
+                cluster.stored.insert(*position);
+                cluster.most_stored = cluster.most_stored.max(cluster.stored());
+            }
+            Claim::RolledBack { checkpoint, .. } if speaks => {
+                cluster.stored.retain(|it| it <= checkpoint);
+                // One that was in doubt is stored, too.
+                if checkpoint.sn.0 > 0 {
+                    cluster.stored.insert(*checkpoint);
+                }
+            }
+            Claim::Collected { round, below, log, .. } => {
+                let clusters = self.clusters.len();
+                let none = || (at, vec![None; clusters]);
+                let (_, collection) = self.collections.entry(*round).or_insert_with(none);
+                let collected = collection[index].get_or_insert_with(Collected::default);
+                collected.log += u64::from(*log);
+                if speaks {
+                    let cluster = &mut self.clusters[index];
+                    collected.before = cluster.stored();
+                    cluster.stored.retain(|it| it.sn >= *below);
+                    collected.after = cluster.stored();
+                }
+                let logged = self.nodes[process.index()].logged.saturating_sub(u64::from(*log));
+                self.log_holds(process, logged);
+            }
+            _ => {}
+        }
+    }
+
+    fn log_holds(&mut self, process: ProcessId, logged: u64) {
+        let cluster = &mut self.clusters[self.cluster_of[process.index()].index()];
+        let node = &mut self.nodes[process.index()];
+        cluster.logged = cluster.logged + logged - node.logged;
+        node.logged = logged;
+        cluster.most_logged = cluster.most_logged.max(cluster.logged);
+        cluster.most_logged_by_a_node = cluster.most_logged_by_a_node.max(logged);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Attempt, Cause, FactNo, Incarnation, Life, Sn, Witness};
+
+    struct Story(Ledger);
+
+    impl Story {
+        /// Two clusters of two.
+        fn new() -> Story {
+            Story(Ledger::new([0, 0, 1, 1].map(ClusterId).to_vec(), 2))
+        }
+
+        fn fact(&mut self, process: u32, fact: Fact) {
+            let (life, number) = (Life(1), FactNo(0));
+            self.0.note(&Record { process: ProcessId(process), life, number, at: Time(7), fact });
+        }
+
+        fn claim(&mut self, process: u32, claim: Claim) {
+            self.fact(process, Fact::Claim(Box::new(claim)));
+        }
+
+        fn send(&mut self, from: u32, to: u32, number: u32) -> MessageId {
+            let (from, to) = (ProcessId(from), ProcessId(to));
+            let id = MessageId { from, to, incarnation: Incarnation(0), number };
+            self.fact(from.0, Fact::Transmitted { id, position: Position::new(0, 1) });
+            id
+        }
+
+        fn part(process: u32, sn: u32) -> ImageName {
+            ImageName {
+                owner: ProcessId(process),
+                incarnation: Incarnation(0),
+                sn: Sn(sn),
+                attempt: Attempt(1),
+            }
+        }
+
+        fn checkpoint(&mut self, processes: &[u32], sn: u32) {
+            for &process in processes {
+                self.fact(process, Fact::Saved(Box::new((Story::part(process, sn), Witness::default()))));
+                let (position, attempt) = (Position::new(0, sn), Attempt(1));
+                let (frozen, vectors) = Default::default();
+                self.claim(process, Claim::Committed { position, attempt, forced: false, frozen, vectors });
+            }
+        }
+
+        fn collected(&mut self, process: u32, below: u32, log: u32) {
+            self.claim(process, Claim::Collected { round: 1, below: Sn(below), kept: 0, log });
+        }
+    }
+
+    #[test]
+    fn logs_hold_what_goes_to_other_clusters_until_it_is_collected_or_undone() {
+        let mut story = Story::new();
+        story.send(0, 1, 0);
+        let id = story.send(0, 2, 0);
+        story.checkpoint(&[0, 1], 1);
+        story.send(0, 3, 0);
+        story.send(1, 3, 0);
+        story.claim(0, Claim::Resent { id });
+        story.fact(0, Fact::Transmitted { id, position: Position::new(0, 1) });
+        let cluster = &story.0.clusters[0];
+        assert_eq!((cluster.most_logged, cluster.most_logged_by_a_node), (3, 2));
+        story
+            .fact(0, Fact::Restored(Box::new((Some(Story::part(0, 1)), Incarnation(1), Witness::default()))));
+        assert_eq!(story.0.clusters[0].logged, 2, "one of node 0, as saved, and one of node 1");
+        story.collected(0, 1, 1);
+        assert_eq!((story.0.clusters[0].logged, story.0.clusters[0].most_logged), (1, 3));
+        assert_eq!(story.0.clusters[1].most_logged, 0);
+    }
+
+    #[test]
+    fn stored_are_checkpoints_that_were_neither_undone_nor_collected() {
+        let mut story = Story::new();
+        (1..=4).for_each(|sn| story.checkpoint(&[2, 3], sn));
+        let (to, checkpoint) = (Position::new(1, 3), Position::new(0, 3));
+        story.claim(
+            2,
+            Claim::RolledBack { to, checkpoint, cause: Cause::Failure, vectors: Default::default() },
+        );
+        assert_eq!((story.0.clusters[1].stored(), story.0.clusters[1].most_stored), (3, 4));
+        story.collected(3, 3, 2);
+        story.collected(2, 3, 5);
+        let (at, collection) = &story.0.collections[&1];
+        assert_eq!(*at, Time(7));
+        assert_eq!(collection[..], [None, Some(Collected { before: 3, after: 1, log: 7 })]);
+    }
+}

@@ -1,0 +1,25 @@
+//! Published experiments, repeated on the simulator: the HC3I paper's three files, its statistics, its figures.
+//!
+//! Nothing here runs anything in a way of its own: three files become a federation, which is set up by the catalog and
+//! run by the simulator as every other. Numbers are drawn from the facts. Nothing prints, and nothing reads a clock.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
+//! | [`samples`] | the files of the paper's experiments |
+//! | [`mod@simulate`] | one run, told in numbers |
+//! | [`statistics`] | the numbers of a run |
+//! | [`measures`] | the same as a flat list, and their spread over runs |
+//! | [`tell`] | them as text, JSON and CSV |
+
+pub mod files;
+mod ledger;
+pub mod measures;
+pub mod samples;
+pub mod simulate;
+pub mod statistics;
+pub mod tell;
+
+pub use files::Files;
+pub use simulate::{Watch, simulate};
+pub use statistics::Statistics;

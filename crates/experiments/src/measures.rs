@@ -1,0 +1,180 @@
+//! The statistics of runs as one flat list, and the spread of each number over several runs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::statistics::Statistics;
+
+/// What a number is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measure {
+    /// Its name, as in the JSON form of the statistics.
+    pub statistic: &'static str,
+    /// Of which cluster or kind of message; empty for the whole run.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub of: String,
+    /// To which cluster, for messages; otherwise empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub to: String,
+    /// Of which collection or rollback, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+}
+
+impl Measure {
+    /// A number of a cluster or of a kind of message.
+    pub fn of(statistic: &'static str, of: &str) -> Measure {
+        Measure { statistic, of: of.to_owned(), to: String::new(), number: None }
+    }
+
+    fn numbered(self, number: u32) -> Measure {
+        Measure { number: Some(number), ..self }
+    }
+}
+
+/// How a number is spread over runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spread {
+    /// Runs that have the number.
+    pub runs: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation, with the number of runs less one below the fraction.
+    pub deviation: f64,
+    /// The least.
+    pub least: f64,
+    /// The greatest.
+    pub most: f64,
+}
+
+impl Spread {
+    /// The spread of values; all zero when there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+        let values: Vec<f64> = values.into_iter().collect();
+        let runs = values.len();
+        if runs == 0 {
+            return Spread::default();
+        }
+        let mean = values.iter().sum::<f64>() / runs as f64;
+        let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+        Spread {
+            runs,
+            mean,
+            deviation: if runs > 1 { (squares / (runs - 1) as f64).sqrt() } else { 0.0 },
+            least: values.iter().copied().fold(f64::INFINITY, f64::min),
+            most: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// The mean, and the range when there is one: `10.3 [9..11]`.
+    pub fn text(&self) -> String {
+        if self.runs == 0 {
+            return "-".to_owned();
+        }
+        if self.least == self.most {
+            return short(self.mean);
+        }
+        format!("{} [{}..{}]", short(self.mean), short(self.least), short(self.most))
+    }
+}
+
+/// A number with as many digits as are of use.
+pub fn short(value: f64) -> String {
+    let text = match value.abs() {
+        it if it >= 100.0 => format!("{value:.0}"),
+        it if it >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Every number of a run.
+pub fn measures(run: &Statistics) -> Vec<(Measure, f64)> {
+    let mut all = vec![
+        (Measure::of("durationSeconds", ""), run.duration_seconds),
+        (Measure::of("events", ""), run.events as f64),
+        (Measure::of("facts", ""), run.facts as f64),
+    ];
+    for cluster in &run.clusters {
+        let lost = cluster.rollbacks.iter().filter_map(|it| it.lost_work_seconds);
+        let of = |statistic| Measure::of(statistic, &cluster.name);
+        all.extend([
+            (of("unforced"), cluster.unforced as f64),
+            (of("forced"), cluster.forced as f64),
+            (of("stored"), cluster.stored as f64),
+            (of("mostStored"), cluster.most_stored as f64),
+            (of("mostLoggedByANode"), cluster.most_logged_by_a_node as f64),
+            (of("mostLogged"), cluster.most_logged as f64),
+            (of("longestFreezeSeconds"), cluster.longest_freeze_seconds),
+            (of("failures"), cluster.failures as f64),
+            (of("resent"), cluster.resent as f64),
+            (of("rollbacks"), cluster.rollbacks.len() as f64),
+            (of("lostWorkSeconds"), lost.sum::<f64>() + 0.0),
+        ]);
+        for (rollback, number) in cluster.rollbacks.iter().zip(1..) {
+            all.push((of("rollbackDepth").numbered(number), rollback.depth.into()));
+            let seconds = [
+                ("rollbackLostWorkSeconds", rollback.lost_work_seconds),
+                ("rollbackRecoverySeconds", rollback.recovery_seconds),
+            ];
+            all.extend(seconds.into_iter().filter_map(|(it, value)| Some((of(it).numbered(number), value?))));
+        }
+    }
+    for (from, row) in run.clusters.iter().zip(&run.messages) {
+        for (to, &count) in run.clusters.iter().zip(row) {
+            let measure = Measure { to: to.name.clone(), ..Measure::of("messages", &from.name) };
+            all.push((measure, count as f64));
+        }
+    }
+    for collection in &run.collections {
+        for (cluster, collected) in run.clusters.iter().zip(&collection.clusters) {
+            let Some(collected) = collected else { continue };
+            let of = |statistic| Measure::of(statistic, &cluster.name).numbered(collection.round);
+            all.extend([
+                (of("storedBefore"), collected.before as f64),
+                (of("storedAfter"), collected.after as f64),
+                (of("logCollected"), collected.log as f64),
+            ]);
+        }
+    }
+    for kind in &run.traffic {
+        let of = |statistic| Measure::of(statistic, &kind.kind);
+        all.extend([
+            (of("messagesWithin"), kind.messages_within as f64),
+            (of("bytesWithin"), kind.bytes_within as f64),
+            (of("messagesBetween"), kind.messages_between as f64),
+            (of("bytesBetween"), kind.bytes_between as f64),
+        ]);
+    }
+    all
+}
+
+/// The spread of every number over runs. A number that a run does not have, because it had fewer collections or
+/// rollbacks, counts only for those that have it.
+pub fn spreads(runs: &[Statistics]) -> BTreeMap<Measure, Spread> {
+    let mut values: BTreeMap<Measure, Vec<f64>> = BTreeMap::new();
+    for (measure, value) in runs.iter().flat_map(measures) {
+        values.entry(measure).or_default().push(value);
+    }
+    values.into_iter().map(|(measure, values)| (measure, Spread::of(values))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreads_are_told_as_briefly_as_they_can_be() {
+        let spread = Spread::of([9.0, 11.0, 11.0]);
+        assert_eq!((spread.runs, spread.least, spread.most), (3, 9.0, 11.0));
+        assert!((spread.deviation - 1.1547).abs() < 1e-4, "{spread:?}");
+        assert_eq!(spread.text(), "10.3 [9..11]");
+        assert_eq!(Spread::of([8.0, 8.0]).text(), "8");
+        assert_eq!(Spread::of([0.25]).text(), "0.25");
+        assert_eq!(Spread::of([]).text(), "-");
+        assert_eq!([short(2920.0), short(0.0), short(100.04), short(99.96)], ["2920", "0", "100", "100"]);
+    }
+}

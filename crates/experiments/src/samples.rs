@@ -1,0 +1,42 @@
+//! The files of the paper's experiments, to start from and to reproduce them with.
+
+use faultline_api::samples::Sample;
+
+use crate::files::Files;
+
+macro_rules! samples {
+    ($($name:literal),* $(,)?) => {
+        &[$(Sample {
+            name: concat!("hc3i/", $name),
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../manifests/hc3i/", $name, ".yaml")),
+        }),*]
+    };
+}
+
+/// All of them.
+pub const SAMPLES: &[Sample] = samples![
+    "topology",
+    "application",
+    "timers",
+    "application-probabilities",
+    "application-103",
+    "timers-collect",
+    "topology-three-clusters",
+    "application-three-clusters",
+    "timers-three-clusters",
+];
+
+/// The sample of this name.
+pub fn sample(name: &str) -> Option<&'static Sample> {
+    SAMPLES.iter().find(|it| it.name == name)
+}
+
+/// Three samples together, by their names without `hc3i/`. Panics when one does not exist, or they do not fit.
+pub(crate) fn files(topology: &str, application: &str, timers: &str) -> Files {
+    let text = |name: &str| {
+        let name = format!("hc3i/{name}");
+        sample(&name).unwrap_or_else(|| panic!("there is a sample {name}")).text.as_bytes()
+    };
+    let [topology, application, timers] = [topology, application, timers].map(|it| (it, text(it)));
+    Files::read(topology, application, timers).unwrap_or_else(|it| panic!("the samples fit: {it}"))
+}

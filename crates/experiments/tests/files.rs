@@ -1,0 +1,141 @@
+//! The three files: the samples describe the paper's federation, and what is wrong is shown where it stands.
+
+use faultline_api::Federation;
+use faultline_api::resource::{Application, Protocol, Traffic};
+use faultline_core::{ClusterId, Span};
+use faultline_experiments::Files;
+use faultline_experiments::samples::{SAMPLES, sample};
+
+const TOPOLOGY: &str = "\
+clusters:
+  - { name: a, nodes: 3 }
+  - { name: b, nodes: 2 }
+  - { name: c, nodes: 2 }
+links:
+  - [{ latency: 10us, bandwidth: 80MB }]
+  - [{ latency: 150us }, { latency: 10us, bandwidth: 80MB }]
+  - [{ latency: 1ms, jitter: 1us }, { latency: 150us }, { latency: 20us }]
+";
+const APPLICATION: &str = "\
+duration: 1h
+messages:
+  a: { a: 5, b: 2 }
+  b: { a: 1 }
+";
+const TIMERS: &str = "checkpoint: { a: 10m, b: never, c: 5m }\ncollect: 20m\n";
+
+fn read(topology: &str, application: &str, timers: &str) -> Result<Federation, String> {
+    let [topology, application, timers] =
+        [("t.yaml", topology), ("a.yaml", application), ("m.yaml", timers)]
+            .map(|(name, text)| (name, text.as_bytes()));
+    let federation = Files::read(topology, application, timers).and_then(|it| it.import("test"));
+    federation.map_err(|rejected| {
+        let complaints = rejected.complaints().iter();
+        complaints
+            .map(|it| format!("{}:{}:{} {} ({})", rejected.file(), it.line, it.column, it.message, it.help))
+            .collect::<Vec<_>>()
+            .join("\n")
+    })
+}
+
+/// The complaints about `text` in place of the file of the same kind.
+fn wrong(topology: &str, application: &str, timers: &str) -> String {
+    read(topology, application, timers).expect_err("something is wrong")
+}
+
+#[test]
+fn three_files_become_one_federation() {
+    let spec = read(TOPOLOGY, APPLICATION, TIMERS).unwrap().spec;
+    let links = spec.links();
+    let latency = |from, to| links.properties(from, to).latency;
+    assert_eq!(latency("a", "a"), Span::from_micros(10));
+    assert_eq!(latency("c", "c"), Span::from_micros(20));
+    assert_eq!((latency("a", "b"), latency("b", "a")), (Span::from_micros(150), Span::from_micros(150)));
+    assert_eq!((latency("a", "c"), latency("c", "a")), (Span::from_millis(1), Span::from_millis(1)));
+    assert_eq!(links.properties("c", "a").jitter, Span::from_micros(1));
+    assert_eq!(links.properties("b", "c").bandwidth, 0, "what is not stated is not emulated");
+    assert_eq!(links.properties("c", "c").bandwidth, 0);
+    let Protocol::Hc3i(hc3i) = &spec.protocol else { panic!("it is HC3I") };
+    assert_eq!(hc3i.checkpoint_every_in["a"].0, Some(Span::from_secs(600)));
+    assert_eq!(hc3i.checkpoint_every_in["b"].0, None);
+    assert_eq!(spec.deadline(), Span::from_secs(7200));
+    assert!(spec.faults.is_empty());
+}
+
+#[test]
+fn failures_without_an_end_have_time_to_be_repaired() {
+    let spec = read(&format!("{TOPOLOGY}mtbf: 30m\n"), APPLICATION, TIMERS).unwrap().spec;
+    assert_eq!(spec.faults.len(), 1);
+    assert_eq!(spec.deadline(), Span::from_secs(5 * 3600));
+}
+
+#[test]
+fn the_samples_are_the_papers_experiments() {
+    let text = |name: &str| sample(&format!("hc3i/{name}")).expect("the sample exists").text;
+    let together = |topology, application, timers| {
+        read(text(topology), text(application), text(timers)).unwrap_or_else(|it| panic!("{it}"))
+    };
+    for application in ["application", "application-103", "application-probabilities"] {
+        together("topology", application, "timers");
+        together("topology", application, "timers-collect");
+    }
+    together("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
+    let spec = together("topology", "application", "timers").spec;
+    let Application::Synthetic(application) = &spec.application else { panic!("it is synthetic") };
+    let Traffic::Exact(traffic) = &application.traffic else { panic!("it is exact") };
+    let counts: Vec<u32> = traffic.messages.iter().map(|it| it.count).collect();
+    assert_eq!(counts, [2920, 145, 11, 2497]);
+    assert_eq!(spec.clusters.iter().map(|it| it.nodes).collect::<Vec<_>>(), [100, 100]);
+    assert_eq!(ClusterId(0).index(), 0);
+    for sample in SAMPLES {
+        let line = sample.description();
+        assert!(line.len() > 20 && line.ends_with(['.', ':']), "{}: {line}", sample.name);
+    }
+}
+
+#[test]
+fn an_imported_federation_is_a_file_like_any_other() {
+    let federation = read(&format!("{TOPOLOGY}mtbf: 30m\n"), APPLICATION, TIMERS).unwrap();
+    let text = serde_saphyr::to_string(&federation).unwrap();
+    let again = faultline_api::parse("again.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}\n{text}"));
+    assert_eq!(again, federation);
+}
+
+#[test]
+fn words_and_shapes_are_complained_of_in_their_place() {
+    let edit = |text: &str, from: &str, to: &str| {
+        assert!(text.contains(from));
+        text.replace(from, to)
+    };
+    insta::assert_snapshot!(
+        [
+            wrong(&edit(TOPOLOGY, "nodes: 3", "node: 3"), APPLICATION, TIMERS),
+            wrong(&edit(TOPOLOGY, "80MB }]\n  - [{ latency: 150us }", "80 }]\n  - [{ latency: 150us }"), APPLICATION, TIMERS),
+            wrong(&edit(TOPOLOGY, "  - [{ latency: 1ms, jitter: 1us }, { latency: 150us }, { latency: 20us }]\n", ""), APPLICATION, TIMERS),
+            wrong(&edit(TOPOLOGY, "{ latency: 150us }, { latency: 10us, bandwidth: 80MB }", "{ latency: 150us }"), APPLICATION, TIMERS),
+            wrong(&edit(TOPOLOGY, "name: b", "name: a"), APPLICATION, TIMERS),
+            wrong(&edit(TOPOLOGY, "jitter: 1us", "jitter: 2ms"), APPLICATION, TIMERS),
+            wrong(&edit(TOPOLOGY, "name: c, nodes: 2", "name: c, nodes: 1"), APPLICATION, TIMERS),
+            wrong("# nothing\n", APPLICATION, TIMERS),
+        ]
+        .join("\n"),
+        @""
+    );
+    insta::assert_snapshot!(
+        [
+            wrong(TOPOLOGY, &edit(APPLICATION, "b: 2", "d: 2"), TIMERS),
+            wrong(TOPOLOGY, &edit(APPLICATION, "  b: { a: 1 }", "  bb: { a: 1 }"), TIMERS),
+            wrong(TOPOLOGY, &edit(APPLICATION, "1h", "0s"), TIMERS),
+            wrong(TOPOLOGY, "duration: 1h\n", TIMERS),
+            wrong(TOPOLOGY, &format!("{APPLICATION}clusters: {{}}\n"), TIMERS),
+            wrong(TOPOLOGY, "duration: 1h\nclusters:\n  a: { meanComputation: 2m, send: { b: 1.5 } }\n", TIMERS),
+            wrong(TOPOLOGY, "duration: 1h\nclusters:\n  a: { meanComputation: 2, send: { b: 1.5 } }\n", TIMERS),
+            wrong(TOPOLOGY, APPLICATION, &edit(TIMERS, ", c: 5m", "")),
+            wrong(TOPOLOGY, APPLICATION, &edit(TIMERS, "c: 5m", "c: 5m, d: 6m")),
+            wrong(TOPOLOGY, APPLICATION, &edit(TIMERS, "never", "inf")),
+            wrong(TOPOLOGY, APPLICATION, &edit(TIMERS, "a: 10m", "a: 10us")),
+        ]
+        .join("\n"),
+        @""
+    );
+}
