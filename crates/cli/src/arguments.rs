@@ -1,6 +1,7 @@
 //! What can be asked for on the command line. The help texts are part of the product.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Run(RunArguments),
     Simulate(SimulateArguments),
     Import(ImportArguments),
+    Reproduce(ReproduceArguments),
     Check(CheckArguments),
     Explain(ExplainArguments),
     Report(ReportArguments),
@@ -129,6 +131,9 @@ pub(crate) struct SimulateArguments {
     /// Runs with this many consecutive seeds.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) seeds: u32,
+    /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
+    #[arg(long, value_name = "J")]
+    pub(crate) jobs: Option<NonZero<usize>>,
     /// How long the application computes, instead of the duration in its file.
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) duration: Option<Duration>,
@@ -153,6 +158,40 @@ pub(crate) struct ImportArguments {
     /// What the federation is called.
     #[arg(long, default_value = "imported")]
     pub(crate) name: String,
+}
+
+/// Repeat a published evaluation, and put the numbers beside the published ones.
+///
+/// Every experiment runs with many seeds on the simulator and is judged. Writes one page (index.html), tables as CSV and
+/// figures as SVG, and prints the findings: agrees, differs, or under-specified in the paper.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline reproduce hc3i
+  faultline reproduce hc3i --quick --out /tmp/hc3i")]
+pub(crate) struct ReproduceArguments {
+    /// Which evaluation.
+    #[arg(value_enum)]
+    pub(crate) paper: Paper,
+    /// Fewer settings and 5 seeds: the shape of every figure in seconds.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Runs of each setting. Default 30, or 5 with `--quick`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) seeds: Option<u32>,
+    /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
+    #[arg(long, value_name = "J")]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// Where the page, the tables and the figures go.
+    #[arg(long, value_name = "DIR", default_value = "faultline-hc3i")]
+    pub(crate) out: PathBuf,
+}
+
+/// A published evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Paper {
+    /// Monnet, Morin, Badrinath: Hybrid Checkpointing for Parallel Applications in Cluster Federations, 2003.
+    Hc3i,
 }
 
 /// How statistics are printed.

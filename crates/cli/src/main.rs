@@ -10,6 +10,7 @@ mod output;
 mod paper;
 mod progress;
 mod recording;
+mod reproduce;
 mod run;
 mod simulate;
 mod trouble;
@@ -39,6 +40,7 @@ fn perform(command: Command) -> Result<Exit, Trouble> {
         Command::Run(arguments) => run::run(&arguments),
         Command::Simulate(arguments) => paper::simulate(&arguments),
         Command::Import(arguments) => paper::import(&arguments),
+        Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
         Command::Check(arguments) => recording::check(&arguments),
         Command::Explain(arguments) => recording::tell(&arguments),
         Command::Report(arguments) => recording::report(&arguments),

@@ -1,12 +1,15 @@
 //! The HC3I paper's three files: `faultline simulate` and `faultline import`.
 
 use std::io::{self, BufWriter, Write};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
 
 use faultline_api::{Federation, Names};
-use faultline_core::{Claim, ClusterId, Fact, ProcessId, Time};
-use faultline_experiments::{Files, Statistics, Watch, tell};
+use faultline_catalog::SetupError;
+use faultline_core::{Claim, ClusterId, Fact, Life, ProcessId, Time};
+use faultline_experiments::{Files, Statistics, Watch, simulate_all, tell};
 use faultline_trace::Record;
 use faultline_trace::describe::describe;
 
@@ -30,6 +33,40 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Trouble> {
         files.application.duration = duration;
     }
     let federation = federation(&files, "simulated")?;
+    let interrupted = interrupt::flag();
+    let hours = files.application.duration.0.as_secs_f64() / 3600.0;
+    let several = arguments.seeds > 1 && arguments.trace == TraceLevel::Statistics;
+    let runs = if several {
+        let seeds = (arguments.seed..).take(arguments.seeds as usize);
+        let (mut progress, mut done) = (Progress::new(), 0);
+        simulate_all(&federation, seeds, jobs(arguments.jobs), &interrupted, |_| {
+            done += 1;
+            progress.show(|| format!("{done} of {} runs", arguments.seeds));
+        })
+    } else {
+        watched(arguments, &federation, hours, interrupted)
+    };
+    let runs = runs.map_err(files::unfit)?;
+    output::print(&match arguments.format {
+        StatisticsFormat::Text => tell::text(&runs),
+        StatisticsFormat::Json => tell::json(&runs),
+        StatisticsFormat::Csv => tell::csv(&runs),
+    })?;
+    Ok(tell::verdict(&runs).into())
+}
+
+/// As many as the user wants at the same time, or as there are cores.
+pub(crate) fn jobs(asked: Option<NonZero<usize>>) -> NonZero<usize> {
+    asked.or_else(|| available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
+}
+
+/// One run after the other, each told while it goes on.
+fn watched(
+    arguments: &SimulateArguments,
+    federation: &Federation,
+    hours: f64,
+    interrupted: Arc<AtomicBool>,
+) -> Result<Vec<Statistics>, SetupError> {
     let mut watcher = Watcher {
         level: arguments.trace,
         out: match arguments.format {
@@ -37,26 +74,20 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Trouble> {
             StatisticsFormat::Json | StatisticsFormat::Csv => Box::new(BufWriter::new(io::stderr())),
         },
         cluster_of: Vec::new(),
-        interrupted: interrupt::flag(),
+        interrupted,
         progress: Progress::new(),
-        hours: files.application.duration.0.as_secs_f64() / 3600.0,
+        hours,
         run: (0, arguments.seeds),
     };
-    let mut runs: Vec<Statistics> = Vec::new();
+    let mut runs = Vec::new();
     for (seed, number) in (arguments.seed..).zip(1..=arguments.seeds) {
         watcher.run.0 = number;
-        runs.push(faultline_experiments::simulate(&federation, seed, &mut watcher).map_err(files::unfit)?);
+        runs.push(faultline_experiments::simulate(federation, seed, &mut watcher)?);
         if watcher.interrupted.load(Ordering::Relaxed) {
             break;
         }
     }
-    watcher.finish()?;
-    output::print(&match arguments.format {
-        StatisticsFormat::Text => tell::text(&runs),
-        StatisticsFormat::Json => tell::json(&runs),
-        StatisticsFormat::Csv => tell::csv(&runs),
-    })?;
-    Ok(tell::verdict(&runs).into())
+    Ok(runs)
 }
 
 fn read(arguments: &FilesArguments) -> Result<Files, Trouble> {
@@ -94,13 +125,6 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn finish(mut self) -> Result<(), Trouble> {
-        self.out.flush().or_else(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Ok(()),
-            _ => Err(Trouble::machine(format!("cannot write the trace: {error}"))),
-        })
-    }
-
     /// Whether a fact is told at this level.
     fn tells(&self, process: ProcessId, fact: &Fact) -> bool {
         let cluster = |process: ProcessId| self.cluster_of.get(process.index());
@@ -110,6 +134,8 @@ impl Watcher {
             process.index() == 0 || cluster(process) != cluster(ProcessId(process.0.wrapping_sub(1)));
         let is_event = match fact {
             Fact::Claim(claim) => !matches!(**claim, Claim::Resent { .. } | Claim::Forcing { .. }) && speaks,
+            // That everybody starts is no news.
+            Fact::LifeStarted { life, .. } => *life > Life(1),
             _ => process == ProcessId::SUPERVISOR,
         };
         match self.level {
@@ -119,6 +145,27 @@ impl Watcher {
             TraceLevel::Actions => true,
         }
     }
+}
+
+/// The same text with `p17` and `c1` by the names that people gave them.
+fn with_names(text: &str, names: &Names) -> String {
+    let name = |word: &str| {
+        let number: u32 = word.get(1..)?.parse().ok()?;
+        match word.as_bytes()[0] {
+            b'p' if number < names.ranks() => Some(names.process(ProcessId(number))),
+            b'c' if (number as usize) < names.clusters() => {
+                Some(names.cluster(ClusterId(number as u16)).to_owned())
+            }
+            _ => None,
+        }
+    };
+    let words = text.split_inclusive(|it: char| !it.is_ascii_alphanumeric());
+    words
+        .map(|piece| {
+            let word = piece.trim_end_matches(|it: char| !it.is_ascii_alphanumeric());
+            name(word).map_or_else(|| piece.to_owned(), |name| name + &piece[word.len()..])
+        })
+        .collect()
 }
 
 impl Watch for Watcher {
@@ -133,8 +180,8 @@ impl Watch for Watcher {
         let Record { process, at, fact, .. } = record;
         if self.tells(*process, fact) {
             let name = names.process(*process);
-            let line =
-                format!("{:>16.9} s  {name:<16} {}\n", at.since(Time::ZERO).as_secs_f64(), describe(fact));
+            let (seconds, told) = (at.since(Time::ZERO).as_secs_f64(), describe(fact).to_string());
+            let line = format!("{seconds:>16.9} s  {name:<14} {}\n", with_names(&told, names));
             // A reader who has gone away wants to see no more.
             if self.out.write_all(line.as_bytes()).is_err() {
                 self.level = TraceLevel::Statistics;
@@ -147,5 +194,26 @@ impl Watch for Watcher {
         let (hours, done) = (self.hours, now.since(Time::ZERO).as_secs_f64() / 3600.0);
         self.progress.show(|| format!("run {number} of {runs}: {done:.2} of {hours:.2} hours simulated"));
         !self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_and_clusters_are_called_by_their_names() {
+        let text = "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: test }
+spec:
+  clusters: [{ name: lyon, nodes: 2 }, { name: nancy, nodes: 1 }]
+  protocol: { none: {} }
+  application: { heat: {} }
+";
+        let federation = faultline_api::parse("test.yaml", text.as_bytes()).unwrap();
+        let names = Names::of(&federation.spec);
+        let told = with_names("sent p0->p2 #2, p9 and part p1's, because c1 rolled back to 1.3", &names);
+        assert_eq!(told, "sent lyon-0->nancy-0 #2, p9 and part lyon-1's, because nancy rolled back to 1.3");
     }
 }

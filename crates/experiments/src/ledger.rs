@@ -74,10 +74,10 @@ impl Ledger {
         }
         match &record.fact {
             Fact::Transmitted { id, .. } if self.cluster_of[id.to.index()] != cluster => {
-                if self.nodes[process.index()].resent.take() != Some(*id) {
-                    let logged = self.nodes[process.index()].logged + 1;
-                    self.log_holds(process, logged);
-                }
+                let node = &mut self.nodes[process.index()];
+                let is_new = node.resent.take() != Some(*id);
+                let logged = node.logged + u64::from(is_new);
+                self.log_holds(process, logged);
             }
             Fact::Saved(saved) if saved.0.owner == process => {
                 let node = &mut self.nodes[process.index()];

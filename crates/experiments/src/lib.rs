@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
 //! | [`samples`] | the files of the paper's experiments |
+//! | [`mod@reproduce`] | the paper's evaluation, repeated, and its page |
 //! | [`mod@simulate`] | one run, told in numbers |
 //! | [`statistics`] | the numbers of a run |
 //! | [`measures`] | the same as a flat list, and their spread over runs |
@@ -15,11 +16,12 @@
 pub mod files;
 mod ledger;
 pub mod measures;
+pub mod reproduce;
 pub mod samples;
 pub mod simulate;
 pub mod statistics;
 pub mod tell;
 
 pub use files::Files;
-pub use simulate::{Watch, simulate};
+pub use simulate::{Watch, simulate, simulate_all};
 pub use statistics::Statistics;

@@ -5,6 +5,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::{FederationSpec, Protocol as Asked, Storage, StorageKind};
@@ -13,7 +16,7 @@ use faultline_catalog::{Setup, SetupError, Visitor, with_setup};
 use faultline_checker::{Account, Context, History, judge_history};
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, Node, NodeConfig, ProcessId, Protocol, Span, Time};
-use faultline_sim::{Config, Links, Simulation, StorageCosts};
+use faultline_sim::{Config, Links, Simulation, StorageCosts, in_order};
 use faultline_trace::manifest::{Bounds, ProtocolKind};
 use faultline_trace::{Record, Sink, Trace};
 use faultline_workloads::Workload;
@@ -44,6 +47,45 @@ impl Watch for () {}
 /// Simulates a federation to its end, judges it, and draws up its numbers.
 pub fn simulate(federation: &Federation, seed: u64, watch: &mut dyn Watch) -> Result<Statistics, SetupError> {
     with_setup(federation, Some(seed), Once { federation, watch: RefCell::new(watch) })
+}
+
+/// Simulates a federation once for each seed, as [`simulate`] does, on `jobs` threads. `each` sees the results in the order
+/// of the seeds, which is also that of the answer. Once `interrupted` is raised nothing more begins, and what is under way
+/// is cut short.
+pub fn simulate_all(
+    federation: &Federation,
+    seeds: impl IntoIterator<Item = u64>,
+    jobs: NonZero<usize>,
+    interrupted: &AtomicBool,
+    mut each: impl FnMut(&Statistics),
+) -> Result<Vec<Statistics>, SetupError> {
+    let mut runs = Vec::new();
+    let run = |seed| simulate(federation, seed, &mut Until(interrupted));
+    let flow = in_order(jobs, seeds, run, |result| match result {
+        Ok(run) => {
+            each(&run);
+            runs.push(run);
+            if interrupted.load(Ordering::Relaxed) {
+                ControlFlow::Break(None)
+            } else {
+                ControlFlow::Continue(())
+            }
+        }
+        Err(error) => ControlFlow::Break(Some(error)),
+    });
+    match flow {
+        ControlFlow::Break(Some(error)) => Err(error),
+        ControlFlow::Break(None) | ControlFlow::Continue(()) => Ok(runs),
+    }
+}
+
+/// Watches only for an interruption.
+struct Until<'a>(&'a AtomicBool);
+
+impl Watch for Until<'_> {
+    fn goes_on(&mut self, _: Time) -> bool {
+        !self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// What the simulator is given for a federation that has been set up.

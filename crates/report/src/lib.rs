@@ -12,6 +12,7 @@
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
 //! | [`page`] | the report: one HTML file |
 //! | [`fault`] | faults and links in words |
+//! | [`style`] | the colours and the look of every page |
 
 pub mod cast;
 pub mod diagram;
@@ -19,6 +20,7 @@ pub mod explain;
 pub mod fault;
 pub mod history;
 pub mod page;
+pub mod style;
 pub mod summary;
 pub mod text;
 

@@ -7,10 +7,10 @@ use crate::cast::Cast;
 use crate::diagram::{Diagram, Limits};
 use crate::explain::{Chapter, count};
 use crate::history::History;
+use crate::style;
 use crate::summary::{Recorded, Summary, target};
 use crate::text::{backend, because, ended, protocol, span, verdict};
 
-const STYLE: &str = concat!(include_str!("../assets/palette.css"), include_str!("../assets/page.css"));
 const SCRIPT: &str = include_str!("../assets/diagram.js");
 /// With more messages than this inside clusters, they are not drawn until asked for.
 const MANY: usize = 1500;
@@ -35,7 +35,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
                 meta http-equiv="Content-Security-Policy"
                     content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(style::PALETTE)) (PreEscaped(style::PAGE)) }
             }
             body {
                 main {

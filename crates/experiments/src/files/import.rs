@@ -67,7 +67,14 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
 impl Imported {
     /// What is wrong with the federation, as said of the files.
     pub fn problems(&self) -> Vec<(File, Problem)> {
-        validate(&self.federation).into_iter().map(|problem| self.translate(problem)).collect()
+        let mut problems: Vec<(File, Problem)> = Vec::new();
+        for problem in validate(&self.federation).into_iter().map(|it| self.translate(it)) {
+            // The two directions of a link have the same origin.
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        problems
     }
 
     /// Finds the nearest value around the problem's that came from a file.

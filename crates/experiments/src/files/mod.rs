@@ -155,6 +155,13 @@ impl Files {
         let mut problem = |file, path: &str, message: String, help: &str| {
             problems.push((file, Problem { path: path.into(), message, help: help.into() }));
         };
+        // The protocol's word on this would speak of options that the files do not have.
+        for (index, cluster) in self.topology.clusters.iter().enumerate().filter(|(_, it)| it.nodes == 1) {
+            let message = format!("cluster `{}` has one node", cluster.name);
+            let help =
+                "give it a second one: copies of checkpoints are kept by a neighbour in the same cluster";
+            problem(File::Topology, &format!("clusters[{index}].nodes"), message, help);
+        }
         let (clusters, rows) = (self.topology.clusters.len(), self.topology.links.len());
         if rows != clusters {
             let message = format!("there are {rows} rows of links for {clusters} clusters");

@@ -1,0 +1,132 @@
+//! The HC3I paper's three files: simulated, imported, and complained of.
+
+mod common;
+
+use common::Place;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+const FILES: [&str; 7] =
+    ["simulate", "--topology", "t.yaml", "--application", "a.yaml", "--timers", "m.yaml"];
+
+/// Two clusters of three nodes that compute for ten minutes, with failures or without.
+fn small(mtbf: &str) -> Place {
+    let place = Place::new();
+    place.write(
+        "t.yaml",
+        format!(
+            "clusters: [{{ name: a, nodes: 3 }}, {{ name: b, nodes: 3 }}]
+links:
+  - [{{ preset: san }}]
+  - [{{ preset: lan }}, {{ preset: san }}]
+mtbf: {mtbf}
+"
+        ),
+    );
+    place.write("a.yaml", "duration: 10m\nmessages: { a: { a: 50, b: 40 }, b: { a: 9, b: 30 } }\n");
+    place.write("m.yaml", "checkpoint: { a: 1m, b: never }\ncollect: 4m\n");
+    place
+}
+
+fn output(place: &Place, more: &[&str]) -> String {
+    let arguments = FILES.iter().chain(more).copied();
+    let assert = place.faultline(arguments).assert().code(0);
+    String::from_utf8(assert.get_output().stdout.clone()).unwrap()
+}
+
+#[test]
+fn statistics_are_those_of_the_files() {
+    let place = small("never");
+    let run: Value = serde_json::from_str(&output(&place, &["--format", "json", "--seed", "3"])).unwrap();
+    assert_eq!(run["verdict"], "pass");
+    assert_eq!(run["messages"], serde_json::json!([[50, 40], [9, 30]]));
+    let [a, b] = &run["clusters"].as_array().unwrap()[..] else { panic!("two clusters") };
+    assert_eq!(b["unforced"], 0, "its timer is infinite");
+    assert!(a["unforced"].as_u64() <= Some(10) && a["forced"].as_u64() <= Some(9), "{a}");
+    assert!(b["forced"].as_u64() > Some(0));
+    let collection = &run["collections"][0]["clusters"];
+    assert!(collection[0]["before"].as_u64() > collection[0]["after"].as_u64(), "{collection}");
+    let kinds = run["traffic"].as_array().unwrap();
+    let ask = kinds.iter().find(|it| it["kind"] == "ask").expect("a collection asks");
+    assert_eq!(ask["messagesBetween"].as_u64().unwrap(), run["collections"].as_array().unwrap().len() as u64);
+    assert_eq!(ask["messagesWithin"], 0);
+}
+
+#[test]
+fn many_seeds_give_the_same_bytes_on_any_number_of_cores() {
+    let place = small("3m");
+    let text = output(&place, &["--seeds", "4", "--jobs", "1"]);
+    assert!(text.starts_with("PASS seeds 0 to 3"), "{text}");
+    assert!(text.contains("Rollbacks") && text.contains(".."), "{text}");
+    assert_eq!(output(&place, &["--seeds", "4", "--jobs", "3"]), text);
+    let csv = output(&small("never"), &["--seeds", "2", "--format", "csv"]);
+    assert!(csv.starts_with("seed,verdict,statistic,of,to,number,value\n"), "{csv}");
+    assert!(
+        csv.contains("\n0,pass,messages,a,b,,40\n") && csv.contains("\n1,pass,messages,b,a,,9\n"),
+        "{csv}"
+    );
+}
+
+#[test]
+fn the_time_is_what_the_command_line_says() {
+    let place = small("never");
+    let run: Value = serde_json::from_str(&output(&place, &["--format", "json", "--for", "2m"])).unwrap();
+    let duration = run["durationSeconds"].as_f64().unwrap();
+    assert!((120.0..125.0).contains(&duration), "{duration}");
+}
+
+#[test]
+fn traces_tell_more_the_higher_their_level() {
+    let place = small("never");
+    let lines =
+        |level: &str| output(&place, &["--trace", level]).lines().map(str::to_owned).collect::<Vec<_>>();
+    let [statistics, events, messages, actions] = ["statistics", "events", "messages", "actions"].map(lines);
+    assert!(statistics[0].starts_with("PASS"), "{statistics:?}");
+    assert!(events.iter().any(|it| it.contains("asked for forced checkpoint")), "{events:?}");
+    assert!(events.iter().all(|it| !it.contains("delivered")), "{events:?}");
+    let between = |it: &String| it.contains("b-") && it.contains("delivered a-");
+    assert_eq!(messages.iter().filter(|it| between(it)).count(), 40);
+    assert!(actions.iter().any(|it| it.contains("delivered a-0->a-1")), "{actions:?}");
+    assert!(
+        statistics.len() < events.len() && events.len() < messages.len() && messages.len() < actions.len()
+    );
+}
+
+#[test]
+fn an_imported_federation_runs_like_the_files() {
+    let place = small("never");
+    let arguments = std::iter::once("import").chain(FILES[1..].iter().copied());
+    let assert = place.faultline(arguments).assert().code(0);
+    place.write("imported.yaml", &assert.get_output().stdout);
+    let run = ["run", "imported.yaml", "--backend", "simulate", "--seed", "3", "--format", "json"];
+    let assert = place.faultline(run).assert().code(0);
+    let imported: Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    let simulated: Value =
+        serde_json::from_str(&output(&place, &["--format", "json", "--seed", "3"])).unwrap();
+    for cluster in 0..2 {
+        assert_eq!(imported["clusters"][cluster]["forced"], simulated["clusters"][cluster]["forced"]);
+    }
+    assert_eq!(imported["run"]["facts"], simulated["facts"]);
+}
+
+#[test]
+fn what_is_wrong_is_shown_in_its_line() {
+    let place = small("never");
+    place.write("m.yaml", "checkpoint: { a: 1m, c: never, b: 2m }\n");
+    for command in ["simulate", "import"] {
+        let arguments = std::iter::once(command).chain(FILES[1..].iter().copied());
+        place
+            .faultline(arguments)
+            .assert()
+            .code(2)
+            .stdout("")
+            .stderr(contains("there is no cluster `c`").and(contains("m.yaml:1:25")));
+    }
+    std::fs::remove_file(place.path("a.yaml")).unwrap();
+    place
+        .faultline(FILES)
+        .assert()
+        .code(2)
+        .stderr(contains("cannot read a.yaml").and(contains("faultline samples hc3i/application")));
+}

@@ -1,0 +1,236 @@
+//! Figures: lines with the range of all runs behind them, as SVG in the colours of every other page.
+
+use faultline_report::style;
+use maud::{Markup, PreEscaped, html};
+
+use crate::measures::{Spread, short};
+
+/// A figure.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// What it shows, for those who cannot see it.
+    pub title: String,
+    /// What runs to the right, with its unit.
+    pub x: String,
+    /// What runs upwards.
+    pub y: String,
+    /// The lines.
+    pub series: Vec<Series>,
+    /// Values that the paper states: a name, and the height.
+    pub stated: Vec<(String, f64)>,
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What it is called.
+    pub name: String,
+    /// Where it is, ascending by x.
+    pub points: Vec<(f64, Spread)>,
+}
+
+const WIDTH: f64 = 620.0;
+const HEIGHT: f64 = 330.0;
+const LEFT: f64 = 48.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 44.0;
+/// Between two entries of the legend, beside their text.
+const CHARACTER: f64 = 6.4;
+
+/// What the picture needs beside the colours of the page.
+pub const STYLE: &str = ".chart text{font:12px system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif;fill:var(--faint)}\
+.chart .grid{stroke:var(--grid)}.chart .middle{text-anchor:middle}.chart .end{text-anchor:end}\
+.chart .band{fill:var(--c);fill-opacity:.16}.chart .mean{fill:none;stroke:var(--c);stroke-width:2}\
+.chart .dot{fill:var(--c);stroke:var(--paper);stroke-width:1.5}\
+.chart .stated{stroke:var(--bad);stroke-width:1.6;stroke-dasharray:6 4}.chart .key{fill:var(--ink)}";
+
+impl Chart {
+    /// The picture, to stand in a page that has the page's style and [`STYLE`].
+    pub fn markup(&self) -> Markup {
+        let scene = Scene::new(self);
+        html! {
+            svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (HEIGHT + scene.legend) }
+                role="img" aria-label=(self.title) {
+                (scene.axes())
+                @for (index, series) in self.series.iter().enumerate() { (scene.line(index, series)) }
+                @for (_, at) in &self.stated {
+                    line.stated x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(scene.y(*at))) y2=(n(scene.y(*at))) {}
+                }
+                (scene.legend())
+            }
+        }
+    }
+
+    /// The picture as a file of its own.
+    pub fn file(&self) -> String {
+        let scene = Scene::new(self);
+        let (width, height) = (WIDTH, HEIGHT + scene.legend);
+        let picture = self.markup();
+        let markup = html! {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height) {
+                style { (PreEscaped(style::PALETTE)) (PreEscaped(style::CLUSTERS)) (PreEscaped(STYLE)) ".paper{fill:var(--paper)}" }
+                rect.paper width=(width) height=(height) {}
+                (picture)
+            }
+        };
+        markup.into_string()
+    }
+}
+
+struct Scene<'a> {
+    chart: &'a Chart,
+    x: (f64, f64),
+    top: f64,
+    step: f64,
+    /// Height of the legend.
+    legend: f64,
+}
+
+impl<'a> Scene<'a> {
+    fn new(chart: &'a Chart) -> Scene<'a> {
+        let points = || chart.series.iter().flat_map(|it| &it.points);
+        let least = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
+        let most = points().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
+        let heights = points().map(|(_, it)| it.most).chain(chart.stated.iter().map(|it| it.1));
+        let highest = heights.fold(1.0, f64::max);
+        let step = round_step(highest / 5.0);
+        let rows = chart.legend_rows().len() as f64;
+        let top = (highest / step).ceil() * step;
+        Scene { chart, x: (least.min(0.0), most.max(least + 1.0)), top, step, legend: rows * 20.0 + 4.0 }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        let (least, most) = self.x;
+        LEFT + (value - least) / (most - least) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - value / self.top * (HEIGHT - TOP - BOTTOM)
+    }
+
+    fn axes(&self) -> Markup {
+        let steps = (self.top / self.step).round() as u32;
+        let wide = round_step((self.x.1 - self.x.0) / 6.0);
+        let ticks = (0..).map(|it| f64::from(it) * wide).take_while(|it| *it <= self.x.1);
+        let ticks: Vec<f64> = ticks.filter(|it| *it >= self.x.0).collect();
+        html! {
+            @for step in 0..=steps {
+                @let value = f64::from(step) * self.step;
+                line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(self.y(value))) y2=(n(self.y(value))) {}
+                text.end x=(LEFT - 7.0) y=(n(self.y(value) + 4.0)) { (short(value)) }
+            }
+            @for value in ticks {
+                text.middle x=(n(self.x(value))) y=(HEIGHT - BOTTOM + 17.0) { (short(value)) }
+            }
+            text.middle x=(n((LEFT + WIDTH - RIGHT) / 2.0)) y=(HEIGHT - 8.0) { (self.chart.x) }
+            text x=(LEFT + 4.0) y=(TOP + 4.0) { (self.chart.y) }
+        }
+    }
+
+    fn line(&self, index: usize, series: &Series) -> Markup {
+        let place = |(x, value): (f64, f64)| format!("{},{}", n(self.x(x)), n(self.y(value)));
+        let path = |values: Vec<(f64, f64)>| values.into_iter().map(place).collect::<Vec<_>>().join(" ");
+        let mean = path(series.points.iter().map(|(x, it)| (*x, it.mean)).collect());
+        let upper = series.points.iter().map(|(x, it)| (*x, it.most));
+        let lower = series.points.iter().rev().map(|(x, it)| (*x, it.least));
+        let band = path(upper.chain(lower).collect());
+        html! {
+            g class={ "c" (index % 6) } {
+                polygon.band points=(band) {}
+                polyline.mean points=(mean) {}
+                @for (x, it) in &series.points {
+                    circle.dot cx=(n(self.x(*x))) cy=(n(self.y(it.mean))) r="3.4" {
+                        title { (series.name) " at " (short(*x)) ": " (it.text()) }
+                    }
+                }
+            }
+        }
+    }
+
+    fn legend(&self) -> Markup {
+        let names = self.chart.names();
+        html! {
+            @for (row, entries) in self.chart.legend_rows().iter().enumerate() {
+                @for &(entry, x) in entries {
+                    @let (name, y) = (&names[entry], HEIGHT + 10.0 + row as f64 * 20.0);
+                    @if entry < self.chart.series.len() {
+                        g class={ "c" (entry % 6) } {
+                            line.mean x1=(n(x)) x2=(n(x + 20.0)) y1=(y) y2=(y) {}
+                            circle.dot cx=(n(x + 10.0)) cy=(y) r="3.4" {}
+                        }
+                    } @else {
+                        line.stated x1=(n(x)) x2=(n(x + 20.0)) y1=(y) y2=(y) {}
+                    }
+                    text.key x=(n(x + 26.0)) y=(y + 4.0) { (name) }
+                }
+            }
+        }
+    }
+}
+
+impl Chart {
+    fn names(&self) -> Vec<String> {
+        let series = self.series.iter().map(|it| it.name.clone());
+        series.chain(self.stated.iter().map(|it| it.0.clone())).collect()
+    }
+
+    /// Entries of the legend with their places, row by row.
+    fn legend_rows(&self) -> Vec<Vec<(usize, f64)>> {
+        let mut rows: Vec<Vec<(usize, f64)>> = vec![Vec::new()];
+        let mut x = LEFT;
+        for (entry, name) in self.names().iter().enumerate() {
+            let width = name.chars().count() as f64 * CHARACTER + 44.0;
+            if x + width > WIDTH && x > LEFT {
+                rows.push(Vec::new());
+                x = LEFT;
+            }
+            if let Some(row) = rows.last_mut() {
+                row.push((entry, x));
+            }
+            x += width;
+        }
+        rows
+    }
+}
+
+/// The least of 1, 2 and 5 times a power of ten that is not below `least`.
+fn round_step(least: f64) -> f64 {
+    let power = 10_f64.powf(least.max(1e-9).log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|it| it * power)
+        .find(|it| *it >= least * 0.999)
+        .unwrap_or(power * 10.0)
+}
+
+/// A coordinate, to a tenth of a pixel.
+fn n(value: f64) -> String {
+    short((value * 10.0).round() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round() {
+        assert_eq!([0.3, 1.0, 1.2, 23.0, 51.0].map(round_step), [0.5, 1.0, 2.0, 50.0, 100.0]);
+    }
+
+    #[test]
+    fn everything_is_inside_the_picture() {
+        let points = (1..=4).map(|x| (f64::from(x) * 15.0, Spread::of([f64::from(x), 40.0]))).collect();
+        let name = "a line with a rather long name that takes its room in the legend";
+        let series = vec![Series { name: name.into(), points }; 3];
+        let stated = vec![("the paper".into(), 55.0)];
+        let chart = Chart { title: "t".into(), x: "x".into(), y: "y".into(), series, stated };
+        let scene = Scene::new(&chart);
+        assert_eq!((scene.top, scene.step), (60.0, 20.0));
+        assert_eq!(chart.legend_rows().iter().map(Vec::len).sum::<usize>(), 4);
+        for (x, y) in [(15.0, 1.0), (60.0, 55.0)] {
+            assert!((LEFT..=WIDTH - RIGHT).contains(&scene.x(x)) && (TOP..=HEIGHT).contains(&scene.y(y)));
+        }
+        assert!(chart.file().starts_with("<svg"));
+    }
+}
