@@ -26,6 +26,7 @@ pub(crate) fn draft<P: faultline_core::Protocol>(
     Manifest {
         format: FORMAT,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
+        name: federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned()),
         backend,
         seed: setup.seed,
         federation: text.to_owned(),

@@ -16,7 +16,6 @@ use crate::trouble::{Exit, Trouble};
 
 /// A recorded run with its judgement.
 pub(crate) struct Recording {
-    name: String,
     dir: String,
     manifest: Manifest,
     trace: Trace,
@@ -26,12 +25,8 @@ pub(crate) struct Recording {
 impl Recording {
     /// Judges a run.
     pub(crate) fn new(dir: &Path, manifest: Manifest, trace: Trace) -> Recording {
-        let name = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
-            .ok()
-            .and_then(|federation| federation.metadata.name)
-            .unwrap_or_else(|| "federation".to_owned());
         let judgement = judge(&trace, &Context::from_manifest(&manifest));
-        Recording { name, dir: dir.display().to_string(), manifest, trace, judgement }
+        Recording { dir: dir.display().to_string(), manifest, trace, judgement }
     }
 
     /// Reads and judges the record in `dir`.
@@ -50,7 +45,6 @@ impl Recording {
     /// What everything that is said and drawn of it is made from.
     pub(crate) fn recorded(&self) -> Recorded<'_> {
         Recorded {
-            name: &self.name,
             bundle: &self.dir,
             manifest: &self.manifest,
             trace: &self.trace,

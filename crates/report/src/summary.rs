@@ -116,9 +116,9 @@ pub struct RollbackSummary {
     pub checkpoint_incarnation: u32,
     /// Committed checkpoints that it undid.
     pub depth: u64,
-    /// Execution undone, over all processes.
+    /// Execution undone, over all processes: of each, from the state that it restored until it stood still or died.
     pub lost_work_seconds: f64,
-    /// Until its last process went on.
+    /// From `at_seconds` until its last process went on.
     pub recovery_seconds: f64,
     /// Messages that other clusters sent again.
     pub resent: u64,
@@ -160,9 +160,11 @@ pub struct LinkSummary {
     pub requested: String,
     /// One-way delay asked for.
     pub requested_latency_seconds: f64,
+    /// Its half-width of variation asked for.
+    pub requested_jitter_seconds: f64,
     /// One-way delay measured; none where nothing was.
     pub measured_latency_seconds: Option<f64>,
-    /// Jitter measured.
+    /// Jitter measured: half the distance from the smallest to the greatest delay. Told, not judged.
     pub measured_jitter_seconds: Option<f64>,
     /// Echoes measured.
     pub samples: u32,
@@ -209,8 +211,6 @@ pub struct PropertySummary {
 /// A recorded run with its judgement: what everything here is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'a> {
-    /// The federation's name.
-    pub name: &'a str,
     /// Where the record is, as the reader would type it.
     pub bundle: &'a str,
     /// What the record says of the run.
@@ -237,7 +237,7 @@ impl Summary {
             reasons: judgement.reasons.clone(),
             notes: notes(history, judgement),
             run: Run {
-                name: recorded.name.to_owned(),
+                name: manifest.name.clone(),
                 backend: manifest.backend,
                 protocol: manifest.protocol,
                 seed: manifest.seed,
@@ -368,6 +368,7 @@ fn link_summary(it: &LinkEntry, cast: &Cast) -> LinkSummary {
         link: link(it.from, it.to, cast),
         requested: describe_link(&it.requested),
         requested_latency_seconds: it.requested.latency.as_secs_f64(),
+        requested_jitter_seconds: it.requested.jitter.as_secs_f64(),
         measured_latency_seconds: it.measured.map(|it| it.latency.as_secs_f64()),
         measured_jitter_seconds: it.measured.map(|it| it.jitter.as_secs_f64()),
         samples: it.measured.map_or(0, |it| it.samples),

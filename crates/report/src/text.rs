@@ -175,14 +175,10 @@ impl Writer<'_> {
         if self.summary.links.iter().all(|it| it.as_asked.is_none()) {
             return String::new();
         }
-        let mut table = self.titled(["link", "asked for", "measured", ""]);
+        let mut table = self.titled(["link", "asked for", "measured delay", "measured jitter", ""]);
         for it in &self.summary.links {
-            let measured = it.measured_latency_seconds.map_or_else(
-                || "not measured".to_owned(),
-                |latency| {
-                    format!("{} +-{}", span(latency), span(it.measured_jitter_seconds.unwrap_or_default()))
-                },
-            );
+            let latency = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
+            let jitter = it.measured_jitter_seconds.map_or_else(String::new, span);
             let (said, colour) = match it.as_asked {
                 Some(true) => ("as asked", GOOD),
                 Some(false) => ("not as asked", BAD),
@@ -191,7 +187,8 @@ impl Writer<'_> {
             table.add_row([
                 self.cell(it.link.clone(), None),
                 self.cell(it.requested.clone(), None),
-                self.cell(measured, None),
+                self.cell(latency, None),
+                self.cell(jitter, None),
                 self.cell(said.to_owned(), Some(colour)),
             ]);
         }

@@ -52,13 +52,8 @@ struct Made {
 
 fn made(nodes: u32, judgement: &Judgement) -> Made {
     let (manifest, trace) = common::run(nodes);
-    let recorded = Recorded {
-        name: "quick-start",
-        bundle: "faultline-runs/quick-start-7",
-        manifest: &manifest,
-        trace: &trace,
-        judgement,
-    };
+    let recorded =
+        Recorded { bundle: "faultline-runs/quick-start-7", manifest: &manifest, trace: &trace, judgement };
     let cast = Cast::new(&manifest);
     let history = History::new(&trace, &cast);
     let diagram = Diagram::new(&history, &cast, Limits::default());
@@ -208,7 +203,6 @@ fn a_page_about_many_processes_stays_small() {
 fn a_run_that_never_began_can_be_told() {
     let (manifest, _) = common::run(2);
     let recorded = Recorded {
-        name: "nothing",
         bundle: "nothing",
         manifest: &manifest,
         trace: &faultline_trace::Trace::default(),
@@ -247,8 +241,7 @@ fn failures_that_nobody_planned_are_told_apart() {
         trace.record(Record { process, life, number, at: Time(number.0 * 100_000_000), fact });
     }
     let judgement = passed();
-    let recorded =
-        Recorded { name: "slow", bundle: "slow", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let recorded = Recorded { bundle: "slow", manifest: &manifest, trace: &trace, judgement: &judgement };
     let summary = Summary::new(recorded);
     let told: Vec<_> = summary.explanation.iter().map(|it| it.text.as_str()).collect();
     assert!(told[0].starts_with("At 0.10 s paris-0, rennes-1 were taken for dead and killed"), "{told:?}");

@@ -17,6 +17,8 @@ pub struct Manifest {
     pub format: u32,
     /// Version of the program that wrote the bundle.
     pub tool: String,
+    /// The federation's name.
+    pub name: String,
     /// What the run ran on.
     pub backend: Backend,
     /// Everything random in the run comes from this.
@@ -195,6 +197,7 @@ pub(crate) mod tests {
         Manifest {
             format: FORMAT,
             tool: "0.1.0".into(),
+            name: "quick-start".into(),
             backend: Backend::Local,
             seed: 7,
             federation: "kind: Federation\n".into(),

@@ -144,7 +144,8 @@ pub struct Returned {
     pub resumed: Option<Time>,
     /// When it had been in the state that it restored.
     pub saved: Time,
-    /// Execution undone.
+    /// Execution undone: from when it had been in the state that it restored until it stood still for the recovery, or
+    /// died. Summary, explanation and page say what stands here.
     pub lost: Span,
 }
 

@@ -57,6 +57,7 @@ fn manifest(nodes: u32) -> Manifest {
     Manifest {
         format: FORMAT,
         tool: "0.1.0".into(),
+        name: "quick-start".into(),
         backend: Backend::Local,
         seed: 7,
         federation: "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata:\n  name: quick-start\n"
