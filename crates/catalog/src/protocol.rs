@@ -2,7 +2,7 @@
 
 use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::Span;
-use faultline_protocols::hc3i::{Config, Defects, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{Config, Defects, Piggyback, ReplicateTo, Scope};
 
 /// Parameters of HC3I, which is also the coordinated baseline when its scope is the federation.
 pub(crate) fn hc3i(spec: &FederationSpec, scope: Scope) -> Config {
@@ -23,6 +23,12 @@ pub(crate) fn hc3i(spec: &FederationSpec, scope: Scope) -> Config {
             resource::ReplicateTo::SharedStorage => ReplicateTo::SharedStorage,
         },
         scope,
+        piggyback: match &spec.protocol {
+            Protocol::Hc3i(resource::Hc3i { piggyback: Some(resource::Piggyback::Ddv), .. }) => {
+                Piggyback::Ddv
+            }
+            _ => Piggyback::Sn,
+        },
         retry_every: retry_every(spec),
         defects: Defects::default(),
     }

@@ -187,7 +187,7 @@ impl Visitor for Once<'_> {
                 Outcome::Deadline => "deadline",
                 Outcome::Interrupted => "interrupted",
                 Outcome::Unrecoverable { .. } => "unrecoverable",
-                Outcome::NotRepeated { .. } => "not repeated",
+                Outcome::NotRepeated { .. } => "notRepeated",
             },
             verdict: judgement.verdict,
             instances: judgement.findings.iter().map(|it| it.instances).sum(),

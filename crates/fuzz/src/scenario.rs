@@ -197,6 +197,7 @@ fn protocol(chance: &mut Chance, clusters: &[usize], length: Span, defects: Defe
         replicas: chance.pick(&[1, 1, 1, 2]),
         replicate_to,
         scope: if chance.percent(7) { Scope::Federation } else { Scope::Cluster },
+        piggyback: hc3i::Piggyback::Sn,
         retry_every: chance.span(Span::from_millis(20), Span::from_millis(200)),
         defects,
     }

@@ -3,7 +3,7 @@
 use faultline_checker::Verdict;
 use faultline_core::fault::Outcome;
 use faultline_fuzz::{Application, Scenario, Trial, run};
-use faultline_protocols::hc3i::Defects;
+use faultline_protocols::hc3i::{Defects, Piggyback};
 
 fn trial(seed: u64) -> Trial {
     run(Scenario::new(seed, Defects::default()))
@@ -51,6 +51,19 @@ fn seeds_that_failed_once_are_clean() {
     ] {
         assert_clean(seed);
     }
+}
+
+#[test]
+fn seeds_are_clean_when_the_whole_vector_is_piggybacked() {
+    let mut others = 0;
+    for seed in 0..200 {
+        let mut scenario = Scenario::new(seed, Defects::default());
+        scenario.protocol.piggyback = Piggyback::Ddv;
+        let trial = run(scenario);
+        assert_ne!(trial.judgement.verdict, Verdict::Fail, "seed {seed}: {:#?}", trial.judgement.reasons);
+        others += u32::from(trial.trace != self::trial(seed).trace);
+    }
+    assert!(others > 30, "only {others} runs differ from those that piggyback a number");
 }
 
 #[test]

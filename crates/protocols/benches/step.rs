@@ -42,6 +42,7 @@ fn protocol() -> hc3i::Config {
         replicas: 1,
         replicate_to: ReplicateTo::SameCluster,
         scope: Scope::Cluster,
+        piggyback: hc3i::Piggyback::Sn,
         retry_every: Span::from_secs(1),
         defects: hc3i::Defects::default(),
     }

@@ -41,6 +41,9 @@ pub struct Hc3i {
     /// Where the copies are kept. Default `sameCluster`, as in the paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
+    /// What a message between clusters carries of its sender's dependencies. Default `sn`, as in the paper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piggyback: Option<Piggyback>,
 }
 
 /// Options of the coordinated baseline.
@@ -67,6 +70,18 @@ pub struct Coordinated {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = without_additional_properties)]
 pub struct Unprotected {}
+
+/// What a message between clusters carries of its sender's dependencies.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Piggyback {
+    /// The number of the sender's checkpoint.
+    #[default]
+    Sn,
+    /// The whole vector of dependencies, so that a forced checkpoint also covers what the sender had received from
+    /// others: fewer are forced where messages go in circles.
+    Ddv,
+}
 
 /// Where copies of checkpoints are kept.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -230,6 +230,7 @@ fn protocol(timers: &Timers, origins: &mut Origins) -> Hc3i {
         collect_every: Some(timers.collect),
         replicas: Some(1),
         replicate_to: Some(resource::ReplicateTo::SameCluster),
+        piggyback: None,
     }
 }
 

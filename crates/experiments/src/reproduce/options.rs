@@ -1,6 +1,312 @@
 //! What the paper leaves to future work (section 7), with its effect where Faultline has it.
 
-use super::Experiment;
+use faultline_api::Federation;
+use faultline_api::quantity::Duration;
+use faultline_api::resource::{Crash, Fate, Fault, Hc3i, Piggyback, Protocol};
+use faultline_core::Span;
+
+use crate::files::Files;
+use crate::measures::{Spread, short};
+use crate::samples::files;
+use crate::statistics::Statistics;
+
+use super::paper::{federation, of, paired, set_messages};
+use super::section::{Agreement, Cell, Finding, Section, Table};
+use super::{Experiment, Interrupted, Lab};
 
 /// In the order of the page.
-pub(super) const ALL: &[Experiment] = &[];
+pub(super) const ALL: &[Experiment] = &[whole_vector, replicas, failures_at_once, not_offered];
+
+/// When nodes are killed: with half of the work done.
+const HALF_TIME: Span = Span::from_secs(5 * 3600);
+
+fn options(federation: &mut Federation) -> &mut Hc3i {
+    match &mut federation.spec.protocol {
+        Protocol::Hc3i(options) => options,
+        _ => unreachable!("the three files are simulated under HC3I"),
+    }
+}
+
+/// Nodes of a cluster are killed at the same instant, with what they had in memory.
+fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>) {
+    for node in nodes {
+        federation.spec.faults.push(Fault {
+            at: Some(Duration(HALF_TIME)),
+            crash: Some(Crash { cluster: cluster.into(), node: Some(node), storage: Some(Fate::Lost) }),
+            ..Fault::default()
+        });
+    }
+    // What is lost is done again.
+    federation.spec.deadline = Some(Duration(Span::from_secs(20 * 3600)));
+}
+
+/// Every forced checkpoint, in all clusters.
+fn all_forced(run: &Statistics) -> f64 {
+    run.clusters.iter().map(|it| it.forced as f64).sum()
+}
+
+/// "Sending the whole DDV instead of the SN should allow to take less forced checkpoints."
+fn whole_vector(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let three = |messages: &dyn Fn(usize, usize) -> u32| {
+        let mut files =
+            files("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
+        for from in 0..3 {
+            (0..3)
+                .filter(|to| *to != from)
+                .for_each(|to| set_messages(&mut files, from, to, messages(from, to)));
+        }
+        files
+    };
+    let settings: [(&str, Files); 4] = [
+        ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
+        ("three clusters, 100 messages a pair", three(&|_, _| 100)),
+        ("three clusters, 200 messages a pair", three(&|_, _| 200)),
+        (
+            "three in a pipeline, 145 from each to every later one",
+            three(&|from, to| if from < to { 145 } else { 0 }),
+        ),
+    ];
+    let mut rows = Vec::new();
+    let mut saved = Vec::new();
+    for (name, files) in &settings {
+        let mut setting = federation(files);
+        let number = lab.run(&format!("piggybacking the SN, {name}"), &setting)?;
+        options(&mut setting).piggyback = Some(Piggyback::Ddv);
+        let vector = lab.run(&format!("piggybacking the DDV, {name}"), &setting)?;
+        let fewer = paired(&number, &vector, all_forced);
+        let share = 100.0 * fewer.mean / of(&number, all_forced).mean;
+        rows.push(vec![
+            Cell::from(*name),
+            of(&number, all_forced).into(),
+            of(&vector, all_forced).into(),
+            fewer.into(),
+            share.into(),
+        ]);
+        saved.push((share, fewer));
+    }
+    let [(_, two), (exchange, _), (busy, _), (pipeline, _)] = saved[..] else { panic!("four settings") };
+    Ok(vec![Section {
+        id: "whole-vector",
+        title: "The whole DDV on every message".into(),
+        place: "7, future work",
+        text: vec![
+            "With `piggyback: ddv` a message carries its sender's whole vector. A checkpoint that it forces then also counts \
+             for what its sender had received from third clusters, whose own messages force none any more. It costs one \
+             number (8 bytes) per cluster on each message between clusters; the same seeds, compared one by one."
+                .into(),
+        ],
+        findings: vec![
+            Finding {
+                what: "the whole DDV forces fewer checkpoints".into(),
+                published: "\"should allow to take less forced checkpoints\"".into(),
+                ours: format!(
+                    "{} %, {} % and {} % fewer with three clusters",
+                    short(exchange),
+                    short(busy),
+                    short(pipeline)
+                ),
+                agreement: Agreement::of(exchange > 1.0 && busy > 1.0 && pipeline > 1.0),
+                sentence: "The paper expects it and does not measure it. The order of the settings is that of the table."
+                    .into(),
+            },
+            Finding {
+                what: "with two clusters there is nothing to learn".into(),
+                published: String::new(),
+                ours: format!("{} fewer", two.text()),
+                agreement: Agreement::Measured,
+                sentence: "A message then carries what its receiver knows already: itself and its sender.".into(),
+            },
+        ],
+        figures: Vec::new(),
+        tables: vec![Table {
+            name: "whole-vector",
+            caption: "Forced checkpoints in all clusters in ten hours".into(),
+            columns: vec!["setting", "with the SN", "with the DDV", "fewer, seed by seed", "fewer, %"],
+            rows,
+        }],
+    }])
+}
+
+/// "The protocol should tolerate multiple faults in a cluster, this implies more redundancy."
+fn replicas(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let base = federation(&files("topology", "application-103", "timers-collect"));
+    let mut rows = Vec::new();
+    let mut as_expected = true;
+    let mut freezes = Vec::new();
+    for copies in 1..=3 {
+        let mut setting = base.clone();
+        options(&mut setting).replicas = Some(copies);
+        let quiet = lab.run(&format!("{copies} copies"), &setting)?;
+        let gigabytes = of(&quiet, |run| {
+            let images = run.traffic.iter().find(|it| it.kind == "image");
+            images.map_or(0.0, |it| it.bytes_within as f64 / 1e9)
+        });
+        let freeze = of(&quiet, |run| {
+            run.clusters.iter().map(|it| it.longest_freeze_seconds * 1e3).fold(0.0, f64::max)
+        });
+        freezes.push(freeze.mean);
+        let mut row = vec![Cell::from(f64::from(copies)), gigabytes.into(), freeze.into()];
+        for failures in 1..=4 {
+            let mut setting = setting.clone();
+            kill(&mut setting, "cluster-0", 10..10 + failures);
+            let what = format!("{copies} copies, {failures} neighbours killed");
+            let survives = failures <= copies;
+            let runs = if survives { lab.run(&what, &setting)? } else { lab.run_whatever(&what, &setting)? };
+            let completed = runs.iter().filter(|it| it.outcome == "completed").count();
+            as_expected &= completed == if survives { runs.len() } else { 0 };
+            row.push(Cell::Word(match completed {
+                0 => "lost".to_owned(),
+                all if all == runs.len() => "recovers".to_owned(),
+                some => format!("recovers in {some} of {}", runs.len()),
+            }));
+        }
+        rows.push(row);
+    }
+    Ok(vec![Section {
+        id: "replicas",
+        title: "More than one copy".into(),
+        place: "7, future work",
+        text: vec![
+            "With `replicas: k` each node's part of a checkpoint is kept in its own memory and by k neighbours. At half-time \
+             neighbouring nodes of cluster 0 are killed at the same instant and lose their memory; that is the worst case, \
+             since neighbours keep each other's copies."
+                .into(),
+        ],
+        findings: vec![Finding {
+            what: "k copies survive k failures of neighbours at once".into(),
+            published: "\"this implies more redundancy in the stable storage implementation\"".into(),
+            ours: if as_expected { "so in every run, and not one more".into() } else { "not always".into() },
+            agreement: Agreement::of(as_expected),
+            sentence: format!(
+                "A run that lost a checkpoint says so, and with which parts; none goes on with a wrong state. The price is \
+                 the network: freezes grow from {} to {} ms with 10 MB a node.",
+                short(freezes[0]),
+                short(freezes[2])
+            ),
+        }],
+        figures: Vec::new(),
+        tables: vec![Table {
+            name: "replicas",
+            caption: "Copies, their cost in ten hours, and what they survive".into(),
+            columns: vec![
+                "copies",
+                "images sent, GB",
+                "longest freeze, ms",
+                "1 killed",
+                "2 killed",
+                "3 killed",
+                "4 killed",
+            ],
+            rows,
+        }],
+    }])
+}
+
+/// "It should tolerate simultaneous fault in different clusters, the garbage collector should take care of this."
+fn failures_at_once(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let base = federation(&files("topology", "application-103", "timers-collect"));
+    let mut rows = Vec::new();
+    let mut completed = true;
+    let mut rollbacks = Vec::new();
+    for (name, clusters) in [
+        ("cluster 0", &["cluster-0"][..]),
+        ("cluster 1", &["cluster-1"]),
+        ("both at once", &["cluster-0", "cluster-1"]),
+    ] {
+        let mut setting = base.clone();
+        clusters.iter().for_each(|it| kill(&mut setting, it, 10..11));
+        let runs = lab.run(&format!("a failure in {name}"), &setting)?;
+        completed &= runs.iter().all(|it| it.outcome == "completed");
+        let lost = |cluster: usize| {
+            of(&runs, |run| {
+                let all = run.clusters[cluster].rollbacks.iter().filter_map(|it| it.lost_work_seconds);
+                all.sum::<f64>() / 60.0
+            })
+        };
+        let back = |cluster: usize| of(&runs, |run| run.clusters[cluster].rollbacks.len() as f64);
+        let depth = Spread::of(
+            runs.iter()
+                .flat_map(|run| &run.clusters)
+                .flat_map(|it| &it.rollbacks)
+                .map(|it| f64::from(it.depth)),
+        );
+        rollbacks.push((back(0), back(1), depth));
+        rows.push(vec![
+            Cell::from(name),
+            back(0).into(),
+            back(1).into(),
+            lost(0).into(),
+            lost(1).into(),
+            depth.into(),
+            of(&runs, |run| run.clusters.iter().map(|it| it.resent as f64).sum()).into(),
+        ]);
+    }
+    let deepest = rollbacks.iter().map(|it| it.2.most).fold(0.0, f64::max);
+    Ok(vec![Section {
+        id: "failures-at-once",
+        title: "Failures in several clusters at once".into(),
+        place: "7, future work",
+        text: vec![
+            "One node is killed at half-time and loses its memory, in one cluster or in both at the same instant, with \
+             collections every two hours."
+                .into(),
+        ],
+        findings: vec![Finding {
+            what: "failures in both clusters at once are survived, also after collections".into(),
+            published: "\"should tolerate simultaneous faults in different clusters\"".into(),
+            ours: if completed { "every run recovers and completes".into() } else { "not every run".into() },
+            agreement: Agreement::of(completed),
+            sentence: format!(
+                "Recovery lines of several failures are the older ones of each, so that a collection which is safe for one \
+                 failure is safe for all. No rollback passed over more than {} committed checkpoints.",
+                short(deepest)
+            ),
+        }],
+        figures: Vec::new(),
+        tables: vec![Table {
+            name: "failures-at-once",
+            caption: "What a failure costs".into(),
+            columns: vec![
+                "a node fails in",
+                "rollbacks of cluster 0",
+                "rollbacks of cluster 1",
+                "lost work of 0, min",
+                "lost work of 1, min",
+                "checkpoints passed over",
+                "messages sent again",
+            ],
+            rows,
+        }],
+    }])
+}
+
+/// What there is no option for.
+fn not_offered(_: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let finding = |what: &str, published: &str, sentence: &str| Finding {
+        what: what.into(),
+        published: published.into(),
+        ours: "no such option".into(),
+        agreement: Agreement::NotOffered,
+        sentence: sentence.into(),
+    };
+    Ok(vec![Section {
+        id: "not-offered",
+        title: "What is not offered".into(),
+        place: "7, future work",
+        text: Vec::new(),
+        findings: vec![
+            finding(
+                "distributed garbage collection",
+                "\"the garbage collector should be more distributed\"",
+                "One cluster's coordinator collects, as in the paper; every cluster must answer, or nothing is removed.",
+            ),
+            finding(
+                "clusters that join and leave",
+                "\"we want to manage dynamism\"",
+                "The clusters of a federation are those of its file.",
+            ),
+        ],
+        figures: Vec::new(),
+        tables: Vec::new(),
+    }])
+}

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Claim, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Time, Vectors,
+    Attempt, Claim, ClusterId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Time, Vectors,
 };
 
 use super::config::Defect;
@@ -202,11 +202,23 @@ impl Hc3i {
             return self.ddv.clone();
         }
         let mut ddv = self.ddv.to_vec();
-        for arrival in &self.waiting {
-            let cluster = self.cluster_of(arrival.id.from);
-            let position = arrival.stamp.0;
-            if !self.is_undone(cluster, position) && position.incarnation <= self.history.known(cluster) {
+        let mut raise = |cluster: ClusterId, position: Position| {
+            let stands =
+                !self.is_undone(cluster, position) && position.incarnation <= self.history.known(cluster);
+            if stands {
                 ddv[cluster.index()] = ddv[cluster.index()].max(position);
+            }
+            stands
+        };
+        for arrival in &self.waiting {
+            let stands = raise(self.cluster_of(arrival.id.from), arrival.stamp.position);
+            // What its sender depended on precedes this checkpoint, too. That there is one before anything of that is
+            // delivered here is all that a forced checkpoint is for.
+            for (cluster, &position) in self.clusters().zip(arrival.stamp.ddv.iter().flat_map(|it| it.iter()))
+            {
+                if stands && cluster != self.cluster {
+                    raise(cluster, position);
+                }
             }
         }
         ddv.into()

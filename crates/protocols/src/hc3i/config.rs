@@ -18,6 +18,8 @@ pub struct Config {
     pub replicate_to: ReplicateTo,
     /// What is coordinated: each cluster by itself, or the federation as one.
     pub scope: Scope,
+    /// What a message to another cluster carries.
+    pub piggyback: Piggyback,
     /// How long an unanswered request between clusters, or a failed write, waits before it is made again.
     pub retry_every: Span,
     /// Known defects, for tests.
@@ -42,6 +44,17 @@ pub enum Scope {
     Cluster,
     /// All clusters together: the global coordinated baseline.
     Federation,
+}
+
+/// What a message between clusters carries, and so what its receiver learns of dependencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Piggyback {
+    /// The sender's sequence number (section 3.2).
+    #[default]
+    Sn,
+    /// The sender's whole DDV: a checkpoint forced by one cluster's message also covers what that cluster had received
+    /// from others, whose own messages then force none (section 7).
+    Ddv,
 }
 
 macro_rules! defects {

@@ -10,7 +10,7 @@ use faultline_core::{
     Attempt, Claim, ClusterId, Incarnation, MessageId, Payload, Position, ProcessId, Time, To,
 };
 
-use super::config::Defect;
+use super::config::{Defect, Piggyback};
 use super::log::Entry;
 use super::message::{Control, Stamp};
 use super::{Desk, Hc3i, Phase};
@@ -44,13 +44,16 @@ impl Hc3i {
     }
 
     pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
-        let stamp = Stamp(self.position);
+        let mut stamp = Stamp { position: self.position, ddv: None };
         if self.cluster_of(id.to) == self.cluster {
             *self.sent_within.get_mut(id.to) += 1;
         } else {
+            if self.config.piggyback == Piggyback::Ddv {
+                stamp.ddv = Some(Arc::new(self.ddv.to_vec()));
+            }
             Arc::make_mut(&mut self.log).push(Entry {
                 id,
-                stamp,
+                stamp: stamp.clone(),
                 payload: payload.clone(),
                 acknowledged: None,
             });
@@ -76,7 +79,7 @@ impl Hc3i {
     }
 
     fn arrived_within(&mut self, id: MessageId, stamp: Stamp, payload: Payload, now: Time, host: &mut Desk) {
-        let Position { incarnation, sn } = stamp.0;
+        let Position { incarnation, sn } = stamp.position;
         if incarnation < self.position.incarnation && !self.has(Defect::OldWithinAccepted) {
             host.drop_stale(id);
             return;
@@ -101,7 +104,7 @@ impl Hc3i {
 
     /// Rule 10, in its order.
     fn arrived_between(&mut self, cluster: ClusterId, arrival: Arrival, now: Time, host: &mut Desk) {
-        let Arrival { id, stamp: Stamp(position), .. } = arrival;
+        let Arrival { id, stamp: Stamp { position, .. }, .. } = arrival;
         let stale = self.is_undone(cluster, position) && !self.has(Defect::StaleNotDropped);
         let older = position.incarnation < self.history.known(cluster);
         if stale || older && self.has(Defect::OlderIncarnationsDropped) {

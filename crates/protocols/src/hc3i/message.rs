@@ -14,12 +14,17 @@ use super::received::Received;
 
 /// The sender's position, piggybacked on every message (section 3.2: "the current cluster's sequence number is
 /// piggy-backed"; the incarnation is finding 4). A re-sent message keeps its stamp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp(pub Position);
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The sender's position.
+    pub position: Position,
+    /// The sender's whole DDV, where that is piggybacked (section 7).
+    pub ddv: Option<Arc<Vec<Position>>>,
+}
 
 impl faultline_core::Stamp for Stamp {
     fn position(&self) -> Position {
-        self.0
+        self.position
     }
 }
 

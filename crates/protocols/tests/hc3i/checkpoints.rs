@@ -1,8 +1,8 @@
 //! Taking checkpoints (section 3.1): the first one, those in doubt, and those that something stands in the way of.
 
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Attempt, Claim, Position, Span};
-use faultline_protocols::hc3i::{Config, Control, Defects};
+use faultline_core::{Attempt, Claim, Position, Sn, Span};
+use faultline_protocols::hc3i::{Config, Control, Defects, Piggyback};
 
 use crate::harness::{c, p};
 use crate::setting::{CHECKPOINT_EVERY, Federation, RETRY, config, part_of, running, says, to, within};
@@ -210,4 +210,26 @@ fn no_replicas_need_no_holders() {
     federation.retry();
     assert_eq!(federation.received(p(1)), ["m"]);
     assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// With the whole DDV (section 7), a checkpoint that one cluster's message forced stands for what that cluster had
+/// received from others: their own messages force none, and can be undone all the same.
+#[test]
+fn the_whole_vector_forces_fewer_checkpoints() {
+    for (piggyback, taken) in [(Piggyback::Sn, 3), (Piggyback::Ddv, 2)] {
+        let mut federation = running(&[1, 1, 1], Config { piggyback, ..config(Defects::default()) });
+        federation.exchange(p(0), p(1), "m1");
+        federation.exchange(p(1), p(2), "m2");
+        federation.exchange(p(0), p(2), "m3");
+        assert_eq!(federation.received(p(2)), ["m2", "m3"]);
+        assert_eq!(federation.protocol(p(2)).position().sn, Sn(taken), "{piggyback:?}");
+        federation.kill(p(0), Kept);
+        federation.detect(p(0));
+        federation.restart(p(0));
+        federation.retry();
+        assert_eq!(federation.received(p(2)), [""; 0], "m3 was undone, and m2 was sent after m1");
+        assert_eq!(federation.wrong(), [""; 0]);
+        federation.exchange(p(0), p(2), "m4");
+        assert_eq!(federation.wrong(), [""; 0]);
+    }
 }

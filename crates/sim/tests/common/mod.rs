@@ -53,6 +53,7 @@ pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
         replicas: 1,
         replicate_to: ReplicateTo::OtherCluster,
         scope: Scope::Cluster,
+        piggyback: hc3i::Piggyback::Sn,
         retry_every: Span::from_millis(100),
         defects: hc3i::Defects::default(),
     }
