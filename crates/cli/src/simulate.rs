@@ -8,7 +8,7 @@ use faultline_catalog::Setup;
 use faultline_core::{Fact, Node, ProcessId, Protocol, Time};
 use faultline_experiments::simulate::configuration;
 use faultline_sim::Simulation;
-use faultline_trace::{Record, Sink, Trace};
+use faultline_trace::{Record, Recorder, Sink, Trace};
 use faultline_workloads::Workload;
 
 use crate::live::Live;
@@ -26,7 +26,7 @@ where
 {
     let config = configuration(setup);
     let live = RefCell::new(live);
-    let mut sink = Watched { trace: Trace::default(), live: &live };
+    let mut sink = Watched { trace: Recorder::default(), live: &live };
     let mut simulation = Simulation::<Node<P, Workload>, _>::new(config, &mut sink);
     let mut looked = Instant::now();
     while (0..EVENTS).all(|_| simulation.step()) {
@@ -40,14 +40,14 @@ where
         }
     }
     let run = simulation.run();
-    let trace = sink.trace;
+    let trace = sink.trace.finish();
     let duration = run.ended.since(Time::ZERO);
     (Ended { outcome: run.outcome, faults: run.faults, links: None, duration }, trace, live.into_inner())
 }
 
 /// Keeps every fact, and shows some.
 struct Watched<'a> {
-    trace: Trace,
+    trace: Recorder,
     live: &'a RefCell<Live>,
 }
 

@@ -59,6 +59,7 @@ pub struct Outbox {
 
 impl Outbox {
     /// Sends `payload` to `to`.
+    #[inline]
     pub fn send(&mut self, to: ProcessId, payload: Payload) {
         self.sends.push((to, payload));
     }

@@ -24,11 +24,16 @@ impl Counters {
     const SPARSENESS: usize = 4;
 
     /// The number of `process`, to be changed.
+    #[inline]
     pub fn get_mut(&mut self, process: ProcessId) -> &mut u32 {
         let place = process.0.wrapping_sub(self.first) as usize;
         if place < self.dense.len() {
             return &mut self.dense[place];
         }
+        self.get_sparse(process)
+    }
+
+    fn get_sparse(&mut self, process: ProcessId) -> &mut u32 {
         match self.sparse.binary_search_by_key(&process, |&(it, _)| it) {
             Ok(place) => &mut self.sparse[place].1,
             Err(place) => {
@@ -57,16 +62,19 @@ impl Counters {
         self.dense.clear();
     }
 
-    /// Makes a table of the processes in the middle, if that does not waste too much; those far from most others stay in
-    /// the list.
+    /// Makes a table of all processes, or else of those in the middle, if that does not waste too much; those far from
+    /// most others stay in the list.
     fn maybe_densify(&mut self) {
         let mut all: Vec<(ProcessId, u32)> = self.iter().collect();
         all.extend(self.sparse.iter().filter(|&&(_, number)| number == 0));
         all.sort_unstable();
-        let outside = all.len() / 8;
-        let (first, last) = (all[outside].0.0, all[all.len() - 1 - outside].0.0);
-        let range = (last - first) as usize + 1;
-        if range <= all.len() * Self::SPARSENESS {
+        let most = all.len() * Self::SPARSENESS;
+        let range = |outside: usize| {
+            let (first, last) = (all[outside].0.0, all[all.len() - 1 - outside].0.0);
+            (first, (last - first) as usize + 1)
+        };
+        let fits = [0, all.len() / 8].map(range).into_iter().find(|&(_, range)| range <= most);
+        if let Some((first, range)) = fits {
             self.first = first;
             self.dense.clear();
             self.dense.resize(range, 0);

@@ -268,6 +268,7 @@ pub enum FactKind {
 
 impl Fact {
     /// What kind of fact this is.
+    #[inline]
     pub fn kind(&self) -> FactKind {
         match self {
             Fact::Sent(_) => FactKind::Sent,

@@ -23,6 +23,7 @@ pub struct MessageId {
 
 impl MessageId {
     /// A 64-bit mix of the identity, for multiset hashes: the sum over a set of messages identifies the set.
+    #[inline]
     pub const fn mix(self) -> u64 {
         let a = (self.from.0 as u64) << 32 | self.to.0 as u64;
         let b = (self.incarnation.0 as u64) << 32 | self.number as u64;
@@ -31,6 +32,7 @@ impl MessageId {
 }
 
 /// The finaliser of SplitMix64: every input bit reaches every output bit.
+#[inline]
 const fn finish(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -71,6 +73,7 @@ impl Payload {
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Payload::Virtual(len) => *len as usize,

@@ -1,4 +1,4 @@
-//! Memory of a simulation of 10^5 nodes in 100 clusters, with 2 and with 10 checkpoints kept.
+//! Memory of a simulation of 10^5 nodes in 100 clusters, with 2 and with 10 checkpoints kept, and of 10^6 nodes.
 //!
 //! Each measurement is a process of its own, because what counts is the most that a process has had.
 
@@ -17,20 +17,18 @@ use faultline_trace::{Record, Sink};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
-const CLUSTERS: usize = 100;
-const GOAL: f64 = (2_u64 << 30) as f64;
-
 fn main() {
     let mut args = env::args().skip(1);
     if args.next().as_deref() == Some("keep") {
-        let [kept, nodes] =
-            [(); 2].map(|()| args.next().and_then(|it| it.parse().ok()).expect("two numbers"));
-        return simulate(kept, nodes);
+        let [kept, clusters, nodes] =
+            [(); 3].map(|()| args.next().and_then(|it| it.parse().ok()).expect("three numbers"));
+        return simulate(kept, clusters, nodes);
     }
-    let nodes = if bench::quick() { 10 } else { 1000 };
-    for kept in [2, 10] {
+    for (kept, clusters, nodes, gibibytes) in [(2, 100, 1000, 2), (10, 100, 1000, 2), (2, 100, 10_000, 12)] {
+        let nodes = if bench::quick() { nodes / 100 } else { nodes };
         let program = env::current_exe().expect("this program has a file");
-        let output = Command::new(program).args(["keep", &kept.to_string(), &nodes.to_string()]).output();
+        let arguments = [kept, clusters, nodes].map(|it: usize| it.to_string());
+        let output = Command::new(program).arg("keep").args(arguments).output();
         let output = output.expect("this program can be started");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
@@ -40,11 +38,11 @@ fn main() {
         bench::row(
             &format!(
                 "simulator's memory, {} nodes, {kept} checkpoints kept ({mean:.1} in the mean)",
-                CLUSTERS * nodes
+                clusters * nodes
             ),
             &format!("{:.0} MiB", peak / 1024.0 / 1024.0),
-            "2 GiB",
-            peak / GOAL,
+            &format!("{gibibytes} GiB"),
+            peak / (gibibytes << 30) as f64,
             // Of fewer nodes it would say nothing.
             (kept == 2 && !bench::quick()).then_some(1.0),
         );
@@ -53,18 +51,18 @@ fn main() {
 
 /// Simulates until every cluster keeps so many checkpoints; nothing is collected. Prints the peak of the memory in
 /// bytes, and how many a cluster then keeps in the mean.
-fn simulate(kept: usize, nodes: usize) {
+fn simulate(kept: usize, clusters: usize, nodes: usize) {
     let second = Span::from_secs(1);
     let application = synthetic::Config {
         traffic: Traffic::Burst { messages: 1_000_000, batch: 1, cost: second, between: 0.0001 },
         message_bytes: 1000,
         state_bytes: 1 << 20,
     };
-    let mut protocol = common::hc3i(CLUSTERS, second * 2);
+    let mut protocol = common::hc3i(clusters, second * 2);
     protocol.collect_every = None;
     let application = Application::Synthetic(application);
-    let config = common::config(&vec![nodes; CLUSTERS], protocol, application, Vec::new(), 1);
-    let kept_by = RefCell::new(vec![0; CLUSTERS]);
+    let config = common::config(&vec![nodes; clusters], protocol, application, Vec::new(), 1);
+    let kept_by = RefCell::new(vec![0; clusters]);
     let mut sink = Kept { nodes, clusters: &kept_by };
     let mut simulation = Simulation::<common::Process, _>::new(config, &mut sink);
     while kept_by.borrow().iter().any(|&it| it < kept) {
@@ -72,7 +70,7 @@ fn simulate(kept: usize, nodes: usize) {
     }
     let peak = bench::peak_memory("self").expect("Linux says what a process has used");
     let total: usize = kept_by.borrow().iter().sum();
-    println!("{peak} {}", total as f64 / CLUSTERS as f64);
+    println!("{peak} {}", total as f64 / clusters as f64);
 }
 
 /// Counts the checkpoints that each cluster's first process has committed.

@@ -10,6 +10,7 @@ mod common;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
+use std::env;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use faultline_core::{
     Stamp, Time, To,
 };
 use faultline_sim::{Config, Links};
-use faultline_trace::{Record, Sink, Trace};
+use faultline_trace::{Record, Recorder, Sink};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
@@ -34,6 +35,9 @@ const UNDER_WAY: u64 = 1_000;
 type Hc3i = <common::Process as Process>::Config;
 
 fn main() {
+    if let Some(case) = env::args().nth(1).filter(|it| !it.starts_with('-')) {
+        return once(&case);
+    }
     bench::pin(1);
     let turns = if bench::quick() { 3 } else { 9 };
     let mut checkpoints = Checkpoints::default();
@@ -54,7 +58,7 @@ fn main() {
         bare.push(per_event(|| bare_loop(events)));
         passing_on.push(per_event(|| faultline_sim::run::<PassOn>(passing(), &mut ()).stats.events));
         facts_off.push(per_event(|| simulate(burst(), &mut ())));
-        facts_kept.push(per_event(|| simulate(burst(), &mut Trace::default())));
+        facts_kept.push(per_event(|| simulate(burst(), &mut Recorder::default())));
         papers_rate.push(per_event(|| simulate(paper(), &mut ())));
     }
     let rate = |seconds: &[f64]| format!("{:.1} M events/s", 1e-6 / bench::median(seconds));
@@ -72,6 +76,19 @@ fn main() {
     row("simulator, the same, facts kept in memory", &facts_kept, None);
     row("simulator, without protocol and application", &passing_on, None);
     row("simulator, 2 x 100 nodes at the paper's rate", &papers_rate, None);
+}
+
+/// Runs one case once, for a profiler.
+fn once(case: &str) {
+    let events = match case {
+        "bare" => bare_loop(1_000_000),
+        "passing" => faultline_sim::run::<PassOn>(passing(), &mut ()).stats.events,
+        "off" => simulate(burst(), &mut ()),
+        "kept" => simulate(burst(), &mut Recorder::default()),
+        "paper" => simulate(paper(), &mut ()),
+        _ => panic!("there is no case {case}: bare, passing, off, kept, paper"),
+    };
+    println!("{case}: {events} events");
 }
 
 /// Seconds per event of something that says how many events it had.

@@ -86,6 +86,7 @@ impl Network {
     }
 
     /// When a packet of `bytes` that is sent now arrives; `None` when its link is cut.
+    #[inline]
     pub(crate) fn arrival(&mut self, route: Route, bytes: u64, now: Time) -> Option<Time> {
         let link = &self.links[self.original.index(route.from_cluster, route.to_cluster)];
         if link.cut {
@@ -105,13 +106,8 @@ impl Network {
             at = Time(at.0.saturating_sub(jitter.0.min(latency.0)))
                 + self.dice.span(jitter + jitter.min(latency));
         }
-        let mut timeout = RETRANSMISSION_FLOOR + latency * 2;
-        for _ in 0..LOSSES_IN_A_ROW {
-            if !self.dice.happens(loss_ppm) {
-                break;
-            }
-            at += timeout;
-            timeout = timeout * 2;
+        if loss_ppm > 0 {
+            at += self.resending(latency, loss_ppm);
         }
         if self.dice.happens(self.chance.reorder_ppm) {
             at += self.dice.span(self.chance.reorder_within);
@@ -120,6 +116,19 @@ impl Network {
             at = latest.in_order(route.from, route.to, at, now);
         }
         Some(at)
+    }
+
+    /// How long a packet waits for being sent again, if it is lost.
+    fn resending(&mut self, latency: Span, loss_ppm: u32) -> Span {
+        let (mut waited, mut timeout) = (Span::ZERO, RETRANSMISSION_FLOOR + latency * 2);
+        for _ in 0..LOSSES_IN_A_ROW {
+            if !self.dice.happens(loss_ppm) {
+                break;
+            }
+            waited = waited + timeout;
+            timeout = timeout * 2;
+        }
+        waited
     }
 }
 

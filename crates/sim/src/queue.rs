@@ -1,14 +1,38 @@
-//! What is to happen when: a heap of small keys, and a slab that holds the rest.
+//! What is to happen when: a queue of small keys, and a slab that holds the rest.
+//!
+//! Time never goes back, so that no general heap is needed, whose every step is a comparison that nobody can predict.
+//! Keys are sorted by their digits instead, as far as necessary and as late as possible (a radix heap: Ahuja, Mehlhorn,
+//! Orlin and Tarjan, 1990; small buckets are sorted at once as in the ladder queue of Tang, Goh and Thng, 2005):
+//!
+//! ```text
+//!   base   …0 3 7 2 0 0        nothing happens before this
+//!   time   …0 3 9 4 1 8   →    bucket 9 of level 3: the first digit that differs from the base, and its place
+//! ```
+//!
+//! The least keys are in the first bucket of the lowest level that has any. When it is their turn they are sorted, if
+//! they are few; else the base becomes their common prefix, and they fall to lower levels. So a key moves about as many
+//! times as it takes digits to tell their times apart, whatever their number.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::{iter, mem};
 
 use faultline_core::Time;
 
 /// Things that happen at a time; those of one time happen in the order in which they were pushed.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    heap: BinaryHeap<Reverse<Key>>,
+    /// The next keys, descending: all those up to `near_end`.
+    near: Vec<Key>,
+    near_end: Key,
+    /// No time is before this: what buckets are counted from.
+    base: u64,
+    /// Buckets of the digits of each level.
+    levels: Vec<[Vec<Key>; RADIX]>,
+    /// Which buckets of a level hold keys, as bits.
+    filled: [u64; LEVELS],
+    /// Which levels hold keys, as bits.
+    filled_levels: u32,
+    /// The last key that was popped.
+    last: Key,
     slab: Vec<Option<T>>,
     free: Vec<u32>,
     pushed: u64,
@@ -20,39 +44,146 @@ type Key = u128;
 const SLOT_BITS: u32 = 28;
 const PUSH_BITS: u32 = 36;
 
+/// Of the digits of a time.
+const DIGIT_BITS: u32 = 6;
+const RADIX: usize = 1 << DIGIT_BITS;
+const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
+/// So many keys are sorted rather than distributed.
+const FEW: usize = 16;
+/// When there are more near keys than this, because many were pushed among them, they are distributed again.
+const MANY: usize = 4 * FEW;
+/// The memory of a bucket that held more keys is given back: each bucket of a level has its turn to be long.
+const KEPT: usize = 1024;
+
 impl<T> Queue<T> {
     pub(crate) fn new() -> Queue<T> {
-        Queue { heap: BinaryHeap::new(), slab: Vec::new(), free: Vec::new(), pushed: 0 }
+        Queue {
+            near: Vec::new(),
+            near_end: 0,
+            base: 0,
+            levels: (0..LEVELS).map(|_| [const { Vec::new() }; RADIX]).collect(),
+            filled: [0; LEVELS],
+            filled_levels: 0,
+            last: 0,
+            slab: Vec::new(),
+            free: Vec::new(),
+            pushed: 0,
+        }
     }
 
-    pub(crate) fn push(&mut self, at: Time, thing: T) {
+    /// Lets a thing happen at `at`, which must not be before what was popped last. It is made in its place, because a copy
+    /// at once after it was written in other pieces stalls today's processors.
+    #[inline]
+    pub(crate) fn push(&mut self, at: Time, make: impl FnOnce() -> T) {
+        assert!(at >= time(self.last), "nothing happens in the past");
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.slab[slot as usize] = Some(thing);
+                let place = &mut self.slab[slot as usize];
+                match place {
+                    None => *place = Some(make()),
+                    Some(_) => unreachable!("a free slot is empty"),
+                }
                 slot
             }
             None => {
-                let slot = self.slab.len() as u32;
-                assert!(slot < 1 << SLOT_BITS, "too many things are under way");
-                self.slab.push(Some(thing));
+                let slot = u32::try_from(self.slab.len()).ok().filter(|slot| slot >> SLOT_BITS == 0);
+                let slot = slot.expect("too many things are under way");
+                self.slab.extend(iter::once_with(|| Some(make())));
                 slot
             }
         };
         assert!(self.pushed < 1 << PUSH_BITS, "too many things have happened");
         let low = self.pushed << SLOT_BITS | u64::from(slot);
-        self.heap.push(Reverse(u128::from(at.0) << 64 | u128::from(low)));
         self.pushed += 1;
+        let key = u128::from(at.0) << 64 | u128::from(low);
+        if key <= self.near_end {
+            self.insert_near(key);
+        } else {
+            self.distribute(key);
+        }
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Time, T)> {
-        let Reverse(key) = self.heap.pop()?;
+        if self.near.is_empty() {
+            self.approach();
+        }
+        let key = self.near.pop()?;
+        self.last = key;
         let slot = key as u32 & ((1 << SLOT_BITS) - 1);
         self.free.push(slot);
-        Some((time(key), self.slab[slot as usize].take().expect("a slot in the heap is filled")))
+        Some((time(key), self.slab[slot as usize].take().expect("a slot of a key is filled")))
     }
 
     pub(crate) fn next_time(&self) -> Option<Time> {
-        self.heap.peek().map(|&Reverse(key)| time(key))
+        let first = || {
+            let (level, digit) = self.first_bucket()?;
+            self.levels[level][digit].iter().min()
+        };
+        self.near.last().or_else(first).map(|&key| time(key))
+    }
+
+    /// The bucket of the least keys that are not near.
+    fn first_bucket(&self) -> Option<(usize, usize)> {
+        let level = (self.filled_levels != 0).then(|| self.filled_levels.trailing_zeros() as usize)?;
+        Some((level, self.filled[level].trailing_zeros() as usize))
+    }
+
+    /// Puts a key, which is not near, into its bucket.
+    #[inline]
+    fn distribute(&mut self, key: Key) {
+        let at = time(key).0;
+        let level = ((at ^ self.base) | 1).ilog2() / DIGIT_BITS;
+        let digit = (at >> (level * DIGIT_BITS)) as usize % RADIX;
+        self.levels[level as usize][digit].push(key);
+        self.filled[level as usize] |= 1 << digit;
+        self.filled_levels |= 1 << level;
+    }
+
+    /// Finds the keys that are next, when none is near.
+    fn approach(&mut self) {
+        while let Some((level, digit)) = self.first_bucket() {
+            let mut keys = mem::take(&mut self.levels[level][digit]);
+            self.filled[level] &= !(1 << digit);
+            if self.filled[level] == 0 {
+                self.filled_levels &= !(1 << level);
+            }
+            let below = (1 << (level as u32 * DIGIT_BITS)) - 1;
+            self.base = time(keys[0]).0 & !below;
+            let sorted = keys.len() <= FEW || below == 0;
+            if sorted {
+                self.near.append(&mut keys);
+                self.near.sort_unstable_by(|a, b| b.cmp(a));
+                // Of one time there may be many: what comes then is not put among them.
+                let last = u128::from(self.base | below) << 64 | u128::from(u64::MAX);
+                self.near_end = if below == 0 { self.near[0] } else { last };
+            } else {
+                for key in keys.drain(..) {
+                    self.distribute(key);
+                }
+            }
+            if keys.capacity() <= KEPT {
+                self.levels[level][digit] = keys;
+            }
+            if sorted {
+                return;
+            }
+        }
+    }
+
+    fn insert_near(&mut self, key: Key) {
+        let place = self.near.partition_point(|&it| it > key);
+        self.near.insert(place, key);
+        if self.near.len() > MANY {
+            // From here on none is near. What was popped last is in the same bucket as they were.
+            self.base = time(self.last).0;
+            self.near_end = self.last;
+            let mut near = mem::take(&mut self.near);
+            for key in near.drain(..) {
+                self.distribute(key);
+            }
+            self.near = near;
+        }
     }
 }
 
@@ -64,19 +195,95 @@ const _: () = assert!(SLOT_BITS + PUSH_BITS == u64::BITS);
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
     fn things_come_in_the_order_of_time_and_then_of_pushing() {
         let mut queue = Queue::new();
         for (at, thing) in [(5, 'd'), (1, 'a'), (5, 'e'), (3, 'b'), (3, 'c')] {
-            queue.push(Time(at), thing);
+            queue.push(Time(at), || thing);
         }
         assert_eq!(queue.next_time(), Some(Time(1)));
         assert_eq!(queue.pop(), Some((Time(1), 'a')));
-        queue.push(Time(3), 'x');
+        queue.push(Time(3), || 'x');
         let rest: Vec<char> = std::iter::from_fn(|| queue.pop()).map(|(_, thing)| thing).collect();
         assert_eq!(rest, ['b', 'c', 'x', 'd', 'e']);
         assert_eq!(queue.slab.len(), 5, "slots are used again");
+    }
+
+    /// Delays of all magnitudes, or of one.
+    fn orders_as_a_sorted_map_does(magnitude: impl Fn(u64) -> u64) {
+        let (mut queue, mut map, mut random) = (Queue::new(), BTreeMap::new(), 1_u64);
+        let (mut now, mut number) = (0, 0);
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((u128::from(random) * u128::from(bound)) >> 64) as u64
+        };
+        // The queue grows to thousands, and shrinks to nothing, several times.
+        for round in 0..100_000 {
+            let growing = round / 5_000 % 2 == 0;
+            for _ in 0..below(if growing { 5 } else { 2 }) {
+                let longest = 1 << magnitude(below(44));
+                let at = now + below(longest);
+                queue.push(Time(at), || number);
+                map.insert((at, number), number);
+                number += 1;
+            }
+            for _ in 0..below(if growing { 2 } else { 4 }) {
+                assert_eq!(queue.next_time(), map.keys().next().map(|&(at, _)| Time(at)));
+                let expected = map.pop_first().map(|((at, _), thing)| (Time(at), thing));
+                now = expected.map_or(now, |(at, _)| at.0);
+                assert_eq!(queue.pop(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn it_orders_as_a_sorted_map_does() {
+        orders_as_a_sorted_map_does(|random| random);
+        for magnitude in [0, 3, 10, 20, 43] {
+            orders_as_a_sorted_map_does(|_| magnitude);
+        }
+    }
+
+    #[test]
+    fn near_keys_that_become_too_many_are_distributed_again() {
+        let mut queue = Queue::new();
+        queue.push(Time(0), || 0);
+        queue.push(Time(1000), || 2000);
+        assert_eq!(queue.pop(), Some((Time(0), 0)));
+        for at in (1..1000).rev() {
+            queue.push(Time(at), || at);
+        }
+        assert!(queue.near.len() <= MANY);
+        queue.push(Time(0), || 0);
+        assert!((0..1000).all(|at| queue.pop() == Some((Time(at), at))));
+        assert_eq!(queue.pop(), Some((Time(1000), 2000)));
+        queue.push(Time::NEVER, || 1);
+        assert_eq!(queue.pop(), Some((Time::NEVER, 1)));
+    }
+
+    #[test]
+    fn any_number_of_things_at_one_time_is_cheap() {
+        let mut queue = Queue::new();
+        queue.push(Time(7), || 0);
+        assert_eq!(queue.pop(), Some((Time(7), 0)));
+        for thing in 0..100_000 {
+            queue.push(Time(7), || thing);
+        }
+        assert!((0..100_000).all(|thing| queue.pop() == Some((Time(7), thing))));
+        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.next_time(), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "nothing happens in the past")]
+    fn the_past_is_over() {
+        let mut queue = Queue::new();
+        queue.push(Time(7), || ());
+        queue.pop();
+        queue.push(Time(6), || ());
     }
 }

@@ -18,6 +18,12 @@ pub(crate) struct Flight<P: Process> {
 /// What a running process is given, one at a time. What belongs to a life is discarded with it.
 pub(crate) enum Input<P: Process> {
     Packet(Flight<P>),
+    Due(Due),
+}
+
+/// An input that is no packet.
+#[derive(Clone, Copy)]
+pub(crate) enum Due {
     /// The oldest action of its storage is complete.
     Stored,
     Computed(JobNo),
@@ -25,28 +31,30 @@ pub(crate) enum Input<P: Process> {
     Membership,
 }
 
-/// A process in its place.
+/// A process in its place. Laid out as written: what every packet touches comes first, and shares cache lines.
+#[repr(C)]
 pub(crate) struct Seat<P: Process> {
-    /// `None` before the start of a life and after its end.
-    pub(crate) process: Option<P>,
     /// The newest life.
     pub(crate) life: Life,
     /// That life is launched and not ended.
     pub(crate) alive: bool,
-    pub(crate) boot: Boot,
     /// Stands at a fact, until the supervisor says go.
     pub(crate) halted: bool,
     /// Stands where it is, until the supervisor lets it go on.
     pub(crate) paused: bool,
-    /// The membership as this process knows it.
-    pub(crate) view: Option<Arc<Membership>>,
+    pub(crate) boot: Boot,
+    /// Of the membership as this process knows it.
     pub(crate) view_version: MembershipVersion,
-    /// The newest membership that is on its way: one that has not arrived yet is replaced by a newer one.
-    pub(crate) coming: Option<Arc<Membership>>,
     /// When its timer is set to; [`Time::NEVER`] when it is not.
     pub(crate) timer: Time,
     /// Facts stated in this life.
     pub(crate) facts: u64,
+    /// `None` before the start of a life and after its end.
+    pub(crate) process: Option<P>,
+    /// The membership as this process knows it.
+    pub(crate) view: Option<Arc<Membership>>,
+    /// The newest membership that is on its way: one that has not arrived yet is replaced by a newer one.
+    pub(crate) coming: Option<Arc<Membership>>,
     /// When its newest report arrives; they arrive in order.
     pub(crate) reported: Time,
     /// Jobs that are out.

@@ -18,7 +18,7 @@ use crate::chance::Dice;
 use crate::config::{Chance, Config, Control, StorageCosts};
 use crate::network::{Network, Route};
 use crate::queue::Queue;
-use crate::seat::{Flight, Input, Seat};
+use crate::seat::{Due, Flight, Input, Seat};
 use crate::stats::Stats;
 use crate::storage::{Operation, Storage};
 
@@ -73,7 +73,7 @@ pub(crate) enum Happening<P: Process> {
     /// A packet reaches its receiver's node.
     Arrival(Flight<P>),
     /// Something for one life of a process.
-    Input(ProcessId, Life, Input<P>),
+    Due(ProcessId, Life, Due),
     Timer(ProcessId),
     Report(Box<Report>),
     SupervisorTimer,
@@ -155,6 +155,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// Lets the next thing happen. False when the run is over.
+    #[inline]
     pub fn step(&mut self) -> bool {
         if self.outcome.is_some() {
             return false;
@@ -165,10 +166,10 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.stats.events += 1;
         match happening {
             Happening::Arrival(flight) => self.arrive(flight),
-            Happening::Input(process, life, input) => {
+            Happening::Due(process, life, due) => {
                 let seat = &self.seats[process.index()];
                 if seat.alive && seat.life == life {
-                    self.offer(process, input);
+                    self.offer(process, Input::Due(due));
                 }
             }
             Happening::Timer(process) => self.ring(process),
@@ -226,6 +227,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     // Packets
 
+    #[inline]
     fn send(&mut self, from: ProcessId, to: ProcessId, packet: PacketOf<P>) {
         let packet = if self.paranoid { through_bytes(&packet) } else { packet };
         let seat = &self.seats[from.index()];
@@ -237,6 +239,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// Puts a packet of `bytes` on its link now, or keeps it until the link is healed.
+    #[inline(always)]
     pub(crate) fn carry(&mut self, flight: Flight<P>, bytes: u64) {
         let route = Route {
             from: flight.from,
@@ -245,7 +248,10 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             to_cluster: self.cluster_of[flight.to.index()],
         };
         match self.network.arrival(route, bytes, self.now) {
-            Some(at) => self.queue.push(at, Happening::Arrival(flight)),
+            Some(at) => {
+                let Flight { from, from_life, to, to_life, packet } = flight;
+                self.queue.push(at, || Happening::Arrival(Flight { from, from_life, to, to_life, packet }));
+            }
             None => {
                 let link = self.network.link(route.from_cluster, route.to_cluster);
                 self.held.entry(link).or_default().push_back(flight);
@@ -253,6 +259,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
+    #[inline(always)]
     fn arrive(&mut self, flight: Flight<P>) {
         let receiver = &self.seats[flight.to.index()];
         if !receiver.alive || receiver.life != flight.to_life {
@@ -263,10 +270,18 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             self.stats.lost_in_flight += 1;
             return;
         }
-        self.offer(flight.to, Input::Packet(flight));
+        let to = flight.to;
+        if receiver.stands() {
+            self.offer(to, Input::Packet(flight));
+        } else {
+            // As `offer` would, without a copy to and fro: most of what happens is this.
+            self.receive(to, flight);
+            self.set_timer(to);
+        }
     }
 
     /// Whether a packet was still with its sender when that died.
+    #[inline]
     fn died_in_flight(&self, flight: &Flight<P>) -> bool {
         if self.echoes.is_empty() {
             return false;
@@ -277,6 +292,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// The newest life of `other` that the process in `seat` knows of.
+    #[inline]
     fn known_life(&self, seat: &Seat<P>, other: ProcessId) -> Life {
         let (life, since) = self.announced[other.index()];
         if seat.view_version >= since {
@@ -317,21 +333,22 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn give(&mut self, process: ProcessId, input: Input<P>) {
         match input {
             Input::Packet(flight) => self.receive(process, flight),
-            Input::Stored => {
+            Input::Due(Due::Stored) => {
                 if let Some(event) = self.storages[process.index()].complete() {
                     self.feed(process, event);
                 }
             }
-            Input::Computed(no) => {
+            Input::Due(Due::Computed(no)) => {
                 let jobs = &mut self.seats[process.index()].jobs;
                 let index = jobs.iter().position(|&(it, _)| it == no).expect("a job returns once");
                 let (_, job) = jobs.swap_remove(index);
                 self.feed(process, Event::Computed(no, job.run()));
             }
-            Input::Membership => self.meet(process),
+            Input::Due(Due::Membership) => self.meet(process),
         }
     }
 
+    #[inline(always)]
     fn receive(&mut self, process: ProcessId, flight: Flight<P>) {
         let seat = &self.seats[process.index()];
         let known = self.known_life(seat, flight.from);
@@ -375,6 +392,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
+    #[inline(always)]
     fn feed(&mut self, process: ProcessId, event: In<P>) {
         let mut actions = std::mem::take(&mut self.actions);
         let value =
@@ -386,12 +404,13 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     // Timers
 
+    #[inline]
     fn set_timer(&mut self, process: ProcessId) {
         let seat = &mut self.seats[process.index()];
         let deadline = seat.process.as_ref().and_then(P::next_deadline);
         if let Some(deadline) = deadline.filter(|it| *it < seat.timer) {
             seat.timer = deadline.max(self.now);
-            self.queue.push(seat.timer, Happening::Timer(process));
+            self.queue.push(seat.timer, || Happening::Timer(process));
         }
     }
 
@@ -424,6 +443,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// Performs one action. True when the process halts after it.
+    #[inline]
     fn act(&mut self, process: ProcessId, action: ActionOf<P>) -> bool {
         match action {
             Action::Fact(fact) => return self.state(process, fact),
@@ -453,7 +473,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 let seat = &mut self.seats[process.index()];
                 let at = self.now + job.cost();
                 seat.jobs.push((no, job));
-                self.queue.push(at, Happening::Input(process, seat.life, Input::Computed(no)));
+                let life = seat.life;
+                self.queue.push(at, || Happening::Due(process, life, Due::Computed(no)));
             }
         }
         false
@@ -462,17 +483,20 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn store(&mut self, process: ProcessId, operation: Operation<P>) {
         let at = self.storages[process.index()].submit(operation, self.now, &self.storage_costs);
         let life = self.seats[process.index()].life;
-        self.queue.push(at, Happening::Input(process, life, Input::Stored));
+        self.queue.push(at, || Happening::Due(process, life, Due::Stored));
     }
 
     /// Records a fact. True when the process halts at it.
+    #[inline]
     fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
         let noticed = 1 << fact.kind() as u32 & (self.watched_kinds | self.followed_kinds) != 0;
         let halted = noticed && self.report_fact(process, &fact);
         let seat = &mut self.seats[process.index()];
         let number = FactNo(seat.facts);
         seat.facts += 1;
-        self.sink.record(Record { process, life: seat.life, number, at: self.now, fact });
+        if S::TAKES {
+            self.sink.record(Record { process, life: seat.life, number, at: self.now, fact });
+        }
         halted
     }
 

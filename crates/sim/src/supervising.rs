@@ -7,7 +7,7 @@ use faultline_supervisor::{Order, Report};
 use faultline_trace::{Record, Sink};
 
 use crate::config::InFlight;
-use crate::seat::Input;
+use crate::seat::Due;
 use crate::simulation::{Happening, Simulation};
 
 impl<P: Process, S: Sink> Simulation<'_, P, S> {
@@ -20,7 +20,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         let at = self.now + delay + self.control_delay();
         let seat = &mut self.seats[process.index()];
         seat.reported = seat.reported.max(at);
-        self.queue.push(seat.reported, Happening::Report(Box::new(report)));
+        self.queue.push(seat.reported, || Happening::Report(Box::new(report)));
     }
 
     fn control_delay(&mut self) -> Span {
@@ -58,7 +58,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             let deadline = deadline.max(self.now);
             if deadline < self.supervisor_timer {
                 self.supervisor_timer = deadline;
-                self.queue.push(deadline, Happening::SupervisorTimer);
+                self.queue.push(deadline, || Happening::SupervisorTimer);
             }
         }
     }
@@ -161,7 +161,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             if reaches && seat.coming.replace(membership.clone()).is_none() {
                 let life = seat.life;
                 let at = self.now + self.control_delay();
-                self.queue.push(at, Happening::Input(ProcessId(index as u32), life, Input::Membership));
+                self.queue.push(at, || Happening::Due(ProcessId(index as u32), life, Due::Membership));
             }
         }
     }

@@ -19,4 +19,4 @@ pub mod memory;
 pub use bundle::{Bundle, BundleError};
 pub use facts::{FactsFile, FactsReadError, FactsWriter, StreamEnd};
 pub use manifest::Manifest;
-pub use memory::{Record, Sink, Stream, Trace};
+pub use memory::{Record, Recorder, Sink, Stream, Trace};

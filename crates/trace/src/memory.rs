@@ -22,12 +22,16 @@ pub struct Record {
 
 /// Takes facts as they are stated.
 pub trait Sink {
+    /// Whether facts are taken at all: a driver need not finish what is thrown away.
+    const TAKES: bool = true;
     /// Takes one fact.
     fn record(&mut self, record: Record);
 }
 
 /// A sink that keeps nothing, for measurements.
 impl Sink for () {
+    const TAKES: bool = false;
+    #[inline]
     fn record(&mut self, _: Record) {}
 }
 
@@ -63,6 +67,63 @@ impl Sink for Trace {
             stream.push((record.at, record.fact));
         } else {
             self.note_gap(process, life);
+        }
+    }
+}
+
+/// Takes the facts of a whole run into memory, quickly: the streams of the newest lives are found by their number.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    /// By process; empty for one that has stated nothing.
+    newest: Vec<(Life, Stream)>,
+    rest: Trace,
+}
+
+impl Recorder {
+    /// Everything that was recorded.
+    pub fn finish(mut self) -> Trace {
+        for index in 0..self.newest.len() {
+            self.put_away(index);
+        }
+        self.rest
+    }
+
+    /// What is not the next fact of a newest life.
+    fn record_other(&mut self, record: Record) {
+        let index = record.process.index();
+        if record.process != ProcessId::SUPERVISOR && record.number == FactNo(0) {
+            if index >= self.newest.len() {
+                self.newest.resize(index + 1, (Life(0), Stream::new()));
+            }
+            let known = self.rest.streams.contains_key(&(record.process, record.life));
+            if self.newest[index].0 < record.life && !known {
+                self.put_away(index);
+                self.newest[index] = (record.life, vec![(record.at, record.fact)]);
+                return;
+            }
+        }
+        if index < self.newest.len() {
+            self.put_away(index);
+        }
+        self.rest.record(record);
+    }
+
+    fn put_away(&mut self, index: usize) {
+        let (life, stream) = &mut self.newest[index];
+        if !stream.is_empty() {
+            self.rest.streams.insert((ProcessId(index as u32), *life), std::mem::take(stream));
+        }
+    }
+}
+
+impl Sink for Recorder {
+    #[inline]
+    fn record(&mut self, record: Record) {
+        match self.newest.get_mut(record.process.index()) {
+            Some((life, stream)) if *life == record.life && stream.len() as u64 == record.number.0 => {
+                stream.push((record.at, record.fact));
+            }
+            _ => self.record_other(record),
         }
     }
 }
@@ -111,6 +172,43 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recorder_keeps_what_a_trace_does() {
+        let (mut recorder, mut trace) = (Recorder::default(), Trace::default());
+        let facts = [
+            // Two lives of one process, a packet of the first one late, and a gap in the second.
+            (1, 1, 0),
+            (1, 1, 1),
+            (0, 1, 0),
+            (1, 2, 0),
+            (1, 1, 2),
+            (1, 2, 1),
+            (1, 2, 3),
+            (1, 2, 2),
+            (0, 1, 1),
+            (u32::MAX, 0, 0),
+            (u32::MAX, 0, 1),
+            // One that starts with a gap.
+            (2, 1, 1),
+            (2, 1, 0),
+            (2, 3, 0),
+        ];
+        for (process, life, number) in facts {
+            let record = Record {
+                process: ProcessId(process),
+                life: Life(life),
+                number: FactNo(number),
+                at: Time(number),
+                fact: Fact::Begun,
+            };
+            recorder.record(record.clone());
+            trace.record(record);
+        }
+        let recorded = recorder.finish();
+        assert_eq!(recorded.gaps.len(), 2);
+        assert_eq!(recorded, trace);
+    }
 
     #[test]
     fn a_stream_ends_at_its_first_gap() {

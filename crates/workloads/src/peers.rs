@@ -20,8 +20,7 @@ impl Peers {
         let cluster = membership.cluster_of(me);
         let place = membership
             .processes_of(cluster)
-            .iter()
-            .position(|&process| process == me)
+            .binary_search(&me)
             .expect("a rank stands among the processes of its cluster");
         Peers { clusters: membership.clusters.clone(), cluster, place: place as u32 }
     }
@@ -47,6 +46,7 @@ impl Peers {
     }
 
     /// A random rank of `cluster`, never the own one. Panics when there is none.
+    #[inline]
     pub(crate) fn random(&self, cluster: ClusterId, rng: &mut impl Rng) -> ProcessId {
         let processes = &self.clusters[cluster.index()].processes;
         let all = processes.len() as u32;

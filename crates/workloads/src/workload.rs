@@ -70,6 +70,7 @@ impl Application for Workload {
         })
     }
 
+    #[inline]
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox) {
         match &mut self.0 {
             Rank::Heat(rank) => rank.deliver(from, payload),
@@ -87,6 +88,7 @@ impl Application for Workload {
         }
     }
 
+    #[inline]
     fn next_job(&mut self) -> Option<Job> {
         match &self.0 {
             Rank::Heat(rank) => rank.next_job().map(|step| Job::Heat(Box::new(step))),
@@ -113,6 +115,7 @@ impl Application for Workload {
         }
     }
 
+    #[inline]
     fn result(&self) -> Option<Digest> {
         match &self.0 {
             Rank::Heat(rank) => rank.result(),

@@ -22,6 +22,8 @@ const BENCHES: &[(&str, &str, Speaks)] = &[
     ("faultline-protocols", "step", Speaks::Rows),
     ("faultline-runtime", "framing", Speaks::Divan),
     ("faultline-sim", "throughput", Speaks::Rows),
+    ("faultline-sim", "peers", Speaks::Rows),
+    ("faultline-sim", "growth", Speaks::Rows),
     ("faultline-sim", "memory", Speaks::Rows),
     ("faultline-runtime-tests", "latency", Speaks::Latency),
     ("faultline-runtime-tests", "commit", Speaks::Commit),
@@ -38,10 +40,22 @@ struct Row {
     goal: Option<f64>,
 }
 
-/// Runs every benchmark and prints the table, as Markdown. Fails when a benchmark did not run.
-pub(crate) fn run(repository: &Repository, quick: bool) -> Result<ExitCode, Box<dyn Error>> {
+/// What the benchmarks of the simulator are called together.
+const SIMULATOR: &str = "simulator";
+
+/// Runs every benchmark, or those that are named, and prints the table, as Markdown. Fails when a benchmark did not run.
+pub(crate) fn run(
+    repository: &Repository,
+    names: &[String],
+    quick: bool,
+) -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(name) = names.iter().find(|name| !BENCHES.iter().any(|it| is_named(it, name))) {
+        let all: Vec<&str> = BENCHES.iter().map(|it| it.1).collect();
+        return Err(format!("there is no benchmark {name}: {}, or {SIMULATOR}", all.join(", ")).into());
+    }
+    let wanted = |it: &&_| names.is_empty() || names.iter().any(|name| is_named(it, name));
     let (mut rows, mut broken) = (Vec::new(), Vec::new());
-    for (package, bench, speaks) in BENCHES {
+    for (package, bench, speaks) in BENCHES.iter().filter(wanted) {
         eprintln!("{package}: {bench}");
         let mut command = Command::new("cargo");
         command.args(["bench", "--quiet", "--package", package, "--bench", bench]);
@@ -76,6 +90,10 @@ pub(crate) fn run(repository: &Repository, quick: bool) -> Result<ExitCode, Box<
         eprintln!("did not run: {bench}");
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn is_named(&(package, bench, _): &(&str, &str, Speaks), name: &str) -> bool {
+    name == bench || name == SIMULATOR && package == "faultline-sim"
 }
 
 fn tabbed(line: &str) -> Option<Row> {
@@ -174,6 +192,14 @@ fn nanoseconds(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn benchmarks_have_names() {
+        let named = |name| BENCHES.iter().filter(|it| is_named(it, name)).map(|it| it.1).collect::<Vec<_>>();
+        assert_eq!(named("peers"), ["peers"]);
+        assert_eq!(named("simulator"), ["throughput", "peers", "growth", "memory"]);
+        assert_eq!(named("speed"), [""; 0]);
+    }
 
     #[test]
     fn rows_of_every_benchmark_are_read() {

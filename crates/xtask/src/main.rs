@@ -1,7 +1,7 @@
 //! The repository's own chores: checks that no compiler makes, and generated files.
 //!
 //! ```text
-//! cargo xtask bench       runs every benchmark beside its baseline and prints the table
+//! cargo xtask bench       runs every benchmark, or those that are named, beside its baseline and prints the table
 //! cargo xtask check       every check below
 //! cargo xtask generate    writes the generated files
 //! cargo xtask picture     runs the quick start and draws docs/quickstart.svg from it
@@ -30,6 +30,8 @@ use clap::Parser;
 enum Chore {
     /// Runs every benchmark beside its baseline and prints the table.
     Bench {
+        /// Only these: a benchmark's name, or `simulator` for all of the simulator's.
+        names: Vec<String>,
         /// Fewer turns and shorter runs, where a benchmark can.
         #[arg(long)]
         quick: bool,
@@ -82,7 +84,7 @@ fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
         MetadataCommand::new().other_options(["--filter-platform=x86_64-unknown-linux-gnu".into()]).exec()?;
     let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
     match chore {
-        Chore::Bench { quick } => bench::run(&repository, *quick),
+        Chore::Bench { names, quick } => bench::run(&repository, names, *quick),
         Chore::Check => check(&repository),
         Chore::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
         Chore::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),

@@ -34,6 +34,7 @@ struct Spread {
 }
 
 impl Alerts {
+    #[inline]
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.outstanding.iter().map(|it| it.again_at).min()
     }

@@ -85,6 +85,7 @@ impl Copies {
         self.notes = notes;
     }
 
+    #[inline]
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.retry_at
     }

@@ -34,6 +34,7 @@ pub(super) enum Early {
 
 impl Hc3i {
     /// The application sent a message.
+    #[inline]
     pub(super) fn sent(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
         match &self.phase {
             // The state that sent it is about to be replaced.
@@ -43,6 +44,7 @@ impl Hc3i {
         }
     }
 
+    #[inline]
     pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
         let mut stamp = Stamp { position: self.position, ddv: None };
         if self.cluster_of(id.to) == self.cluster {
@@ -62,6 +64,7 @@ impl Hc3i {
     }
 
     /// A message arrived from the network.
+    #[inline]
     pub(super) fn arrived(
         &mut self,
         id: MessageId,
@@ -78,6 +81,7 @@ impl Hc3i {
         }
     }
 
+    #[inline]
     fn arrived_within(&mut self, id: MessageId, stamp: Stamp, payload: Payload, now: Time, host: &mut Desk) {
         let Position { incarnation, sn } = stamp.position;
         if incarnation < self.position.incarnation && !self.has(Defect::OldWithinAccepted) {

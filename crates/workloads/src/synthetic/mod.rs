@@ -80,11 +80,13 @@ impl Rank {
         self.state.current = self.plan.computation(&self.state, &mut self.rng);
     }
 
+    #[inline]
     pub(crate) fn deliver(&mut self, from: ProcessId) {
         self.state.senders = self.state.senders.wrapping_add(mix(from.0.into()));
     }
 
     /// How long the next computation takes.
+    #[inline]
     pub(crate) fn next_job(&self) -> Option<Span> {
         (!self.plan.is_over(&self.state)).then_some(self.state.current)
     }
@@ -122,6 +124,7 @@ impl Rank {
         }
     }
 
+    #[inline]
     pub(crate) fn result(&self) -> Option<Digest> {
         self.plan.is_over(&self.state).then(|| {
             let State { sent, receivers, senders, .. } = self.state;

@@ -104,6 +104,7 @@ impl Plan {
     }
 
     /// Whether the rank has finished.
+    #[inline]
     pub(super) fn is_over(&self, state: &State) -> bool {
         match self {
             Plan::Random { total, .. } | Plan::Exact { total, .. } => state.elapsed >= *total,

@@ -1,0 +1,92 @@
+//! Events per second of the simulator while a federation grows: more nodes with the same traffic each, then more clusters
+//! of the same nodes, whose vectors have an entry for each cluster.
+//!
+//! `growth once CLUSTERS NODES` runs one case, for a profiler.
+
+#[path = "../../../benches/common.rs"]
+mod bench;
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::env;
+
+use faultline_core::Span;
+use faultline_sim::Stats;
+use faultline_workloads::Config as Application;
+use faultline_workloads::synthetic::{self, Traffic};
+
+/// Clusters, and nodes of each: a hundred nodes and more, then two clusters and more.
+const NODES: [(usize, usize); 4] = [(2, 50), (10, 100), (100, 100), (100, 1000)];
+const CLUSTERS: [(usize, usize); 4] = [(2, 1000), (20, 100), (200, 10), (1000, 2)];
+/// Small federations are simulated again until there are so many messages.
+const MESSAGES: u64 = 500_000;
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
+    if let [_, clusters, nodes] = &arguments[..] {
+        let [clusters, nodes] = [clusters, nodes].map(|it| it.parse().expect("a number"));
+        println!("{:?}", simulate(clusters, nodes));
+        return;
+    }
+    bench::pin(1);
+    grow("nodes", &NODES, Some(3.0));
+    grow("clusters", &CLUSTERS, None);
+}
+
+/// Measures each size beside the first, turn by turn.
+fn grow(what: &str, sizes: &[(usize, usize)], goal: Option<f64>) {
+    let sizes = if bench::quick() { &sizes[..3] } else { sizes };
+    let turns = if bench::quick() { 1 } else { 3 };
+    let mut seconds = vec![Vec::new(); sizes.len()];
+    let mut mix = vec![0.0; sizes.len()];
+    for _ in 0..turns {
+        for (index, &(clusters, nodes)) in sizes.iter().enumerate() {
+            let (busy, stats) = bench::busy(|| {
+                let each = || simulate(clusters, nodes);
+                let times = MESSAGES.div_ceil(messages(clusters * nodes)).max(1);
+                (0..times)
+                    .map(|_| each())
+                    .reduce(|sum, it| (sum.0 + it.0, sum.1 + it.1))
+                    .expect("one at least")
+            });
+            seconds[index].push(busy / stats.0 as f64);
+            mix[index] = stats.1 as f64 / stats.0 as f64;
+        }
+    }
+    let rate = |index: usize| format!("{:.2} M events/s", 1e-6 / bench::median(&seconds[index]));
+    for (index, &(clusters, nodes)) in sizes.iter().enumerate().skip(1) {
+        let total = clusters * nodes;
+        let (first, goal) = (sizes[0], goal.filter(|_| total == 100_000));
+        bench::row(
+            &format!(
+                "growth with {what}: {clusters} x {nodes} ({:.0} % application messages)",
+                100.0 * mix[index]
+            ),
+            &rate(index),
+            &format!("{} x {} ({:.0} %) {}", first.0, first.1, 100.0 * mix[0], rate(0)),
+            bench::ratio(&seconds[index], &seconds[0]),
+            goal,
+        );
+    }
+}
+
+const fn messages(nodes: usize) -> u64 {
+    nodes as u64 * EACH
+}
+
+/// Messages of each rank.
+const EACH: u64 = 200;
+
+/// Events, and application messages, of 20 ms in which every cluster takes about two checkpoints.
+fn simulate(clusters: usize, nodes: usize) -> (u64, u64) {
+    let application = synthetic::Config {
+        traffic: Traffic::Burst { messages: EACH, batch: 10, cost: Span::from_millis(1), between: 0.05 },
+        message_bytes: 1000,
+        state_bytes: 1 << 10,
+    };
+    let protocol = common::hc3i(clusters, Span::from_millis(10));
+    let application = Application::Synthetic(application);
+    let config = common::config(&vec![nodes; clusters], protocol, application, Vec::new(), 1);
+    let Stats { events, application, .. } = faultline_sim::run::<common::Process>(config, &mut ()).stats;
+    (events, application.packets)
+}

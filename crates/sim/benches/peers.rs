@@ -1,0 +1,188 @@
+//! Application messages per second beside other simulators: SimGrid (C++) and SimPy, with the same traffic and without
+//! any protocol. `benches/peers/README.md` says what they need; one that is not there is skipped, and that is said.
+
+#[path = "../../../benches/common.rs"]
+mod bench;
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use faultline_checker::{Context, Verdict, judge};
+use faultline_core::{NodeConfig, ProcessId, Span, Time};
+use faultline_protocols::hc3i::Hc3i;
+use faultline_sim::Config;
+use faultline_trace::Recorder;
+use faultline_trace::manifest::ProtocolKind;
+use faultline_workloads::synthetic::{self, Behaviour, Traffic};
+use faultline_workloads::{Config as Application, Workload};
+
+const CLUSTERS: [usize; 2] = [100, 100];
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/peers");
+
+/// The same traffic for all: for this simulator and, in words, for the others.
+struct Case {
+    name: &'static str,
+    traffic: Traffic,
+    message_bytes: u32,
+    checkpoint_every: Span,
+    /// What SimGrid and SimPy are told. They are slower, and send fewer messages in the same manner.
+    others: [&'static [&'static str]; 2],
+    /// The most time for a message, beside SimGrid's: without and with the checker.
+    goals: [Option<f64>; 2],
+}
+
+fn cases() -> [Case; 3] {
+    let computation = Span::from_micros(100);
+    let behaviour = |send: [f64; 2]| Behaviour { mean_computation: computation, send: send.into() };
+    [
+        Case {
+            name: "5 % between clusters, one way",
+            traffic: Traffic::Burst { messages: 5_000, batch: 10, cost: Span::from_millis(1), between: 0.05 },
+            message_bytes: 1000,
+            checkpoint_every: Span::from_millis(150),
+            others: [&["burst", "100", "10", "0.05"], &["burst", "500", "10", "0.05"]],
+            goals: [Some(1.0 / 5.0), Some(1.0 / 3.0)],
+        },
+        Case {
+            name: "5 % between clusters, both ways",
+            traffic: Traffic::Random {
+                total: computation * 1_000,
+                clusters: vec![behaviour([0.95, 0.05]), behaviour([0.05, 0.95])],
+            },
+            message_bytes: 1000,
+            checkpoint_every: Span::from_millis(150),
+            others: [&["both", "100", "0.05"], &["both", "500", "0.05"]],
+            goals: [None, None],
+        },
+        Case {
+            name: "ten hours at the paper's rate",
+            traffic: Traffic::Exact {
+                total: Span::from_secs(36_000),
+                messages: vec![vec![2920, 145], vec![11, 2497]],
+            },
+            message_bytes: 10_000,
+            checkpoint_every: Span::from_secs(30 * 60),
+            others: [&["paper"], &["paper"]],
+            goals: [None, None],
+        },
+    ]
+}
+
+fn main() {
+    bench::pin(1);
+    let turns = if bench::quick() { 1 } else { 5 };
+    let others = [
+        ("SimGrid", simgrid().map(Command::new)),
+        ("SimPy", simpy().then(|| python(&Path::new(SOURCES).join("simpy_traffic.py")))),
+    ];
+    for (name, command) in &others {
+        if command.is_none() {
+            println!("note\tSKIPPED: {name} is not installed; see benches/peers/README.md");
+        }
+    }
+    for case in cases() {
+        // Seconds for a message, by turn.
+        let (mut off, mut judged) = (Vec::new(), Vec::new());
+        let mut others_seconds = [Vec::new(), Vec::new()];
+        for _ in 0..turns {
+            off.push(simulate(&case));
+            judged.push(simulate_and_judge(&case));
+            for (index, (_, command)) in others.iter().enumerate() {
+                if let Some(command) = command {
+                    others_seconds[index].push(other(command, case.others[index]));
+                }
+            }
+        }
+        let rate = |seconds: &[f64]| format!("{:.3} M messages/s", 1e-6 / bench::median(seconds));
+        for (index, (other, _)) in others.iter().enumerate() {
+            let theirs = &others_seconds[index];
+            if theirs.is_empty() {
+                continue;
+            }
+            for (way, ours, goal) in
+                [("facts off", &off, case.goals[0]), ("facts kept and judged", &judged, case.goals[1])]
+            {
+                bench::row(
+                    &format!("{}: HC3I, {way}, time for a message", case.name),
+                    &rate(ours),
+                    &format!("{other} without a protocol {}", rate(theirs)),
+                    bench::ratio(ours, theirs),
+                    goal.filter(|_| index == 0),
+                );
+            }
+        }
+    }
+}
+
+fn config(case: &Case) -> Config<NodeConfig<Hc3i, Workload>> {
+    let application = synthetic::Config {
+        traffic: case.traffic.clone(),
+        message_bytes: case.message_bytes,
+        state_bytes: 1 << 20,
+    };
+    let mut protocol = common::hc3i(2, case.checkpoint_every);
+    protocol.checkpoint_every = [Some(case.checkpoint_every), None].into();
+    common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
+}
+
+/// Seconds for an application message, the set-up of the federation included.
+fn simulate(case: &Case) -> f64 {
+    let (seconds, run) = bench::busy(|| faultline_sim::run::<common::Process>(config(case), &mut ()));
+    seconds / run.stats.application.packets as f64
+}
+
+/// The same with all facts in memory, and judged after that.
+fn simulate_and_judge(case: &Case) -> f64 {
+    let (seconds, messages) = bench::busy(|| {
+        let mut recorder = Recorder::default();
+        let run = faultline_sim::run::<common::Process>(config(case), &mut recorder);
+        let trace = recorder.finish();
+        let ranks = |first: u32| (first..first + 100).map(ProcessId).collect();
+        let context = Context {
+            outcome: Some(run.outcome),
+            end: run.ended,
+            common_clock: true,
+            ..Context::new(ProtocolKind::Hc3i, vec![ranks(0), ranks(100)])
+        };
+        let judgement = judge(&trace, &context);
+        assert_ne!(judgement.verdict, Verdict::Fail, "{:?}", judgement.reasons);
+        assert!(run.ended > Time::ZERO);
+        run.stats.application.packets
+    });
+    seconds / messages as f64
+}
+
+/// Runs another simulator, which says how many messages it carried in how many seconds.
+fn other(program: &Command, arguments: &[&str]) -> f64 {
+    let mut command = Command::new(program.get_program());
+    let output =
+        command.args(program.get_args()).args(arguments).output().expect("it could be started before");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers: Option<Vec<f64>> = text.split_whitespace().map(|it| it.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some([messages, seconds]) if output.status.success() && *messages > 0.0 => seconds / messages,
+        _ => panic!("{program:?} says {text:?}, {}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+/// Compiles the program for SimGrid; `None` when that does not work.
+fn simgrid() -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simgrid-traffic");
+    let source = Path::new(SOURCES).join("simgrid.cpp");
+    let mut compiler = Command::new("g++");
+    compiler.args(["-O2", "-std=c++17", "-o"]).args([&program, &source]).arg("-lsimgrid");
+    let compiled = compiler.output().is_ok_and(|output| output.status.success());
+    compiled.then_some(program)
+}
+
+fn python(script: &Path) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(script);
+    command
+}
+
+fn simpy() -> bool {
+    Command::new("python3").args(["-c", "import simpy"]).output().is_ok_and(|output| output.status.success())
+}
