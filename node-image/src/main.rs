@@ -1,44 +1,58 @@
-//! The node binary: one process of a run, whose bundle says what it is to be. The same as `faultline node`, without the
-//! rest of the program.
+//! The node image: the programs that run in the pods of a federation.
 
-use std::env;
-use std::error::Error;
+mod agent;
+mod api;
+mod key;
+mod ledger;
+mod node;
+mod supervise;
+mod trouble;
+
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::{Node, Protocol};
-use faultline_runtime::{NodeError, NodeOptions, node};
-use faultline_trace::Bundle;
-use faultline_workloads::Workload;
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use trouble::Trouble;
+
+/// The programs in the pods of a federation.
+#[derive(Debug, Parser)]
+#[command(name = "faultline-node", version, disable_help_subcommand = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Agent(agent::AgentArguments),
+    Supervise(supervise::SuperviseArguments),
+    Token(key::TokenArguments),
+    /// One process of a federation, started by an agent.
+    #[command(hide = true, disable_help_flag = true)]
+    Node {
+        /// As the agent gives them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
 
 fn main() -> ExitCode {
-    match run() {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let done = match arguments.command {
+        Command::Agent(arguments) => agent::run(arguments),
+        Command::Supervise(arguments) => supervise::run(&arguments),
+        Command::Token(arguments) => key::print(&arguments),
+        Command::Node { arguments } => node::run(arguments),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("faultline-node: {error}");
-            ExitCode::FAILURE
+        Err(Trouble { status, text }) => {
+            eprintln!("faultline-node: {text}");
+            status
         }
-    }
-}
-
-fn run() -> Result<(), Box<dyn Error>> {
-    let options = NodeOptions::parse(env::args_os().skip(1))?;
-    let manifest = Bundle::open(&options.run_dir).read_manifest()?;
-    let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())?;
-    Ok(with_setup(&federation, Some(manifest.seed), Host(options))??)
-}
-
-/// Hosts the process with the protocol that the federation asks for.
-struct Host(NodeOptions);
-
-impl Visitor for Host {
-    type Output = Result<(), NodeError>;
-
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        node::run::<Node<P, Workload>>(self.0, setup.process)
     }
 }

@@ -4,6 +4,7 @@
 //! protocol's type. Applications are one enum. Nothing here runs anything.
 
 mod application;
+pub mod manifest;
 mod protocol;
 
 use std::collections::BTreeMap;

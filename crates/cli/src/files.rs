@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::SystemTime;
 
 use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
 use faultline_api::samples::{SAMPLES, Sample};
-use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_catalog::{Setup, Visitor, manifest, with_setup};
 use faultline_core::{Fault, Protocol, Trigger};
 use faultline_report::Cast;
 use faultline_report::explain::count;
@@ -17,8 +18,8 @@ use miette::miette;
 use serde::Serialize;
 
 use crate::arguments::{Format, PlanArguments, SamplesArguments, ValidateArguments};
+use crate::output;
 use crate::trouble::{Exit, Trouble};
-use crate::{manifest, output};
 
 /// The bytes of a federation's file, which need not be text.
 pub(crate) struct Source {
@@ -156,7 +157,7 @@ impl Visitor for Expand<'_> {
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
     {
-        manifest::draft(self.federation, self.text, &setup, Backend::Simulate)
+        manifest::draft(self.federation, self.text, &setup, Backend::Simulate, SystemTime::UNIX_EPOCH)
     }
 }
 

@@ -1,15 +1,14 @@
 //! What is shown while a run goes on: on a terminal a few lines that are refreshed in place, elsewhere one line per
 //! event. Tells what the supervisor sees; judges nothing.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crossterm::{cursor, queue, terminal};
-use faultline_core::{Claim, ClusterId, Fact, Incarnation, Position, ProcessId, Time};
+use faultline_core::{ClusterId, Fact, ProcessId, Time};
 use faultline_report::Cast;
-use faultline_report::explain::count;
-use faultline_report::fault::describe_fault;
+use faultline_report::narrate::Narrator;
 use faultline_supervisor::Status;
 use faultline_trace::manifest::LinkEntry;
 
@@ -28,23 +27,12 @@ const BAR: usize = 24;
 pub(crate) struct Live {
     out: Option<Box<dyn Write>>,
     on_screen: bool,
-    cast: Cast,
+    narrator: Narrator,
     title: String,
     origin: Option<Time>,
     recent: VecDeque<String>,
-    checkpoints: BTreeMap<ClusterId, Checkpoints>,
-    /// Clusters of which a failure has been told, but not yet the return.
-    failing: BTreeSet<ClusterId>,
-    /// Returns that have been told.
-    told: BTreeSet<(ClusterId, Incarnation)>,
     drawn: u16,
     shown: Instant,
-}
-
-#[derive(Default)]
-struct Checkpoints {
-    positions: BTreeSet<Position>,
-    forced: usize,
 }
 
 impl Live {
@@ -57,13 +45,10 @@ impl Live {
         Live {
             out: (!output.quiet && (on_screen || !of_many)).then_some(out),
             on_screen,
-            cast,
+            narrator: Narrator::new(cast),
             title,
             origin: None,
             recent: VecDeque::new(),
-            checkpoints: BTreeMap::new(),
-            failing: BTreeSet::new(),
-            told: BTreeSet::new(),
             drawn: 0,
             shown: Instant::now(),
         }
@@ -71,61 +56,18 @@ impl Live {
 
     /// A fact was stated.
     pub(crate) fn stated(&mut self, at: Time, process: ProcessId, fact: &Fact) {
-        let cluster = self.cast.cluster_of(process);
-        match fact {
-            Fact::Begun => {
-                self.origin = Some(at);
-                self.tell(at, "the application begins".to_owned());
-            }
-            Fact::Injecting { no, fault } => {
-                self.tell(at, format!("fault {}: {}", no.0, describe_fault(fault, &self.cast)));
-            }
-            Fact::Ineffective { no, reason } => {
-                self.tell(at, format!("fault {} has no effect: {reason}", no.0));
-            }
-            Fact::Detected { process, .. } if self.failing.insert(self.cast.cluster_of(*process)) => {
-                self.tell(at, format!("the end of {} is noticed", self.cast.process(*process)));
-            }
-            Fact::Completed => self.tell(at, "every rank has finished".to_owned()),
-            Fact::Claim(claim) => match &**claim {
-                Claim::Committed { position, forced, .. } => {
-                    let known = self.checkpoints.entry(cluster).or_default();
-                    if known.positions.insert(*position) {
-                        known.forced += usize::from(*forced);
-                    }
-                }
-                Claim::RolledBack { to, checkpoint, .. } if self.told.insert((cluster, to.incarnation)) => {
-                    let target = match checkpoint.sn.0 {
-                        0 => "its beginning".to_owned(),
-                        _ => format!("checkpoint {}", faultline_report::cast::checkpoint(*checkpoint)),
-                    };
-                    self.failing.remove(&cluster);
-                    self.tell(at, format!("{} goes on from {target}", self.cast.cluster(cluster)));
-                }
-                Claim::Unrecoverable { cluster, .. }
-                    if self.told.insert((*cluster, Incarnation(u32::MAX))) =>
-                {
-                    self.tell(
-                        at,
-                        format!("no checkpoint of {} can be restored", self.cast.cluster(*cluster)),
-                    );
-                }
-                _ => {}
-            },
-            _ => {}
+        if *fact == Fact::Begun {
+            self.origin = Some(at);
+        }
+        if let Some(event) = self.narrator.stated(process, fact) {
+            self.tell(at, event.text);
         }
     }
 
     /// The links have been measured.
     pub(crate) fn measured(&mut self, links: &[LinkEntry]) {
-        let off = links.iter().filter(|it| it.as_asked() == Some(false)).count();
-        self.tell(
-            Time::ZERO,
-            match off {
-                0 => format!("{} measured, all as asked for", count(links.len() as u64, "link")),
-                _ => format!("{off} of {} are not as asked for", count(links.len() as u64, "link")),
-            },
-        );
+        let event = self.narrator.measured(links);
+        self.tell(Time::ZERO, event.text);
     }
 
     /// How things are; may come more often than it is shown.
@@ -178,13 +120,12 @@ impl Live {
     }
 
     fn clusters(&self, status: &Status) -> Vec<String> {
-        let width =
-            status.clusters.iter().zip(self.cast.clusters()).map(|(_, it)| self.cast.cluster(it).len()).max();
+        let cast = self.narrator.cast();
+        let width = status.clusters.iter().zip(cast.clusters()).map(|(_, it)| cast.cluster(it).len()).max();
         let line = |(it, cluster): (&faultline_supervisor::ClusterStatus, ClusterId)| {
-            let name = self.cast.cluster(cluster);
+            let name = cast.cluster(cluster);
             let share = it.progress.done as f64 / it.progress.total.max(1) as f64;
-            let (taken, forced) =
-                self.checkpoints.get(&cluster).map_or((0, 0), |known| (known.positions.len(), known.forced));
+            let (taken, forced) = self.narrator.checkpoints(cluster);
             let bar = if self.on_screen { format!("{} ", bar(share)) } else { String::new() };
             format!(
                 "{name:width$}  {}/{} up  {taken} checkpoints ({forced} forced)  {bar}{:.0} %",
@@ -194,7 +135,7 @@ impl Live {
                 width = width.unwrap_or(0),
             )
         };
-        status.clusters.iter().zip(self.cast.clusters()).map(line).collect()
+        status.clusters.iter().zip(cast.clusters()).map(line).collect()
     }
 
     /// Replaces what is on the screen.

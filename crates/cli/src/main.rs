@@ -5,7 +5,6 @@ mod files;
 mod interrupt;
 mod live;
 mod local;
-mod manifest;
 mod output;
 mod paper;
 mod progress;

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use faultline_api::Federation;
 use faultline_api::samples::SAMPLES;
-use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_catalog::{Setup, Visitor, manifest, with_setup};
 use faultline_checker::Verdict;
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{Protocol, Span};
@@ -23,7 +24,7 @@ use crate::files::{self, Source};
 use crate::live::Live;
 use crate::recording::Recording;
 use crate::trouble::{Exit, Trouble};
-use crate::{interrupt, local, manifest, output, simulate};
+use crate::{interrupt, local, output, simulate};
 
 /// Where records go that nobody gave a place.
 const RUNS: &str = "faultline-runs";
@@ -197,7 +198,7 @@ impl Visitor for Once<'_> {
             BackendName::Local => Backend::Local,
             BackendName::Simulate => Backend::Simulate,
         };
-        let mut manifest = manifest::draft(federation, text, &setup, backend);
+        let mut manifest = manifest::draft(federation, text, &setup, backend, SystemTime::now());
         let bundle = Bundle::create(dir).map_err(|error| match error {
             BundleError::Occupied(_) => {
                 Trouble::path("record in", dir, error, "name another directory with `--out`")

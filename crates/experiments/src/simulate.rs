@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::quantity::Bandwidth;
-use faultline_api::resource::{FederationSpec, Protocol as Asked, Storage, StorageKind};
+use faultline_api::resource::{FederationSpec, Storage, StorageKind};
 use faultline_api::{Federation, Names};
+use faultline_catalog::manifest::{bounds, protocol_kind};
 use faultline_catalog::{Setup, SetupError, Visitor, with_setup};
 use faultline_checker::{Account, Context, History, judge_history};
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, Node, NodeConfig, ProcessId, Protocol, Span, Time};
 use faultline_sim::{Config, Links, Simulation, StorageCosts, in_order};
-use faultline_trace::manifest::{Bounds, ProtocolKind};
 use faultline_trace::{Record, Sink, Trace};
 use faultline_workloads::Workload;
 
@@ -95,28 +95,6 @@ pub fn configuration<P: Protocol>(setup: Setup<P>) -> Config<NodeConfig<P, Workl
     let mut config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
     config.storage = costs(&setup.storage);
     config
-}
-
-/// What the checkers are to take the protocol for.
-pub fn protocol_kind(spec: &FederationSpec) -> ProtocolKind {
-    match spec.protocol {
-        Asked::Hc3i(_) => ProtocolKind::Hc3i,
-        Asked::Coordinated(_) => ProtocolKind::Coordinated,
-        Asked::None(_) => ProtocolKind::None,
-    }
-}
-
-/// What bounds the work that a rollback may lose; nothing does where no checkpoints are taken.
-pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
-    let every = spec.protocol.checkpointing()?.every;
-    let of_cluster = |name: &str| match &spec.protocol {
-        Asked::Hc3i(it) => it.checkpoint_every_in.get(name).map_or(every, |it| it.0),
-        Asked::Coordinated(_) | Asked::None(_) => every,
-    };
-    Some(Bounds {
-        checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
-        detect_after: spec.failures().detect_after(),
-    })
 }
 
 /// What the federation says of its storage; the simulator's own figures where it says nothing.

@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`cast`] | who takes part, by name |
 //! | [`history`] | what happened, put together from the facts |
+//! | [`narrate`] | what happens during a run, in sentences, as it happens |
 //! | [`explain`] | why each cluster rolled back, in sentences |
 //! | [`summary`] | everything that is said of a run, as one value and as JSON |
 //! | [`text`] | the summary for a terminal |
@@ -19,6 +20,7 @@ pub mod diagram;
 pub mod explain;
 pub mod fault;
 pub mod history;
+pub mod narrate;
 pub mod page;
 pub mod style;
 pub mod summary;

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use faultline_core::ProcessId;
 use faultline_runtime::Secret;
+use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{Desk, Place, RemoteOptions};
 
 /// Agents that wait for a supervisor. They end with this value.
@@ -45,6 +46,7 @@ impl Agents {
             secret: self.secret.clone(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             files: vec![],
+            sum: Sum::default(),
         }
     }
 

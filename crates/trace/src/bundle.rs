@@ -93,12 +93,38 @@ impl Bundle {
     /// Makes a new bundle in `dir`, which may exist but must not hold a run.
     pub fn create(dir: impl Into<PathBuf>) -> Result<Bundle, BundleError> {
         let bundle = Bundle { dir: dir.into() };
-        if bundle.manifest_path().exists() || bundle.facts_dir().exists() {
+        if bundle.holds_a_run() {
             return Err(BundleError::Occupied(bundle.dir));
         }
         let facts = bundle.facts_dir();
         fs::create_dir_all(&facts).map_err(|source| BundleError::Create { path: facts, source })?;
         Ok(bundle)
+    }
+
+    /// Whether the directory holds a run, or the beginning of one.
+    pub fn holds_a_run(&self) -> bool {
+        self.manifest_path().exists() || self.facts_dir().exists()
+    }
+
+    /// Removes the record; the directory stays. What is left when this is cut short is still the beginning of a run.
+    pub fn clear(&self) -> Result<(), BundleError> {
+        let gone = |path: PathBuf, removed: io::Result<()>| match removed {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(BundleError::Write { path, source })
+            }
+            _ => Ok(()),
+        };
+        gone(self.facts_dir(), fs::remove_dir_all(self.facts_dir()))?;
+        gone(self.dir.join(FEDERATION), fs::remove_file(self.dir.join(FEDERATION)))?;
+        gone(self.manifest_path(), fs::remove_file(self.manifest_path()))
+    }
+
+    /// The files that say what the run is, by name: what a process needs to find where it starts.
+    pub fn description(&self) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
+        [MANIFEST, FEDERATION]
+            .map(|name| Ok((name.to_owned(), read(&self.dir.join(name))?)))
+            .into_iter()
+            .collect()
     }
 
     /// Opens the bundle in `dir`. What it holds is looked at when it is read.
@@ -285,6 +311,12 @@ mod tests {
         assert_eq!(bundle.read_manifest().unwrap(), example());
         assert_eq!(bundle.read_trace().unwrap(), trace());
         assert!(matches!(Bundle::create(bundle.dir()), Err(BundleError::Occupied(_))));
+        let names: Vec<_> = bundle.description().unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["manifest.json", "federation.yaml"]);
+        assert!(bundle.holds_a_run());
+        bundle.clear().unwrap();
+        assert!(!bundle.holds_a_run());
+        Bundle::create(bundle.dir()).unwrap();
     }
 
     #[test]

@@ -19,7 +19,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         data,
         uid: None,
         node_port: 0,
-        metrics: None,
     };
     Ok(run(options)?)
 }

@@ -9,10 +9,9 @@ use axum::routing::get;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
 use tracing::warn;
 
-use crate::metrics::exposition::render;
+use crate::metrics::exposition::{Visitors, render};
 
 /// The numbers.
 #[derive(Debug, Default)]
@@ -31,7 +30,7 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Answers at `/metrics` and `/healthz`, for ever.
-    pub(super) fn serve(&self, listener: TcpListener) -> impl Future<Output = ()> + use<> {
+    pub(super) fn serve(&self, visitors: Visitors) -> impl Future<Output = ()> + use<> {
         let mut registry = Registry::with_prefix("faultline_agent");
         let mut counter = |name: &str, help: &str, it: &Counter| registry.register(name, help, it.clone());
         counter("lives_launched", "Lives started at this place", &self.launched);
@@ -48,7 +47,7 @@ impl Counters {
             .route("/healthz", get(async || "ok\n"))
             .with_state(Arc::new(registry));
         async {
-            if let Err(error) = axum::serve(listener, app).await {
+            if let Err(error) = axum::serve(visitors, app).await {
                 warn!(%error, "metrics are no longer served");
             }
         }

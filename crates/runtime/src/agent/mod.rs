@@ -32,9 +32,10 @@ use tracing::{debug, info, warn};
 
 use crate::clock::monotonic;
 use crate::control;
+use crate::metrics::exposition::Visitors;
 use crate::node::NodeOptions;
 use crate::remote::words::{OrderNo, Post, Ready, ToAgent, ToPlace, boot};
-use crate::secret::Secret;
+use crate::secret::{MAGIC, Secret};
 use facts::Facts;
 use lives::{Running, reap};
 use metrics::Counters;
@@ -55,7 +56,7 @@ const RUN: &str = "run-";
 pub struct AgentOptions {
     /// Program and first arguments that start a process; [`NodeOptions::to_args`] follow.
     pub command: Vec<OsString>,
-    /// Where supervisors call. Which port that is stands on the standard output.
+    /// Where supervisors call, and where the agent's own metrics are. Which port that is stands on the standard output.
     pub listen: SocketAddr,
     /// Of the federation.
     pub secret: Secret,
@@ -65,8 +66,6 @@ pub struct AgentOptions {
     pub uid: Option<String>,
     /// Where the process listens; 0 for any port.
     pub node_port: u16,
-    /// Where the agent's own metrics are served.
-    pub metrics: Option<SocketAddr>,
 }
 
 /// Why an agent ended without having been told to.
@@ -162,15 +161,13 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
     let listener = TcpListener::bind(options.listen).await.map_err(failed(options.listen))?;
     let address = listener.local_addr().map_err(failed(options.listen))?;
     let counters = Counters::default();
-    if let Some(address) = options.metrics {
-        let listener = TcpListener::bind(address).await.map_err(failed(address))?;
-        tokio::spawn(counters.serve(listener));
-    }
+    let (visitors, streams) = mpsc::unbounded_channel();
+    tokio::spawn(counters.serve(Visitors { streams, address }));
     let mut child = signal(SignalKind::child()).map_err(AgentError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
     let (stimuli_in, mut stimuli) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone()));
+    tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone(), visitors));
     // Nobody may be reading.
     drop(writeln!(io::stdout(), "{address}"));
 
@@ -461,8 +458,13 @@ async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToP
     }
 }
 
-/// Takes calls from those who know the secret.
-async fn listen(listener: TcpListener, secret: Secret, stimuli: mpsc::UnboundedSender<Stimulus>) {
+/// One port for everything: a supervisor begins with [`MAGIC`] and knows the secret, everyone else wants metrics.
+async fn listen(
+    listener: TcpListener,
+    secret: Secret,
+    stimuli: mpsc::UnboundedSender<Stimulus>,
+    visitors: mpsc::UnboundedSender<TcpStream>,
+) {
     loop {
         let mut stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -472,14 +474,20 @@ async fn listen(listener: TcpListener, secret: Secret, stimuli: mpsc::UnboundedS
                 continue;
             }
         };
-        let (secret, stimuli) = (secret.clone(), stimuli.clone());
+        let (secret, stimuli, visitors) = (secret.clone(), stimuli.clone(), visitors.clone());
         tokio::task::spawn_local(async move {
             let meet = async {
+                let mut first = [0];
+                if stream.peek(&mut first).await? == 1 && first != MAGIC[..1] {
+                    return Ok(false);
+                }
                 stream.set_nodelay(true)?;
-                secret.answer(&mut stream).await.map_err(io::Error::other)
+                secret.answer(&mut stream).await.map_err(io::Error::other)?;
+                Ok::<_, io::Error>(true)
             };
             match tokio::time::timeout(PATIENCE, meet).await {
-                Ok(Ok(())) => drop(stimuli.send(Stimulus::Called(stream))),
+                Ok(Ok(true)) => drop(stimuli.send(Stimulus::Called(stream))),
+                Ok(Ok(false)) => drop(visitors.send(stream)),
                 Ok(Err(error)) => warn!(%error, "a stranger called"),
                 Err(_) => warn!("a stranger called and said nothing"),
             }

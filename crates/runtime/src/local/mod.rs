@@ -4,6 +4,7 @@ mod children;
 
 use std::ffi::OsString;
 
+use crate::metrics::Sum;
 use crate::secret::Secret;
 use crate::supervise::{LOOPBACK, Observer, RunError, RunOptions, RunOutcome, block_on, host};
 use children::Children;
@@ -20,5 +21,5 @@ pub fn run(
     let secret = Secret::generate().map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
     let settle = |ground| Children::new(command, run_dir, names, ground);
-    block_on(host(options, secret, LOOPBACK, settle, observer))
+    block_on(host(options, secret, LOOPBACK, Sum::default(), settle, observer))
 }

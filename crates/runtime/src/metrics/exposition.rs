@@ -60,9 +60,7 @@ impl Exposition {
     where
         L::Addr: fmt::Debug,
     {
-        let labels = process.map(|process| ("process".into(), process.to_string().into()));
-        let mut registry = Registry::with_prefix_and_labels("faultline", labels.into_iter());
-        registry.register_collector(Box::new(self));
+        let registry = registry(self, process);
         let app = Router::new().route("/metrics", get(page)).with_state(Arc::new(registry));
         if let Err(error) = axum::serve(listener, app).await {
             tracing::warn!(%error, "metrics are no longer served");
@@ -163,11 +161,24 @@ async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
     render(&registry)
 }
 
+/// What shows `exposition`.
+pub(crate) fn registry(exposition: Arc<Exposition>, process: Option<ProcessId>) -> Registry {
+    let labels = process.map(|process| ("process".into(), process.to_string().into()));
+    let mut registry = Registry::with_prefix_and_labels("faultline", labels.into_iter());
+    registry.register_collector(Box::new(exposition));
+    registry
+}
+
 /// Everything in a registry, as an answer.
 pub(crate) fn render(registry: &Registry) -> impl IntoResponse + use<> {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(registry))
+}
+
+/// Everything in a registry, as text.
+pub(crate) fn text(registry: &Registry) -> String {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry).expect("a string takes everything");
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], prometheus_text(&text))
+    prometheus_text(&text)
 }
 
 /// OpenMetrics as the older Prometheus text format, which every scraper and `promtool` read: there a counter is called

@@ -7,4 +7,18 @@
 pub(crate) mod counts;
 pub(crate) mod exposition;
 
+use std::sync::Arc;
+
 pub use counts::{Counts, Delays};
+use exposition::Exposition;
+
+/// What all nodes of a run have counted, together; kept up to date while the run lasts. For any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Sum(pub(crate) Arc<Exposition>);
+
+impl Sum {
+    /// As Prometheus text.
+    pub fn text(&self) -> String {
+        exposition::text(&exposition::registry(self.0.clone(), None))
+    }
+}

@@ -11,6 +11,7 @@ pub(crate) mod words;
 
 use std::net::SocketAddr;
 
+use crate::metrics::Sum;
 use crate::secret::Secret;
 use crate::supervise::{Observer, RunError, RunOptions, RunOutcome, block_on, host};
 pub use desk::{Board, Desk, Place, Request, Stale, Wanted};
@@ -26,6 +27,8 @@ pub struct RemoteOptions {
     pub listen: SocketAddr,
     /// What nodes find in the run's directory, by file name.
     pub files: Vec<(String, Vec<u8>)>,
+    /// Shows what all nodes count.
+    pub sum: Sum,
 }
 
 /// Carries out a run at the places that are named at `desk`. Returns when no process is hosted any more.
@@ -39,8 +42,8 @@ pub fn run(
     let mut run = [0; 8];
     getrandom::fill(&mut run).map_err(RunError::Secret)?;
     let run = format!("{:016x}", u64::from_le_bytes(run));
-    let RemoteOptions { secret, listen, files } = remote;
+    let RemoteOptions { secret, listen, files, sum } = remote;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
     let settle = |ground| Remote::new(run, run_dir, names, files, ground, desk.clone());
-    block_on(host(options, secret, listen, settle, observer))
+    block_on(host(options, secret, listen, sum, settle, observer))
 }

@@ -22,6 +22,7 @@ use super::totals::Totals;
 use super::{Collapse, Observer, RunError, RunOptions, RunOutcome};
 use crate::clock::{Alarm, Clock};
 use crate::control::{self, Directory, Entry, Introduction, Setup, ToNode, ToSupervisor};
+use crate::metrics::Sum;
 use crate::secret::Secret;
 
 /// A stranger at the control port who says nothing is dropped after this.
@@ -85,6 +86,7 @@ pub(crate) async fn host<P: Places>(
     options: RunOptions,
     secret: Secret,
     control: SocketAddr,
+    sum: Sum,
     settle: impl FnOnce(Ground) -> P,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
@@ -97,7 +99,7 @@ pub(crate) async fn host<P: Places>(
     let (happenings, mut happened) = Happenings::new(clock);
     tokio::task::spawn_local(listen(listener, secret.clone(), happenings.clone()));
 
-    let totals = Totals::new(&options.links);
+    let totals = Totals::new(&options.links, sum);
     if let Some(address) = options.metrics {
         let failed = |source| RunError::Metrics { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;

@@ -7,7 +7,7 @@ use faultline_core::{Gauges, Life, ProcessId};
 
 use crate::links::Links;
 use crate::metrics::exposition::Exposition;
-use crate::metrics::{Counts, Delays};
+use crate::metrics::{Counts, Delays, Sum};
 
 /// What was last heard from each life, and the page that shows the sum.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn new(links: &Links) -> Totals {
-        let exposition = Arc::new(Exposition::default());
+    /// What is shown through `sum`.
+    pub(super) fn new(links: &Links, Sum(exposition): Sum) -> Totals {
         exposition.update(|page| {
             page.requested = links.requested.iter().map(|(&pair, &link)| (pair, link)).collect();
         });

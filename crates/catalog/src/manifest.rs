@@ -3,26 +3,30 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_api::resource::StorageKind;
-use faultline_catalog::Setup;
+use faultline_api::resource::{FederationSpec, Protocol as Asked, StorageKind};
 use faultline_core::{ClusterId, Span};
-use faultline_experiments::simulate::{bounds, protocol_kind};
 use faultline_trace::Manifest;
-use faultline_trace::manifest::{Backend, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry};
+use faultline_trace::manifest::{
+    Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry, ProtocolKind,
+};
 
-/// The manifest of a run that has not begun. `text` is the federation as its user wrote it.
-pub(crate) fn draft<P: faultline_core::Protocol>(
+use crate::Setup;
+
+/// The manifest of a run that has not begun. `text` is the federation as its user wrote it;
+/// `started` is now.
+pub fn draft<P: faultline_core::Protocol>(
     federation: &Federation,
     text: &str,
     setup: &Setup<P>,
     backend: Backend,
+    started: SystemTime,
 ) -> Manifest {
     let spec = &federation.spec;
     let members = setup.membership.members.iter();
     let processes = setup.names.processes().into_iter().zip(members);
     let links =
         setup.links.iter().filter(|((from, to), _)| ClusterId::OUTSIDE != *from && ClusterId::OUTSIDE != *to);
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     Manifest {
         format: FORMAT,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
@@ -54,7 +58,29 @@ pub(crate) fn draft<P: faultline_core::Protocol>(
 }
 
 /// The results of a run without faults: those of the application's sequential reference, when it has one.
-pub(crate) fn expected<P: faultline_core::Protocol>(setup: &Setup<P>) -> Option<Expected> {
+pub fn expected<P: faultline_core::Protocol>(setup: &Setup<P>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })
+}
+
+/// What the checkers are to take the protocol for.
+pub fn protocol_kind(spec: &FederationSpec) -> ProtocolKind {
+    match spec.protocol {
+        Asked::Hc3i(_) => ProtocolKind::Hc3i,
+        Asked::Coordinated(_) => ProtocolKind::Coordinated,
+        Asked::None(_) => ProtocolKind::None,
+    }
+}
+
+/// What bounds the work that a rollback may lose; nothing does where no checkpoints are taken.
+pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
+    let every = spec.protocol.checkpointing()?.every;
+    let of_cluster = |name: &str| match &spec.protocol {
+        Asked::Hc3i(it) => it.checkpoint_every_in.get(name).map_or(every, |it| it.0),
+        Asked::Coordinated(_) | Asked::None(_) => every,
+    };
+    Some(Bounds {
+        checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
+        detect_after: spec.failures().detect_after(),
+    })
 }

@@ -1,0 +1,141 @@
+//! What happens during a run, told as it happens: the supervisor's facts and what it hears of, in sentences. Judges
+//! nothing, and knows nothing that the facts do not say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Claim, ClusterId, Fact, Incarnation, Position, ProcessId};
+use faultline_trace::manifest::LinkEntry;
+
+use crate::cast::{self, Cast};
+use crate::explain::count;
+use crate::fault::describe_fault;
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What kind of thing, in one word.
+    pub reason: &'static str,
+    /// Whether it is a trouble.
+    pub warning: bool,
+    /// What happened.
+    pub text: String,
+}
+
+/// Tells the story of one run, and keeps count.
+#[derive(Debug)]
+pub struct Narrator {
+    cast: Cast,
+    checkpoints: BTreeMap<ClusterId, Checkpoints>,
+    /// Clusters of which a failure has been told, but not yet the return.
+    failing: BTreeSet<ClusterId>,
+    /// Clusters that cannot be restored.
+    given_up: BTreeSet<ClusterId>,
+    /// Returns that have been told.
+    returns: BTreeSet<(ClusterId, Incarnation)>,
+}
+
+#[derive(Debug, Default)]
+struct Checkpoints {
+    positions: BTreeSet<Position>,
+    forced: usize,
+}
+
+impl Narrator {
+    /// The narrator of a run of `cast`.
+    pub fn new(cast: Cast) -> Narrator {
+        Narrator {
+            cast,
+            checkpoints: BTreeMap::new(),
+            failing: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            returns: BTreeSet::new(),
+        }
+    }
+
+    /// Who takes part.
+    pub fn cast(&self) -> &Cast {
+        &self.cast
+    }
+
+    /// `process` has stated a fact. What is to be told of it, if anything.
+    pub fn stated(&mut self, process: ProcessId, fact: &Fact) -> Option<Event> {
+        let cluster = self.cast.cluster_of(process);
+        match fact {
+            Fact::Begun => tell("Begun", "the application begins".to_owned()),
+            Fact::Injecting { no, fault } => {
+                warn("FaultInjected", format!("fault {}: {}", no.0, describe_fault(fault, &self.cast)))
+            }
+            Fact::Ineffective { no, reason } => {
+                warn("FaultWithoutEffect", format!("fault {} has no effect: {reason}", no.0))
+            }
+            Fact::Detected { process, .. } if self.failing.insert(self.cast.cluster_of(*process)) => {
+                warn("FailureDetected", format!("the end of {} is noticed", self.cast.process(*process)))
+            }
+            Fact::Completed => tell("Finished", "every rank has finished".to_owned()),
+            Fact::Claim(claim) => match &**claim {
+                Claim::Committed { position, forced, .. } => {
+                    let known = self.checkpoints.entry(cluster).or_default();
+                    if known.positions.insert(*position) {
+                        known.forced += usize::from(*forced);
+                    }
+                    None
+                }
+                Claim::RolledBack { to, checkpoint, .. }
+                    if self.returns.insert((cluster, to.incarnation)) =>
+                {
+                    let target = match checkpoint.sn.0 {
+                        0 => "its beginning".to_owned(),
+                        _ => format!("checkpoint {}", cast::checkpoint(*checkpoint)),
+                    };
+                    self.failing.remove(&cluster);
+                    tell("RolledBack", format!("{} goes on from {target}", self.cast.cluster(cluster)))
+                }
+                Claim::Unrecoverable { cluster, .. } if self.given_up.insert(*cluster) => warn(
+                    "Unrecoverable",
+                    format!("no checkpoint of {} can be restored", self.cast.cluster(*cluster)),
+                ),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The links have been measured.
+    pub fn measured(&self, links: &[LinkEntry]) -> Event {
+        let all = count(links.len() as u64, "link");
+        let off = links.iter().filter(|it| it.as_asked() == Some(false)).count();
+        let (warning, text) = match off {
+            0 => (false, format!("{all} measured, all as asked for")),
+            _ => (true, format!("{off} of {all} are not as asked for")),
+        };
+        Event { reason: "LinksMeasured", warning, text }
+    }
+
+    /// How many checkpoints a cluster has committed, and how many of them were forced.
+    pub fn checkpoints(&self, cluster: ClusterId) -> (usize, usize) {
+        self.checkpoints.get(&cluster).map_or((0, 0), |known| (known.positions.len(), known.forced))
+    }
+
+    /// How often a cluster went back.
+    pub fn rollbacks(&self, cluster: ClusterId) -> usize {
+        self.returns.iter().filter(|(it, _)| *it == cluster).count()
+    }
+
+    /// Whether a process of a cluster is dead, and the cluster has not gone back yet.
+    pub fn is_failing(&self, cluster: ClusterId) -> bool {
+        self.failing.contains(&cluster)
+    }
+
+    /// Whether nothing of a cluster can be restored.
+    pub fn is_given_up(&self, cluster: ClusterId) -> bool {
+        self.given_up.contains(&cluster)
+    }
+}
+
+fn tell(reason: &'static str, text: String) -> Option<Event> {
+    Some(Event { reason, warning: false, text })
+}
+
+fn warn(reason: &'static str, text: String) -> Option<Event> {
+    Some(Event { reason, warning: true, text })
+}

@@ -1,0 +1,176 @@
+//! The supervisor's HTTP API, on a thread of its own. What is said is in `faultline_api::supervision`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path as Segment, RawQuery, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use faultline_api::Names;
+use faultline_api::supervision::{BUNDLE, PLACES, Places, Refusal, STATUS};
+use faultline_core::ProcessId;
+use faultline_runtime::metrics::Sum;
+use faultline_runtime::remote::{Desk, Place};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio_util::io::{ReaderStream, SyncIoBridge};
+use tracing::warn;
+
+use crate::ledger::Ledger;
+
+/// What a record consists of.
+const RECORD: [&str; 3] = ["manifest.json", "federation.yaml", "facts"];
+/// Bytes of a record that are on their way at once.
+const PIPE: usize = 256 << 10;
+
+/// What the API gives access to.
+pub(crate) struct Office {
+    /// Opens it.
+    pub(crate) token: String,
+    pub(crate) names: Names,
+    pub(crate) desk: Desk,
+    pub(crate) ledger: Ledger,
+    pub(crate) sum: Sum,
+    /// The record.
+    pub(crate) dir: PathBuf,
+}
+
+/// Serves at `address` until the program ends; returns where that is.
+pub(crate) fn serve(address: SocketAddr, office: Office) -> io::Result<SocketAddr> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let listener = runtime.block_on(TcpListener::bind(address))?;
+    let address = listener.local_addr()?;
+    let app = router(Arc::new(office));
+    thread::Builder::new().name("api".into()).spawn(move || {
+        if let Err(error) = runtime.block_on(async { axum::serve(listener, app).await }) {
+            warn!(%error, "the API is no longer served");
+        }
+    })?;
+    Ok(address)
+}
+
+fn router(office: Arc<Office>) -> Router {
+    Router::new()
+        .route(PLACES, put(places))
+        .route(STATUS, get(status))
+        .route("/v1/requests/{id}/done", post(done))
+        .route(BUNDLE, get(bundle))
+        .route_layer(middleware::from_fn_with_state(office.clone(), guard))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || "ok\n"))
+        .with_state(office)
+}
+
+/// Lets those pass who know the token.
+async fn guard(State(office): State<Arc<Office>>, request: Request, next: Next) -> Response {
+    let given =
+        request.headers().get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    // Hashes compare in constant time.
+    if given.is_some_and(|given| blake3::hash(given) == blake3::hash(office.token.as_bytes())) {
+        next.run(request).await
+    } else {
+        let wants = [(WWW_AUTHENTICATE, "Bearer")];
+        (StatusCode::UNAUTHORIZED, wants, refusal("the token of the federation's key is wanted"))
+            .into_response()
+    }
+}
+
+async fn places(State(office): State<Arc<Office>>, body: Bytes) -> Response {
+    let said: Places = match serde_json::from_slice(&body) {
+        Ok(said) => said,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("these are no places: {error}")),
+    };
+    let mut known: BTreeMap<ProcessId, Place> = BTreeMap::new();
+    for place in said.places {
+        let unfit = |why: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, format!("{}: {why}", place.process));
+        let Some(process) = office.names.process_id(&place.process) else {
+            return unfit("the federation has no such process");
+        };
+        let Ok(address) = place.address.parse() else {
+            return unfit("its address is not of the form IP:PORT");
+        };
+        if known.insert(process, Place { uid: place.uid.clone(), address }).is_some() {
+            return unfit("it is named twice");
+        }
+    }
+    match office.desk.assign(said.generation, known) {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(stale) => refuse(StatusCode::CONFLICT, stale.to_string()),
+    }
+}
+
+async fn status(State(office): State<Arc<Office>>, RawQuery(query): RawQuery) -> Response {
+    let mut after = 0;
+    if let Some(query) = query.filter(|query| !query.is_empty()) {
+        match query.strip_prefix("after=").and_then(|number| number.parse().ok()) {
+            Some(number) => after = number,
+            None => return refuse(StatusCode::BAD_REQUEST, "only `after=NUMBER` can be asked".to_owned()),
+        }
+    }
+    json(&office.ledger.status(after))
+}
+
+async fn done(State(office): State<Arc<Office>>, Segment(id): Segment<String>) -> Response {
+    if id.parse().is_ok_and(|id| office.desk.done(id)) {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        refuse(StatusCode::NOT_FOUND, format!("there is no request {id}"))
+    }
+}
+
+async fn bundle(State(office): State<Arc<Office>>) -> Response {
+    if !office.ledger.has_verdict() {
+        return refuse(StatusCode::CONFLICT, "the run goes on; its record is not complete".to_owned());
+    }
+    let (near, far) = tokio::io::duplex(PIPE);
+    let dir = office.dir.clone();
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = pack(&dir, SyncIoBridge::new(near)) {
+            // The stream ends early, which no reader of tar takes for the end.
+            warn!(%error, "the record was not sent whole");
+        }
+    });
+    ([(CONTENT_TYPE, "application/x-tar")], Body::from_stream(ReaderStream::new(far))).into_response()
+}
+
+async fn metrics(State(office): State<Arc<Office>>) -> Response {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], office.sum.text()).into_response()
+}
+
+/// The record as a tar.
+fn pack(dir: &Path, to: impl Write) -> io::Result<()> {
+    let mut tar = tar::Builder::new(to);
+    for part in RECORD {
+        let path = dir.join(part);
+        if fs::metadata(&path)?.is_dir() {
+            tar.append_dir_all(part, path)?;
+        } else {
+            tar.append_path_with_name(path, part)?;
+        }
+    }
+    tar.into_inner()?.flush()
+}
+
+fn refuse(status: StatusCode, why: String) -> Response {
+    (status, refusal(&why)).into_response()
+}
+
+fn refusal(why: &str) -> Response {
+    json(&Refusal { error: why.to_owned() })
+}
+
+fn json(value: &impl Serialize) -> Response {
+    let text = serde_json::to_vec(value).expect("what is said over HTTP has a JSON form");
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
+}

@@ -1,0 +1,246 @@
+//! What is known of a run while it goes on, and after it: written by the run, read by those who ask over HTTP.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use faultline_api::Names;
+use faultline_api::supervision::{
+    Action, Cluster, ClusterState, Event, Faults, Link, Phase, Request, Status, Verdict,
+};
+use faultline_core::fault::{FaultAccount, FaultState};
+use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, Time};
+use faultline_report::Cast;
+use faultline_report::narrate::{self, Narrator};
+use faultline_runtime::Observer;
+use faultline_runtime::remote::{Desk, Wanted};
+use faultline_runtime::supervise::Death;
+use faultline_supervisor as supervisor;
+use faultline_trace::Manifest;
+use faultline_trace::manifest::{ClusterEntry, LinkEntry};
+
+/// The state of a run, for any thread.
+#[derive(Clone)]
+pub(crate) struct Ledger {
+    names: Names,
+    processes: u32,
+    desk: Desk,
+    book: Arc<Mutex<Book>>,
+}
+
+/// Events apart from the rest: they may be many, and are not copied to be thrown away.
+#[derive(Default)]
+struct Book {
+    status: Status,
+    events: Vec<Event>,
+}
+
+impl Ledger {
+    /// Of a run that has not begun.
+    pub(crate) fn new(names: Names, desk: Desk) -> Ledger {
+        let processes = names.processes().len() as u32;
+        Ledger { names, processes, desk, book: Arc::default() }
+    }
+
+    /// The status now, with the events after this number.
+    pub(crate) fn status(&self, after: u64) -> Status {
+        let board = self.desk.board();
+        let book = self.lock();
+        let skipped = book.events.len().min(after as usize);
+        let mut shown = Status { events: book.events[skipped..].to_vec(), ..book.status.clone() };
+        drop(book);
+        shown.generation = board.generation;
+        if !is_over(shown.phase) {
+            let missing = (0..self.processes).map(ProcessId).filter(|it| !board.hosted.contains(it));
+            shown.missing = missing.map(|it| self.names.process(it)).collect();
+            shown.requests = board.requests.iter().map(|it| self.request(it)).collect();
+            if shown.phase == Phase::Gathering && shown.missing.is_empty() {
+                shown.phase = Phase::Measuring;
+            }
+        }
+        shown
+    }
+
+    /// Notes something that happened.
+    pub(crate) fn note(&self, at: Option<f64>, event: narrate::Event) {
+        self.lock().note(at, event);
+    }
+
+    /// The run is over and its record is being judged.
+    pub(crate) fn judging(&self) {
+        self.lock().status.phase = Phase::Judging;
+    }
+
+    /// The record has been judged.
+    pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, duration: Span) {
+        let book = &mut *self.lock();
+        let status = &mut book.status;
+        status.phase = Phase::Completed;
+        status.verdict = Some(verdict);
+        status.elapsed_seconds.get_or_insert(duration.as_secs_f64());
+        let text = match verdict {
+            Verdict::Pass => "the run passes: everything that should hold was judged, and holds".to_owned(),
+            Verdict::Unknown => format!("nothing can be said of the run: {}", reasons.join("; ")),
+            Verdict::Fail => format!("the run fails: {}", reasons.join("; ")),
+        };
+        status.reasons = reasons;
+        let warning = verdict != Verdict::Pass;
+        book.note(None, narrate::Event { reason: "Judged", warning, text });
+    }
+
+    /// There will be no verdict.
+    pub(crate) fn failed(&self, reason: String) {
+        let book = &mut *self.lock();
+        book.status.phase = Phase::Failed;
+        book.note(None, narrate::Event { reason: "Failed", warning: true, text: reason.clone() });
+        book.status.reasons = vec![reason];
+    }
+
+    /// Whether the record is complete.
+    pub(crate) fn has_verdict(&self) -> bool {
+        self.lock().status.phase == Phase::Completed
+    }
+
+    /// Keeps up with the run that is to be this one.
+    pub(crate) fn keep(&self, manifest: &Manifest) -> Keeper {
+        let cluster =
+            |it: &ClusterEntry| Cluster { name: it.name.clone(), processes: it.nodes, ..Cluster::default() };
+        let status = &mut self.lock().status;
+        status.clusters = manifest.clusters.iter().map(cluster).collect();
+        status.links = manifest.links.iter().map(|link| self.link(link)).collect();
+        status.faults.planned = manifest.plan.len() as u32;
+        let narrator = Narrator::new(Cast::new(manifest));
+        Keeper { ledger: self.clone(), narrator, begun: None, finished: BTreeSet::new() }
+    }
+
+    fn link(&self, link: &LinkEntry) -> Link {
+        let micros = |span: Span| span.0 / 1000;
+        Link {
+            from: self.names.cluster(link.from).to_owned(),
+            to: self.names.cluster(link.to).to_owned(),
+            requested_micros: micros(link.requested.latency),
+            measured_micros: link.measured.map(|it| micros(it.latency)),
+            as_asked: link.as_asked(),
+        }
+    }
+
+    fn request(&self, request: &faultline_runtime::remote::Request) -> Request {
+        Request {
+            id: request.id,
+            action: match request.wanted {
+                Wanted::Removal => Action::DeletePod,
+                Wanted::RemovalWithStorage => Action::DeleteVolume,
+            },
+            process: self.names.process(request.process),
+            uid: request.uid.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn note(&mut self, at_seconds: Option<f64>, event: narrate::Event) {
+        let narrate::Event { reason, warning, text } = event;
+        let number = self.events.len() as u64 + 1;
+        self.events.push(Event { number, at_seconds, reason: reason.to_owned(), warning, text });
+    }
+}
+
+/// Writes down what a run shows.
+pub(crate) struct Keeper {
+    ledger: Ledger,
+    narrator: Narrator,
+    begun: Option<Time>,
+    /// Ranks that have finished and have not gone back since.
+    finished: BTreeSet<ProcessId>,
+}
+
+impl Keeper {
+    fn seconds(&self, at: Time) -> Option<f64> {
+        self.begun.map(|begun| at.since(begun).as_secs_f64())
+    }
+}
+
+impl Observer for Keeper {
+    fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
+        match fact {
+            Fact::Begun => self.begun = Some(at),
+            Fact::Finished(_) => drop(self.finished.insert(process)),
+            Fact::Restored(_) => drop(self.finished.remove(&process)),
+            _ => {}
+        }
+        if let Some(event) = self.narrator.stated(process, fact) {
+            self.ledger.note(self.seconds(at), event);
+        }
+    }
+
+    fn status(&mut self, now: Time, seen: &supervisor::Status) {
+        let elapsed = self.seconds(now);
+        let status = &mut self.ledger.lock().status;
+        if seen.begun.is_some() {
+            status.phase = Phase::Running;
+        }
+        status.elapsed_seconds = elapsed;
+        status.rollbacks = 0;
+        for (index, (cluster, seen)) in status.clusters.iter_mut().zip(&seen.clusters).enumerate() {
+            let id = ClusterId(index as u16);
+            let (checkpoints, forced) = self.narrator.checkpoints(id);
+            let ranks = self.narrator.cast().processes(id);
+            cluster.state = if self.narrator.is_given_up(id) {
+                ClusterState::Unrecoverable
+            } else if self.narrator.is_failing(id) {
+                ClusterState::Failed
+            } else if elapsed.is_none() {
+                ClusterState::Starting
+            } else if ranks.iter().all(|rank| self.finished.contains(rank)) {
+                ClusterState::Finished
+            } else {
+                ClusterState::Running
+            };
+            (cluster.processes, cluster.up) = (seen.processes, seen.up);
+            (cluster.checkpoints, cluster.forced) = (checkpoints as u32, forced as u32);
+            cluster.rollbacks = self.narrator.rollbacks(id) as u32;
+            (cluster.steps_done, cluster.steps) = (seen.progress.done, seen.progress.total);
+            status.rollbacks += cluster.rollbacks;
+        }
+        status.faults = Faults { worst_skew_micros: status.faults.worst_skew_micros, ..faults(&seen.faults) };
+    }
+
+    fn measured(&mut self, links: &[LinkEntry]) {
+        let event = self.narrator.measured(links);
+        let book = &mut *self.ledger.lock();
+        book.status.links = links.iter().map(|link| self.ledger.link(link)).collect();
+        book.note(None, event);
+    }
+
+    fn died(&mut self, deaths: &[Death]) {
+        let times = || deaths.iter().map(|death| death.at);
+        let (Some(first), Some(last)) = (times().min(), times().max()) else { return };
+        if deaths.len() < 2 {
+            return;
+        }
+        let skew = last.since(first);
+        let text = format!("{} processes died within {skew}", deaths.len());
+        let at = self.seconds(last);
+        let book = &mut *self.ledger.lock();
+        let worst = &mut book.status.faults.worst_skew_micros;
+        *worst = (*worst).max(Some(skew.0 / 1000));
+        book.note(at, narrate::Event { reason: "ProcessesKilled", warning: false, text });
+    }
+}
+
+fn faults(accounts: &[FaultAccount]) -> Faults {
+    let count = |is: fn(&FaultState) -> bool| accounts.iter().filter(|(_, state)| is(state)).count() as u32;
+    Faults {
+        planned: accounts.len() as u32,
+        done: count(|it| matches!(it, FaultState::Effective)),
+        without_effect: count(|it| matches!(it, FaultState::Ineffective(_))),
+        worst_skew_micros: None,
+    }
+}
+
+fn is_over(phase: Phase) -> bool {
+    matches!(phase, Phase::Judging | Phase::Completed | Phase::Failed)
+}

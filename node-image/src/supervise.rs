@@ -1,0 +1,242 @@
+//! `faultline-node supervise`: carries out a run at the places that it is told of, judges it, keeps the record, and
+//! stays to hand it out.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{fs, io, thread};
+
+use clap::Args;
+use faultline_api::quantity::Bandwidth;
+use faultline_api::{Federation, supervision};
+use faultline_catalog::{Setup, Visitor, manifest, with_setup};
+use faultline_checker::{Context, Verdict, judge};
+use faultline_core::{Fact, Life, ProcessId, Protocol, Span};
+use faultline_report::narrate::Event;
+use faultline_report::{Recorded, Summary};
+use faultline_runtime::metrics::Sum;
+use faultline_runtime::remote::{self, Desk, RemoteOptions};
+use faultline_runtime::{Links, RunOptions, RunOutcome, Secret, StorageKind, StorageOptions};
+use faultline_trace::manifest::Backend;
+use faultline_trace::{Bundle, Manifest};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::api::{self, Office};
+use crate::key;
+use crate::ledger::Ledger;
+use crate::trouble::Trouble;
+
+/// Supervise the run of a federation whose processes are at places with agents.
+///
+/// Which places there are is said over the HTTP API, as is everything about the run. The run begins when every process
+/// has a place. At its end the record is judged; the program stays to hand it out until SIGTERM. Started again with a
+/// record that is there, it judges what there is: a run does not survive its supervisor.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  faultline-node supervise --federation federation.yaml --key-file key --out results \\
+      --listen 0.0.0.0:7300 --api 0.0.0.0:7301")]
+pub(crate) struct SuperviseArguments {
+    /// The federation.
+    #[arg(long, value_name = "FILE")]
+    federation: PathBuf,
+    /// The federation's key: a file of 64 hexadecimal digits.
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+    /// Where the record is kept.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Where processes call; at 0.0.0.0 they are told the address that their agent is reached from.
+    #[arg(long, value_name = "ADDR")]
+    listen: SocketAddr,
+    /// Where the HTTP API is served; the port stands on the standard output.
+    #[arg(long, value_name = "ADDR")]
+    api: SocketAddr,
+}
+
+/// Runs until told to end.
+pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), Trouble> {
+    let path = &arguments.federation;
+    let bytes =
+        fs::read(path).map_err(|error| Trouble::input(format!("cannot read {}: {error}", path.display())))?;
+    let label = path.display().to_string();
+    let federation = faultline_api::parse(&label, &bytes)
+        .map_err(|rejected| Trouble::input(format!("{:?}", miette::Report::new(*rejected))))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let secret = key::secret(&arguments.key_file)?;
+    let token = key::token(&arguments.key_file)?;
+    let ended =
+        told_to_end().map_err(|error| Trouble::machine(format!("cannot wait for signals: {error}")))?;
+    let run = Run { arguments, federation: &federation, text: &text, secret, token, ended };
+    with_setup(&federation, None, run).map_err(Trouble::input)?
+}
+
+/// One run, whatever its protocol.
+struct Run<'a> {
+    arguments: &'a SuperviseArguments,
+    federation: &'a Federation,
+    text: &'a str,
+    secret: Secret,
+    token: String,
+    ended: watch::Receiver<bool>,
+}
+
+impl Visitor for Run<'_> {
+    type Output = Result<(), Trouble>;
+
+    fn visit<P>(self, setup: Setup<P>) -> Self::Output
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let Run { arguments, federation, text, secret, token, ended } = self;
+        let out = &arguments.out;
+        let (desk, sum) = (Desk::default(), Sum::default());
+        let ledger = Ledger::new(setup.names.clone(), desk.clone());
+        let office = Office {
+            token,
+            names: setup.names.clone(),
+            desk: desk.clone(),
+            ledger: ledger.clone(),
+            sum: sum.clone(),
+            dir: out.clone(),
+        };
+        let bundle = Bundle::open(out);
+        let mut manifest = manifest::draft(federation, text, &setup, Backend::Kubernetes, SystemTime::now());
+        let mut keeper = ledger.keep(&manifest);
+        let address = api::serve(arguments.api, office).map_err(|error| {
+            Trouble::machine(format!("cannot serve the API on {}: {error}", arguments.api))
+        })?;
+        println!("{address}");
+        if bundle.holds_a_run() {
+            if has_begun(&bundle)? {
+                let manifest = bundle.read_manifest().map_err(Trouble::machine)?;
+                if manifest.outcome.is_some() {
+                    return conclude(&bundle, &manifest, &ledger, &[], ended);
+                }
+                const RESTARTED: &str = "the supervisor was restarted, and the run ended with it";
+                ledger.note(None, warning("SupervisorRestarted", RESTARTED.to_owned()));
+                return conclude(&bundle, &manifest, &ledger, &[RESTARTED], ended);
+            }
+            // Nobody computes yet: it can begin anew.
+            bundle.clear().map_err(Trouble::machine)?;
+        }
+        Bundle::create(out).map_err(Trouble::input)?;
+        bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
+        let remote = RemoteOptions {
+            secret,
+            listen: arguments.listen,
+            files: bundle.description().map_err(Trouble::machine)?,
+            sum,
+        };
+        let run = match remote::run(remote, options(&setup, out), &desk, &mut keeper) {
+            Ok(run) => run,
+            Err(error) => {
+                ledger.failed(error.to_string());
+                return stay(ended);
+            }
+        };
+        ledger.judging();
+        let RunOutcome { outcome, faults, links, duration, collapsed } = run;
+        for it in collapsed {
+            let name = setup.names.process(it.process);
+            let text = format!("{name}, {}, ended by itself: {}; {}", it.life, it.status, it.last_words);
+            ledger.note(None, warning("Collapsed", text));
+        }
+        manifest.expected = manifest::expected(&setup);
+        manifest.outcome = Some(outcome);
+        manifest.faults = faults;
+        manifest.duration = duration;
+        manifest.links = links;
+        bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
+        conclude(&bundle, &manifest, &ledger, &[], ended)
+    }
+}
+
+fn options<P: Protocol>(setup: &Setup<P>, run_dir: &Path) -> RunOptions {
+    RunOptions {
+        run_dir: run_dir.to_owned(),
+        supervisor: setup.supervisor.clone(),
+        membership: setup.membership.clone(),
+        names: setup.names.processes(),
+        seed: setup.seed,
+        links: Links { requested: setup.links.clone() },
+        storage: StorageOptions {
+            kind: if setup.supervisor.volatile_storage { StorageKind::Memory } else { StorageKind::Disk },
+            write_bandwidth: setup.storage.write_bandwidth.map_or(0, Bandwidth::bytes_per_second),
+            latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),
+        },
+        metrics: None,
+    }
+}
+
+/// Whether the application of a recorded run had begun.
+fn has_begun(bundle: &Bundle) -> Result<bool, Trouble> {
+    if !bundle.facts_path(ProcessId::SUPERVISOR, Life(0)).exists() {
+        return Ok(false);
+    }
+    let trace = bundle.read_trace().map_err(Trouble::machine)?;
+    let said = trace.streams.get(&(ProcessId::SUPERVISOR, Life(0)));
+    Ok(said.is_some_and(|facts| facts.iter().any(|(_, fact)| *fact == Fact::Begun)))
+}
+
+/// Judges a record, and stays to hand it out. `known` reasons come before those that the judge finds.
+fn conclude(
+    bundle: &Bundle,
+    manifest: &Manifest,
+    ledger: &Ledger,
+    known: &[&str],
+    ended: watch::Receiver<bool>,
+) -> Result<(), Trouble> {
+    ledger.judging();
+    let trace = match bundle.read_trace() {
+        Ok(trace) => trace,
+        Err(error) => {
+            ledger.failed(error.to_string());
+            return stay(ended);
+        }
+    };
+    let judgement = judge(&trace, &Context::from_manifest(manifest));
+    let dir = bundle.dir().display().to_string();
+    let summary = Summary::new(Recorded { bundle: &dir, manifest, trace: &trace, judgement: &judgement });
+    let verdict = match summary.verdict {
+        Verdict::Pass => supervision::Verdict::Pass,
+        Verdict::Unknown => supervision::Verdict::Unknown,
+        Verdict::Fail => supervision::Verdict::Fail,
+    };
+    let reasons = known.iter().map(|&it| it.to_owned()).chain(summary.reasons).collect();
+    ledger.judged(verdict, reasons, manifest.duration);
+    stay(ended)
+}
+
+/// Becomes true when the program is told to end, be it during a run, which ends then, or after it.
+fn told_to_end() -> io::Result<watch::Receiver<bool>> {
+    let (told, ended) = watch::channel(false);
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        runtime.block_on(async {
+            let both =
+                signal(SignalKind::terminate()).and_then(|it| Ok((it, signal(SignalKind::interrupt())?)));
+            let (mut terminate, mut interrupt) = both.expect("signals can be waited for");
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            told.send_replace(true);
+        });
+    })?;
+    Ok(ended)
+}
+
+/// Until told to end.
+fn stay(mut ended: watch::Receiver<bool>) -> Result<(), Trouble> {
+    let runtime = Builder::new_current_thread().build().map_err(Trouble::machine)?;
+    runtime.block_on(ended.wait_for(|told| *told)).map_err(Trouble::machine)?;
+    Ok(())
+}
+
+fn warning(reason: &'static str, text: String) -> Event {
+    Event { reason, warning: true, text }
+}

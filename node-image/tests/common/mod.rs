@@ -1,0 +1,148 @@
+//! A federation on this machine as it is in a cluster: a supervisor and agents as programs of their own, which somebody
+//! tells of each other over HTTP.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use faultline_api::supervision::{Phase, Place, Places, STATUS, Status, token};
+use tempfile::TempDir;
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_faultline-node");
+pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+/// After this a test that waits has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that prints its address, and ends with this value.
+pub(crate) struct Program {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Program {
+    fn start(command: &mut Command) -> Program {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("it was asked for")).read_line(&mut line).unwrap();
+        Program { child, address: line.trim().parse().expect("the program prints its address") }
+    }
+
+    pub(crate) fn agent(data: &Path, key: &Path) -> Program {
+        let mut command = Command::new(PROGRAM);
+        command.args(["agent", "--listen", "127.0.0.1:0", "--data"]).arg(data).arg("--key-file").arg(key);
+        Program::start(&mut command)
+    }
+
+    pub(crate) fn supervisor(dir: &Path) -> Program {
+        let mut command = Command::new(PROGRAM);
+        command.args(["supervise", "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"]);
+        command.arg("--federation").arg(dir.join("federation.yaml"));
+        command.arg("--key-file").arg(dir.join("key")).arg("--out").arg(dir.join("out"));
+        Program::start(&mut command)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// All programs of a federation, below a directory of its own.
+pub(crate) struct Setting {
+    pub(crate) dir: TempDir,
+    pub(crate) supervisor: Program,
+    pub(crate) agents: Vec<(String, Program)>,
+}
+
+impl Setting {
+    /// Starts a supervisor for `federation`, and an agent for each of `processes`; the one knows nothing of the others.
+    pub(crate) fn start(federation: &str, processes: &[&str]) -> Setting {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("federation.yaml"), federation).unwrap();
+        let key = dir.path().join("key");
+        fs::write(&key, KEY).unwrap();
+        let supervisor = Program::supervisor(dir.path());
+        let agent = |name: &&str| ((*name).to_owned(), Program::agent(&dir.path().join(name), &key));
+        let agents = processes.iter().map(agent).collect();
+        Setting { dir, supervisor, agents }
+    }
+
+    pub(crate) fn key(&self) -> PathBuf {
+        self.dir.path().join("key")
+    }
+
+    pub(crate) fn places(&self, generation: u64) -> Places {
+        let place = |(process, agent): &(String, Program)| Place {
+            process: process.clone(),
+            uid: format!("pod-{process}"),
+            address: agent.address.to_string(),
+        };
+        Places { generation, places: self.agents.iter().map(place).collect() }
+    }
+
+    /// Asks the supervisor, as one who knows the key.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        ask(self.supervisor.address, method, path, Some(&token(KEY).unwrap()), body)
+    }
+
+    pub(crate) fn put(&self, places: &Places) -> u16 {
+        self.ask("PUT", "/v1/places", &serde_json::to_vec(places).unwrap()).0
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let (code, body) = self.ask("GET", STATUS, &[]);
+        assert_eq!(code, 200);
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// The status, once it is like that.
+    pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&Status) -> bool) -> Status {
+        let begin = Instant::now();
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}: {status:#?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn judged(&self) -> Status {
+        self.wait("the run is judged", |it| matches!(it.phase, Phase::Completed | Phase::Failed))
+    }
+}
+
+/// Asks over HTTP; the status and the body.
+pub(crate) fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: &[u8],
+) -> (u16, Vec<u8>) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let bearer = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
+    let length = body.len();
+    // HTTP/1.0: the answer ends with the connection, and comes in one piece.
+    let head = format!("{method} {path} HTTP/1.0\r\nhost: test\r\n{bearer}content-length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|it| it == b"\r\n\r\n").expect("a head");
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let status = head.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
+    (status, answer[end + 4..].to_vec())
+}

@@ -1,0 +1,254 @@
+//! Federations of agents and a supervisor, from the places to the verdict.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use common::{KEY, Program, Setting, ask};
+use faultline_api::supervision::{ClusterState, Phase, Place, Status, Verdict};
+use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_core::{Digest, Fact, Life, Node, ProcessId, Protocol};
+use faultline_sim::{Config, Links};
+use faultline_trace::{Bundle, Record, Trace};
+use faultline_workloads::Workload;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const PROCESSES: [&str; 4] = ["paris-0", "paris-1", "rennes-0", "rennes-1"];
+
+/// Two clusters of two that compute for some seconds, with these faults.
+fn federation(faults: &str) -> String {
+    format!(
+        "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata:
+  name: pair
+spec:
+  seed: 7
+  clusters:
+    - {{ name: paris, nodes: 2 }}
+    - {{ name: rennes, nodes: 2 }}
+  links:
+    within: {{ preset: san }}
+    between: {{ latency: 5ms, bandwidth: 100Mbit }}
+  storage: {{ kind: disk }}
+  protocol:
+    hc3i: {{ checkpointEvery: 500ms, replicas: 1, replicateTo: otherCluster }}
+  application:
+    heat: {{ steps: 150, stepTime: 20ms, feedbackEvery: 30, state: 16KiB }}
+  failures: {{ detectAfter: 2s, restartAfter: 100ms }}
+{faults}  deadline: 60s
+"
+    )
+}
+
+const FAULTS: &str = "  faults:
+    - at: 800ms
+      crash: { cluster: rennes, node: 1 }
+    - at: 1800ms
+      loseCluster: { cluster: paris, storage: lost }
+";
+
+#[test]
+fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of_the_simulator() {
+    let text = federation(FAULTS);
+    let setting = Setting::start(&text, &PROCESSES);
+    let status = setting.status();
+    assert_eq!((status.phase, status.missing.len()), (Phase::Gathering, 4), "{status:#?}");
+    assert_eq!(setting.put(&setting.places(3)), 200);
+    assert_eq!(setting.put(&setting.places(2)), 409, "an older generation");
+    assert_eq!(setting.ask("GET", "/v1/bundle", &[]).0, 409, "the run goes on");
+
+    let status = setting.judged();
+    passes(&status);
+    assert_eq!((status.faults.planned, status.faults.done), (2, 2));
+    assert!(status.faults.worst_skew_micros.is_some_and(|skew| skew < 50_000), "{:?}", status.faults);
+    assert!(
+        status.rollbacks >= 2 && status.links.iter().all(|it| it.measured_micros.is_some()),
+        "{status:#?}"
+    );
+    assert!(status.clusters.iter().all(|it| it.state == ClusterState::Finished), "{:?}", status.clusters);
+    let reasons: Vec<&str> = status.events.iter().map(|it| it.reason.as_str()).collect();
+    for reason in ["LinksMeasured", "Begun", "FaultInjected", "FailureDetected", "RolledBack", "Judged"] {
+        assert!(reasons.contains(&reason), "{reason} in {reasons:?}");
+    }
+    assert!(status.events.iter().map(|it| it.number).eq(1..=reasons.len() as u64));
+
+    let (code, tar) = setting.ask("GET", "/v1/bundle", &[]);
+    assert_eq!(code, 200);
+    let fetched = setting.dir.path().join("fetched");
+    tar::Archive::new(&tar[..]).unpack(&fetched).unwrap();
+    let trace = Bundle::open(&fetched).read_trace().unwrap();
+    assert_eq!(trace.gaps, []);
+    let federation = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap();
+    let simulated = with_setup(&federation, None, Simulate).unwrap();
+    assert_eq!(results(&trace), simulated);
+
+    let (code, metrics) = ask(setting.supervisor.address, "GET", "/metrics", None, &[]);
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert_eq!(code, 200);
+    assert!(metrics.contains("faultline_images_durable_total"), "{metrics}");
+    let (code, metrics) = ask(setting.agents[0].1.address, "GET", "/metrics", None, &[]);
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert_eq!(code, 200);
+    assert!(metrics.contains("faultline_agent_lives_launched_total 2"), "{metrics}");
+    assert_eq!(ask(setting.agents[0].1.address, "GET", "/healthz", None, &[]).0, 200);
+}
+
+#[test]
+fn who_does_not_know_the_key_learns_and_changes_nothing() {
+    let mut setting = Setting::start(&federation(""), &PROCESSES[..3]);
+    let other_key = setting.dir.path().join("other-key");
+    fs::write(&other_key, KEY.replace('0', "f")).unwrap();
+    let stranger = Program::agent(&setting.dir.path().join("stranger"), &other_key);
+    setting.agents.push((PROCESSES[3].to_owned(), stranger));
+    let address = setting.supervisor.address;
+    for (method, path) in
+        [("GET", "/v1/status"), ("PUT", "/v1/places"), ("GET", "/v1/bundle"), ("POST", "/v1/requests/1/done")]
+    {
+        for token in [None, Some("0123"), Some(KEY)] {
+            assert_eq!(ask(address, method, path, token, b"{}").0, 401, "{method} {path} with {token:?}");
+        }
+    }
+    assert_eq!(ask(address, "GET", "/healthz", None, &[]).0, 200);
+    assert_eq!(setting.put(&setting.places(1)), 200);
+    let status = setting.wait("three agents are there", |it| it.missing.len() == 1);
+    assert_eq!(status.missing, ["rennes-1"], "an agent with another key is none");
+    assert_eq!(setting.ask("POST", "/v1/requests/7/done", &[]).0, 404);
+    let mut wrong = setting.places(2);
+    wrong.places[0].process = "paris-7".to_owned();
+    assert_eq!(setting.put(&wrong), 422);
+    for (_, program) in &setting.agents {
+        for file in ["cmdline", "environ"] {
+            let text = fs::read(format!("/proc/{}/{file}", program.child.id())).unwrap();
+            assert!(!String::from_utf8_lossy(&text).contains(KEY), "{file}");
+        }
+    }
+}
+
+#[test]
+fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
+    let setting = Setting::start(&federation(""), &PROCESSES);
+    setting.put(&setting.places(1));
+    setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
+    // The machine of paris-1 stands still: neither its agent nor its process hears that they are replaced.
+    let replacement = Program::agent(&setting.dir.path().join("replacement"), &setting.key());
+    let old = &setting.agents[1].1;
+    let agent = Pid::from_raw(old.child.id() as i32);
+    let process = Pid::from_raw(child_of(agent.as_raw()).expect("the agent has started a process"));
+    kill(agent, Signal::SIGSTOP).unwrap();
+    kill(process, Signal::SIGSTOP).unwrap();
+    let mut places = setting.places(2);
+    places.places[1] =
+        Place { process: "paris-1".into(), uid: "another".into(), address: replacement.address.to_string() };
+    setting.put(&places);
+    setting.wait("paris goes back", |it| it.clusters[0].rollbacks > 0 && it.clusters[0].up == 2);
+    kill(process, Signal::SIGCONT).unwrap();
+    kill(agent, Signal::SIGCONT).unwrap();
+    let status = setting.judged();
+    assert_eq!(status.clusters[0].state, ClusterState::Finished);
+    assert_ne!(status.verdict, Some(Verdict::Fail), "{status:#?}");
+    // The storage had gone with the old place: the first life at the new one ends before it begins.
+    let trace = Bundle::open(setting.dir.path().join("out")).read_trace().unwrap();
+    let lives: Vec<_> = trace.streams.keys().filter(|it| it.0 == ProcessId(1)).map(|it| it.1).collect();
+    assert_eq!(lives, [Life(1), Life(3)]);
+    assert!(child_of(agent.as_raw()).is_none(), "the old process has ended");
+}
+
+#[test]
+fn a_place_that_is_told_to_end_sends_its_last_words_and_the_run_passes() {
+    let mut setting = Setting::start(&federation(""), &PROCESSES);
+    setting.put(&setting.places(1));
+    setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
+    let data = setting.dir.path().join("rennes-0");
+    let old = &mut setting.agents[2].1;
+    kill(Pid::from_raw(old.child.id() as i32), Signal::SIGTERM).unwrap();
+    assert!(old.child.wait().unwrap().success());
+    // Another pod with the same volume.
+    let replacement = Program::agent(&data, &setting.key());
+    setting.agents[2].1 = replacement;
+    let mut places = setting.places(2);
+    places.places[2].uid = "another".into();
+    setting.put(&places);
+    let status = setting.judged();
+    passes(&status);
+    assert!(status.clusters[1].rollbacks > 0);
+}
+
+#[test]
+fn a_supervisor_that_is_started_again_says_so_unless_nothing_had_begun() {
+    let mut setting = Setting::start(&federation(""), &PROCESSES);
+    setting.wait("it waits", |it| it.phase == Phase::Gathering && it.clusters.len() == 2);
+    setting.supervisor.kill();
+    setting.supervisor = Program::supervisor(setting.dir.path());
+    setting.put(&setting.places(1));
+    setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
+    setting.supervisor.kill();
+    setting.supervisor = Program::supervisor(setting.dir.path());
+    let status = setting.judged();
+    assert_eq!(status.verdict, Some(Verdict::Unknown));
+    assert!(status.reasons[0].contains("supervisor was restarted"), "{:?}", status.reasons);
+    for (name, agent) in &mut setting.agents {
+        let pid = agent.child.id() as i32;
+        assert!(agent.child.try_wait().unwrap().is_none(), "the agent of {name} goes on");
+        let begin = std::time::Instant::now();
+        while child_of(pid).is_some() {
+            assert!(begin.elapsed().as_secs() < 20, "{name} goes on without its supervisor");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    // What is recorded is handed out as often as one likes.
+    setting.supervisor.kill();
+    setting.supervisor = Program::supervisor(setting.dir.path());
+    setting.judged();
+    assert_eq!(setting.ask("GET", "/v1/bundle", &[]).0, 200);
+}
+
+/// The run passes. On a busy machine the links are not as asked for, and that alone makes the verdict unknown.
+fn passes(status: &Status) {
+    let is_link = |reason: &String| reason.contains("link");
+    let busy = status.verdict == Some(Verdict::Unknown) && status.reasons.iter().all(is_link);
+    assert!(busy || status.verdict == Some(Verdict::Pass), "{:?}: {:?}", status.verdict, status.reasons);
+}
+
+/// A child of a process of the operating system.
+fn child_of(pid: i32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+/// What each rank computed last, with the process that did.
+fn results(trace: &Trace) -> BTreeMap<ProcessId, Digest> {
+    let mut results = BTreeMap::new();
+    for ((process, _), stream) in &trace.streams {
+        for (_, fact) in stream {
+            if let Fact::Finished(it) = fact {
+                results.insert(*process, it.1);
+            }
+        }
+    }
+    results
+}
+
+struct Simulate;
+
+impl Visitor for Simulate {
+    type Output = BTreeMap<ProcessId, Digest>;
+
+    fn visit<P>(self, setup: Setup<P>) -> Self::Output
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let links = Links::new(setup.membership.clusters.len(), |from, to| setup.links[&(from, to)]);
+        let config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
+        let mut facts: Vec<Record> = Vec::new();
+        faultline_sim::run::<Node<P, Workload>>(config, &mut facts);
+        let finished = facts.into_iter().filter_map(|record| match record.fact {
+            Fact::Finished(it) => Some((record.process, it.1)),
+            _ => None,
+        });
+        finished.collect()
+    }
+}
