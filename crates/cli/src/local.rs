@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::StorageKind as Asked;
@@ -20,11 +21,15 @@ use faultline_workloads::Workload;
 use crate::live::Live;
 use crate::trouble::Trouble;
 
+/// A machine may be busy with other things for a moment, and links are not as asked for then.
+const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
+
 /// Runs a federation on real processes, in the bundle that was created in `dir`.
 pub(crate) fn run<P: Protocol>(
     setup: &Setup<P>,
     dir: &Path,
     metrics: Option<SocketAddr>,
+    interrupted: &Arc<AtomicBool>,
     live: &mut Live,
 ) -> Result<RunOutcome, Trouble> {
     let program = std::env::current_exe()
@@ -44,7 +49,9 @@ pub(crate) fn run<P: Protocol>(
             write_bandwidth: setup.storage.write_bandwidth.map_or(0, Bandwidth::bytes_per_second),
             latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),
         },
+        measure_again_for: MEASURE_AGAIN_FOR,
         metrics,
+        interrupted: interrupted.clone(),
     };
     local::run(vec![program.into(), "node".into()], options, live).map_err(Trouble::machine)
 }

@@ -224,7 +224,7 @@ impl Visitor for Once<'_> {
                 (ended, trace)
             }
             Backend::Local | Backend::Kubernetes => {
-                let run = local::run(&setup, dir, arguments.metrics, &mut live)?;
+                let run = local::run(&setup, dir, arguments.metrics, interrupted, &mut live)?;
                 let RunOutcome { outcome, faults, links, duration, collapsed } = run;
                 collapsed.iter().for_each(|it| mourn(it, &manifest));
                 let ended = Ended { outcome, faults, links: Some(links), duration };

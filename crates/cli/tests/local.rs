@@ -2,13 +2,10 @@
 
 mod common;
 
-use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{CRASH, Place, small};
+use common::{CRASH, Place, signal, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -28,7 +25,7 @@ fn a_node_is_killed_and_the_result_is_the_same() {
     assert_eq!(open.collect::<Vec<_>>(), [&Value::Null; 0]);
     assert_eq!(run.status.code(), Some(if json["verdict"] == "pass" { 0 } else { 3 }));
     place.faultline(["check", "run", "-q"]).assert().code(run.status.code().unwrap());
-    assert_eq!(nodes_in(place.dir()), [] as [String; 0]);
+    assert_eq!(place.processes(), [] as [String; 0]);
 }
 
 #[test]
@@ -36,11 +33,11 @@ fn an_interrupted_run_is_recorded_as_far_as_it_went_and_leaves_nobody_behind() {
     let place = Place::new();
     place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));
     let mut run = begin(&place, "long.yaml");
-    assert!(!nodes_in(place.dir()).is_empty(), "it runs");
+    assert!(place.processes().len() > 1, "it runs");
     signal(&run, "INT");
     let status = run.wait().unwrap();
     assert_eq!(status.code(), Some(3));
-    assert_eq!(nodes_in(place.dir()), [] as [String; 0]);
+    assert_eq!(place.processes(), [] as [String; 0]);
     place
         .faultline(["check", "run"])
         .assert()
@@ -55,11 +52,7 @@ fn a_run_that_is_killed_leaves_nobody_behind() {
     let mut run = begin(&place, "long.yaml");
     signal(&run, "KILL");
     run.wait().unwrap();
-    let begun = Instant::now();
-    while !nodes_in(place.dir()).is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", nodes_in(place.dir()));
-        std::thread::yield_now();
-    }
+    place.wait_until_empty();
     place.faultline(["check", "run"]).assert().code(3).stdout(contains("UNKNOWN"));
 }
 
@@ -75,22 +68,4 @@ fn begin(place: &Place, file: &str) -> Child {
     let begun = out.lines().any(|line| line.unwrap().contains("the application begins"));
     assert!(begun, "the run ended before it began");
     run
-}
-
-fn signal(run: &Child, name: &str) {
-    let status = Command::new("kill").args([format!("-{name}"), run.id().to_string()]).status().unwrap();
-    assert!(status.success());
-}
-
-/// Command lines of living node processes whose run is in `dir`.
-fn nodes_in(dir: &Path) -> Vec<String> {
-    let dir = dir.to_str().unwrap();
-    let process = |entry: fs::DirEntry| {
-        let path = entry.path();
-        let line = fs::read(path.join("cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        let here = fs::read_link(path.join("cwd")).ok()?;
-        (line.contains(" node ") && here.starts_with(dir)).then_some(line)
-    };
-    fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
 }

@@ -28,12 +28,14 @@ macro_rules! conformance_tests {
             fifo_keeps_the_order_of_every_pair
             contents_survive_the_network
             lives_do_not_mix
+            lives_do_not_mix_where_a_process_stood
             memberships_come_in_order_and_contain_their_receiver
             a_listing_sees_every_earlier_write
             storage_actions_complete_in_order
             a_crash_keeps_what_was_durable_and_nothing_else
             a_process_halts_between_two_actions
             a_fault_is_in_force_before_its_trigger_goes_on
+            a_fault_is_in_force_also_where_a_process_stands
             lost_storage_is_empty_and_the_loss_is_remembered
             volatile_storage_is_lost_with_its_process
             completions_belong_to_the_life_that_asked

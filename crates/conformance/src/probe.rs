@@ -1,5 +1,6 @@
 //! A process that does what its script says and states what its driver does.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use faultline_core::application::Job;
@@ -20,6 +21,8 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// What they do when a message arrives, after observing it.
     pub on_message: Vec<(ProcessId, Vec<Act>)>,
+    /// The run ends only when everything that was sent has arrived. Not for a run in which somebody dies.
+    pub all_arrives: bool,
 }
 
 /// Something done at a time.
@@ -60,6 +63,8 @@ pub enum Act {
     Held,
     /// Says that the cluster may act.
     Started,
+    /// Does what comes after it, also in later steps, only when everything that was asked for has been answered.
+    Settle,
     /// States [`Claim::Protected`], for triggers to wait for.
     Mark,
     /// States that it is finished.
@@ -78,6 +83,15 @@ pub struct Probe<const FIFO: bool> {
     to_come: Vec<usize>,
     /// Next message number for each pair of lives.
     numbers: Vec<((ProcessId, Life), u32)>,
+    /// What is to be done, while an [`Act::Settle`] holds it back.
+    to_do: VecDeque<Act>,
+    /// Answers that are still to come.
+    asked: u32,
+    /// Messages and images.
+    sent: u64,
+    received: u64,
+    /// How many of these it had when it last stated that it is finished.
+    finished_at: Option<(u64, u64)>,
     facts: u64,
     total: u64,
 }
@@ -156,6 +170,11 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
             membership: Arc::new(nobody),
             to_come,
             numbers: Vec::new(),
+            to_do: VecDeque::new(),
+            asked: 0,
+            sent: 0,
+            received: 0,
+            finished_at: None,
             facts: 0,
             total,
         };
@@ -167,6 +186,9 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
     }
 
     fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>) {
+        if is_answer::<Self>(&event) {
+            self.asked = self.asked.checked_sub(1).expect("an answer to what this life has asked");
+        }
         match event {
             Event::Packet { from, packet: Packet::Control(Message { stamp, number, filler }) } => {
                 assert_eq!(filler, pattern(number, number % 50), "a message arrives as it was sent");
@@ -181,6 +203,7 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
             Event::Packet { from, packet: Packet::Image(image) } => {
                 assert!(is_intact(&image) && image.name.owner == from, "an image arrives as it was sent");
                 let (by, number) = made(image.name);
+                self.received += 1;
                 self.observe(Observation::ReceivedImage { from, by, number }, out);
             }
             Event::Persisted(name) => {
@@ -213,7 +236,11 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
             }
             Event::Timeout => {}
         }
+        self.go_on(out);
         self.step(now, out);
+        if self.script.all_arrives && self.finished_at.is_some_and(|it| it != (self.sent, self.received)) {
+            self.finish(out);
+        }
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -252,6 +279,7 @@ impl<const FIFO: bool> Probe<FIFO> {
     }
 
     fn receive(&mut self, from: ProcessId, stamp: Stamp, number: u32, out: &mut Out<Self>) {
+        self.received += 1;
         self.observe(Observation::Received { from, from_life: stamp.from, for_life: stamp.to, number }, out);
         let script = self.script.clone();
         for (process, acts) in &script.on_message {
@@ -274,56 +302,75 @@ impl<const FIFO: bool> Probe<FIFO> {
     }
 
     fn act(&mut self, acts: &[Act], out: &mut Out<Self>) {
-        for act in acts {
-            match *act {
-                Act::Send(to, messages) => {
-                    for _ in 0..messages {
-                        let packet = self.next_message(to);
-                        out.push(Action::Send { to: To::One(to), packet });
-                    }
-                }
-                Act::Broadcast(cluster) => {
-                    let peers = self.membership.processes_of(cluster).clone();
-                    let others: Vec<ProcessId> = peers.iter().copied().filter(|it| *it != self.me).collect();
-                    let stamp = Stamp { from: self.life, to: self.membership.member(others[0]).life };
-                    let number = self.next_number(others[0]);
-                    for &other in &others[1..] {
-                        assert_eq!(self.next_number(other), number, "scripts broadcast in step");
-                        assert_eq!(self.membership.member(other).life, stamp.to, "and to equal lives");
-                    }
-                    let filler = pattern(number, number % 50);
-                    let packet = Packet::Control(Message { stamp, number, filler });
-                    out.push(Action::Send { to: To::Cluster(cluster), packet });
-                }
-                Act::SendImage(to, number, len) => {
-                    let packet = Packet::Image(Arc::new(self.image(number, len)));
+        self.to_do.extend(acts.iter().cloned());
+        self.go_on(out);
+    }
+
+    /// Does what is to be done, up to where answers are waited for.
+    fn go_on(&mut self, out: &mut Out<Self>) {
+        while self.asked == 0 || self.to_do.front() != Some(&Act::Settle) {
+            let Some(act) = self.to_do.pop_front() else { return };
+            self.perform(act, out);
+        }
+    }
+
+    fn perform(&mut self, act: Act, out: &mut Out<Self>) {
+        self.asked += u32::from(is_question(&act));
+        match act {
+            Act::Send(to, messages) => {
+                for _ in 0..messages {
+                    let packet = self.next_message(to);
                     out.push(Action::Send { to: To::One(to), packet });
                 }
-                Act::Persist(number, len) => {
-                    let image = self.image(number, len);
-                    self.state(Fact::Saved(Box::new((image.name, Witness::default()))), out);
-                    out.push(Action::Persist(Arc::new(image)));
-                }
-                Act::Read(by, number) => out.push(Action::Read(name(self.me, by, number))),
-                Act::Delete(by, number) => out.push(Action::Delete(name(self.me, by, number))),
-                Act::List => out.push(Action::List),
-                Act::Record(version) => {
-                    let bytes = version.to_le_bytes().as_slice().into();
-                    out.push(Action::Record { version: u64::from(version), bytes });
-                }
-                Act::Compute(number, cost) => {
-                    out.push(Action::Compute(JobNo(number), Work { by: self.life, number, cost }));
-                }
-                Act::Held => out.push(Action::Held),
-                Act::Started => out.push(Action::Started),
-                Act::Mark => self.state(Fact::Claim(Box::new(Claim::Protected)), out),
-                Act::Finish => {
-                    let witness =
-                        Witness { life: self.life, upto: FactNo(self.facts), sent: 0, delivered: 0 };
-                    self.state(Fact::Finished(Box::new((witness, Digest([0; 16])))), out);
-                }
             }
+            Act::Broadcast(cluster) => {
+                let peers = self.membership.processes_of(cluster).clone();
+                self.sent += peers.len() as u64 - 1;
+                let others: Vec<ProcessId> = peers.iter().copied().filter(|it| *it != self.me).collect();
+                let stamp = Stamp { from: self.life, to: self.membership.member(others[0]).life };
+                let number = self.next_number(others[0]);
+                for &other in &others[1..] {
+                    assert_eq!(self.next_number(other), number, "scripts broadcast in step");
+                    assert_eq!(self.membership.member(other).life, stamp.to, "and to equal lives");
+                }
+                let filler = pattern(number, number % 50);
+                let packet = Packet::Control(Message { stamp, number, filler });
+                out.push(Action::Send { to: To::Cluster(cluster), packet });
+            }
+            Act::SendImage(to, number, len) => {
+                self.sent += 1;
+                let packet = Packet::Image(Arc::new(self.image(number, len)));
+                out.push(Action::Send { to: To::One(to), packet });
+            }
+            Act::Persist(number, len) => {
+                let image = self.image(number, len);
+                self.state(Fact::Saved(Box::new((image.name, Witness::default()))), out);
+                out.push(Action::Persist(Arc::new(image)));
+            }
+            Act::Read(by, number) => out.push(Action::Read(name(self.me, by, number))),
+            Act::Delete(by, number) => out.push(Action::Delete(name(self.me, by, number))),
+            Act::List => out.push(Action::List),
+            Act::Record(version) => {
+                let bytes = version.to_le_bytes().as_slice().into();
+                out.push(Action::Record { version: u64::from(version), bytes });
+            }
+            Act::Compute(number, cost) => {
+                out.push(Action::Compute(JobNo(number), Work { by: self.life, number, cost }));
+            }
+            Act::Held => out.push(Action::Held),
+            Act::Started => out.push(Action::Started),
+            Act::Settle => {}
+            Act::Mark => self.state(Fact::Claim(Box::new(Claim::Protected)), out),
+            Act::Finish => self.finish(out),
         }
+    }
+
+    fn finish(&mut self, out: &mut Out<Self>) {
+        self.finished_at = Some((self.sent, self.received));
+        // The run is over when the sums of these agree.
+        let (sent, delivered) = if self.script.all_arrives { (self.sent, self.received) } else { (0, 0) };
+        let witness = Witness { life: self.life, upto: FactNo(self.facts), sent, delivered };
+        self.state(Fact::Finished(Box::new((witness, Digest([0; 16])))), out);
     }
 
     fn next_number(&mut self, to: ProcessId) -> u32 {
@@ -338,6 +385,7 @@ impl<const FIFO: bool> Probe<FIFO> {
     }
 
     fn next_message(&mut self, to: ProcessId) -> Packet<Stamp, Message, Head, Vec<u8>> {
+        self.sent += 1;
         let number = self.next_number(to);
         let stamp = Stamp { from: self.life, to: self.membership.member(to).life };
         let filler = pattern(number, number % 50);
@@ -361,6 +409,20 @@ impl<const FIFO: bool> Probe<FIFO> {
             },
         }
     }
+}
+
+/// Whether something asked for will be answered by an event.
+fn is_question(act: &Act) -> bool {
+    use Act::{Compute, List, Persist, Read, Record};
+    matches!(act, Persist(..) | Read(..) | List | Record(_) | Compute(..))
+}
+
+fn is_answer<P: Process>(event: &In<P>) -> bool {
+    use Event::{Computed, Listed, PersistFailed, Persisted, Read, Recorded};
+    matches!(
+        event,
+        Persisted(_) | PersistFailed(_) | Read { .. } | Listed(_) | Recorded { .. } | Computed(..)
+    )
 }
 
 /// Bytes that tell by themselves whether they are those that were made.

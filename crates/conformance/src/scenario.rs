@@ -48,7 +48,8 @@ pub struct Evidence {
 }
 
 impl Scenario {
-    /// A federation in which every process finishes after `finish_after`, in each of its lives.
+    /// A federation in which every process finishes after `finish_after`, in each of its lives, once everything that it
+    /// has asked for has been answered.
     pub(crate) fn new(clusters: &[u32], finish_after: Span) -> Scenario {
         let mut scenario = Scenario {
             clusters: clusters.to_vec(),
@@ -56,7 +57,7 @@ impl Scenario {
             within: LinkProperties { latency: Span::from_micros(50), ..LinkProperties::default() },
             between: LinkProperties {
                 latency: Span::from_millis(3),
-                jitter: Span::from_millis(2),
+                jitter: Span::from_micros(500),
                 ..LinkProperties::default()
             },
             supervisor: Config {
@@ -70,7 +71,7 @@ impl Scenario {
             seed: 1,
         };
         for process in scenario.processes() {
-            scenario.at(process, None, finish_after, [Act::Finish]);
+            scenario.at(process, None, finish_after, [Act::Settle, Act::Finish]);
         }
         scenario
     }

@@ -292,12 +292,13 @@ fn properties(summary: &Summary) -> Markup {
 fn links(summary: &Summary) -> Markup {
     html! {
         div.table { table {
-            thead { tr { th { "link" } th { "asked for" } th.num { "measured delay" } th.num { "measured jitter" } th.num { "echoes" } th {} } }
+            thead { tr { th { "link" } th { "asked for" } th.num { "measured delay" } th.num { "measured jitter" } th.num { "echoes" } th.num { "times" } th {} } }
             tbody { @for it in &summary.links { tr {
                 td { (it.link) } td { (it.requested) }
                 td.num { (it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span)) }
                 td.num { (it.measured_jitter_seconds.map_or_else(|| "-".to_owned(), span)) }
                 td.num { (it.samples) }
+                td.num { (it.rounds) }
                 td { @match it.as_asked {
                     Some(true) => (chip(Verdict::Pass, "as asked")),
                     Some(false) => (chip(Verdict::Fail, "not as asked")),

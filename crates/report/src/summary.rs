@@ -168,6 +168,8 @@ pub struct LinkSummary {
     pub measured_jitter_seconds: Option<f64>,
     /// Echoes measured.
     pub samples: u32,
+    /// How often they were: again while the link was not as asked. All else is what the last time gave.
+    pub rounds: u32,
     /// Whether the measurement is within the tolerance.
     pub as_asked: Option<bool>,
 }
@@ -372,6 +374,7 @@ fn link_summary(it: &LinkEntry, cast: &Cast) -> LinkSummary {
         measured_latency_seconds: it.measured.map(|it| it.latency.as_secs_f64()),
         measured_jitter_seconds: it.measured.map(|it| it.jitter.as_secs_f64()),
         samples: it.measured.map_or(0, |it| it.samples),
+        rounds: it.measured.map_or(0, |it| it.rounds),
         as_asked: it.as_asked(),
     }
 }

@@ -179,17 +179,20 @@ impl Writer<'_> {
         for it in &self.summary.links {
             let latency = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
             let jitter = it.measured_jitter_seconds.map_or_else(String::new, span);
-            let (said, colour) = match it.as_asked {
-                Some(true) => ("as asked", GOOD),
-                Some(false) => ("not as asked", BAD),
-                None => ("", OPEN),
+            let (mut said, colour) = match it.as_asked {
+                Some(true) => ("as asked".to_owned(), GOOD),
+                Some(false) => ("not as asked".to_owned(), BAD),
+                None => (String::new(), OPEN),
             };
+            if it.rounds > 1 {
+                said += &format!(" (measured {} times)", it.rounds);
+            }
             table.add_row([
                 self.cell(it.link.clone(), None),
                 self.cell(it.requested.clone(), None),
                 self.cell(latency, None),
                 self.cell(jitter, None),
-                self.cell(said.to_owned(), Some(colour)),
+                self.cell(said, Some(colour)),
             ]);
         }
         lines(&table)

@@ -170,7 +170,9 @@ fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[usize]) -> Resu
         seed: 1,
         links: Links::default(),
         storage: StorageOptions::default(),
+        measure_again_for: Span::ZERO,
         metrics: None,
+        interrupted: Arc::default(),
     };
     let mut memory = Memory::default();
     let ended = local::run(command, options, &mut memory)?;

@@ -3,6 +3,9 @@
 //!
 //! `cargo bench -p faultline-runtime-tests --bench commit`
 
+#[path = "../../../benches/common.rs"]
+mod bench;
+
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
@@ -27,7 +30,6 @@ use serde::{Deserialize, Serialize};
 
 const BYTES: usize = 2_000_000;
 const WRITES: u32 = 50;
-const TURNS: usize = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<OsString> = env::args_os().skip(1).collect();
@@ -42,17 +44,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn compare() -> Result<(), Box<dyn Error>> {
-    println!("2 MB made durable, median of {WRITES} in each process, median of {TURNS} turns:");
+    let turns = if bench::quick() { 3 } else { 9 };
     for processes in [1, 4] {
         let (mut images, mut files) = (Vec::new(), Vec::new());
-        for _ in 0..TURNS {
+        for _ in 0..turns {
             images.push(nodes(processes)?);
             files.push(plain_processes(processes)?);
         }
-        let (image, file) = (median(&mut images), median(&mut files));
-        println!(
-            "  {processes} at a time: image {image:>7.2} ms, file {file:>7.2} ms, ratio {:.2}",
-            image / file
+        bench::row(
+            &format!("2 MB image made durable, {processes} at a time"),
+            &format!("{:.2} ms", bench::median(&images)),
+            &format!("file written and synced {:.2} ms", bench::median(&files)),
+            bench::ratio(&images, &files),
+            Some(1.5),
         );
     }
     Ok(())
@@ -91,7 +95,9 @@ fn nodes(count: u32) -> Result<f64, Box<dyn Error>> {
         seed: 1,
         links: Links::default(),
         storage: StorageOptions::default(),
+        measure_again_for: Span::ZERO,
         metrics: None,
+        interrupted: Arc::default(),
     };
     local::run(command, options, &mut ())?;
     read_results(&results)
@@ -125,7 +131,7 @@ fn plain(store: &Path, result: &Path) -> Result<(), Box<dyn Error>> {
         file.sync_all()?;
         times.push(begin.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(fs::write(result, median(&mut times).to_string())?)
+    Ok(fs::write(result, bench::median(&times).to_string())?)
 }
 
 fn read_results(dir: &Path) -> Result<f64, Box<dyn Error>> {
@@ -133,7 +139,7 @@ fn read_results(dir: &Path) -> Result<f64, Box<dyn Error>> {
     for entry in fs::read_dir(dir)? {
         medians.push(fs::read_to_string(entry?.path())?.parse()?);
     }
-    Ok(median(&mut medians))
+    Ok(bench::median(&medians))
 }
 
 /// Writes images, one after the other.
@@ -198,7 +204,7 @@ impl Process for Writer {
         if self.times.len() < WRITES as usize {
             return self.write(out);
         }
-        let result = median(&mut self.times).to_string();
+        let result = bench::median(&self.times).to_string();
         fs::write(self.results.join(self.me.to_string()), result).expect("a file for the result");
         out.push(Action::Fact(Fact::Finished(Box::new((Witness::default(), Digest([0; 16]))))));
     }
@@ -220,9 +226,4 @@ fn state() -> Vec<u8> {
         (seed >> 56) as u8
     };
     (0..BYTES).map(|_| next()).collect()
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

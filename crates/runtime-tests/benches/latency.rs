@@ -3,6 +3,9 @@
 //!
 //! `cargo bench -p faultline-runtime-tests --bench latency`
 
+#[path = "../../../benches/common.rs"]
+mod bench;
+
 use std::cell::RefCell;
 use std::env;
 use std::error::Error;
@@ -24,13 +27,10 @@ use faultline_protocols::none::NoProtocol;
 use faultline_runtime::{Links, NodeOptions, RunOptions, StorageOptions, local, node};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const ROUND_TRIPS: usize = 20_000;
 const WARM_UP: usize = 2_000;
-const TURNS: usize = 9;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<OsString> = env::args_os().skip(1).collect();
@@ -43,19 +43,21 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn compare() -> Result<(), Box<dyn Error>> {
-    let mut turns = [const { Vec::new() }; 3];
-    for _ in 0..TURNS {
-        turns[0].push(nodes()?);
-        turns[1].push(echo("tokio-server", tokio_client)?);
-        turns[2].push(echo("socket-server", socket_client)?);
+    let turns = if bench::quick() { 5 } else { 15 };
+    let (mut between_nodes, mut tokio, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..turns {
+        between_nodes.push(nodes()?);
+        tokio.push(echo("tokio-server", tokio_client)?);
+        sockets.push(echo("socket-server", socket_client)?);
     }
-    println!(
-        "round trip of one byte, median of {ROUND_TRIPS}; median of {TURNS} turns, and of their ratios:"
-    );
-    for (name, times) in ["two nodes", "tokio echo", "blocking sockets"].into_iter().zip(&turns) {
-        let mut ratios: Vec<f64> = times.iter().zip(&turns[1]).map(|(time, tokio)| time / tokio).collect();
-        let time = median(&mut times.clone());
-        println!("  {name:<18} {time:>7.1} us   {:.2} x tokio", median(&mut ratios));
+    for (name, baseline, goal) in [("tokio echo", tokio, Some(1.25)), ("blocking sockets", sockets, None)] {
+        bench::row(
+            "one byte there and back between two nodes, p50",
+            &format!("{:.1} us", bench::median(&between_nodes)),
+            &format!("{name} {:.1} us", bench::median(&baseline)),
+            bench::ratio(&between_nodes, &baseline),
+            goal,
+        );
     }
     Ok(())
 }
@@ -93,7 +95,9 @@ fn nodes() -> Result<f64, Box<dyn Error>> {
         seed: 1,
         links: Links::default(),
         storage: StorageOptions::default(),
+        measure_again_for: Span::ZERO,
         metrics: None,
+        interrupted: Arc::default(),
     };
     local::run(command, options, &mut ())?;
     Ok(fs::read_to_string(results)?.parse()?)
@@ -101,7 +105,7 @@ fn nodes() -> Result<f64, Box<dyn Error>> {
 
 fn ping_pong_node(args: &[OsString]) -> Result<(), Box<dyn Error>> {
     let options = NodeOptions::parse(args[1..].iter().cloned())?;
-    pin(options.process.index())?;
+    bench::pin(options.process.index());
     let results = Arc::new(PathBuf::from(&args[0]));
     let config = NodeConfig { protocol: Arc::new(()), application: results };
     Ok(node::run::<Node<NoProtocol, PingPong>>(options, Arc::new(config))?)
@@ -156,7 +160,7 @@ impl Application for PingPong {
         if self.returned < WARM_UP + ROUND_TRIPS {
             self.ping(out);
         } else {
-            fs::write(&*self.results, median(&mut self.trips).to_string()).expect("a file for the result");
+            fs::write(&*self.results, bench::median(&self.trips).to_string()).expect("a file for the result");
         }
     }
 
@@ -195,11 +199,8 @@ fn echo(
     // In a thread of its own, so that it can be pinned.
     let result = std::thread::scope(|scope| {
         let client = scope.spawn(|| {
-            let run = || {
-                pin(0)?;
-                client(u16::from_le_bytes(port))
-            };
-            run().map_err(|error: Box<dyn Error>| error.to_string())
+            bench::pin(0);
+            client(u16::from_le_bytes(port)).map_err(|error| error.to_string())
         });
         client.join().expect("the client does not panic")
     })?;
@@ -208,7 +209,7 @@ fn echo(
 }
 
 fn tokio_server() -> Result<(), Box<dyn Error>> {
-    pin(1)?;
+    bench::pin(1);
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         std::io::stdout().write_all(&listener.local_addr()?.port().to_le_bytes())?;
@@ -237,12 +238,12 @@ fn tokio_client(port: u16) -> Result<f64, Box<dyn Error>> {
                 trips.push(begin.elapsed().as_secs_f64() * 1e6);
             }
         }
-        Ok(median(&mut trips))
+        Ok(bench::median(&trips))
     })
 }
 
 fn socket_server() -> Result<(), Box<dyn Error>> {
-    pin(1)?;
+    bench::pin(1);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     std::io::stdout().write_all(&listener.local_addr()?.port().to_le_bytes())?;
     std::io::stdout().flush()?;
@@ -268,17 +269,5 @@ fn socket_client(port: u16) -> Result<f64, Box<dyn Error>> {
             trips.push(begin.elapsed().as_secs_f64() * 1e6);
         }
     }
-    Ok(median(&mut trips))
-}
-
-/// Keeps this thread, and those it starts, on one core.
-fn pin(core: usize) -> Result<(), Box<dyn Error>> {
-    let mut cores = CpuSet::new();
-    cores.set(core % std::thread::available_parallelism()?.get().max(1))?;
-    Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    Ok(bench::median(&trips))
 }

@@ -5,9 +5,10 @@ pub mod agents;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use faultline_conformance::Scenario;
-use faultline_core::ClusterId;
+use faultline_core::{ClusterId, Span};
 use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
 use faultline_trace::Bundle;
 
@@ -38,6 +39,8 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
             kind: if volatile { StorageKind::Memory } else { StorageKind::Disk },
             ..StorageOptions::default()
         },
+        measure_again_for: Span::ZERO,
         metrics: None,
+        interrupted: Arc::default(),
     }
 }

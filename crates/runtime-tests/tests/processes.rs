@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use faultline_core::Fact;
+use faultline_trace::Bundle;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -19,28 +21,35 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Run {
     dir: TempDir,
     supervisor: Child,
-    metrics_port: u16,
 }
 
 impl Run {
+    /// Nodes that a test stops are not fenced meanwhile.
     fn begin() -> Run {
+        Run::begin_with_detection(Duration::from_secs(60))
+    }
+
+    fn begin_with_detection(after: Duration) -> Run {
         let dir = tempfile::tempdir().unwrap();
-        let mut supervisor = Command::new(env!("CARGO_BIN_EXE_probe-run"))
+        let supervisor = Command::new(env!("CARGO_BIN_EXE_probe-run"))
             .arg(dir.path())
             .arg(env!("CARGO_BIN_EXE_probe-node"))
-            .stdout(Stdio::piped())
+            .arg(after.as_millis().to_string())
             .spawn()
             .unwrap();
-        let mut port = String::new();
-        BufReader::new(supervisor.stdout.take().unwrap()).read_line(&mut port).unwrap();
-        let metrics_port = port.trim().parse().unwrap();
-        let run = Run { dir, supervisor, metrics_port };
+        let run = Run { dir, supervisor };
         wait_until("every node is at work", || run.is_at_work());
         run
     }
 
     fn run_dir(&self) -> PathBuf {
         self.dir.path().join("run")
+    }
+
+    /// Where the supervisor serves its metrics: its other port is for nodes, and hangs up on everyone else.
+    fn metrics_port(&self) -> u16 {
+        let ports = open_ports(self.supervisor.id() as i32);
+        ports.into_iter().find(|&port| page(port).is_some()).expect("the supervisor serves metrics")
     }
 
     /// All nodes have written images, and so have begun.
@@ -101,6 +110,25 @@ fn an_interrupt_ends_a_run_in_good_order() {
 }
 
 #[test]
+fn a_supervisor_that_stood_for_long_takes_nobody_for_dead() {
+    let detect_after = Duration::from_secs(1);
+    let mut run = Run::begin_with_detection(detect_after);
+    let supervisor = Pid::from_raw(run.supervisor.id() as i32);
+    let port = run.metrics_port();
+    let saved = || value(&metrics(port), "faultline_images_saved_total").unwrap_or_default();
+    kill(supervisor, Signal::SIGSTOP).unwrap();
+    std::thread::sleep(detect_after * 2);
+    kill(supervisor, Signal::SIGCONT).unwrap();
+    let before = saved();
+    wait_until("the supervisor has heard from nodes again", || saved() > before + NODES as f64);
+    kill(supervisor, Signal::SIGINT).unwrap();
+    assert!(run.supervisor.wait().unwrap().success());
+    let trace = Bundle::open(run.run_dir()).read_trace().unwrap();
+    let deaths = trace.supervisor().iter().filter(|(_, fact)| matches!(fact, Fact::Detected { .. }));
+    assert_eq!(deaths.count(), 0, "their signs of life had come while it stood");
+}
+
+#[test]
 fn a_node_is_one_process_with_one_listening_socket_in_its_own_directory() {
     let run = Run::begin();
     let nodes = run.nodes();
@@ -141,10 +169,8 @@ fn a_stranger_is_hung_up_on_and_changes_nothing() {
     let supervisor = open_ports(run.supervisor.id() as i32);
     let ports: Vec<u16> = run.nodes().into_values().flat_map(open_ports).chain(supervisor).collect();
     assert_eq!(ports.len(), NODES + 2, "one for each node, the control port and the supervisor's metrics");
-    for port in ports {
-        if port == run.metrics_port {
-            continue;
-        }
+    let metrics = run.metrics_port();
+    for port in ports.into_iter().filter(|&port| port != metrics) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // The other end shows that it knows the secret; this one cannot.
@@ -171,8 +197,9 @@ fn every_node_and_the_supervisor_serve_metrics() {
             format!("faultline_link_delay_requested_seconds{{process=\"p{name}\",from=\"c0\",to=\"c1\"}}");
         assert_eq!(value(&page, &delay), (name == "0" || name == "1").then_some(0.001), "{page}");
     }
+    let port = run.metrics_port();
     wait_until("the supervisor shows a sum", || {
-        let page = metrics(run.metrics_port);
+        let page = metrics(port);
         value(&page, "faultline_images_saved_total") > Some(NODES as f64)
             && value(&page, "faultline_link_delay_seen_seconds{from=\"c0\",to=\"c1\"}") > Some(0.0009)
     });
@@ -180,12 +207,16 @@ fn every_node_and_the_supervisor_serve_metrics() {
 
 /// Asks for a page of metrics.
 fn metrics(port: u16) -> String {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    page(port).expect("a page of metrics")
+}
+
+/// What is said to someone who asks for a page of metrics; `None` when there is none.
+fn page(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
     let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-    page
+    stream.read_to_string(&mut page).ok()?;
+    page.starts_with("HTTP/1.1 200").then_some(page)
 }
 
 fn value(page: &str, series: &str) -> Option<f64> {

@@ -2,41 +2,67 @@
 //!
 //! `cargo bench -p faultline-runtime --bench framing`
 
+#[path = "../../../benches/common.rs"]
+mod bench;
+
+use std::hint::black_box;
+
 use bytes::{Bytes, BytesMut};
-use divan::Bencher;
-use divan::counter::BytesCount;
 use faultline_core::Time;
 use faultline_runtime::frame::{Body, FrameKind, HEADER_LEN, header, split_frame};
 
 const LENGTHS: [usize; 3] = [24, 1024, 65_536];
+/// About so many bytes are framed in one turn, headers among them.
+const BYTES: usize = 32 << 20;
 
 fn main() {
-    divan::main();
+    bench::pin(1);
+    let turns = if bench::quick() { 5 } else { 25 };
+    for len in LENGTHS {
+        let rounds = BYTES / (len + 8 * HEADER_LEN);
+        let (mut frames, mut copies) = (Vec::new(), Vec::new());
+        for _ in 0..turns {
+            frames.push(frame(len, rounds));
+            copies.push(copy_and_two_checksums(len, rounds));
+        }
+        bench::row(
+            &format!("framing, {len} bytes out and in"),
+            &format!("{:.1} ns", bench::median(&frames)),
+            &format!("copy and two checksums {:.1} ns", bench::median(&copies)),
+            bench::ratio(&frames, &copies),
+            None,
+        );
+    }
 }
 
-#[divan::bench(args = LENGTHS)]
-fn frame(bencher: Bencher<'_, '_>, len: usize) {
+/// Nanoseconds for each frame.
+fn frame(len: usize, rounds: usize) -> f64 {
     let body = Body::new(vec![7; len]);
     let mut wire = BytesMut::with_capacity(HEADER_LEN + len);
-    bencher.counter(BytesCount::new(len)).bench_local(|| {
-        wire.extend_from_slice(&header(FrameKind::Application, 1, 2, Time(3), divan::black_box(&body)));
+    per_round(rounds, || {
+        wire.extend_from_slice(&header(FrameKind::Application, 1, 2, Time(3), black_box(&body)));
         wire.extend_from_slice(&body.head);
         let frame = split_frame(&mut wire);
         wire.reserve(HEADER_LEN + len);
         frame
-    });
+    })
 }
 
-#[divan::bench(args = LENGTHS)]
-fn copy_and_two_checksums(bencher: Bencher<'_, '_>, len: usize) {
+/// Nanoseconds for each body.
+fn copy_and_two_checksums(len: usize, rounds: usize) -> f64 {
     let body = Bytes::from(vec![7; len]);
     let mut wire = BytesMut::with_capacity(len);
-    bencher.counter(BytesCount::new(len)).bench_local(|| {
-        let sent = crc32c::crc32c(divan::black_box(&body));
+    per_round(rounds, || {
+        let sent = crc32c::crc32c(black_box(&body));
         wire.extend_from_slice(&body);
         let arrived = wire.split().freeze();
         let received = crc32c::crc32c(&arrived);
         wire.reserve(len);
         (sent, received, arrived)
-    });
+    })
+}
+
+fn per_round<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
+    let (seconds, ()) = bench::busy(|| (0..rounds).for_each(|_| drop(black_box(work()))));
+    seconds * 1e9 / rounds as f64
 }

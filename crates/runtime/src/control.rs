@@ -62,18 +62,30 @@ pub(crate) struct Entry {
     pub(crate) address: SocketAddr,
 }
 
+/// A link to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Measurement {
+    /// The process at the other end.
+    pub(crate) to: ProcessId,
+    /// Echoes in one round.
+    pub(crate) samples: u32,
+    /// Time between two.
+    pub(crate) apart: Span,
+    /// What the median is to be like.
+    pub(crate) requested: Span,
+    /// How far off it may be before another round is measured.
+    pub(crate) tolerance: Span,
+}
+
 /// From the supervisor to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToNode {
     Setup(Setup),
     /// Connections may be made, though nothing has started: the links are to be measured.
     Directory(Directory),
-    /// Measures the link to a process by echo.
-    Measure {
-        to: ProcessId,
-        samples: u32,
-        apart: Span,
-    },
+    /// Measures links by echo, one after the other, and for so long again those that are not as asked for. Voids an
+    /// earlier order of this kind.
+    Measure(Vec<Measurement>, Span),
     /// The membership, and where everyone in it listens. The first one starts the process.
     Announce(Membership, Directory),
     Watch(Vec<Trigger>),
@@ -108,7 +120,7 @@ pub(crate) enum ToSupervisor {
     },
     Started,
     Held,
-    /// What was ordered of links, storage or watches is in force; one for each such order.
+    /// What was ordered of links or storage is in force; one for each such order.
     InForce,
 }
 

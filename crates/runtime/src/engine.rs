@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use faultline_core::process::{ActionOf, In, Out, PacketOf};
 use faultline_core::{
-    Action, Birth, Boot, Event, Fact, FactKind, Job, JobNo, Membership, Process, ProcessId, Time, To, Trigger,
+    Action, Birth, Boot, Event, Fact, FactKind, Job, JobNo, Membership, Process, ProcessId, Span, Time, To,
+    Trigger,
 };
 use faultline_trace::FactsWriter;
 use thiserror::Error;
@@ -21,11 +22,10 @@ use tracing::warn;
 
 use crate::clock::{Alarm, Clock, pause};
 use crate::codec::{decode_packet, encode_packet};
-use crate::control::{ToNode, ToSupervisor};
+use crate::control::{Measurement, ToNode, ToSupervisor};
 use crate::frame::{Body, FrameKind};
 use crate::metrics::counts::Meter;
 use crate::metrics::exposition::Exposition;
-use crate::node::measure::Measurement;
 use crate::storage::{Request, Storage};
 use crate::transport::{Identity, Incoming, Transport};
 
@@ -81,7 +81,7 @@ pub(crate) struct Outlets<P: Process> {
     /// Where a job's result comes back.
     pub(crate) inbox: mpsc::UnboundedSender<Stimulus<P>>,
     pub(crate) supervisor: mpsc::UnboundedSender<ToSupervisor>,
-    pub(crate) measure: mpsc::UnboundedSender<Measurement>,
+    pub(crate) measure: mpsc::UnboundedSender<(Vec<Measurement>, Span)>,
     pub(crate) facts: FactsWriter<File>,
     pub(crate) exposition: Arc<Exposition>,
 }
@@ -205,7 +205,12 @@ impl<P: Process + 'static> Engine<P> {
 
     async fn take_one(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         match stimulus {
-            Stimulus::Order(order) => self.obey(order).await,
+            Stimulus::Order(order) => {
+                // What was done before the order was done under what was known then: a message to a life that has ended
+                // meanwhile must not reach the next one, nor be held by a link that is cut only now.
+                self.settle()?;
+                self.obey(order).await
+            }
             Stimulus::HungUp => Err(EngineError::HungUp),
             Stimulus::Show => {
                 self.show();
@@ -278,11 +283,10 @@ impl<P: Process + 'static> Engine<P> {
         let Outlets { transport, storage, measure, supervisor, .. } = &self.outlets;
         match order {
             ToNode::Directory(directory) => return transport.update(&directory),
-            ToNode::Measure { to, samples, apart } => {
-                let measurement = Measurement { to, samples, apart };
-                return measure.send(measurement).expect("the task that measures does not end");
+            ToNode::Measure(links, again_for) => {
+                return measure.send((links, again_for)).expect("the task that measures does not end");
             }
-            ToNode::Watch(triggers) => self.attention.watches = triggers,
+            ToNode::Watch(triggers) => return self.attention.watches = triggers,
             ToNode::Link { from, to, properties } => transport.set_link(from, to, properties),
             ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
             ToNode::Storage(fault) => storage.ask(Request::Misbehave(fault)),

@@ -10,6 +10,7 @@
 //! | [`agent`] | what starts and ends the process at such a place |
 //! | [`links`] | what the links of a federation are to be like |
 //! | [`frame`] | what stands on the wire between two nodes |
+//! | [`interrupt`] | what becomes of Ctrl-C |
 //! | [`secret`] | the run's secret, which guards every connection |
 //! | [`metrics`] | what a node counts, as Prometheus text |
 //!
@@ -22,6 +23,7 @@ mod codec;
 mod control;
 mod engine;
 pub mod frame;
+pub mod interrupt;
 pub mod links;
 pub mod local;
 pub mod metrics;

@@ -118,12 +118,14 @@ impl Supervisor {
         supervisor
     }
 
-    /// Takes one report, and does what has fallen due; [`Report::Gauges`] sets nothing off.
+    /// Takes one report, and does what has fallen due; [`Report::Gauges`] sets nothing off, and nobody is found silent but
+    /// at a [`Report::Timeout`].
     pub fn handle(&mut self, report: Report, now: Time, out: &mut Vec<Order>) {
         if self.outcome.is_some() {
             return;
         }
         let passive = matches!(report, Report::Gauges { .. });
+        let timeout = matches!(report, Report::Timeout);
         self.take(report, now, out);
         if passive {
             return;
@@ -133,7 +135,8 @@ impl Supervisor {
             let due = entry.remove();
             self.perform(due, now, out);
         }
-        while self.outcome.is_none() {
+        // A report may have been on its way for long, and others with it that say that their senders live.
+        while timeout && self.outcome.is_none() {
             let Some(process) = self.silence.pop(now) else { break };
             self.fence(process, now, out);
         }

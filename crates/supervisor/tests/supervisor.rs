@@ -822,3 +822,21 @@ fn facts_that_decide_or_are_waited_for_are_followed() {
         assert!(!desk.supervisor.follows(kind), "{kind:?}");
     }
 }
+
+#[test]
+fn signs_of_life_that_are_heard_late_count_before_anybody_is_found_silent() {
+    let mut desk = Desk::begun(vec![]);
+    for process in [P0, P1] {
+        desk.heartbeat(process, 1);
+    }
+    // Whoever hears for the supervisor was busy elsewhere for a while.
+    desk.now += DETECT_AFTER + DETECT_AFTER;
+    for process in [P0, P1] {
+        desk.heartbeat(process, 1);
+    }
+    desk.take();
+    desk.report(Report::Timeout);
+    assert_eq!(desk.take(), [], "both have been heard");
+    desk.pass(desk.now + DETECT_AFTER);
+    assert!(desk.take().iter().any(|order| matches!(order, Order::Kill { .. })), "now both are silent");
+}

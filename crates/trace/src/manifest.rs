@@ -132,6 +132,15 @@ pub struct LinkMeasured {
     pub jitter: Span,
     /// Echoes.
     pub samples: u32,
+    /// How often it was measured: again when it was not as asked, because a machine may be busy for a moment. All else
+    /// is what the last time gave.
+    #[serde(default = "once")]
+    pub rounds: u32,
+}
+
+/// What a bundle means that says nothing of rounds.
+fn once() -> u32 {
+    1
 }
 
 impl LinkEntry {
@@ -235,6 +244,7 @@ pub(crate) mod tests {
                 latency: Span::from_micros(us),
                 jitter: Span::ZERO,
                 samples: 9,
+                rounds: 2,
             }),
         }
     }

@@ -1,10 +1,17 @@
 //! The command, and federations that are over soon.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use tempfile::TempDir;
+
+/// For processes that are about to end.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `faultline` in a directory of its own.
 pub(crate) struct Place {
@@ -34,6 +41,32 @@ impl Place {
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
+
+    /// Command lines of the living processes that work here: nobody else does.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let process = |entry: fs::DirEntry| {
+            let path = entry.path();
+            fs::read_link(path.join("cwd")).ok().filter(|it| it.starts_with(self.dir()))?;
+            let line = fs::read(path.join("cmdline")).ok()?;
+            Some(String::from_utf8_lossy(&line).replace('\0', " "))
+        };
+        fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
+    }
+
+    /// Waits until no process works here any more.
+    pub(crate) fn wait_until_empty(&self) {
+        let begun = Instant::now();
+        while !self.processes().is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "left behind: {:?}", self.processes());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Sends a signal, as `kill` names it.
+pub(crate) fn signal(process: &Child, name: &str) {
+    let status = Program::new("kill").args([format!("-{name}"), process.id().to_string()]).status().unwrap();
+    assert!(status.success());
 }
 
 /// Two clusters that compute for 1.2 s, with `extra` lines in the spec.

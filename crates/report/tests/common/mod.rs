@@ -45,6 +45,7 @@ fn manifest(nodes: u32) -> Manifest {
             latency: Span::from_micros(measured),
             jitter: Span::from_micros(us / 35),
             samples: 40,
+            rounds: 1,
         }),
     };
     let processes = names.iter().enumerate().flat_map(|(cluster, name)| {

@@ -1,15 +1,15 @@
-//! A supervisor to be killed: `probe-run DIR PROBE_NODE` runs probes that talk to each other and store images for a
-//! minute, with a run directory below DIR. Metrics are served at a port whose number it prints.
+//! A supervisor to be killed: `probe-run DIR PROBE_NODE DETECT_AFTER_MS` runs probes that talk to each other and store
+//! images for a minute, with a run directory below DIR. Metrics are served at some port.
 
 use std::env;
 use std::error::Error;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use faultline_conformance::{Act, Scenario, Script, Step};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ProcessId, Span};
-use faultline_runtime::local;
+use faultline_runtime::{interrupt, local};
 use faultline_runtime_tests::{probe_command, run_options};
 use faultline_supervisor::Config;
 
@@ -17,18 +17,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args_os().skip(1);
     let dir = PathBuf::from(args.next().ok_or("no directory")?);
     let probe_node = args.next().ok_or("no program for the nodes")?;
-    let scenario = scenario();
+    let detect_after = args.next().and_then(|it| it.to_str()?.parse().ok()).ok_or("no milliseconds")?;
+    let scenario = scenario(Span::from_millis(detect_after));
     let command = probe_command(&scenario, false, &dir, probe_node);
     let mut options = run_options(&scenario, &dir);
-    // Free a moment ago; nothing else on this machine asks for ports that fast.
-    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-    options.metrics = Some(address);
-    println!("{}", address.port());
+    options.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
+    options.interrupted = interrupt::flag(1)?;
     local::run(command, options, &mut ())?;
     Ok(())
 }
 
-fn scenario() -> Scenario {
+fn scenario(detect_after: Span) -> Scenario {
     let minute = Span::from_secs(60);
     let mut steps = Vec::new();
     for process in (0..4).map(ProcessId) {
@@ -43,12 +42,11 @@ fn scenario() -> Scenario {
     }
     Scenario {
         clusters: vec![2, 2],
-        script: Script { steps, on_message: Vec::new() },
+        script: Script { steps, ..Script::default() },
         within: LinkProperties::default(),
         between: LinkProperties { latency: Span::from_millis(1), ..LinkProperties::default() },
         supervisor: Config {
-            // A node that a test has stopped is not to be fenced meanwhile.
-            detect_after: minute,
+            detect_after,
             restart_after: Span::from_millis(50),
             volatile_storage: false,
             deadline: minute,

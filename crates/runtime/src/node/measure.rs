@@ -2,63 +2,180 @@
 //!
 //! All processes of a local run share one monotonic clock, so that an echo measures each direction by itself: the delay
 //! of a link is from the moment when the echo is given to it to the moment when it is there.
+//!
+//! On a machine that is busy with other things for a moment no link is as asked for. So a link is measured again when it
+//! is not, for some seconds at the most, and the result says how often.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use faultline_core::{ProcessId, Span};
+use faultline_core::{ProcessId, Span, Time};
 use faultline_trace::manifest::LinkMeasured;
 use tokio::sync::mpsc;
 
-use crate::control::ToSupervisor;
+use crate::clock::Clock;
+use crate::control::{Measurement, ToSupervisor};
 use crate::transport::{EchoReply, Transport};
 
-/// One link to be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Measurement {
-    /// The process at the other end.
-    pub(crate) to: ProcessId,
-    /// Echoes.
-    pub(crate) samples: u32,
-    /// Time between two.
-    pub(crate) apart: Span,
-}
+/// Between two rounds, for what the machine is busy with to pass.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
-/// Measures one link after the other, as asked.
+/// Measures what is asked for, one link after the other. A newer order voids what is not done of the one before: the
+/// process at the other end of a link may have died, and never answers.
 pub(crate) async fn measure(
     transport: Rc<Transport>,
-    mut wanted: mpsc::UnboundedReceiver<Measurement>,
+    clock: Clock,
+    mut orders: mpsc::UnboundedReceiver<(Vec<Measurement>, Span)>,
     mut echoes: mpsc::UnboundedReceiver<EchoReply>,
     report: mpsc::UnboundedSender<ToSupervisor>,
 ) {
-    while let Some(Measurement { to, samples, apart }) = wanted.recv().await {
-        // The first echo pays for the connection, and is not counted.
-        transport.echo(to);
-        if next_from(&mut echoes, to).await.is_none() {
-            return;
-        }
-        for _ in 0..samples {
-            transport.echo(to);
-            tokio::time::sleep(Duration::from(apart)).await;
-        }
-        let mut delays = Vec::with_capacity(samples as usize);
-        for _ in 0..samples {
-            let Some(echo) = next_from(&mut echoes, to).await else { return };
-            delays.push(echo.arrived.since(echo.sent));
-        }
-        delays.sort_unstable();
-        let latency = delays[delays.len() / 2];
-        let jitter = Span((delays[delays.len() - 1] - delays[0]).0 / 2);
-        let link = LinkMeasured { latency, jitter, samples };
-        drop(report.send(ToSupervisor::Measured { to, link }));
+    let mut order = orders.recv().await;
+    while let Some((links, again_for)) = order {
+        let patience = clock.now() + again_for;
+        let work = async {
+            for link in links {
+                let result = measure_link(&transport, clock, link, patience, &mut echoes).await;
+                drop(report.send(ToSupervisor::Measured { to: link.to, link: result }));
+            }
+        };
+        order = tokio::select! {
+            newer = orders.recv() => newer,
+            () = work => orders.recv().await,
+        };
     }
 }
 
-async fn next_from(echoes: &mut mpsc::UnboundedReceiver<EchoReply>, peer: ProcessId) -> Option<EchoReply> {
+async fn measure_link(
+    transport: &Rc<Transport>,
+    clock: Clock,
+    link: Measurement,
+    patience: Time,
+    echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
+) -> LinkMeasured {
+    // The first echo pays for the connection, and is not counted.
+    let begin = clock.now();
+    transport.echo(link.to);
+    next_from(echoes, link.to, begin).await;
+    let mut rounds = 1;
     loop {
-        let echo = echoes.recv().await?;
-        if echo.from == peer {
-            return Some(echo);
+        let (latency, jitter) = measure_once(transport, clock, link, echoes).await;
+        let is_as_asked = Span(latency.0.abs_diff(link.requested.0)) <= link.tolerance;
+        if is_as_asked || clock.now() >= patience {
+            return LinkMeasured { latency, jitter, samples: link.samples, rounds };
         }
+        tokio::time::sleep(BETWEEN_ROUNDS).await;
+        rounds += 1;
+    }
+}
+
+/// One round: the median of the delays, and half the distance from the smallest to the greatest.
+async fn measure_once(
+    transport: &Rc<Transport>,
+    clock: Clock,
+    link: Measurement,
+    echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
+) -> (Span, Span) {
+    let begin = clock.now();
+    for _ in 0..link.samples {
+        transport.echo(link.to);
+        tokio::time::sleep(Duration::from(link.apart)).await;
+    }
+    let mut delays = Vec::with_capacity(link.samples as usize);
+    for _ in 0..link.samples {
+        let echo = next_from(echoes, link.to, begin).await;
+        delays.push(echo.arrived.since(echo.sent));
+    }
+    delays.sort_unstable();
+    (delays[delays.len() / 2], Span((delays[delays.len() - 1] - delays[0]).0 / 2))
+}
+
+/// The next answer of `peer` to an echo that was not sent before `begin`.
+async fn next_from(
+    echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
+    peer: ProcessId,
+    begin: Time,
+) -> EchoReply {
+    loop {
+        let echo = echoes.recv().await.expect("the transport lives as long as this task");
+        if echo.from == peer && echo.sent >= begin {
+            return echo;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::Links;
+    use crate::secret::Secret;
+    use crate::transport::tests::{End, directory, run};
+
+    const PEER: ProcessId = ProcessId(1);
+
+    /// A task that measures, between two processes of which the other is up only when `meet` is called.
+    struct Bench {
+        orders: mpsc::UnboundedSender<(Vec<Measurement>, Span)>,
+        reports: mpsc::UnboundedReceiver<ToSupervisor>,
+        ends: [Rc<Transport>; 2],
+        addresses: [(u32, std::net::SocketAddr); 2],
+    }
+
+    impl Bench {
+        async fn new() -> Bench {
+            let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
+            let left = End::new(0, 1, &secret, clock, Links::default()).await;
+            let right = End::new(1, 1, &secret, clock, Links::default()).await;
+            let (orders, ordered) = mpsc::unbounded_channel();
+            let (report, reports) = mpsc::unbounded_channel();
+            let transport = left.transport.clone();
+            tokio::task::spawn_local(measure(transport, clock, ordered, left.echoes, report));
+            let addresses = [(1, left.address), (1, right.address)];
+            Bench { orders, reports, ends: [left.transport, right.transport], addresses }
+        }
+
+        fn meet(&self) {
+            self.ends.iter().for_each(|end| end.update(&directory(&self.addresses)));
+        }
+
+        fn order(&self, requested: Span, again_for: Span) {
+            let (samples, apart, tolerance) = (5, Span::from_millis(1), Span::from_millis(100));
+            let link = Measurement { to: PEER, samples, apart, requested, tolerance };
+            self.orders.send((vec![link], again_for)).unwrap();
+        }
+
+        async fn result(&mut self) -> LinkMeasured {
+            let report = tokio::time::timeout(Duration::from_secs(30), self.reports.recv()).await;
+            match report.expect("a link is measured").unwrap() {
+                ToSupervisor::Measured { to: PEER, link } => link,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_order_voids_one_that_nobody_answers() {
+        run(async {
+            let mut bench = Bench::new().await;
+            bench.order(Span::ZERO, Span::ZERO);
+            tokio::task::yield_now().await;
+            bench.meet();
+            bench.order(Span::ZERO, Span::ZERO);
+            let result = bench.result().await;
+            assert_eq!((result.samples, result.rounds), (5, 1));
+            assert!(bench.reports.is_empty());
+        });
+    }
+
+    #[test]
+    fn a_link_that_is_not_as_asked_is_measured_again_for_a_while() {
+        run(async {
+            let mut bench = Bench::new().await;
+            bench.meet();
+            let another = Span::from_secs(60);
+            bench.order(another, Span::from_secs(1));
+            assert!(bench.result().await.rounds > 1);
+            bench.order(another, Span::ZERO);
+            assert_eq!(bench.result().await.rounds, 1);
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! One process of the federation as a process of the operating system.
 
 mod liaison;
-pub(crate) mod measure;
+mod measure;
 
 use std::ffi::OsString;
 use std::io;
@@ -183,7 +183,13 @@ async fn host<P: Process + 'static>(
     let (echoes_in, echoes) = mpsc::unbounded_channel();
     let transport = Transport::new(me, secret, setup.clock, setup.links, setup.seed, arrived, echoes_in);
     let (measure, wanted) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(measure::measure(transport.clone(), wanted, echoes, reports.clone()));
+    tokio::task::spawn_local(measure::measure(
+        transport.clone(),
+        setup.clock,
+        wanted,
+        echoes,
+        reports.clone(),
+    ));
     exposition.update(|page| page.requested = requested);
     let (visitors, streams) = mpsc::unbounded_channel();
     tokio::spawn(exposition.clone().serve(Visitors { streams, address }, Some(process)));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
@@ -12,7 +13,6 @@ use faultline_supervisor::{Order, Report, Supervisor};
 use faultline_trace::{Bundle, FactsWriter};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
@@ -77,8 +77,6 @@ struct Node {
     address: Option<SocketAddr>,
     /// Orders that are not known to be in force there.
     outstanding: u32,
-    /// It has been stopped, and will obey before it does anything else.
-    paused: bool,
 }
 
 /// Carries out a run. Nodes call at `control`, and show that they know the secret; `settle` makes their places.
@@ -153,8 +151,6 @@ impl<P: Places> Host<'_, P> {
         happened: &mut mpsc::UnboundedReceiver<(Time, Happening)>,
     ) -> Result<Outcome, RunError> {
         let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
         loop {
             for order in orders.drain(..) {
@@ -164,30 +160,45 @@ impl<P: Places> Host<'_, P> {
                 }
             }
             alarm.set(supervisor.next_deadline()).map_err(RunError::Alarm)?;
-            // When it happened, however long the host was busy with an order since then.
-            let mut happened_at = None;
             let reports = tokio::select! {
                 biased;
-                Some((at, happening)) = happened.recv() => {
-                    happened_at = Some(at);
-                    self.understand(happening)
-                }
+                Some((at, happening)) = happened.recv() => dated(at, self.understand(happening)),
                 rung = alarm.rung() => {
                     rung.map_err(RunError::Alarm)?;
-                    vec![Report::Timeout]
+                    self.catch_up(happened).await
                 }
-                _ = interrupt.recv() => vec![Report::Interrupted],
-                _ = terminate.recv() => vec![Report::Interrupted],
                 _ = status.tick() => {
                     self.totals.publish();
                     self.observer.status(self.clock.now(), &supervisor.status());
-                    vec![]
+                    let interrupted = self.options.interrupted.load(Ordering::Relaxed);
+                    dated(self.clock.now(), interrupted.then_some(Report::Interrupted).into_iter().collect())
                 }
             };
-            for report in reports {
-                supervisor.handle(report, happened_at.unwrap_or_else(|| self.clock.now()), &mut orders);
+            for (at, report) in reports {
+                supervisor.handle(report, at, &mut orders);
             }
         }
+    }
+
+    /// The time has come for something. If this process was late to notice, nodes have said things meanwhile: they are
+    /// heard before one of them is taken for dead.
+    async fn catch_up(
+        &mut self,
+        happened: &mut mpsc::UnboundedReceiver<(Time, Happening)>,
+    ) -> Vec<(Time, Report)> {
+        let mut reports = Vec::new();
+        loop {
+            // Lets the tasks that read from the nodes have their turn.
+            tokio::task::yield_now().await;
+            if happened.is_empty() {
+                break;
+            }
+            while let Ok((at, happening)) = happened.try_recv() {
+                reports.extend(dated(at, self.understand(happening)));
+            }
+        }
+        reports.push((self.clock.now(), Report::Timeout));
+        reports
     }
 
     /// What a happening means to the supervisor.
@@ -268,7 +279,7 @@ impl<P: Places> Host<'_, P> {
                 }
             }
         });
-        self.nodes.insert((process, life), Node { orders, address: None, outstanding: 0, paused: false });
+        self.nodes.insert((process, life), Node { orders, address: None, outstanding: 0 });
     }
 
     fn setup(&self, process: ProcessId) -> Setup {
@@ -298,8 +309,8 @@ impl<P: Places> Host<'_, P> {
             return None;
         }
         self.tell_all(&ToNode::Directory(directory));
-        for (by, order) in self.measuring.orders() {
-            self.tell_process(by, order);
+        for (by, links) in self.measuring.undone() {
+            self.tell_process(by, ToNode::Measure(links, self.options.measure_again_for));
         }
         self.links_measured()
     }
@@ -341,7 +352,8 @@ impl<P: Places> Host<'_, P> {
             }
             Order::Watch(triggers) => {
                 self.watches = triggers.to_vec();
-                self.order_all(&ToNode::Watch(triggers.to_vec()));
+                // Triggers only ever go away: one who hears of it late halts once more than needed, and is let go.
+                self.tell_all(&ToNode::Watch(triggers.to_vec()));
             }
             Order::Go { process, life } => {
                 self.halted.push((process, life));
@@ -351,13 +363,7 @@ impl<P: Places> Host<'_, P> {
                 let deaths = self.places.kill(&lives, storage).await?;
                 self.observer.died(&deaths);
             }
-            Order::Pause { process, life, paused } => {
-                self.places.pause(process, life, paused).await?;
-                if let Some(node) = self.nodes.get_mut(&(process, life)) {
-                    node.paused = paused;
-                }
-                self.let_go();
-            }
+            Order::Pause { process, life, paused } => self.places.pause(process, life, paused).await?,
             Order::Link { from, to, properties } => {
                 match properties {
                     Some(properties) => drop(self.changed.insert((from, to), properties)),
@@ -426,9 +432,10 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// Lets halted processes go on, once everything ordered before is in force.
+    /// Lets halted processes go on, once everything ordered before is in force. One that has been stopped is waited for
+    /// until it goes on or dies: what others sent it meanwhile may be looked at before what was ordered.
     fn let_go(&mut self) {
-        if self.nodes.values().all(|node| node.outstanding == 0 || node.paused) {
+        if self.nodes.values().all(|node| node.outstanding == 0) {
             for (process, life) in std::mem::take(&mut self.halted) {
                 self.tell(process, life, ToNode::Go);
             }
@@ -440,6 +447,11 @@ impl<P: Places> Host<'_, P> {
             drop(node.orders.send(message.clone()));
         }
     }
+}
+
+/// When it happened, however long the host was busy with an order since then.
+fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
+    reports.into_iter().map(|report| (at, report)).collect()
 }
 
 /// Writes to a node until it is gone.

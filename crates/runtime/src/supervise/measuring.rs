@@ -1,19 +1,21 @@
 //! Which links are measured, by whom, and how far that is.
 
+use std::collections::BTreeMap;
+
 use faultline_core::{ClusterId, Membership, ProcessId, Span};
 use faultline_trace::manifest::{LinkEntry, LinkMeasured};
 
-use crate::control::ToNode;
+use crate::control::Measurement;
 use crate::links::Links;
 
 /// Echoes where every one takes as long.
-const SAMPLES: u64 = 21;
+const SAMPLES: u64 = 51;
 /// Echoes at the most, however much jitter spreads them.
 const MOST_SAMPLES: u64 = 1001;
 /// How many of its standard deviations the median of the echoes may be off before the link counts as wrong.
 const CERTAINTY: u64 = 5;
-/// Between two echoes, at least.
-const APART: Span = Span::from_millis(1);
+/// Between two echoes, at least: a program that keeps a core busy for some milliseconds delays few of them.
+const APART: Span = Span::from_millis(2);
 
 /// The links of a federation while they are measured: one pair of processes for each ordered pair of clusters.
 #[derive(Debug)]
@@ -55,19 +57,14 @@ impl Measuring {
         Measuring { links: all }
     }
 
-    /// Who is to be told to measure what is not measured yet.
-    pub(super) fn orders(&self) -> Vec<(ProcessId, ToNode)> {
-        let undone = self.links.iter().filter(|link| link.entry.measured.is_none());
-        let order = |link: &Link| {
-            let (by, to) = link.ends?;
-            let jitter = link.entry.requested.jitter;
-            // The median of n draws from a uniform distribution of half-width j deviates by j / sqrt(n).
-            let spread = CERTAINTY * jitter.0 / link.entry.tolerance().0.max(1);
-            let samples = spread.saturating_mul(spread).clamp(SAMPLES, MOST_SAMPLES) as u32;
-            // Far enough apart that none has to wait for the one before.
-            Some((by, ToNode::Measure { to, samples, apart: APART.max(jitter * 2) }))
-        };
-        undone.filter_map(order).collect()
+    /// What is not measured yet, by the process that is to do so.
+    pub(super) fn undone(&self) -> BTreeMap<ProcessId, Vec<Measurement>> {
+        let mut undone: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for link in self.links.iter().filter(|link| link.entry.measured.is_none()) {
+            let Some((by, to)) = link.ends else { continue };
+            undone.entry(by).or_default().push(link.measurement(to));
+        }
+        undone
     }
 
     /// Takes a result.
@@ -85,5 +82,17 @@ impl Measuring {
     /// What was asked for and what was found.
     pub(super) fn entries(&self) -> Vec<LinkEntry> {
         self.links.iter().map(|link| link.entry.clone()).collect()
+    }
+}
+
+impl Link {
+    fn measurement(&self, to: ProcessId) -> Measurement {
+        let (requested, tolerance) = (self.entry.requested, self.entry.tolerance());
+        // The median of n draws from a uniform distribution of half-width j deviates by j / sqrt(n).
+        let spread = CERTAINTY * requested.jitter.0 / tolerance.0;
+        let samples = spread.saturating_mul(spread).clamp(SAMPLES, MOST_SAMPLES) as u32;
+        // Far enough apart that none has to wait for the one before.
+        let apart = APART.max(requested.jitter * 2);
+        Measurement { to, samples, apart, requested: requested.latency, tolerance }
     }
 }

@@ -13,6 +13,8 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{Fact, Life, Membership, ProcessId, Span, Time};
@@ -44,8 +46,12 @@ pub struct RunOptions {
     pub links: Links,
     /// The storage of each node.
     pub storage: StorageOptions,
+    /// For so long links that are not as asked for are measured again before the run begins.
+    pub measure_again_for: Span,
     /// Where the sum of all metrics is served while the run lasts.
     pub metrics: Option<SocketAddr>,
+    /// Ends the run in good order once it is raised ([`crate::interrupt::flag`]).
+    pub interrupted: Arc<AtomicBool>,
 }
 
 /// How a run went.
@@ -117,9 +123,6 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
-    /// Signals cannot be waited for.
-    #[error("cannot wait for signals: {0}")]
-    Signals(io::Error),
     /// The timer.
     #[error("the timer failed: {0}")]
     Alarm(io::Error),

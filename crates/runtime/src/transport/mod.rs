@@ -7,7 +7,7 @@
 mod connection;
 mod session;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ const HEAD_START: Span = Span::from_micros(50);
 /// Bytes that an echo is charged: what is measured is the delay of a packet that takes no time to push out.
 const ECHO_CHARGE: u64 = 0;
 /// What has arrived is acknowledged after this when nothing else was sent.
-const ACKNOWLEDGE_AFTER: std::time::Duration = std::time::Duration::from_millis(50);
+const ACKNOWLEDGE_AFTER: Span = Span::from_millis(50);
 
 /// A frame for the process.
 #[derive(Debug)]
@@ -327,10 +327,11 @@ impl Transport {
 
     /// Says what has arrived to those who were sent nothing that said it.
     async fn acknowledge(self: Rc<Self>) {
-        let mut ticks = tokio::time::interval(ACKNOWLEDGE_AFTER);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // No timer of tokio's: with one pending, every wait for the sockets would set a timer of the kernel's.
+        let mut alarm = Alarm::new(self.clock).expect("a node may have a timer");
         loop {
-            ticks.tick().await;
+            alarm.set(Some(self.clock.now() + ACKNOWLEDGE_AFTER)).expect("a timer can be set");
+            alarm.rung().await.expect("a timer can be waited for");
             let mut owed = Vec::new();
             for (index, peer) in self.state.borrow_mut().peers.iter_mut().enumerate() {
                 if peer.connection.is_some() && peer.session.owes() {

@@ -18,15 +18,15 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One node's network.
-struct End {
-    transport: Rc<Transport>,
+pub(crate) struct End {
+    pub(crate) transport: Rc<Transport>,
     incoming: mpsc::UnboundedReceiver<Incoming>,
-    echoes: mpsc::UnboundedReceiver<EchoReply>,
-    address: SocketAddr,
+    pub(crate) echoes: mpsc::UnboundedReceiver<EchoReply>,
+    pub(crate) address: SocketAddr,
 }
 
 impl End {
-    async fn new(process: u32, life: u32, secret: &Secret, clock: Clock, links: Links) -> End {
+    pub(crate) async fn new(process: u32, life: u32, secret: &Secret, clock: Clock, links: Links) -> End {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let me =
@@ -55,7 +55,8 @@ impl End {
     }
 }
 
-fn directory(entries: &[(u32, SocketAddr)]) -> Directory {
+/// Who is up where, in which life; life 0 is nobody.
+pub(crate) fn directory(entries: &[(u32, SocketAddr)]) -> Directory {
     let entry = |(index, &(life, address)): (usize, &(u32, SocketAddr))| {
         (life > 0).then_some(Entry { life: Life(life), cluster: ClusterId(index as u16), address })
     };
@@ -92,7 +93,7 @@ async fn breaking_proxy(target: SocketAddr, mut seed: u64) -> SocketAddr {
     address
 }
 
-fn run(test: impl Future<Output = ()>) {
+pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(test);
 }

@@ -1,0 +1,90 @@
+//! Runs that are ended from outside, at any moment: what is left is a record of what there was, and nothing else.
+//!
+//! `FAULTLINE_KILLS` says how many runs (4), `FAULTLINE_KILL_SEED` when they end (another moment each time).
+
+mod common;
+
+use std::env;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use common::{CRASH, Place, signal, small};
+
+const SIGNALS: [&str; 3] = ["KILL", "INT", "TERM"];
+
+#[test]
+fn a_run_that_is_ended_at_any_moment_leaves_a_record_and_nothing_else() {
+    let runs = from_env("FAULTLINE_KILLS").unwrap_or(4);
+    let mut seed = from_env("FAULTLINE_KILL_SEED").unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        now.as_nanos() as u64
+    });
+    println!("FAULTLINE_KILL_SEED={seed}");
+    let begun = Instant::now();
+    assert!(begin(&Place::new()).wait().unwrap().code().is_some());
+    let length = begun.elapsed();
+    for run in 0..runs as usize {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let after = length.mul_f64((seed >> 32) as f64 / f64::from(u32::MAX));
+        end(SIGNALS[run % SIGNALS.len()], after);
+    }
+}
+
+/// Ends a run by a signal, after so long.
+fn end(name: &str, after: Duration) {
+    let place = Place::new();
+    let mut run = begin(&place);
+    // Whatever it is doing then.
+    thread::sleep(after);
+    signal(&run, name);
+    let status = run.wait().unwrap();
+    place.wait_until_empty();
+    let left = judge(&place, status);
+    println!("SIG{name} after {after:.2?}: {status}, {left}");
+}
+
+/// What a run has left behind.
+fn judge(place: &Place, status: ExitStatus) -> &'static str {
+    let temporary: Vec<_> = fs::read_dir(place.path("tmp")).unwrap().map(|it| it.unwrap().path()).collect();
+    assert!(temporary.is_empty(), "temporary files: {temporary:?}");
+    let Ok(manifest) = fs::read_to_string(place.path("run/manifest.json")) else {
+        assert!(status.signal().is_some(), "the run has ended in good order and without a record");
+        let facts = fs::read_dir(place.path("run/facts")).map_or(0, Iterator::count);
+        assert_eq!(facts, 0, "facts of a run that nobody can judge");
+        return "nothing was begun";
+    };
+    let check = place.faultline(["check", "run"]).assert();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    // A signal may come when all is said and done.
+    if manifest["outcome"].is_null() || manifest["outcome"] == "Interrupted" {
+        assert!(status.code().is_none_or(|code| code == 3), "{status}");
+        check.code(3).stdout(predicates::str::contains("UNKNOWN"));
+        return "a part is recorded";
+    }
+    let judged = check.get_output().status.code();
+    assert!(matches!(judged, Some(0 | 3)), "{judged:?}");
+    assert!(status.code().is_none_or(|code| Some(code) == judged), "{status}");
+    "the whole is recorded"
+}
+
+/// Starts a run that is soon over, with a place of its own for temporary files.
+fn begin(place: &Place) -> Child {
+    place.write("small.yaml", small(CRASH));
+    fs::create_dir(place.path("tmp")).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_faultline"))
+        .current_dir(place.dir())
+        .args(["run", "small.yaml", "--out", "run", "-q"])
+        .env("TMPDIR", place.path("tmp"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    let value = env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
