@@ -182,7 +182,8 @@ fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
     let list = String::from_utf8(list).unwrap();
     let names: Vec<_> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names.contains(&"quickstart") && names.len() > 4, "{list}");
-    for name in names {
+    // What is in a directory is not a federation but a part of one: the three files of the paper's simulator.
+    for name in names.into_iter().filter(|name| !name.contains('/')) {
         let text = place.faultline(["samples", name]).assert().code(0).get_output().stdout.clone();
         place.write("sample.yaml", text);
         place.faultline(["validate", "sample.yaml"]).assert().code(0).stdout(contains("can be run"));
