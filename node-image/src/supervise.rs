@@ -3,8 +3,10 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
-use std::{fs, io, thread};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+use std::{fs, thread};
 
 use clap::Args;
 use faultline_api::quantity::Bandwidth;
@@ -16,17 +18,19 @@ use faultline_report::narrate::Event;
 use faultline_report::{Recorded, Summary};
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{self, Desk, RemoteOptions};
-use faultline_runtime::{Links, RunOptions, RunOutcome, Secret, StorageKind, StorageOptions};
+use faultline_runtime::{Links, RunOptions, RunOutcome, Secret, StorageKind, StorageOptions, interrupt};
 use faultline_trace::manifest::Backend;
 use faultline_trace::{Bundle, Manifest};
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 use crate::api::{self, Office};
 use crate::key;
 use crate::ledger::Ledger;
 use crate::trouble::Trouble;
+
+/// For so long links that are not as asked for are measured again.
+const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
+/// How often it looks whether it has been told to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Supervise the run of a federation whose processes are at places with agents.
 ///
@@ -67,8 +71,9 @@ pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), Trouble> {
     let text = String::from_utf8_lossy(&bytes);
     let secret = key::secret(&arguments.key_file)?;
     let token = key::token(&arguments.key_file)?;
-    let ended =
-        told_to_end().map_err(|error| Trouble::machine(format!("cannot wait for signals: {error}")))?;
+    // An interrupt after a first signal ends the program at once, as if nobody had handled it.
+    let ended = interrupt::flag(128 + 2)
+        .map_err(|error| Trouble::machine(format!("cannot wait for signals: {error}")))?;
     let run = Run { arguments, federation: &federation, text: &text, secret, token, ended };
     with_setup(&federation, None, run).map_err(Trouble::input)?
 }
@@ -80,7 +85,7 @@ struct Run<'a> {
     text: &'a str,
     secret: Secret,
     token: String,
-    ended: watch::Receiver<bool>,
+    ended: Arc<AtomicBool>,
 }
 
 impl Visitor for Run<'_> {
@@ -114,11 +119,11 @@ impl Visitor for Run<'_> {
             if has_begun(&bundle)? {
                 let manifest = bundle.read_manifest().map_err(Trouble::machine)?;
                 if manifest.outcome.is_some() {
-                    return conclude(&bundle, &manifest, &ledger, &[], ended);
+                    return conclude(&bundle, &manifest, &ledger, &[], &ended);
                 }
                 const RESTARTED: &str = "the supervisor was restarted, and the run ended with it";
                 ledger.note(None, warning("SupervisorRestarted", RESTARTED.to_owned()));
-                return conclude(&bundle, &manifest, &ledger, &[RESTARTED], ended);
+                return conclude(&bundle, &manifest, &ledger, &[RESTARTED], &ended);
             }
             // Nobody computes yet: it can begin anew.
             bundle.clear().map_err(Trouble::machine)?;
@@ -131,11 +136,12 @@ impl Visitor for Run<'_> {
             files: bundle.description().map_err(Trouble::machine)?,
             sum,
         };
-        let run = match remote::run(remote, options(&setup, out), &desk, &mut keeper) {
+        let run = match remote::run(remote, options(&setup, out, &ended), &desk, &mut keeper) {
             Ok(run) => run,
             Err(error) => {
                 ledger.failed(error.to_string());
-                return stay(ended);
+                stay(&ended);
+                return Ok(());
             }
         };
         ledger.judging();
@@ -151,11 +157,11 @@ impl Visitor for Run<'_> {
         manifest.duration = duration;
         manifest.links = links;
         bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
-        conclude(&bundle, &manifest, &ledger, &[], ended)
+        conclude(&bundle, &manifest, &ledger, &[], &ended)
     }
 }
 
-fn options<P: Protocol>(setup: &Setup<P>, run_dir: &Path) -> RunOptions {
+fn options<P: Protocol>(setup: &Setup<P>, run_dir: &Path, ended: &Arc<AtomicBool>) -> RunOptions {
     RunOptions {
         run_dir: run_dir.to_owned(),
         supervisor: setup.supervisor.clone(),
@@ -168,7 +174,9 @@ fn options<P: Protocol>(setup: &Setup<P>, run_dir: &Path) -> RunOptions {
             write_bandwidth: setup.storage.write_bandwidth.map_or(0, Bandwidth::bytes_per_second),
             latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),
         },
+        measure_again_for: MEASURE_AGAIN_FOR,
         metrics: None,
+        interrupted: ended.clone(),
     }
 }
 
@@ -188,14 +196,15 @@ fn conclude(
     manifest: &Manifest,
     ledger: &Ledger,
     known: &[&str],
-    ended: watch::Receiver<bool>,
+    ended: &AtomicBool,
 ) -> Result<(), Trouble> {
     ledger.judging();
     let trace = match bundle.read_trace() {
         Ok(trace) => trace,
         Err(error) => {
             ledger.failed(error.to_string());
-            return stay(ended);
+            stay(ended);
+            return Ok(());
         }
     };
     let judgement = judge(&trace, &Context::from_manifest(manifest));
@@ -208,33 +217,15 @@ fn conclude(
     };
     let reasons = known.iter().map(|&it| it.to_owned()).chain(summary.reasons).collect();
     ledger.judged(verdict, reasons, manifest.duration);
-    stay(ended)
-}
-
-/// Becomes true when the program is told to end, be it during a run, which ends then, or after it.
-fn told_to_end() -> io::Result<watch::Receiver<bool>> {
-    let (told, ended) = watch::channel(false);
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    thread::Builder::new().name("signals".into()).spawn(move || {
-        runtime.block_on(async {
-            let both =
-                signal(SignalKind::terminate()).and_then(|it| Ok((it, signal(SignalKind::interrupt())?)));
-            let (mut terminate, mut interrupt) = both.expect("signals can be waited for");
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            told.send_replace(true);
-        });
-    })?;
-    Ok(ended)
+    stay(ended);
+    Ok(())
 }
 
 /// Until told to end.
-fn stay(mut ended: watch::Receiver<bool>) -> Result<(), Trouble> {
-    let runtime = Builder::new_current_thread().build().map_err(Trouble::machine)?;
-    runtime.block_on(ended.wait_for(|told| *told)).map_err(Trouble::machine)?;
-    Ok(())
+fn stay(ended: &AtomicBool) {
+    while !ended.load(Ordering::Relaxed) {
+        thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn warning(reason: &'static str, text: String) -> Event {
