@@ -70,7 +70,8 @@ pub(crate) enum Command {
 Examples:
   faultline run                                       the embedded quick start, on real processes
   faultline run my.yaml --backend simulate --seed 42
-  faultline run my.yaml --backend simulate --repeat 1000 -q
+  faultline run my.yaml --backend simulate --repeat 1000 -q   rows of the runs that do not pass
+  faultline run my.yaml --repeat 20                   on real processes; every record is kept
   faultline run my.yaml --format json > summary.json")]
 pub(crate) struct RunArguments {
     /// The federation; without one, the quick start (`faultline samples quickstart`).
@@ -81,9 +82,14 @@ pub(crate) struct RunArguments {
     /// Decides everything random, instead of the seed in the file.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Runs this many times, each with the next seed. Records of runs that pass are removed.
+    /// Runs this many times, each with the next seed, and prints a table with a row for each.
+    ///
+    /// Records are kept, except those of runs that pass in virtual time, which their seeds repeat to the bit.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
+    /// With `--repeat`, keeps the records of all runs, also of those that pass in virtual time.
+    #[arg(long, requires = "repeat")]
+    pub(crate) keep: bool,
     /// Where the record goes, instead of a new directory in `faultline-runs`.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

@@ -12,7 +12,7 @@ use faultline_catalog::{Setup, Visitor, manifest, with_setup};
 use faultline_checker::Verdict;
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{Protocol, Span};
-use faultline_report::{Cast, Summary};
+use faultline_report::{Cast, Summary, text};
 use faultline_runtime::RunOutcome;
 use faultline_runtime::supervise::Collapse;
 use faultline_trace::manifest::{Backend, LinkEntry};
@@ -76,15 +76,18 @@ struct Repetition {
     verdict: Verdict,
     reasons: Vec<String>,
     rollbacks: usize,
+    lost_work_seconds: f64,
     duration_seconds: f64,
-    /// Where the record is, unless the run passed.
+    /// Where the record is; none when it was removed.
     bundle: Option<String>,
 }
 
 /// The object of `--repeat N --format json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Repetitions {
+struct Repetitions<'a> {
+    /// The federation's name.
+    name: &'a str,
     /// The worst of all.
     verdict: Verdict,
     passed: usize,
@@ -102,7 +105,11 @@ impl Session<'_> {
     /// Runs with consecutive seeds until done or interrupted.
     fn repeat(&self, first: u64) -> Result<Exit, Trouble> {
         let output = self.arguments.output;
+        let keeps_all = self.arguments.keep || self.arguments.backend != BackendName::Simulate;
         let mut runs: Vec<Repetition> = Vec::new();
+        if output.format == Format::Text && !output.quiet {
+            output::print(&row(["seed", "verdict", "rollbacks", "lost work", "took", "record"]))?;
+        }
         for seed in (first..).take(self.arguments.repeat as usize) {
             if self.interrupted.load(Ordering::Relaxed) {
                 break;
@@ -110,7 +117,8 @@ impl Session<'_> {
             let dir = self.place(seed)?;
             let summary = Summary::new(self.once(seed, &dir)?.recorded());
             let passed = summary.verdict == Verdict::Pass;
-            if passed {
+            let is_kept = keeps_all || !passed;
+            if !is_kept {
                 fs::remove_dir_all(&dir)
                     .map_err(|error| Trouble::machine(format!("cannot remove {}: {error}", dir.display())))?;
             }
@@ -118,12 +126,13 @@ impl Session<'_> {
                 seed,
                 verdict: summary.verdict,
                 rollbacks: summary.clusters.iter().map(|it| it.rollbacks.len()).sum(),
+                lost_work_seconds: summary.clusters.iter().map(|it| it.lost_work_seconds).sum(),
                 duration_seconds: summary.run.duration_seconds,
-                bundle: (!passed).then(|| dir.display().to_string()),
+                bundle: is_kept.then(|| dir.display().to_string()),
                 reasons: summary.reasons,
             };
             if output.format == Format::Text && !(output.quiet && passed) {
-                output::print(&line(&run))?;
+                output::print(&rows(&run))?;
             }
             runs.push(run);
         }
@@ -134,7 +143,8 @@ impl Session<'_> {
         let verdict = if missing > 0 { worst.max(Verdict::Unknown) } else { worst };
         match output.format {
             Format::Json => {
-                output::print(&output::json(&Repetitions { verdict, passed, failed, unknown, runs }))?;
+                let name = self.name();
+                output::print(&output::json(&Repetitions { name, verdict, passed, failed, unknown, runs }))?;
             }
             Format::Text => {
                 let not_run = if missing > 0 { format!(", {missing} not run") } else { String::new() };
@@ -147,14 +157,17 @@ impl Session<'_> {
         Ok(verdict.into())
     }
 
+    fn name(&self) -> &str {
+        self.federation.metadata.name.as_deref().unwrap_or("federation")
+    }
+
     /// The directory for the record of a run: new, unless the user named it.
     fn place(&self, seed: u64) -> Result<PathBuf, Trouble> {
         match (&self.arguments.out, self.arguments.repeat) {
             (Some(out), 1) => Ok(out.clone()),
             (Some(out), _) => Ok(out.join(format!("seed-{seed}"))),
             (None, _) => {
-                let name = self.federation.metadata.name.as_deref().unwrap_or("federation");
-                let base = format!("{name}-{seed}");
+                let base = format!("{}-{seed}", self.name());
                 let free = (1..).map(|number| match number {
                     1 => base.clone(),
                     number => format!("{base}.{number}"),
@@ -166,17 +179,25 @@ impl Session<'_> {
     }
 }
 
-fn line(run: &Repetition) -> String {
-    let verdict = faultline_report::text::verdict(run.verdict).to_uppercase();
-    let duration = faultline_report::text::span(run.duration_seconds);
-    let mut line = format!("{verdict:8} seed {}, {} rollbacks, {duration}", run.seed, run.rollbacks);
-    if let Some(bundle) = &run.bundle {
-        line.push_str(&format!(", recorded in {bundle}"));
-    }
+/// The row of a run in the table of all, with the reasons why it does not pass below.
+fn rows(run: &Repetition) -> String {
+    let mut rows = row([
+        &run.seed.to_string(),
+        &text::verdict(run.verdict).to_uppercase(),
+        &run.rollbacks.to_string(),
+        &if run.rollbacks == 0 { "-".to_owned() } else { text::span(run.lost_work_seconds) },
+        &text::span(run.duration_seconds),
+        run.bundle.as_deref().unwrap_or("-"),
+    ]);
     for reason in &run.reasons {
-        line.push_str(&format!("\n         - {reason}"));
+        rows.push_str(&format!("{:>10}  - {reason}\n", ""));
     }
-    line + "\n"
+    rows
+}
+
+/// Rows are printed while runs are still to come, so that their columns have fixed widths.
+fn row([seed, verdict, rollbacks, lost, took, record]: [&str; 6]) -> String {
+    format!("{seed:>10}  {verdict:<7}  {rollbacks:>9}  {lost:>9}  {took:>9}  {record}\n")
 }
 
 /// One run of a federation, whatever its protocol.

@@ -87,20 +87,26 @@ fn a_seed_repeats_a_run_to_the_bit() {
 }
 
 #[test]
-fn several_runs_are_summed_up_and_only_what_did_not_pass_is_kept() {
+fn several_runs_are_summed_up_and_only_what_a_seed_repeats_is_removed() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", "simulate", "--repeat", "3", "--out", "many"];
     place.faultline(run).assert().code(0).stdout(
-        contains("seed 3").and(contains("seed 5")).and(contains("3 runs: 3 pass, 0 unknown, 0 fail")),
+        contains("seed  verdict  rollbacks  lost work")
+            .and(contains("         3  PASS"))
+            .and(contains("3 runs: 3 pass, 0 unknown, 0 fail")),
     );
     assert!(std::fs::read_dir(place.path("many")).unwrap().next().is_none(), "passed runs leave nothing");
+    place.faultline(run.into_iter().chain(["--keep"])).assert().code(0).stdout(contains("many/seed-5"));
+    assert!(place.path("many/seed-5/manifest.json").exists(), "unless they are to be kept");
+    std::fs::remove_dir_all(place.path("many")).unwrap();
 
     place.write("late.yaml", small(CUT_OFF));
     let run =
         ["run", "late.yaml", "--backend", "simulate", "--repeat", "2", "--out", "many", "--format", "json"];
     let json = object(&place, &run, 3);
     assert_eq!((json["verdict"].as_str(), json["unknown"].as_u64()), (Some("unknown"), Some(2)));
+    assert_eq!(json["runs"][1]["bundle"], "many/seed-4");
     assert!(place.path("many/seed-4/manifest.json").exists());
 }
 
