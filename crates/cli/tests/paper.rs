@@ -130,3 +130,57 @@ fn what_is_wrong_is_shown_in_its_line() {
         .code(2)
         .stderr(contains("cannot read a.yaml").and(contains("faultline samples hc3i/application")));
 }
+
+#[test]
+fn an_evaluation_leaves_a_page_tables_and_figures() {
+    let place = Place::new();
+    let arguments = ["reproduce", "hc3i", "--quick", "--seeds", "1", "--out", "out"];
+    let said = place.faultline(arguments).assert().code(0).get_output().stdout.clone();
+    let said = String::from_utf8(said).unwrap();
+    for part in ["messages by count", "the same in every run", "0 not passed", "out/index.html"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let read = |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap();
+    assert!(read("messages.csv").contains("cluster-1,cluster-0,11,11,0,11,11,"), "{}", read("messages.csv"));
+    assert!(read("figure-5.svg").starts_with("<svg"));
+    let page = read("index.html");
+    for id in ["figure-5", "figure-8", "collection", "three-clusters", "whole-vector", "replicas"] {
+        assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
+    }
+    assert!(!page.contains("src=") && !page.contains("href=\"http"), "it needs no network");
+}
+
+/// Real processes and the simulator agree where the files and the seed determine the numbers.
+#[test]
+fn real_processes_count_like_the_simulator() {
+    let place = Place::new();
+    place.write(
+        "t.yaml",
+        "clusters: [{ name: a, nodes: 2 }, { name: b, nodes: 2 }]\nlinks: [[{}], [{}, {}]]\n",
+    );
+    place.write("a.yaml", "duration: 5s\nmessages: { a: { a: 20, b: 10 }, b: { b: 15 } }\n");
+    place.write("m.yaml", "checkpoint: { a: 1s, b: never }\ndetectAfter: 5s\n");
+    let arguments = std::iter::once("import").chain(FILES[1..].iter().copied());
+    let imported = place.faultline(arguments).assert().code(0).get_output().stdout.clone();
+    place.write("imported.yaml", imported);
+    let run = |backend: &str| -> Value {
+        let run = ["run", "imported.yaml", "--seed", "5", "--format", "json", "--backend", backend];
+        // On a machine that is busy the links are not as asked for, and the verdict is unknown.
+        let assert = place.faultline(run).assert().code(&[0, 3] as &[i32]);
+        serde_json::from_slice(&assert.get_output().stdout).unwrap()
+    };
+    let (real, simulated) = (run("local"), run("simulate"));
+    for (run, on) in [(&real, "real processes"), (&simulated, "the simulator")] {
+        let of = |cluster: usize, what: &str| run["clusters"][cluster][what].as_u64().unwrap();
+        assert_eq!([of(0, "sentWithin"), of(0, "sentBetween"), of(0, "delivered")], [20, 10, 20], "{on}");
+        assert_eq!([of(1, "sentWithin"), of(1, "sentBetween"), of(1, "delivered")], [15, 0, 25], "{on}");
+        assert_eq!(
+            (of(0, "forced"), of(1, "unforced")),
+            (0, 1),
+            "nobody sends to a, and b has no timer: {on}"
+        );
+        assert!(of(1, "forced") >= 1 && of(0, "unforced") > 1, "{on}: {run}");
+        assert_eq!(run["run"]["outcome"], "completed", "{on}");
+    }
+    assert_eq!(real["result"]["digests"], simulated["result"]["digests"]);
+}

@@ -12,11 +12,12 @@ use super::{Judged, Reproduction};
 /// What only this page has.
 const STYLE: &str = "figure{margin:16px 0;max-width:760px}figcaption{color:var(--faint);font-size:13px}\
 figure svg{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px}\
-.findings td:nth-child(2){min-width:150px}.findings td:nth-child(3){min-width:150px}.findings td:nth-child(4){min-width:130px}\
-.findings td p{margin:0}section{scroll-margin-top:12px}.place{color:var(--faint);font-weight:400;font-size:14px;margin-left:10px}\
-.prose{max-width:82ch}h3{font-size:14px;margin:22px 0 4px;font-weight:600}.measured{color:var(--c0);background:var(--wash)}\
-nav{columns:2;font-size:14px}nav a{color:var(--ink);display:block;padding:2px 0;text-decoration:none}nav a:hover{text-decoration:underline}\
-.numbers b small{font-size:14px;font-weight:400}@media(max-width:700px){nav{columns:1}}";
+.findings{table-layout:fixed}.findings td:nth-child(1){width:150px}.findings td:nth-child(2){width:210px}\
+.findings td:nth-child(3){width:230px}.findings td:nth-child(4){width:200px}.findings td p{margin:0}\
+section{scroll-margin-top:12px}.place{color:var(--faint);font-weight:400;font-size:14px;margin-left:10px}\
+.overview td:first-child{white-space:nowrap}.overview a{color:inherit}.overview td:nth-child(3),.overview td:nth-child(4){width:27%}\
+.prose{max-width:86ch}h3{font-size:14px;margin:22px 0 4px;font-weight:600}.measured{color:var(--c0);background:var(--wash)}\
+@media(max-width:800px){.findings,.findings tr,.findings td{display:block;width:auto!important}.findings td{border:0;padding-top:2px}}";
 
 /// The page.
 pub fn render(it: &Reproduction) -> String {
@@ -100,10 +101,10 @@ fn chip(agreement: Agreement) -> Markup {
 
 fn overview(sections: &[Section]) -> Markup {
     html! {
-        div.table { table {
+        div.table { table.overview {
             thead { tr { th { "where" } th { "finding" } th { "paper" } th { "here" } th {} } }
             tbody { @for section in sections { @for finding in &section.findings { tr {
-                td { a href={ "#" (section.id) } style="color:inherit" { (section.place) } }
+                td { a href={ "#" (section.id) } { (section.place) } }
                 td { (finding.what) } td { (finding.published) } td { (finding.ours) } td { (chip(finding.agreement)) }
             } } } }
         } }
