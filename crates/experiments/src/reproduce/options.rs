@@ -90,7 +90,7 @@ fn whole_vector(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         title: "The whole DDV on every message".into(),
         place: "7, future work",
         text: vec![
-            "With `piggyback: ddv` a message carries its sender's whole vector. A checkpoint that it forces then also counts \
+            "With the option \"piggyback: ddv\" a message carries its sender's whole vector. A checkpoint that it forces then also counts \
              for what its sender had received from third clusters, whose own messages force none any more. It costs one \
              number (8 bytes) per cluster on each message between clusters; the same seeds, compared one by one."
                 .into(),
@@ -167,7 +167,7 @@ fn replicas(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         title: "More than one copy".into(),
         place: "7, future work",
         text: vec![
-            "With `replicas: k` each node's part of a checkpoint is kept in its own memory and by k neighbours. At half-time \
+            "With the option \"replicas: k\" each node's part of a checkpoint is kept in its own memory and by k neighbours. At half-time \
              neighbouring nodes of cluster 0 are killed at the same instant and lose their memory; that is the worst case, \
              since neighbours keep each other's copies."
                 .into(),

@@ -2,6 +2,7 @@
 
 use comfy_table::Table as TextTable;
 use comfy_table::presets::NOTHING;
+use faultline_report::explain::count;
 use faultline_report::style;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -12,7 +13,7 @@ use super::{Judged, Reproduction};
 /// What only this page has.
 const STYLE: &str = "figure{margin:16px 0;max-width:760px}figcaption{color:var(--faint);font-size:13px}\
 figure svg{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px}\
-.findings{table-layout:fixed}.findings td:nth-child(1){width:150px}.findings td:nth-child(2){width:210px}\
+.findings{table-layout:fixed}.findings td:nth-child(1){width:184px}.findings td:nth-child(2){width:210px}\
 .findings td:nth-child(3){width:230px}.findings td:nth-child(4){width:200px}.findings td p{margin:0}\
 section{scroll-margin-top:12px}.place{color:var(--faint);font-weight:400;font-size:14px;margin-left:10px}\
 .overview td:first-child{white-space:nowrap}.overview a{color:inherit}.overview td:nth-child(3),.overview td:nth-child(4){width:27%}\
@@ -55,21 +56,21 @@ fn page(it: &Reproduction) -> Markup {
 }
 
 fn head(it: &Reproduction) -> Markup {
-    let count = |agreement| findings(it).filter(|finding| finding.agreement == agreement).count();
+    let found = |agreement| findings(it).filter(|finding| finding.agreement == agreement).count();
     let Judged { runs, hours, events, instances, wrong } = &it.judged;
     html! {
         header { div {
             h1 { "Hybrid Checkpointing for Parallel Applications in Cluster Federations, repeated" }
             p.meta {
                 "S. Monnet, C. Morin, R. Badrinath, 2003: the evaluation of the HC3I protocol (sections 5.2 to 5.4), with "
-                (it.seeds) " seeds for each setting where the paper has one run"
+                (count(it.seeds.into(), "seed")) " for each setting where the paper has one run"
                 @if it.quick { "; fewer settings than the full reproduction" } "."
             }
         } }
         div.numbers {
-            div { b { (count(Agreement::Agrees)) } span { "findings agree with the paper" } }
-            div { b { (count(Agreement::Differs)) } span { "differ" } }
-            div { b { (count(Agreement::UnderSpecified)) } span { "are under-specified there" } }
+            div { b { (found(Agreement::Agrees)) } span { "findings agree with the paper" } }
+            div { b { (found(Agreement::Differs)) } span { "differ" } }
+            div { b { (found(Agreement::UnderSpecified)) } span { "are under-specified there" } }
             div { b { (runs) } span { "runs, " (hours.round()) " hours of virtual time, " (events / 1_000_000) " million events" } }
             div { b { (wrong.len()) } span { "runs with a violation or an open question, in " (instances) " instances judged" } }
         }
