@@ -134,6 +134,7 @@ mod tests {
             failures: None,
             faults: vec![],
             deadline: None,
+            kubernetes: None,
         };
         Names::of(&spec).with_extra(&[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])
     }

@@ -46,7 +46,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
     let parsed = read::<Document>(file, bytes, help)?;
     let Document { api_version: ApiVersion::V1Alpha1, kind: Kind::Federation, metadata, spec, .. } =
         parsed.value;
-    let federation = Federation { metadata, spec };
+    let federation = Federation { metadata, spec, status: None };
     let problems = validate(&federation);
     if problems.is_empty() { Ok(federation) } else { Err(parsed.text.reject(problems)) }
 }

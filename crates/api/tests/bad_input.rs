@@ -47,6 +47,11 @@ fn with(from: &str, to: &str) -> String {
     GOOD.replacen(from, to, 1)
 }
 
+/// The good federation with wishes for its pods.
+fn pods(wish: &str) -> String {
+    format!("{GOOD}  kubernetes: {{ {wish} }}\n")
+}
+
 #[test]
 fn the_example_is_good() {
     let federation = parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
@@ -133,6 +138,17 @@ fn every_mistake_is_explained() {
         ),
         ("node out of range", with("node: 1", "node: 3")),
         ("too frequent", with("exponential: 30s", "exponential: 1us")),
+        (
+            "names too long together",
+            with("name: example", "name: example-with-quite-a-name")
+                .replace("rennes", "rennes-the-capital-of-brittany"),
+        ),
+        ("name of a pod beside the clusters", GOOD.replace("rennes", "supervisor")),
+        ("unknown cluster in a pool", pods("pools: { pari: east }")),
+        ("bad pool", pods("pools: { paris: east/west }")),
+        ("too little memory", pods("resources: { memory: 1MiB }")),
+        ("too little processor", pods("resources: { cpu: 0 }")),
+        ("no size", pods("volumes: { size: 0B }")),
         (
             "many at once",
             with("nodes: 3", "nodes: 0")

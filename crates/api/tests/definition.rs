@@ -127,3 +127,23 @@ fn the_rules_refuse_what_the_validation_refuses() {
         );
     }
 }
+
+#[test]
+fn a_federation_cannot_change_under_its_processes() {
+    let old = good();
+    let mut new = old.clone();
+    new.status = Some(FederationStatus::default());
+    assert_eq!(new.validate_cel_update(&old), Ok(()), "a status may change");
+    new.spec.seed = Some(8);
+    let errors = new.validate_cel_update(&old).expect_err("a spec may not");
+    assert!(errors.to_string().contains("cannot change"), "{errors}");
+}
+
+#[test]
+fn names_that_pods_cannot_have_are_refused_at_admission() {
+    let mut federation = good();
+    federation.metadata.name = Some("n".repeat(40));
+    federation.spec.clusters[0].name = "c".repeat(12);
+    let errors = federation.validate_cel().expect_err("52 characters are too many");
+    assert!(errors.to_string().contains("at most 51 characters"), "{errors}");
+}

@@ -22,9 +22,9 @@ const FLOORS: &[&[&str]] = &[
     &["faultline-checker", "faultline-conformance"],
     &["faultline-report"],
     &["faultline-runtime", "faultline-sim"],
-    &["faultline-catalog", "faultline-fuzz"],
+    &["faultline-catalog", "faultline-fuzz", "faultline-operator"],
     &["faultline-experiments"],
-    &["faultline-cli", "faultline-node", "faultline-runtime-tests", "xtask"],
+    &["faultline-cli", "faultline-e2e", "faultline-node", "faultline-runtime-tests", "xtask"],
 ];
 
 /// Who must not reach whom, not even through others, and why.
@@ -39,8 +39,13 @@ const WALLS: &[(&str, &str, &str)] = &[
     ("faultline-checker", "faultline-supervisor", "the judge shares no code with the judged"),
     ("faultline-report", "faultline-protocols", "a report is drawn from facts"),
     ("faultline-api", "faultline-protocols", "a protocol is a value in the resource"),
-    ("faultline-api", "kube-client", "the resource is types, not a client"),
+    ("faultline-operator", "faultline-protocols", "a protocol is a value in the resource"),
 ];
+
+/// What a member must not ask of a crate. Cargo builds one `kube` for the whole workspace, with the features of all who
+/// ask, so that who reaches its client tells nothing.
+const FEATURES: &[(&str, &str, &[&str], &str)] =
+    &[("faultline-api", "kube", &["client", "runtime"], "the resource is types, not a client")];
 
 /// One crate needs another.
 struct Edge<'a> {
@@ -60,13 +65,28 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
             let is = |kind| dependency.dep_kinds.iter().any(|it| it.kind == kind);
             let (from, to) = (names[&node.id], names[&dependency.pkg]);
             let needed = is(DependencyKind::Normal) || is(DependencyKind::Build);
+            if from == "kube" && ["kube-client", "kube-runtime"].contains(&to) {
+                continue;
+            }
             edges.extend(needed.then_some(Edge { from, to, dev: false }));
             edges.extend(is(DependencyKind::Development).then_some(Edge { from, to, dev: true }));
         }
     }
     let members: Vec<&str> =
         repository.metadata.workspace_packages().iter().map(|it| it.name.as_str()).collect();
-    Ok(judge(FLOORS, &members, &edges))
+    let mut problems = judge(FLOORS, &members, &edges);
+    for package in repository.metadata.workspace_packages() {
+        for it in &package.dependencies {
+            problems.extend(judge_features(&package.name, &it.name, &it.features));
+        }
+    }
+    Ok(problems)
+}
+
+fn judge_features(from: &str, to: &str, asked: &[String]) -> Option<String> {
+    let (_, _, barred, why) = FEATURES.iter().find(|it| (it.0, it.1) == (from, to))?;
+    let feature = barred.iter().find(|it| asked.iter().any(|asked| asked == **it))?;
+    Some(format!("{from} asks for the feature {feature} of {to}: {why}"))
 }
 
 fn judge(floors: &[&[&str]], members: &[&str], edges: &[Edge<'_>]) -> Problems {
@@ -157,6 +177,13 @@ mod tests {
     #[test]
     fn a_crate_without_a_floor_is_a_problem() {
         assert_eq!(judge(FLOORS, &["new"], &[]), ["new stands on no floor"]);
+    }
+
+    #[test]
+    fn what_must_not_be_asked_for_is_a_problem() {
+        let asked = |it: &str| judge_features("faultline-api", "kube", &["derive".to_owned(), it.to_owned()]);
+        assert_eq!(asked("cel"), None);
+        assert!(asked("client").is_some_and(|it| it.contains("not a client")));
     }
 
     #[test]

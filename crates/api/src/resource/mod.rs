@@ -11,13 +11,17 @@
 
 mod application;
 mod fault;
+mod kubernetes;
 mod link;
 mod protocol;
+mod status;
 
 pub use application::*;
 pub use fault::*;
+pub use kubernetes::*;
 pub use link::*;
 pub use protocol::*;
+pub use status::*;
 
 use faultline_core::Span;
 use kube::core::{Message, Rule};
@@ -54,13 +58,31 @@ pub const ANY: &str = "any";
     shortname = "fed",
     category = "faultline",
     namespaced,
+    status = "FederationStatus",
     derive = "PartialEq",
     cel,
     doc = "An experiment: clusters, links, a rollback-recovery protocol, an application, faults and a seed.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Clusters", type_ = "string", json_path = ".status.clustersReady",
+        description = "Clusters all of whose processes are up, of all."),
+    printcolumn(name = "Protocol", type_ = "string", json_path = ".status.protocol"),
+    printcolumn(name = "Faults", type_ = "string", json_path = ".status.faultsDone",
+        description = "Planned faults that are over, of all."),
+    printcolumn(name = "Rollbacks", type_ = "integer", json_path = ".status.rollbacks"),
+    printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Seed", type_ = "integer", json_path = ".spec.seed", priority = 1),
+    printcolumn(name = "Links", type_ = "string", json_path = ".status.shaping", priority = 1,
+        description = "What emulates the links."),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     validation = Rule::new("size(self.metadata.name) <= 40").message("metadata.name has at most 40 characters"),
+    validation = Rule::new("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= 51)")
+        .message("the names of the federation and of a cluster have together at most 51 characters"),
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
+    validation = Rule::new("self == oldSelf")
+        .message("what a federation is cannot change; delete it and apply it again"),
     validation = Rule::new("self.clusters.map(c, c.nodes).sum() <= 1000000")
         .message("a federation has at most 1000000 nodes").field_path(".clusters"),
     validation = Rule::new(
@@ -106,6 +128,9 @@ pub struct FederationSpec {
     /// The run ends undecided when it has not completed this long after its beginning. Default 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
+    /// How its pods are made. The other backends have none, and ignore this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Kubernetes>,
 }
 
 /// A cluster: a failure domain with a fast network inside.

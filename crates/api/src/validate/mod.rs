@@ -5,6 +5,7 @@
 
 mod application;
 mod faults;
+mod kubernetes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +43,7 @@ pub fn validate(federation: &Federation) -> Vec<Problem> {
     check.failures();
     check.faults();
     check.deadline();
+    check.kubernetes(federation.metadata.name.as_deref());
     if check.problems.is_empty() {
         check.rules_of_the_definition(federation);
     }
@@ -103,7 +105,7 @@ impl<'a> Check<'a> {
             let name = &cluster.name;
             if !is_name(name) {
                 self.problem(format!("{path}.name"), format!("`{name}` cannot name a cluster"), NAME_HELP);
-            } else if [ANY, "outside"].contains(&name.as_str()) {
+            } else if RESERVED.contains(&name.as_str()) {
                 self.problem(
                     format!("{path}.name"),
                     format!("a cluster cannot be called `{name}`"),
@@ -318,6 +320,9 @@ impl<'a> Check<'a> {
         }
     }
 }
+
+/// Words that cannot name a cluster, because they stand for something else, or name a pod beside those of the clusters.
+const RESERVED: &[&str] = &[ANY, "outside", "supervisor", "storage-server"];
 
 const NAME_HELP: &str = "a name has at most 40 lower-case letters, digits and dashes, begins with a letter and does not end in a dash";
 

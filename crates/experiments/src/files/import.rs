@@ -60,6 +60,7 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
             .then_some(Failures { detect_after: timers.detect_after, restart_after: timers.restart_after }),
         faults: faults(topology),
         deadline: Some(deadline(topology, application)),
+        kubernetes: None,
     };
     Imported { federation: Federation::new(name, spec), origins: origins.0 }
 }

@@ -1,0 +1,203 @@
+//! A Kubernetes cluster, and the room that a scenario has in it.
+
+use std::fmt::{Debug, Write as _};
+use std::time::Duration;
+
+use faultline_api::Federation;
+use faultline_api::resource::{FederationSpec, FederationStatus};
+use faultline_api::samples::sample;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::{Condition, await_condition};
+use kube::{Api, Client, Config, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use crate::Failure;
+
+/// Namespaces are gone within this.
+const CLEANED_UP: Duration = Duration::from_secs(120);
+
+/// A cluster that can be reached.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+}
+
+/// A namespace for one scenario.
+#[derive(Clone)]
+pub struct Room {
+    /// The cluster.
+    pub client: Client,
+    /// The namespace.
+    pub namespace: String,
+}
+
+impl Cluster {
+    /// Connects with a kubeconfig.
+    pub async fn connect(kubeconfig: &str) -> Result<Cluster, Failure> {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let client = Client::try_from(config)?;
+        let version = client.apiserver_version().await?;
+        println!("Kubernetes {}.{}", version.major, version.minor);
+        Api::<Federation>::all(client.clone())
+            .list(&ListParams::default())
+            .await
+            .map_err(|it| format!("Faultline is not installed there ({it}): see docs/kubernetes.md"))?;
+        Ok(Cluster { client })
+    }
+
+    /// A new namespace.
+    pub async fn room(&self, scenario: &str) -> Result<Room, Failure> {
+        let mut random = [0; 4];
+        getrandom::fill(&mut random)?;
+        let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let namespace = format!("faultline-e2e-{}-{suffix}", scenario.replace('_', "-"));
+        let object: Namespace = serde_json::from_value(serde_json::json!({ "metadata": {
+            "name": namespace,
+            "labels": { "pod-security.kubernetes.io/enforce": "restricted" },
+        } }))?;
+        Api::all(self.client.clone()).create(&PostParams::default(), &object).await?;
+        Ok(Room { client: self.client.clone(), namespace })
+    }
+}
+
+impl Room {
+    /// Objects of a kind in this namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// A sample, changed, as the API server then has it.
+    pub async fn apply(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut FederationSpec),
+    ) -> Result<Federation, Failure> {
+        let text = sample(name).ok_or("there is no such sample")?.text;
+        let mut federation = faultline_api::parse(name, text.as_bytes()).map_err(|it| it.to_string())?;
+        change(&mut federation.spec);
+        Ok(self.api().create(&PostParams::default(), &federation).await?)
+    }
+
+    /// Waits until a federation's status is as wanted, and returns it.
+    pub async fn wait(
+        &self,
+        name: &str,
+        what: &str,
+        within: Duration,
+        wanted: impl Fn(&FederationStatus) -> bool,
+    ) -> Result<FederationStatus, Failure> {
+        let is_so = |it: Option<&Federation>| it.and_then(|it| it.status.as_ref()).is_some_and(&wanted);
+        let federation = self.until::<Federation>(name, what, within, is_so).await?;
+        federation.and_then(|it| it.status).ok_or_else(|| format!("{name} is gone").into())
+    }
+
+    /// Waits until an object is as wanted, or gone when that is wanted.
+    pub async fn until<K>(
+        &self,
+        name: &str,
+        what: &str,
+        within: Duration,
+        wanted: impl Condition<K>,
+    ) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
+    {
+        match timeout(within, await_condition(self.api::<K>(), name, wanted)).await {
+            Ok(object) => Ok(object?),
+            Err(_) => Err(format!("not within {within:?}: {what}").into()),
+        }
+    }
+
+    /// Waits for the verdict of a run.
+    pub async fn verdict(&self, name: &str) -> Result<FederationStatus, Failure> {
+        let is_over = |it: &FederationStatus| condition(it, "Completed").is_some_and(|it| it == "True");
+        self.wait(name, "a verdict", Duration::from_secs(180), is_over).await
+    }
+
+    /// What would be left of federations: names of everything that the operator makes.
+    pub async fn remains(&self) -> Result<Vec<String>, Failure> {
+        async fn names<K>(api: Api<K>) -> Result<Vec<String>, Failure>
+        where
+            K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+        {
+            let of_ours = ListParams::default().labels("app.kubernetes.io/managed-by=faultline-operator");
+            let kind = K::kind(&());
+            Ok(api.list(&of_ours).await?.iter().map(|it| format!("{kind} {}", it.name_any())).collect())
+        }
+        let mut left = names(self.api::<StatefulSet>()).await?;
+        left.extend(names(self.api::<Pod>()).await?);
+        left.extend(names(self.api::<Secret>()).await?);
+        left.extend(names(self.api::<ConfigMap>()).await?);
+        left.extend(names(self.api::<PersistentVolumeClaim>()).await?);
+        Ok(left)
+    }
+
+    /// What there is, for somebody who wants to know why a scenario failed.
+    pub async fn dump(&self) -> String {
+        let mut text = String::new();
+        match self.api::<Federation>().list(&ListParams::default()).await {
+            Ok(federations) => {
+                for mut it in federations {
+                    it.metadata.managed_fields = None;
+                    let yaml = serde_saphyr::to_string(&it).unwrap_or_else(|error| error.to_string());
+                    let _ = writeln!(text, "--- federation {}\n{yaml}", it.name_any());
+                }
+            }
+            Err(error) => text += &format!("--- no federations: {error}\n"),
+        }
+        match self.api::<Pod>().list(&ListParams::default()).await {
+            Ok(pods) => {
+                for pod in pods {
+                    let status = serde_json::to_string(&pod.status).unwrap_or_else(|error| error.to_string());
+                    let _ = writeln!(text, "--- pod {}: {status}", pod.name_any());
+                }
+            }
+            Err(error) => text += &format!("--- no pods: {error}\n"),
+        }
+        match self.api::<Event>().list(&ListParams::default()).await {
+            Ok(events) => {
+                for it in events {
+                    let about = it.involved_object.name.unwrap_or_default();
+                    let _ = writeln!(
+                        text,
+                        "--- event of {about}: {}: {}",
+                        it.reason.unwrap_or_default(),
+                        it.message.unwrap_or_default()
+                    );
+                }
+            }
+            Err(error) => text += &format!("--- no events: {error}\n"),
+        }
+        text
+    }
+
+    /// Deletes the namespace and waits until it is gone: nothing in it may hold it.
+    pub async fn leave(self) -> Result<(), Failure> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces.delete(&self.namespace, &DeleteParams::background()).await?;
+        let is_gone = await_condition(namespaces, &self.namespace, |it: Option<&Namespace>| it.is_none());
+        match timeout(CLEANED_UP, is_gone).await {
+            Ok(gone) => Ok(gone.map(drop)?),
+            Err(_) => Err(format!("the namespace {} does not go", self.namespace).into()),
+        }
+    }
+}
+
+/// A condition's status.
+pub fn condition<'a>(status: &'a FederationStatus, kind: &str) -> Option<&'a str> {
+    status.conditions.iter().find(|it| it.kind == kind).map(|it| it.status.as_str())
+}

@@ -1,0 +1,10 @@
+//! Scenarios against a real Kubernetes cluster on which the operator is installed: the harness.
+//!
+//! Every scenario has a namespace of its own, under the profile `restricted` of Pod Security, and leaves nothing. It
+//! waits for conditions, never for time to pass. When it fails, what there is is printed.
+
+mod cluster;
+mod scenario;
+
+pub use cluster::{Cluster, Room, condition};
+pub use scenario::{Failure, Scenario, main};

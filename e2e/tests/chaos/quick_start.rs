@@ -1,0 +1,32 @@
+//! The first thing that anybody does.
+
+use std::collections::BTreeSet;
+
+use faultline_e2e::{Failure, Room};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::ListParams;
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    room.apply("quickstart", |_| {}).await?;
+    let is_running = |it: &faultline_api::resource::FederationStatus| {
+        it.conditions.iter().any(|it| it.kind == "PodsReady" && it.status == "True")
+    };
+    room.wait("quickstart", "all pods run", std::time::Duration::from_secs(120), is_running).await?;
+    let pods = room.api::<Pod>().list(&ListParams::default()).await?;
+    let hosts: BTreeSet<String> = pods.iter().filter_map(|it| it.spec.as_ref()?.node_name.clone()).collect();
+    let nodes = Api::<Node>::all(room.client.clone()).list(&ListParams::default()).await?;
+    let tainted =
+        |it: &&Node| it.spec.as_ref().and_then(|it| it.taints.as_ref()).is_some_and(|it| !it.is_empty());
+    let workers = nodes.iter().filter(|it| !tainted(it)).count();
+    if hosts.len() < workers.min(2) {
+        return Err(format!("the pods of {workers} workers are all on {hosts:?}").into());
+    }
+
+    let status = room.verdict("quickstart").await?;
+    assert_eq!(status.verdict.as_deref(), Some("pass"), "{status:#?}");
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"));
+    assert!(status.rollbacks.is_some_and(|it| it >= 2), "both clusters rolled back");
+    assert!(status.worst_skew_micros.is_some_and(|it| it < 50_000), "a cluster is lost at once");
+    Ok(())
+}

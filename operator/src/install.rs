@@ -1,0 +1,163 @@
+//! What it takes to install the operator: its definition, its rights, its pod. `cargo xtask generate` writes this to
+//! `manifests/install.yaml`, and the rights to the chart.
+//!
+//! The rights are exactly what is used: a test compares them with the requests that are made.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::naming::FIELD_MANAGER;
+
+/// Where the operator is installed by `manifests/install.yaml`.
+pub const NAMESPACE: &str = "faultline-system";
+/// The lease by which several operators agree on who works.
+pub const LEASE: &str = "faultline-operator";
+/// Where the operator's metrics and its health are.
+pub const METRICS_PORT: u16 = 8080;
+
+/// What may be done with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    /// The group of the API; empty is Kubernetes' own.
+    pub api_groups: [&'static str; 1],
+    /// What.
+    pub resources: &'static [&'static str],
+    /// May be done with it.
+    pub verbs: &'static [&'static str],
+}
+
+/// What the operator may do in the namespaces that it looks after.
+pub const RULES: &[Rule] = &[
+    // To look after federations, and to hold them until what belongs to them is gone.
+    Rule { api_groups: ["faultline.dev"], resources: &["federations"], verbs: &["list", "patch", "watch"] },
+    // To say what has become of them.
+    Rule { api_groups: ["faultline.dev"], resources: &["federations/status"], verbs: &["patch"] },
+    Rule { api_groups: ["events.k8s.io"], resources: &["events"], verbs: &["create"] },
+    // To make their pods.
+    Rule {
+        api_groups: ["apps"],
+        resources: &["statefulsets"],
+        verbs: &["create", "delete", "get", "list", "patch", "watch"],
+    },
+    Rule { api_groups: [""], resources: &["configmaps"], verbs: &["create", "get", "patch"] },
+    Rule { api_groups: [""], resources: &["secrets"], verbs: &["create", "get"] },
+    // To know where they are, and to replace them.
+    Rule { api_groups: [""], resources: &["pods"], verbs: &["delete", "list", "watch"] },
+    Rule { api_groups: [""], resources: &["persistentvolumeclaims"], verbs: &["delete", "list"] },
+    // To say why they cannot be made.
+    Rule { api_groups: [""], resources: &["events"], verbs: &["list"] },
+];
+
+/// What the operator may do in its own namespace: agree on who works.
+pub const LEASE_RULES: &[Rule] = &[Rule {
+    api_groups: ["coordination.k8s.io"],
+    resources: &["leases"],
+    verbs: &["create", "get", "patch"],
+}];
+
+/// Everything, in the order in which it is to be applied.
+pub fn objects() -> Vec<Value> {
+    let definition = serde_json::to_value(faultline_api::definition()).expect("a definition serialises");
+    let bind = |kind: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": format!("{kind}Binding"),
+            "metadata": metadata(kind == "Role"),
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": FIELD_MANAGER, "namespace": NAMESPACE }],
+        })
+    };
+    vec![
+        definition,
+        json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": NAMESPACE,
+                "labels": { "pod-security.kubernetes.io/enforce": "restricted" },
+            },
+        }),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(true) }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": metadata(false),
+            "rules": RULES,
+        }),
+        bind("ClusterRole", FIELD_MANAGER),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": metadata(true),
+            "rules": LEASE_RULES,
+        }),
+        bind("Role", FIELD_MANAGER),
+        deployment(),
+    ]
+}
+
+fn metadata(namespaced: bool) -> Value {
+    let mut metadata = json!({ "name": FIELD_MANAGER, "labels": labels() });
+    if namespaced {
+        metadata["namespace"] = json!(NAMESPACE);
+    }
+    metadata
+}
+
+fn labels() -> Value {
+    json!({ "app.kubernetes.io/name": "faultline", "app.kubernetes.io/component": "operator" })
+}
+
+fn deployment() -> Value {
+    let version = env!("CARGO_PKG_VERSION");
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(true),
+        "spec": {
+            "replicas": 1,
+            "selector": { "matchLabels": labels() },
+            "template": {
+                "metadata": {
+                    "labels": labels(),
+                    "annotations": {
+                        "prometheus.io/scrape": "true",
+                        "prometheus.io/port": METRICS_PORT.to_string(),
+                        "prometheus.io/path": "/metrics",
+                    },
+                },
+                "spec": {
+                    "serviceAccountName": FIELD_MANAGER,
+                    "securityContext": {
+                        "runAsNonRoot": true,
+                        "runAsUser": 65532,
+                        "runAsGroup": 65532,
+                        "seccompProfile": { "type": "RuntimeDefault" },
+                    },
+                    "containers": [{
+                        "name": "operator",
+                        "image": format!("faultline-operator:{version}"),
+                        "imagePullPolicy": "IfNotPresent",
+                        "env": [
+                            { "name": "FAULTLINE_NODE_IMAGE", "value": format!("faultline-node:{version}") },
+                            { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
+                        ],
+                        "ports": [{ "name": "metrics", "containerPort": METRICS_PORT }],
+                        "readinessProbe": { "httpGet": { "path": "/healthz", "port": "metrics" } },
+                        "livenessProbe": { "httpGet": { "path": "/healthz", "port": "metrics" } },
+                        "resources": {
+                            "requests": { "cpu": "50m", "memory": "64Mi" },
+                            "limits": { "memory": "256Mi" },
+                        },
+                        "securityContext": {
+                            "allowPrivilegeEscalation": false,
+                            "readOnlyRootFilesystem": true,
+                            "capabilities": { "drop": ["ALL"] },
+                        },
+                    }],
+                },
+            },
+        },
+    })
+}

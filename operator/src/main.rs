@@ -1,0 +1,138 @@
+//! `faultline-operator`: looks after the federations of a Kubernetes cluster.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use faultline_operator::install::{LEASE, METRICS_PORT};
+use faultline_operator::metrics::{self, Metrics};
+use faultline_operator::{Context, Settings, controller};
+use kube::client::{Body, ClientBuilder};
+use kube::{Client, Config};
+use kube_lease_manager::LeaseManagerBuilder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tower::util::MapRequestLayer;
+use tracing_subscriber::EnvFilter;
+
+/// Looks after the federations of a Kubernetes cluster: makes their pods, tells their supervisors where those are, and
+/// says in each resource what has become of it.
+///
+/// Of several operators one works, and the others wait for its lease.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// Looks after one namespace only. Default: after all.
+    #[arg(long, env = "FAULTLINE_NAMESPACE", value_name = "NAME")]
+    namespace: Option<String>,
+    /// Serves /metrics and /healthz here.
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([0, 0, 0, 0], METRICS_PORT)))]
+    metrics: SocketAddr,
+    /// How this operator calls itself among several.
+    #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "faultline-operator")]
+    identity: String,
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    match work(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error, "the operator ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { settings, namespace, metrics: address, identity } = arguments;
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| "another TLS library has been installed")?;
+    let metrics = Arc::new(Metrics::default());
+    let client = client(Arc::clone(&metrics)).await?;
+    let page = tokio::spawn(metrics::serve(address, Arc::clone(&metrics)));
+
+    let lease = LeaseManagerBuilder::new(client.clone(), LEASE)
+        .with_namespace(client.default_namespace())
+        .with_identity(&identity)
+        .with_duration(15)
+        .with_grace(5)
+        .build()
+        .await?;
+    let (mut leads, lease) = lease.watch().await;
+    let stopped = stopped()?;
+
+    tracing::info!(identity, "waiting for the lease");
+    if !changes_to(&mut leads, true, &stopped).await {
+        return Ok(());
+    }
+    tracing::info!(namespace = namespace.as_deref().unwrap_or("(all)"), "looking after federations");
+    metrics.lead(true);
+    let context = Arc::new(Context::new(client, settings, identity, metrics));
+    let over = {
+        let (mut leads, stopped) = (leads.clone(), stopped.clone());
+        // Without the lease somebody else works: this one begins again from the start.
+        async move {
+            changes_to(&mut leads, false, &stopped).await;
+        }
+    };
+    tokio::select! {
+        () = controller::run(context, namespace.as_deref(), over) => {}
+        served = page => served??,
+    }
+    let lost = !*stopped.borrow();
+    // Gives the lease back.
+    drop(leads);
+    lease.await??;
+    if lost { Err("the lease was lost, or a watch ended".into()) } else { Ok(()) }
+}
+
+/// A client that counts its requests.
+async fn client(metrics: Arc<Metrics>) -> Result<Client, Failure> {
+    let config = Config::infer().await?;
+    let count = MapRequestLayer::new(move |request: http::Request<Body>| {
+        metrics.requested(request.method());
+        request
+    });
+    Ok(ClientBuilder::try_from(config)?.with_layer(&count).build())
+}
+
+/// Whether the operator is to end.
+fn stopped() -> Result<watch::Receiver<bool>, Failure> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.send_replace(true);
+        // Held until the end of the process, so that nobody takes its end for a signal.
+        std::future::pending::<()>().await;
+    });
+    Ok(stopped)
+}
+
+/// Waits until the lease is held or not, as `wanted`. Returns `false` when the operator is to end first.
+async fn changes_to(
+    leads: &mut watch::Receiver<bool>,
+    wanted: bool,
+    stopped: &watch::Receiver<bool>,
+) -> bool {
+    let mut stopped = stopped.clone();
+    tokio::select! {
+        changed = leads.wait_for(|it| *it == wanted) => changed.is_ok(),
+        _ = stopped.wait_for(|it| *it) => false,
+    }
+}

@@ -1,0 +1,125 @@
+//! What the operator counts, and the page on which it stands.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use tokio::net::TcpListener;
+
+/// What is counted. The labels of each are a handful of words.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    looks: Family<LookLabels, Counter>,
+    duration: Histogram,
+    requests: Family<RequestLabels, Counter>,
+    leader: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LookLabels {
+    outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum Outcome {
+    Done,
+    Failed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut registry = Registry::with_prefix("faultline_operator");
+        let looks = Family::default();
+        registry.register("reconciles", "Looks at a federation", looks.clone());
+        let duration = Histogram::new(exponential_buckets(0.001, 4.0, 8));
+        registry.register_with_unit(
+            "reconcile_duration",
+            "Time of a look at a federation",
+            Unit::Seconds,
+            duration.clone(),
+        );
+        let requests = Family::default();
+        registry.register("api_requests", "Requests to the API server", requests.clone());
+        let leader = Gauge::default();
+        registry.register("leader", "Whether this operator is the one that works", leader.clone());
+        Metrics { registry, looks, duration, requests, leader }
+    }
+}
+
+impl Metrics {
+    /// A look took so long, and succeeded or not.
+    pub fn looked(&self, duration: Duration, done: bool) {
+        let outcome = if done { Outcome::Done } else { Outcome::Failed };
+        self.looks.get_or_create(&LookLabels { outcome }).inc();
+        self.duration.observe(duration.as_secs_f64());
+    }
+
+    /// The API server was asked something.
+    pub fn requested(&self, method: &http::Method) {
+        self.requests.get_or_create(&RequestLabels { method: method.as_str().to_owned() }).inc();
+    }
+
+    /// Whether this operator works or waits.
+    pub fn lead(&self, leads: bool) {
+        self.leader.set(leads.into());
+    }
+}
+
+/// Answers at `/metrics` and `/healthz`, for ever.
+pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    let app = Router::new()
+        .route("/metrics", get(page))
+        .route("/healthz", get(async || "ok\n"))
+        .with_state(metrics);
+    axum::serve(listener, app).await
+}
+
+async fn page(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
+    let mut text = String::new();
+    encode(&mut text, &metrics.registry).expect("a string takes everything");
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_shows_what_was_counted() {
+        let metrics = Metrics::default();
+        metrics.looked(Duration::from_millis(3), true);
+        metrics.looked(Duration::from_millis(3), false);
+        metrics.requested(&http::Method::PATCH);
+        metrics.lead(true);
+        let mut text = String::new();
+        encode(&mut text, &metrics.registry).expect("a string takes everything");
+        for line in [
+            "faultline_operator_reconciles_total{outcome=\"Done\"} 1",
+            "faultline_operator_reconciles_total{outcome=\"Failed\"} 1",
+            "faultline_operator_reconcile_duration_seconds_count 2",
+            "faultline_operator_api_requests_total{method=\"PATCH\"} 1",
+            "faultline_operator_leader 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Names and labels of what belongs to a federation.
+//!
+//! The label [`UID`] tells what belongs to a federation from what belonged to one of the same name before it, and is all
+//! that the operator goes by. Names are for people.
+
+use std::collections::BTreeMap;
+
+use faultline_api::Federation;
+use kube::ResourceExt;
+
+/// The federation's UID.
+pub const UID: &str = "faultline.dev/uid";
+/// The federation's name.
+pub const FEDERATION: &str = "faultline.dev/federation";
+/// The cluster's name; absent from what stands in no cluster.
+pub const CLUSTER: &str = "faultline.dev/cluster";
+/// What a pod is: [`Component`].
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// Of a Kubernetes node: its pool.
+pub const POOL: &str = "faultline.dev/pool";
+/// What the operator made last, as a hash, so that it is made again only when it changes.
+pub const APPLIED: &str = "faultline.dev/applied";
+/// Held by the operator while it has something to clean up.
+pub const FINALIZER: &str = "faultline.dev/cleanup";
+/// Who applies.
+pub const FIELD_MANAGER: &str = "faultline-operator";
+/// The container that runs a node or the supervisor.
+pub const CONTAINER: &str = "faultline";
+/// The volume of a node's storage, or of the record of a run.
+pub const DATA: &str = "data";
+
+/// What a pod of a federation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// Hosts a process.
+    Node,
+    /// Supervises all of them.
+    Supervisor,
+}
+
+impl Component {
+    /// As the label says it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Component::Node => "node",
+            Component::Supervisor => "supervisor",
+        }
+    }
+}
+
+/// The set of pods of a cluster, or of a process that stands in none.
+pub fn set(federation: &Federation, group: &str) -> String {
+    format!("{}-{group}", federation.name_any())
+}
+
+/// The set of the supervisor's pod.
+pub fn supervisor(federation: &Federation) -> String {
+    set(federation, Component::Supervisor.as_str())
+}
+
+/// The secret with the federation's key.
+pub fn key(federation: &Federation) -> String {
+    set(federation, "key")
+}
+
+/// The config map with the federation's file.
+pub fn file(federation: &Federation) -> String {
+    set(federation, "federation")
+}
+
+/// The claim of a pod's volume.
+pub fn claim(pod: &str) -> String {
+    format!("{DATA}-{pod}")
+}
+
+/// What everything of a federation carries.
+pub fn labels(federation: &Federation) -> BTreeMap<String, String> {
+    [
+        ("app.kubernetes.io/name", "faultline"),
+        ("app.kubernetes.io/managed-by", FIELD_MANAGER),
+        (FEDERATION, &federation.name_any()),
+        (UID, &federation.uid().unwrap_or_default()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
+/// What is watched: everything that the operator made.
+pub fn selector() -> String {
+    format!("app.kubernetes.io/managed-by={FIELD_MANAGER},{UID}")
+}

@@ -1,0 +1,299 @@
+//! Makes what there should be. Each write may be the last one: the next look finds what is left to do.
+
+use std::fmt::Write as _;
+
+use faultline_api::Federation;
+use faultline_api::supervision::KEY_DIGITS;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use thiserror::Error;
+
+use super::build::{Desired, Order, owned};
+use super::dereference::{DereferenceError, Observed, find_supervisor};
+use super::validate::Validated;
+use crate::controller::Context;
+use crate::naming;
+use crate::reconcile::build;
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Something that could not be made, and that a person has to do something about.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why something cannot be made, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// In one word.
+    pub reason: &'static str,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// What could not be written.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// The finalizer.
+    #[error("the finalizer cannot be changed: {0}")]
+    Finalizer(#[source] kube::Error),
+    /// An object.
+    #[error("{0} cannot be made: {1}")]
+    Make(String, #[source] kube::Error),
+    /// An object that is to go.
+    #[error("{0} cannot be deleted: {1}")]
+    Delete(String, #[source] kube::Error),
+    /// What is left of a federation.
+    #[error("what is left cannot be listed: {0}")]
+    List(#[source] kube::Error),
+    /// There are no random bytes for a key.
+    #[error("no random bytes: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The key cannot be read back.
+    #[error(transparent)]
+    Key(#[from] DereferenceError),
+}
+
+/// Makes what there should be, and tells the supervisor what it should know.
+pub async fn apply(
+    validated: &Validated,
+    observed: &Observed,
+    desired: Desired,
+    context: &Context,
+) -> Result<Applied, ApplyError> {
+    let federation = &validated.federation;
+    let mut trouble = None;
+    if !desired.sets.is_empty() {
+        trouble = make(federation, &desired, context).await?;
+    }
+    tell(federation, observed, &desired, context).await?;
+    Ok(Applied { trouble })
+}
+
+/// Says that there will be something to clean up.
+pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result<(), ApplyError> {
+    let mut finalizers = federation.finalizers().to_vec();
+    finalizers.push(naming::FINALIZER.into());
+    change_finalizers(federation, finalizers, context).await
+}
+
+/// Deletes what belongs to a federation that is being deleted. Returns what is still there; once that is nothing, the
+/// federation goes, too.
+pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<String>, ApplyError> {
+    let uid = federation.uid().unwrap_or_default();
+    let namespace = federation.namespace().unwrap_or_default();
+    let sets: Api<StatefulSet> = Api::namespaced(context.client.clone(), &namespace);
+    let mut left = Vec::new();
+    for (name, set) in context.sets.of(&uid) {
+        if set.metadata.deletion_timestamp.is_none() {
+            gone(sets.delete(&name, &DeleteParams::background()).await)
+                .map_err(|it| ApplyError::Delete(name.clone(), it))?;
+        }
+        left.push(format!("the set {name}"));
+    }
+    left.extend(context.pods.of(&uid).into_keys().map(|it| format!("the pod {it}")));
+    if left.is_empty() {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
+        let of_this = ListParams::default().labels(&format!("{}={uid}", naming::UID));
+        let claims = claims.list(&of_this).await.map_err(ApplyError::List)?.items;
+        // What is to outlive the federation belongs to nobody.
+        let goes = |it: &PersistentVolumeClaim| !it.owner_references().is_empty();
+        left.extend(claims.iter().filter(|it| goes(it)).map(|it| format!("the volume {}", it.name_any())));
+    }
+    if left.is_empty() {
+        let finalizers =
+            federation.finalizers().iter().filter(|it| *it != naming::FINALIZER).cloned().collect();
+        change_finalizers(federation, finalizers, context).await?;
+    }
+    Ok(left)
+}
+
+/// Refuses to overwrite what somebody else has written meanwhile.
+async fn change_finalizers(
+    federation: &Federation,
+    finalizers: Vec<String>,
+    context: &Context,
+) -> Result<(), ApplyError> {
+    let federations: Api<Federation> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let patch = json!({ "metadata": {
+        "resourceVersion": federation.resource_version(),
+        "finalizers": finalizers,
+    } });
+    let written = federations
+        .patch_metadata(&federation.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    gone(written.map(drop)).map_err(ApplyError::Finalizer)
+}
+
+/// Makes the objects that are missing or differ.
+async fn make(
+    federation: &Federation,
+    desired: &Desired,
+    context: &Context,
+) -> Result<Option<Trouble>, ApplyError> {
+    if let Some(trouble) = make_key(federation, context).await? {
+        return Ok(Some(trouble));
+    }
+    if let Some(trouble) = make_object(federation, &desired.file, context).await? {
+        return Ok(Some(trouble));
+    }
+    for set in &desired.sets {
+        if let Some(trouble) = make_object(federation, set, context).await? {
+            return Ok(Some(trouble));
+        }
+    }
+    Ok(None)
+}
+
+/// Makes the key, unless there is one: it is never written again, and never shown.
+async fn make_key(federation: &Federation, context: &Context) -> Result<Option<Trouble>, ApplyError> {
+    let mut bytes = [0; KEY_DIGITS / 2];
+    getrandom::fill(&mut bytes)?;
+    let mut key = String::with_capacity(KEY_DIGITS);
+    for byte in bytes {
+        write!(key, "{byte:02x}").expect("a string takes everything");
+    }
+    let mut secret: Secret = owned(federation, naming::key(federation));
+    secret.immutable = Some(true);
+    secret.string_data = Some([("key".to_owned(), key)].into());
+    let name = secret.name_any();
+    let secrets: Api<Secret> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    match secrets.create(&PostParams::default(), &secret).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let there = secrets.get_metadata(&name).await.map_err(|it| ApplyError::Make(name.clone(), it))?;
+            Ok(taken(federation, &there))
+        }
+        Err(error) => refused(name, error),
+    }
+}
+
+/// Makes an object or changes it, unless it belongs to somebody else.
+async fn make_object<K>(
+    federation: &Federation,
+    object: &K,
+    context: &Context,
+) -> Result<Option<Trouble>, ApplyError>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let name = object.name_any();
+    let api: Api<K> = Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let there = api.get_metadata_opt(&name).await.map_err(|it| ApplyError::Make(name.clone(), it))?;
+    if let Some(trouble) = there.and_then(|it| taken(federation, &it)) {
+        return Ok(Some(trouble));
+    }
+    let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
+    match api.patch(&name, &parameters, &Patch::Apply(object)).await {
+        Ok(_) => Ok(None),
+        Err(error) => refused(name, error),
+    }
+}
+
+/// Whether an object of the wanted name belongs to somebody else.
+fn taken<K: Resource<DynamicType = ()>>(
+    federation: &Federation,
+    there: &kube::core::PartialObjectMeta<K>,
+) -> Option<Trouble> {
+    let uid = federation.uid();
+    let ours = there.owner_references().iter().any(|it| Some(&it.uid) == uid.as_ref());
+    let kind = K::kind(&());
+    (!ours).then(|| Trouble {
+        reason: "NameTaken",
+        message: format!(
+            "there is a {kind} {} already, and it does not belong to this federation: delete it, or give the \
+             federation another name",
+            there.name_any()
+        ),
+    })
+}
+
+/// What the API server does not allow is for a person to deal with; everything else passes.
+fn refused(name: String, error: kube::Error) -> Result<Option<Trouble>, ApplyError> {
+    match error {
+        kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
+            Ok(Some(Trouble { reason: "Refused", message: format!("{name}: {}", status.message) }))
+        }
+        error => Err(ApplyError::Make(name, error)),
+    }
+}
+
+/// Tells the supervisor where the processes are, and does what it asks for. What it does not hear now it hears at the
+/// next look.
+async fn tell(
+    federation: &Federation,
+    observed: &Observed,
+    desired: &Desired,
+    context: &Context,
+) -> Result<(), ApplyError> {
+    if desired.places.is_none() && desired.orders.is_empty() {
+        return Ok(());
+    }
+    let pod = observed.pods.get(&format!("{}-0", naming::supervisor(federation)));
+    let Some(address) = pod.and_then(|pod| build::address(pod)) else { return Ok(()) };
+    let supervisor = find_supervisor(federation, address, context).await?;
+    if let Some(places) = &desired.places {
+        match supervisor.places(places).await {
+            Ok(()) => {
+                let uid = federation.uid().unwrap_or_default();
+                context.session(&uid, |it| it.pushed = Some(places.clone()));
+            }
+            Err(error) => tracing::warn!(federation = federation.name_any(), %error, "places not told"),
+        }
+    }
+    for order in &desired.orders {
+        match order {
+            Order::Delete { pod, uid, claim } => {
+                delete_pod(federation, pod, uid, claim.as_deref(), context).await?;
+            }
+            Order::Done { request } => {
+                if let Err(error) = supervisor.done(*request).await {
+                    tracing::warn!(federation = federation.name_any(), request, %error, "not told to be done");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The claim first: it goes when its pod does, so that the next pod gets a new one.
+async fn delete_pod(
+    federation: &Federation,
+    pod: &str,
+    uid: &str,
+    claim: Option<&str>,
+    context: &Context,
+) -> Result<(), ApplyError> {
+    let namespace = federation.namespace().unwrap_or_default();
+    if let Some(claim) = claim {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
+        gone(claims.delete(claim, &DeleteParams::default()).await)
+            .map_err(|it| ApplyError::Delete(claim.to_owned(), it))?;
+    }
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+    let this_very_one = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    gone(pods.delete(pod, &this_very_one).await).map_err(|it| ApplyError::Delete(pod.to_owned(), it))
+}
+
+/// What is gone, or is another object by now, needs no deletion.
+fn gone<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) => Err(error),
+    }
+}

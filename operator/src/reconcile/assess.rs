@@ -1,0 +1,461 @@
+//! What is to be said of a federation: its status, and the news since the last one. Pure.
+
+use faultline_api::Federation;
+use faultline_api::resource::{ClusterState, Condition, FederationStatus, MAX_MESSAGE, Phase, condition};
+use faultline_api::supervision::{self, Link, Status, Verdict};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use super::apply::{Applied, Trouble};
+use super::build;
+use super::dereference::{Observed, Supervision};
+use super::validate::{Refusal, Validated};
+use crate::naming;
+
+/// So many of a supervisor's events become Kubernetes events; of a run that goes on and on only the end is told, too.
+const MAX_EVENTS: u64 = 300;
+/// How many of the last events are always told.
+const LAST_EVENTS: u64 = 3;
+/// Longest note of an event.
+const MAX_NOTE: usize = 1024;
+
+/// Where a federation stands.
+#[derive(Clone, Debug)]
+pub enum Situation {
+    /// It cannot be run.
+    Rejected(Refusal),
+    /// It can.
+    Accepted {
+        /// It.
+        validated: Box<Validated>,
+        /// What came of making it.
+        applied: Applied,
+    },
+    /// It is being deleted.
+    Deleting {
+        /// What is still there.
+        left: Vec<String>,
+    },
+}
+
+/// Something to be told once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// The same for the same news, whoever tells it.
+    pub name: String,
+    /// In one word.
+    pub reason: String,
+    /// In a sentence.
+    pub note: String,
+    /// Whether it is a trouble.
+    pub warning: bool,
+}
+
+/// What is to be said, and what of it is new.
+pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (FederationStatus, Vec<News>) {
+    let federation = &*observed.federation;
+    let mut status = federation.status.clone().unwrap_or_default();
+    status.observed_generation = federation.metadata.generation;
+    status.protocol = Some(federation.spec.protocol.name().to_owned());
+    let mut report = Report { federation, status, news: Vec::new(), now };
+    match situation {
+        Situation::Rejected(refusal) => report.rejected(refusal),
+        Situation::Deleting { left } => report.deleting(left),
+        Situation::Accepted { validated, applied } => report.accepted(validated, observed, applied),
+    }
+    (report.status, report.news)
+}
+
+struct Report<'a> {
+    federation: &'a Federation,
+    status: FederationStatus,
+    news: Vec<News>,
+    now: Time,
+}
+
+impl Report<'_> {
+    fn rejected(&mut self, refusal: &Refusal) {
+        self.status.phase = Phase::Rejected;
+        self.say(&refusal.message);
+        if self.condition(condition::ACCEPTED, "False", "Invalid", &refusal.message) {
+            self.tell(condition::ACCEPTED, "Rejected", &refusal.message, true);
+        }
+    }
+
+    fn deleting(&mut self, left: &[String]) {
+        self.status.phase = Phase::Deleting;
+        let first = left.first().map_or("nothing", String::as_str);
+        self.say(&format!("waiting for {} objects to go, {first} among them", left.len()));
+    }
+
+    fn accepted(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
+        match &applied.trouble {
+            Some(Trouble { reason: reason @ "NameTaken", message }) => {
+                if self.condition(condition::ACCEPTED, "False", reason, message) {
+                    self.tell(condition::ACCEPTED, reason, message, true);
+                }
+            }
+            _ => {
+                self.condition(condition::ACCEPTED, "True", "Valid", "it makes sense, and can be run here");
+            }
+        }
+        self.status.shaping = Some("inNode".into());
+        if self.status.phase == Phase::Completed {
+            self.condition(
+                condition::PODS_READY,
+                "False",
+                "RunOver",
+                "the run is over; only its record is kept",
+            );
+            return;
+        }
+        self.pods(validated, observed, applied);
+        self.supervision(validated, observed);
+        self.headline(observed, applied);
+    }
+
+    /// The pods: how many run, and what is in their way.
+    fn pods(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
+        let hosts = build::hosts(validated, observed);
+        let running = |group: &str| {
+            let of_group = |pod: &Pod| pod.labels().get(naming::CLUSTER).is_some_and(|it| it == group);
+            hosts.iter().filter(|(_, pod)| of_group(pod) && build::runs(pod)).count() as u32
+        };
+        let clusters: Vec<ClusterState> = validated
+            .groups
+            .iter()
+            .filter(|it| it.is_cluster)
+            .map(|group| {
+                let before = self.status.clusters.iter().find(|it| it.name == group.name).cloned();
+                ClusterState {
+                    name: group.name.clone(),
+                    nodes: group.nodes,
+                    pods: running(&group.name),
+                    ..before.unwrap_or_default()
+                }
+            })
+            .collect();
+        self.status.clusters = clusters;
+        let up: u32 = validated.groups.iter().map(|it| running(&it.name)).sum();
+        let supervisor = naming::supervisor(self.federation);
+        let supervisor = observed.pods.get(&format!("{supervisor}-0"));
+        let (wanted, up) =
+            (validated.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::runs(it))));
+        let refused = observed
+            .refused
+            .as_ref()
+            .map(|message| Trouble { reason: refusal(message), message: message.clone() });
+        let stuck = || observed.pods.values().find_map(|it| obstacle(it));
+        let trouble = applied.trouble.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
+        match trouble {
+            Some(Trouble { reason, message }) => {
+                if self.condition(condition::PODS_READY, "False", reason, &message) {
+                    self.tell(condition::PODS_READY, reason, &message, true);
+                }
+            }
+            None if up < wanted => {
+                self.condition(
+                    condition::PODS_READY,
+                    "False",
+                    "Starting",
+                    &format!("{up} of {wanted} pods run"),
+                );
+            }
+            None => {
+                let message = format!("all {wanted} pods run, one of them the supervisor's");
+                if self.condition(condition::PODS_READY, "True", "AllRun", &message) {
+                    self.tell(condition::PODS_READY, "PodsReady", &message, false);
+                }
+            }
+        }
+    }
+
+    fn supervision(&mut self, validated: &Validated, observed: &Observed) {
+        match &observed.supervision {
+            Supervision::Absent => {
+                self.condition(condition::SUPERVISED, "False", "NoPod", "the supervisor's pod does not run");
+                if self.status.phase < Phase::Starting && !observed.sets.is_empty() {
+                    self.status.phase = Phase::Starting;
+                }
+            }
+            Supervision::Silent(why) => {
+                let before = self.status_of(condition::SUPERVISED);
+                let message = format!("the supervisor does not answer: {why}");
+                self.condition(condition::SUPERVISED, "False", "Silent", &message);
+                if before.as_deref() == Some("True") {
+                    self.tell(condition::SUPERVISED, "SupervisorSilent", &message, true);
+                }
+                self.status.phase = self.status.phase.max(Phase::Starting);
+            }
+            Supervision::Known(status) => {
+                self.condition(condition::SUPERVISED, "True", "Answers", "the supervisor answers");
+                self.supervised(validated, status);
+            }
+        }
+        self.status.phase = match self.status.phase {
+            Phase::Rejected if !observed.sets.is_empty() => Phase::Starting,
+            Phase::Rejected => Phase::Pending,
+            phase => phase,
+        };
+        let ready = self.status.clusters.iter().filter(|it| it.up >= it.nodes && it.pods >= it.nodes);
+        self.status.clusters_ready = Some(format!("{}/{}", ready.count(), self.status.clusters.len()));
+    }
+
+    /// What the supervisor says.
+    fn supervised(&mut self, validated: &Validated, said: &Status) {
+        use supervision::Phase as Run;
+        self.status.phase = match said.phase {
+            Run::Gathering => Phase::Starting,
+            Run::Measuring => Phase::Linking,
+            Run::Running | Run::Judging => Phase::Running,
+            Run::Completed | Run::Failed => Phase::Completed,
+        };
+        for cluster in &mut self.status.clusters {
+            let Some(said) = said.clusters.iter().find(|it| it.name == cluster.name) else { continue };
+            cluster.state = Some(word(&said.state));
+            cluster.up = said.up;
+            cluster.checkpoints = said.checkpoints;
+            cluster.forced = said.forced;
+            cluster.rollbacks = said.rollbacks;
+            cluster.progress = (said.steps > 0).then(|| format!("{}/{}", said.steps_done, said.steps));
+        }
+        let faults = &said.faults;
+        self.status.faults_done = Some(format!("{}/{}", faults.done + faults.without_effect, faults.planned));
+        self.status.worst_skew_micros = faults.worst_skew_micros.and_then(|it| i64::try_from(it).ok());
+        self.status.rollbacks = Some(said.rollbacks);
+        self.links(&said.links, said.phase);
+        self.run(validated, said);
+        self.story(said);
+    }
+
+    fn links(&mut self, links: &[Link], phase: supervision::Phase) {
+        let judged: Vec<bool> = links.iter().filter_map(|it| it.as_asked).collect();
+        let off = |it: &&Link| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
+        let worst = links.iter().filter(|it| it.as_asked.is_some()).max_by_key(|it| off(it));
+        let fine = judged.iter().filter(|it| **it).count();
+        let mut message = format!(
+            "delay lines in the nodes emulate the links; {fine} of {} are as asked for",
+            judged.len()
+        );
+        if let Some((worst, off)) = worst.and_then(|it| Some((it, off(&it)?))) {
+            message += &format!(
+                ", the one from {} to {} is {off} us off the {} us that were asked for, more than any other",
+                worst.from, worst.to, worst.requested_micros
+            );
+        }
+        let early = matches!(phase, supervision::Phase::Gathering | supervision::Phase::Measuring);
+        let (status, reason) = match () {
+            () if judged.is_empty() && early => ("Unknown", "NotMeasured"),
+            () if fine == judged.len() => ("True", "InNode"),
+            () => ("False", "NotAsAsked"),
+        };
+        if status == "Unknown" {
+            message = "they are measured once all processes are there".into();
+        }
+        if self.condition(condition::LINKED, status, reason, &message) && status == "False" {
+            self.tell(condition::LINKED, "LinksNotAsAsked", &message, true);
+        }
+    }
+
+    fn run(&mut self, validated: &Validated, said: &Status) {
+        use supervision::Phase as Run;
+        let waiting = || match said.missing.as_slice() {
+            [] => "all processes are there".to_owned(),
+            [one] => format!("waiting for {one}"),
+            many => format!(
+                "waiting for {} of {} processes, {} among them",
+                many.len(),
+                validated.nodes(),
+                many[0]
+            ),
+        };
+        match said.phase {
+            Run::Gathering => {
+                self.condition(condition::RUNNING, "False", "Gathering", &waiting());
+            }
+            Run::Measuring => {
+                self.condition(condition::RUNNING, "False", "Measuring", "the links are being measured");
+            }
+            Run::Running => {
+                self.condition(condition::RUNNING, "True", "Running", "the application runs");
+            }
+            Run::Judging => {
+                self.condition(condition::RUNNING, "False", "Judging", "the run is over and is being judged");
+            }
+            Run::Completed | Run::Failed => {
+                self.condition(condition::RUNNING, "False", "Over", "the run is over");
+            }
+        }
+        if !matches!(said.phase, Run::Completed | Run::Failed) {
+            self.condition(condition::COMPLETED, "False", "NotOver", "the run is not over");
+            return;
+        }
+        let verdict = said.verdict.unwrap_or(Verdict::Unknown);
+        let reason = match (said.phase, verdict) {
+            (Run::Failed, _) => "NotCarriedOut",
+            (_, Verdict::Pass) => "Pass",
+            (_, Verdict::Unknown) => "Unknown",
+            (_, Verdict::Fail) => "Fail",
+        };
+        let message = if said.reasons.is_empty() {
+            "everything that should hold was judged, and holds".to_owned()
+        } else {
+            said.reasons.join("; ")
+        };
+        self.status.verdict = Some(word(&verdict));
+        self.condition(condition::COMPLETED, "True", reason, &message);
+    }
+
+    /// The supervisor's events, as far as they have not been told.
+    fn story(&mut self, said: &Status) {
+        let told = self.status.last_event.unwrap_or(0).unsigned_abs();
+        let Some(newest) = said.events.last() else { return };
+        let over = self.status.phase == Phase::Completed;
+        for event in said.events.iter().filter(|it| it.number > told) {
+            let last = over && event.number + LAST_EVENTS > newest.number;
+            if event.number <= MAX_EVENTS || last {
+                let at = event.at_seconds.map(|it| format!("At {it:.2} s: ")).unwrap_or_default();
+                self.news.push(News {
+                    name: self.news_name(&format!("event {}", event.number)),
+                    reason: event.reason.clone(),
+                    note: shortened(&format!("{at}{}", event.text), MAX_NOTE),
+                    warning: event.warning,
+                });
+            }
+        }
+        self.status.last_event = i64::try_from(newest.number).ok();
+        self.say(&newest.text);
+    }
+
+    /// What matters most now.
+    fn headline(&mut self, observed: &Observed, applied: &Applied) {
+        if let Some(trouble) = &applied.trouble {
+            self.say(&trouble.message);
+            return;
+        }
+        if self.status.phase < Phase::Linking || !matches!(observed.supervision, Supervision::Known(_)) {
+            let kind = match observed.supervision {
+                Supervision::Silent(_) => condition::SUPERVISED,
+                _ if self.status_of(condition::PODS_READY).as_deref() == Some("True") => condition::RUNNING,
+                _ => condition::PODS_READY,
+            };
+            if let Some(it) = self.status.conditions.iter().find(|it| it.kind == kind) {
+                let message = it.message.clone();
+                self.say(&message);
+            }
+        }
+    }
+
+    fn say(&mut self, message: &str) {
+        self.status.message = Some(shortened(message, MAX_MESSAGE));
+    }
+
+    fn status_of(&self, kind: &str) -> Option<String> {
+        self.status.conditions.iter().find(|it| it.kind == kind).map(|it| it.status.clone())
+    }
+
+    /// Sets a condition. Returns whether its status or reason is another than before.
+    fn condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) -> bool {
+        let new = Condition {
+            kind: kind.into(),
+            status: status.into(),
+            reason: reason.into(),
+            message: shortened(message, MAX_MESSAGE),
+            last_transition_time: self.now.clone(),
+            observed_generation: self.federation.metadata.generation,
+        };
+        let Some(old) = self.status.conditions.iter_mut().find(|it| it.kind == kind) else {
+            self.status.conditions.push(new);
+            return true;
+        };
+        let changed = (&old.status, &old.reason) != (&new.status, &new.reason);
+        let since =
+            if old.status == new.status { old.last_transition_time.clone() } else { self.now.clone() };
+        *old = Condition { last_transition_time: since, ..new };
+        changed
+    }
+
+    /// News about a condition. The same change is told under the same name, even when the status that says that it has
+    /// been told was not written.
+    fn tell(&mut self, kind: &str, reason: &str, note: &str, warning: bool) {
+        let before = self.federation.status.as_ref();
+        let before = before.and_then(|it| it.conditions.iter().find(|it| it.kind == kind));
+        let since = before.map(|it| format!("{} {} {}", it.status, it.reason, it.last_transition_time.0));
+        self.news.push(News {
+            name: self.news_name(&format!("{kind} {reason} after {since:?}")),
+            reason: reason.into(),
+            note: shortened(note, MAX_NOTE),
+            warning,
+        });
+    }
+
+    fn news_name(&self, what: &str) -> String {
+        let uid = self.federation.uid().unwrap_or_default();
+        blake3::hash(format!("{uid} {what}").as_bytes()).to_hex()[..16].to_owned()
+    }
+}
+
+/// Who refused, from the API server's words.
+fn refusal(message: &str) -> &'static str {
+    if message.contains("PodSecurity") {
+        "PodSecurity"
+    } else if message.contains("exceeded quota") || message.contains("failed quota") {
+        "Quota"
+    } else {
+        "Refused"
+    }
+}
+
+/// What keeps a pod from running, if it is more than time.
+fn obstacle(pod: &Pod) -> Option<Trouble> {
+    const PATIENCE_ENDS_AT: &[&str] = &[
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "CrashLoopBackOff",
+    ];
+    let status = pod.status.as_ref()?;
+    let unscheduled = status.conditions.iter().flatten().find(|it| {
+        it.type_ == "PodScheduled" && it.status == "False" && it.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(it) = unscheduled {
+        let message = it.message.clone().unwrap_or_default();
+        return Some(Trouble { reason: "Unschedulable", message: format!("{}: {message}", pod.name_any()) });
+    }
+    let waiting =
+        status.container_statuses.iter().flatten().find_map(|it| it.state.as_ref()?.waiting.as_ref())?;
+    let why = waiting.reason.clone().unwrap_or_default();
+    PATIENCE_ENDS_AT.iter().find(|it| **it == why).map(|reason| Trouble {
+        reason,
+        message: format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why)),
+    })
+}
+
+/// As a word of the API.
+fn word(it: &impl serde::Serialize) -> String {
+    match serde_json::to_value(it) {
+        Ok(serde_json::Value::String(word)) => word,
+        other => unreachable!("a word, not {other:?}"),
+    }
+}
+
+/// At most `most` bytes of a text.
+fn shortened(text: &str, most: usize) -> String {
+    const CUT: &str = " …";
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let mut end = most - CUT.len();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{CUT}", &text[..end])
+}
+
+#[cfg(test)]
+mod tests;

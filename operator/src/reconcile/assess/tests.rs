@@ -1,0 +1,239 @@
+//! What is said, without a cluster.
+
+use std::sync::Arc;
+
+use faultline_api::supervision::{self, Cluster, Event, Faults, Phase as Run};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::*;
+use crate::reconcile::build::tests::{pod, quickstart, running};
+use crate::reconcile::validate::validate;
+
+fn at(seconds: i64) -> Time {
+    Time(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds))
+}
+
+fn accepted(trouble: Option<Trouble>) -> Situation {
+    let validated = Box::new(validate(&quickstart()).expect("it makes sense"));
+    Situation::Accepted { validated, applied: Applied { trouble } }
+}
+
+/// Status and news, and the same federation with that status.
+fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (FederationStatus, Vec<News>) {
+    let (status, news) = assess(observed, situation, at(seconds));
+    let mut federation = (*observed.federation).clone();
+    federation.status = Some(status.clone());
+    observed.federation = Arc::new(federation);
+    (status, news)
+}
+
+fn condition_of<'a>(status: &'a FederationStatus, kind: &str) -> &'a Condition {
+    status.conditions.iter().find(|it| it.kind == kind).unwrap_or_else(|| panic!("no {kind} in {status:#?}"))
+}
+
+fn event(number: u64, reason: &str) -> Event {
+    let text = format!("event {number}");
+    Event { number, at_seconds: Some(1.5), reason: reason.into(), warning: false, text }
+}
+
+fn reasons(news: &[News]) -> Vec<&str> {
+    news.iter().map(|it| it.reason.as_str()).collect()
+}
+
+#[test]
+fn a_federation_that_makes_no_sense_is_rejected_and_told_so_once() {
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    let situation = Situation::Rejected(Refusal { message: "spec.deadline: too short".into() });
+    let (status, news) = look(&mut observed, &situation, 1);
+    assert_eq!(status.phase, Phase::Rejected);
+    assert_eq!(status.observed_generation, Some(1));
+    let condition = condition_of(&status, condition::ACCEPTED);
+    assert_eq!((&*condition.status, &*condition.message), ("False", "spec.deadline: too short"));
+    assert_eq!(reasons(&news), ["Rejected"]);
+    assert!(news[0].warning);
+    assert_eq!(look(&mut observed, &situation, 2), (status, vec![]), "nothing new, not even a time");
+}
+
+#[test]
+fn what_keeps_pods_from_running_is_said_in_the_api_servers_words() {
+    let cases = [
+        ("pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"", "PodSecurity"),
+        ("pods \"x\" is forbidden: exceeded quota: small, requested: pods=1", "Quota"),
+        ("admission webhook denied the request", "Refused"),
+    ];
+    for (message, reason) in cases {
+        let mut observed = Observed::of(Arc::new(quickstart()));
+        observed.refused = Some(message.into());
+        let (status, news) = look(&mut observed, &accepted(None), 1);
+        let condition = condition_of(&status, condition::PODS_READY);
+        assert_eq!((&*condition.status, &*condition.reason, &*condition.message), ("False", reason, message));
+        assert_eq!(reasons(&news), [reason]);
+        assert_eq!(status.message.as_deref(), Some(message), "it is the headline");
+    }
+}
+
+#[test]
+fn a_pod_that_cannot_start_says_why() {
+    let stuck = |status: serde_json::Value| {
+        let mut observed = Observed::of(Arc::new(quickstart()));
+        let mut pod = (*pod("quickstart-paris-0", Some("paris"), "uid", false)).clone();
+        pod.status = Some(serde_json::from_value(status).expect("a status"));
+        observed.pods.insert("quickstart-paris-0".into(), Arc::new(pod));
+        let (status, _) = look(&mut observed, &accepted(None), 1);
+        let condition = condition_of(&status, condition::PODS_READY);
+        format!("{}: {}", condition.reason, condition.message)
+    };
+    let waiting = |reason: &str, message: &str| {
+        let state = json!({ "waiting": { "reason": reason, "message": message } });
+        json!({ "containerStatuses": [{
+            "name": "faultline", "state": state, "ready": false, "restartCount": 0, "image": "", "imageID": "",
+        }] })
+    };
+    assert_eq!(stuck(waiting("ErrImagePull", "not found")), "ErrImagePull: quickstart-paris-0: not found");
+    assert_eq!(stuck(waiting("ContainerCreating", "")), "Starting: 0 of 7 pods run");
+    let unschedulable = json!({ "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
+    }] });
+    assert_eq!(stuck(unschedulable), "Unschedulable: quickstart-paris-0: 0/3 nodes are available");
+}
+
+#[test]
+fn a_name_that_is_taken_is_a_refusal() {
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    let trouble = Trouble { reason: "NameTaken", message: "there is a Secret already".into() };
+    let (status, news) = look(&mut observed, &accepted(Some(trouble)), 1);
+    assert_eq!(condition_of(&status, condition::ACCEPTED).status, "False");
+    assert_eq!(news[0].reason, "NameTaken");
+    let (status, _) = look(&mut observed, &accepted(None), 2);
+    assert_eq!(condition_of(&status, condition::ACCEPTED).status, "True", "it is free again");
+}
+
+#[test]
+fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
+    let cluster = |name: &str, up| Cluster {
+        name: name.into(),
+        state: supervision::ClusterState::Running,
+        processes: 3,
+        up,
+        checkpoints: 2,
+        forced: 1,
+        rollbacks: 1,
+        steps_done: 10,
+        steps: 30,
+    };
+    let link = |from: &str, to: &str, requested, measured| Link {
+        from: from.into(),
+        to: to.into(),
+        requested_micros: requested,
+        measured_micros: Some(measured),
+        as_asked: Some(true),
+    };
+    let mut said = Status { missing: vec!["paris-0".into()], ..Status::default() };
+    let mut observed = running(said.clone());
+    let mut next = |said: &Status, seconds| {
+        observed.supervision = Supervision::Known(Box::new(said.clone()));
+        look(&mut observed, &accepted(None), seconds)
+    };
+
+    let (status, news) = next(&said, 1);
+    assert_eq!(status.phase, Phase::Starting);
+    assert_eq!(reasons(&news), ["PodsReady"]);
+    assert_eq!(status.message.as_deref(), Some("waiting for paris-0"));
+    assert_eq!(condition_of(&status, condition::LINKED).status, "Unknown");
+
+    said.phase = Run::Running;
+    said.missing.clear();
+    said.clusters = vec![cluster("paris", 3), cluster("rennes", 2)];
+    said.links = vec![link("paris", "paris", 100, 103), link("paris", "rennes", 5000, 5040)];
+    said.faults = Faults { planned: 2, done: 1, without_effect: 0, worst_skew_micros: Some(900) };
+    said.rollbacks = 2;
+    said.events = vec![event(1, "Begun"), event(2, "FaultInjected")];
+    let (status, news) = next(&said, 2);
+    assert_eq!(status.phase, Phase::Running);
+    assert_eq!(reasons(&news), ["Begun", "FaultInjected"]);
+    assert_eq!(news[0].note, "At 1.50 s: event 1");
+    assert_eq!(status.last_event, Some(2));
+    assert_eq!(status.faults_done.as_deref(), Some("1/2"));
+    assert_eq!(status.worst_skew_micros, Some(900));
+    assert_eq!(status.rollbacks, Some(2));
+    assert_eq!(status.clusters_ready.as_deref(), Some("1/2"), "a process of rennes is down");
+    assert_eq!(status.clusters[0].progress.as_deref(), Some("10/30"));
+    assert_eq!(status.shaping.as_deref(), Some("inNode"));
+    let linked = condition_of(&status, condition::LINKED);
+    assert_eq!((&*linked.status, &*linked.reason), ("True", "InNode"));
+    assert!(linked.message.contains("2 of 2 are as asked for"), "{}", linked.message);
+    assert!(linked.message.contains("from paris to rennes is 40 us off"), "{}", linked.message);
+    assert_eq!(condition_of(&status, condition::COMPLETED).status, "False");
+
+    let (again, news) = next(&said, 3);
+    assert_eq!((again, reasons(&news)), (status, vec![]), "what has been told is not told again");
+
+    said.phase = Run::Completed;
+    said.verdict = Some(Verdict::Pass);
+    said.events = vec![event(3, "Completed")];
+    let (status, news) = next(&said, 4);
+    assert_eq!(status.phase, Phase::Completed);
+    assert_eq!(status.verdict.as_deref(), Some("pass"));
+    assert_eq!(reasons(&news), ["Completed"]);
+    let completed = condition_of(&status, condition::COMPLETED);
+    assert_eq!((&*completed.status, &*completed.reason), ("True", "Pass"));
+    assert_eq!(completed.last_transition_time, at(4));
+}
+
+#[test]
+fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
+    let said = Status { phase: Run::Failed, reasons: vec!["no room".into()], ..Status::default() };
+    let (status, _) = look(&mut running(said), &accepted(None), 1);
+    let completed = condition_of(&status, condition::COMPLETED);
+    assert_eq!(
+        (&*completed.status, &*completed.reason, &*completed.message),
+        ("True", "NotCarriedOut", "no room")
+    );
+    assert_eq!(status.verdict.as_deref(), Some("unknown"));
+}
+
+#[test]
+fn a_supervisor_that_falls_silent_is_news_and_changes_no_phase() {
+    let mut observed = running(Status { phase: Run::Running, ..Status::default() });
+    look(&mut observed, &accepted(None), 1);
+    observed.supervision = Supervision::Silent("no answer within 2s".into());
+    let (status, news) = look(&mut observed, &accepted(None), 2);
+    assert_eq!(status.phase, Phase::Running);
+    assert_eq!(reasons(&news), ["SupervisorSilent"]);
+    assert!(status.message.is_some_and(|it| it.contains("no answer")));
+}
+
+#[test]
+fn the_same_news_has_the_same_name_and_other_news_another() {
+    let situation = Situation::Rejected(Refusal { message: "no".into() });
+    let first = Observed::of(Arc::new(quickstart()));
+    let (_, told) = assess(&first, &situation, at(1));
+    let (_, told_again) = assess(&first, &situation, at(2));
+    assert_eq!(
+        told, told_again,
+        "an operator that ended before it wrote the status tells it under the same name"
+    );
+    let mut other = quickstart();
+    other.metadata.uid = Some("other".into());
+    let (_, of_another) = assess(&Observed::of(Arc::new(other)), &situation, at(1));
+    assert_ne!(told[0].name, of_another[0].name);
+}
+
+#[test]
+fn a_story_without_end_is_cut_in_the_middle() {
+    let events: Vec<Event> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
+    let said = Status { phase: Run::Completed, events, ..Status::default() };
+    let (status, news) = look(&mut running(said), &accepted(None), 1);
+    let told: Vec<&News> = news.iter().filter(|it| it.reason == "RolledBack").collect();
+    assert_eq!(told.len() as u64, MAX_EVENTS + LAST_EVENTS);
+    assert!(told.last().is_some_and(|it| it.note.ends_with("event 1000")));
+    assert_eq!(status.last_event, Some(1000));
+}
+
+#[test]
+fn texts_are_cut_between_characters() {
+    assert_eq!(shortened("short", 10), "short");
+    let cut = shortened(&"é".repeat(600), 1024);
+    assert!(cut.len() <= 1024 && cut.ends_with(" …"), "{}", cut.len());
+}

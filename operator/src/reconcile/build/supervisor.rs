@@ -1,0 +1,70 @@
+//! The pod that supervises a federation, records its facts, and judges them.
+
+use faultline_api::Federation;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use serde_json::{Value, json};
+
+use super::{owned, pod};
+use crate::naming::{self, Component};
+use crate::settings::{SUPERVISOR_API_PORT, SUPERVISOR_PORT, Settings};
+
+/// Enough to sync the record.
+const GRACE_SECONDS: u32 = 10;
+
+pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
+    let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
+    let labels = pod::labels(federation, Component::Supervisor, None);
+    let mut spec = json!({
+        "replicas": 1,
+        "selector": { "matchLabels": {
+            naming::UID: labels[naming::UID],
+            naming::COMPONENT: labels[naming::COMPONENT],
+        } },
+        "template": {
+            "metadata": { "labels": labels, "annotations": pod::scraped(SUPERVISOR_API_PORT) },
+            "spec": pod::spec(container(settings), volumes(federation), GRACE_SECONDS),
+        },
+    });
+    pod::keep_data(&mut spec, kubernetes.results.as_ref());
+    let mut set: StatefulSet = owned(federation, naming::supervisor(federation));
+    set.spec = Some(serde_json::from_value::<StatefulSetSpec>(spec).expect("a set of pods"));
+    set
+}
+
+fn container(settings: &Settings) -> Value {
+    json!({
+        "name": naming::CONTAINER,
+        "image": settings.node_image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": [
+            "supervise",
+            "--federation", "/etc/faultline/federation.yaml",
+            "--key-file", "/etc/faultline/key",
+            "--out", "/results",
+            "--listen", format!("0.0.0.0:{SUPERVISOR_PORT}"),
+            "--api", format!("0.0.0.0:{SUPERVISOR_API_PORT}"),
+        ],
+        "ports": [
+            { "name": "faultline", "containerPort": SUPERVISOR_PORT },
+            { "name": "api", "containerPort": SUPERVISOR_API_PORT },
+        ],
+        // Its memory grows with the record, which it judges as a whole.
+        "resources": {
+            "requests": { "cpu": "100m", "memory": "128Mi" },
+            "limits": { "memory": "2Gi" },
+        },
+        "securityContext": pod::confined(),
+        "volumeMounts": [
+            { "name": "federation", "mountPath": "/etc/faultline", "readOnly": true },
+            { "name": naming::DATA, "mountPath": "/results" },
+        ],
+    })
+}
+
+/// The key and the file in one directory.
+fn volumes(federation: &Federation) -> Value {
+    json!([{ "name": "federation", "projected": { "defaultMode": 0o440, "sources": [
+        { "secret": { "name": naming::key(federation) } },
+        { "configMap": { "name": naming::file(federation) } },
+    ] } }])
+}

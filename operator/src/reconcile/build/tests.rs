@@ -1,0 +1,264 @@
+//! What is built, without a cluster.
+
+use std::sync::Arc;
+
+use faultline_api::resource::{Federation, FederationStatus, Kubernetes, Placement, Volume};
+use faultline_api::samples::SAMPLES;
+use faultline_api::supervision::{Request, Status};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::*;
+use crate::reconcile::validate::validate;
+
+/// The quick start, as an API server would have it.
+pub(crate) fn quickstart() -> Federation {
+    let mut federation =
+        faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid");
+    federation.metadata.namespace = Some("experiments".into());
+    federation.metadata.uid = Some("11111111-2222-3333-4444-555555555555".into());
+    federation.metadata.generation = Some(1);
+    federation
+}
+
+/// A pod as the set of a group makes it.
+pub(crate) fn pod(name: &str, group: Option<&str>, uid: &str, running: bool) -> Arc<Pod> {
+    let state = if running { json!({ "running": {} }) } else { json!({ "waiting": {} }) };
+    let mut labels = naming::labels(&quickstart());
+    labels.extend(group.map(|it| (naming::CLUSTER.to_owned(), it.to_owned())));
+    let pod = json!({
+        "metadata": { "name": name, "namespace": "experiments", "uid": uid, "labels": labels },
+        "status": {
+            "podIP": running.then(|| format!("10.0.0.{}", name.len())),
+            "containerStatuses": [{
+                "name": naming::CONTAINER, "state": state, "ready": running, "restartCount": 0, "image": "", "imageID": "",
+            }],
+        },
+    });
+    Arc::new(serde_json::from_value(pod).expect("a pod"))
+}
+
+/// The quick start with all its pods, whose supervisor says this.
+pub(crate) fn running(status: Status) -> Observed {
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    for (group, nodes) in [("paris", 3), ("rennes", 3)] {
+        for node in 0..nodes {
+            let name = format!("quickstart-{group}-{node}");
+            observed
+                .pods
+                .insert(name.clone(), pod(&name, Some(group), &format!("uid of {group}-{node}"), true));
+        }
+    }
+    let supervisor = "quickstart-supervisor-0";
+    observed.pods.insert(supervisor.into(), pod(supervisor, None, "uid of the supervisor", true));
+    observed.supervision = Supervision::Known(Box::new(status));
+    observed
+}
+
+fn built(observed: &Observed) -> Desired {
+    let validated = validate(&observed.federation).expect("it makes sense");
+    build(&validated, observed, &Settings::default())
+}
+
+fn with(change: impl FnOnce(&mut Kubernetes)) -> Observed {
+    let mut federation = quickstart();
+    change(federation.spec.kubernetes.get_or_insert_default());
+    Observed::of(Arc::new(federation))
+}
+
+fn set_of(observed: &Observed, name: &str) -> Value {
+    let set = built(observed).sets.into_iter().find(|it| it.name_any() == name).expect("it is built");
+    serde_json::to_value(set).expect("a set serialises")
+}
+
+#[test]
+fn the_objects_of_the_quick_start_are_as_reviewed() {
+    let Desired { file, sets, places, orders } = built(&Observed::of(Arc::new(quickstart())));
+    assert_eq!((places, orders), (None, vec![]));
+    let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"]);
+    let text = &file.data.as_ref().expect("it has content")["federation.yaml"];
+    let read = faultline_api::parse("federation.yaml", text.as_bytes()).expect("the supervisor can read it");
+    assert_eq!(read.spec, quickstart().spec);
+    insta::assert_snapshot!("quickstart-supervisor", yaml(&sets[0]));
+    insta::assert_snapshot!("quickstart-paris", yaml(&sets[1]));
+}
+
+/// What the profile `restricted` of Pod Security asks for, and what it leaves open: no access to the API server, no
+/// privilege of any kind, a file system that cannot be written to, resources.
+#[test]
+fn every_pod_is_confined() {
+    for set in built(&with(|it| it.volumes = Some(volume()))).sets {
+        let pod = serde_json::to_value(set.spec.expect("a spec").template.spec).expect("it serialises");
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+        for wide in ["hostNetwork", "hostPID", "hostIPC", "tolerations"] {
+            assert!(pod[wide].is_null(), "{wide}");
+        }
+        let container = &pod["containers"][0];
+        assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+        assert_eq!(container["securityContext"]["capabilities"], json!({ "drop": ["ALL"] }));
+        assert!(container["resources"]["requests"]["cpu"].is_string());
+        assert!(container["resources"]["limits"]["memory"].is_string());
+        assert!(container["env"].is_null(), "the key stands in no environment");
+        assert!(container["image"].as_str().is_some_and(|it| !it.ends_with(":latest") && it.contains(':')));
+        for volume in pod["volumes"].as_array().expect("it has volumes") {
+            assert!(volume["hostPath"].is_null());
+        }
+    }
+}
+
+fn volume() -> Volume {
+    Volume { size: "1GiB".parse().expect("a size"), storage_class: Some("fast".into()), keep: false }
+}
+
+#[test]
+fn clusters_are_spread_pinned_or_given_a_kubernetes_node_each() {
+    let spread = set_of(&with(|_| {}), "quickstart-paris");
+    let pod = &spread["spec"]["template"]["spec"];
+    assert_eq!(pod["topologySpreadConstraints"][0]["whenUnsatisfiable"], "ScheduleAnyway");
+    assert!(pod["affinity"].is_null() && pod["nodeSelector"].is_null());
+
+    let pinned = |it: &mut Kubernetes| it.pools = [("paris".to_owned(), "east".to_owned())].into();
+    let selector = |set: &str| set_of(&with(pinned), set)["spec"]["template"]["spec"]["nodeSelector"].clone();
+    assert_eq!(selector("quickstart-paris"), json!({ "faultline.dev/pool": "east" }));
+    assert!(selector("quickstart-rennes").is_null());
+
+    let alone = set_of(&with(|it| it.placement = Some(Placement::ClusterPerNode)), "quickstart-paris");
+    let affinity = &alone["spec"]["template"]["spec"]["affinity"];
+    let term = |kind: &str| {
+        affinity[kind]["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"].clone()
+    };
+    assert_eq!(term("podAffinity")["matchLabels"][naming::CLUSTER], "paris");
+    assert_eq!(term("podAntiAffinity")["matchExpressions"][1]["values"], json!(["paris"]));
+    assert!(alone["spec"]["template"]["spec"]["topologySpreadConstraints"].is_null());
+}
+
+#[test]
+fn data_is_on_the_nodes_disk_or_on_volumes_that_go_with_the_federation_or_stay() {
+    let has_directory = |set: &Value| {
+        let volumes = set["spec"]["template"]["spec"]["volumes"].as_array().expect("it has volumes").clone();
+        volumes.iter().any(|it| it["name"] == "data" && it["emptyDir"].is_object())
+    };
+    let plain = set_of(&with(|_| {}), "quickstart-paris");
+    assert!(has_directory(&plain) && plain["spec"]["volumeClaimTemplates"].is_null());
+
+    let kept = set_of(&with(|it| it.volumes = Some(volume())), "quickstart-paris");
+    assert!(!has_directory(&kept));
+    let claim = &kept["spec"]["volumeClaimTemplates"][0]["spec"];
+    assert_eq!(claim["resources"]["requests"]["storage"], "1073741824");
+    assert_eq!(claim["storageClassName"], "fast");
+    assert_eq!(kept["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"], "Delete");
+
+    let results = with(|it| it.results = Some(Volume { keep: true, ..volume() }));
+    let supervisor = set_of(&results, "quickstart-supervisor");
+    assert_eq!(supervisor["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"], "Retain");
+    assert!(has_directory(&set_of(&results, "quickstart-paris")));
+}
+
+#[test]
+fn what_is_there_already_is_not_made_again_and_what_differs_is() {
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    for set in built(&observed).sets {
+        observed.sets.insert(set.name_any(), Arc::new(set));
+    }
+    assert_eq!(built(&observed).sets, []);
+    let newer = Settings { node_image: "faultline-node:9".into(), ..Settings::default() };
+    let validated = validate(&observed.federation).expect("it makes sense");
+    assert_eq!(build(&validated, &observed, &newer).sets.len(), 3);
+    observed.sets.remove("quickstart-paris");
+    assert_eq!(built(&observed).sets.len(), 1);
+}
+
+#[test]
+fn when_the_run_is_over_only_the_supervisor_stays() {
+    let mut federation = quickstart();
+    let status = FederationStatus { phase: Phase::Completed, ..FederationStatus::default() };
+    federation.status = Some(status);
+    let observed = Observed::of(Arc::new(federation));
+    let replicas = |name: &str| set_of(&observed, name)["spec"]["replicas"].clone();
+    assert_eq!([replicas("quickstart-supervisor"), replicas("quickstart-paris")], [json!(1), json!(0)]);
+}
+
+#[test]
+fn places_are_those_of_the_pods_that_run_and_are_told_once() {
+    let mut observed = running(Status { generation: 4, ..Status::default() });
+    let name = "quickstart-paris-1";
+    observed.pods.insert(name.into(), pod(name, Some("paris"), "uid of paris-1", false));
+    let places = built(&observed).places.expect("they are new");
+    assert_eq!(places.generation, 5, "newer than what the supervisor knows from an operator before");
+    let processes: Vec<&str> = places.places.iter().map(|it| it.process.as_str()).collect();
+    assert_eq!(processes, ["paris-0", "paris-2", "rennes-0", "rennes-1", "rennes-2"]);
+    assert_eq!(places.places[0].address, "10.0.0.18:7400");
+    assert_eq!(places.places[0].uid, "uid of paris-0");
+
+    observed.pushed = Some(places.clone());
+    observed.supervision = Supervision::Known(Box::new(Status { generation: 5, ..Status::default() }));
+    assert_eq!(built(&observed).places, None);
+
+    observed.supervision = Supervision::Known(Box::default());
+    let again = built(&observed).places.expect("a supervisor that has forgotten is told again");
+    assert_eq!((again.generation, again.places), (6, places.places));
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_is_no_place() {
+    let mut observed = running(Status::default());
+    let mut going = (*observed.pods["quickstart-rennes-0"]).clone();
+    going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    observed.pods.insert("quickstart-rennes-0".into(), Arc::new(going));
+    let places = built(&observed).places.expect("they are new").places;
+    assert!(places.iter().all(|it| it.process != "rennes-0"));
+}
+
+#[test]
+fn requests_are_for_one_very_pod() {
+    let request = |id, action, process: &str, uid: &str| Request {
+        id,
+        action,
+        process: process.into(),
+        uid: uid.into(),
+    };
+    let status = Status {
+        requests: vec![
+            request(1, Action::DeletePod, "paris-0", "uid of paris-0"),
+            request(2, Action::DeleteVolume, "rennes-2", "uid of rennes-2"),
+            request(3, Action::DeletePod, "paris-1", "uid of one before"),
+        ],
+        ..Status::default()
+    };
+    let delete = |pod: &str, uid: &str, claim: Option<&str>| Order::Delete {
+        pod: pod.into(),
+        uid: uid.into(),
+        claim: claim.map(str::to_owned),
+    };
+    let observed = running(status.clone());
+    assert_eq!(
+        built(&observed).orders,
+        [
+            delete("quickstart-paris-0", "uid of paris-0", None),
+            delete("quickstart-rennes-2", "uid of rennes-2", None),
+            Order::Done { request: 3 },
+        ]
+    );
+
+    let mut on_volumes = running(status.clone());
+    on_volumes.federation = with(|it| it.volumes = Some(volume())).federation;
+    assert_eq!(
+        built(&on_volumes).orders[1],
+        delete("quickstart-rennes-2", "uid of rennes-2", Some("data-quickstart-rennes-2"))
+    );
+
+    let mut going = observed.clone();
+    let mut pod = (*going.pods["quickstart-paris-0"]).clone();
+    pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    going.pods.insert("quickstart-paris-0".into(), Arc::new(pod));
+    assert_eq!(built(&going).orders.len(), 2, "what is being deleted is neither deleted again nor done");
+}
+
+fn yaml(set: &StatefulSet) -> String {
+    serde_saphyr::to_string(set).expect("a set serialises")
+}

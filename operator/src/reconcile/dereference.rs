@@ -1,0 +1,152 @@
+//! What there is: the objects of a federation, and what its supervisor says. Reads only.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use faultline_api::Federation;
+use faultline_api::resource::Phase;
+use faultline_api::supervision::{Places, Status};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Event, Pod, Secret};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use thiserror::Error;
+
+use super::build;
+use crate::controller::Context;
+use crate::naming;
+use crate::supervisor::Supervisor;
+
+/// What there is of a federation.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The resource, with the status that was written last.
+    pub federation: Arc<Federation>,
+    /// Its sets of pods, by name.
+    pub sets: BTreeMap<String, Arc<StatefulSet>>,
+    /// Its pods, by name.
+    pub pods: BTreeMap<String, Arc<Pod>>,
+    /// What its supervisor says.
+    pub supervision: Supervision,
+    /// The places that the supervisor was told last, as far as is known.
+    pub pushed: Option<Places>,
+    /// Why a set could not make its pods, in the words of the API server.
+    pub refused: Option<String>,
+}
+
+/// What a supervisor says.
+#[derive(Clone, Debug, Default)]
+pub enum Supervision {
+    /// There is none yet, or none is needed any more.
+    #[default]
+    Absent,
+    /// Its pod runs, but it does not answer.
+    Silent(String),
+    /// The status, with the events that are not Kubernetes events yet.
+    Known(Box<Status>),
+}
+
+/// What could not be read.
+#[derive(Debug, Error)]
+pub enum DereferenceError {
+    /// The key.
+    #[error("the secret {0} cannot be read: {1}")]
+    Key(String, #[source] kube::Error),
+    /// The key is none.
+    #[error("the secret {0} holds no key of a federation; delete the federation and apply it again")]
+    NoKey(String),
+    /// Why there are no pods.
+    #[error("the events of {0} cannot be read: {1}")]
+    Events(String, #[source] kube::Error),
+}
+
+impl Observed {
+    /// Of which nothing else is known.
+    pub fn of(federation: Arc<Federation>) -> Observed {
+        Observed {
+            federation,
+            sets: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            supervision: Supervision::Absent,
+            pushed: None,
+            refused: None,
+        }
+    }
+
+    /// The phase that was written last.
+    pub fn phase(&self) -> Phase {
+        self.federation.status.as_ref().map(|it| it.phase).unwrap_or_default()
+    }
+}
+
+/// Finds out what there is.
+pub async fn dereference(
+    federation: &Arc<Federation>,
+    context: &Context,
+) -> Result<Observed, DereferenceError> {
+    let uid = federation.uid().unwrap_or_default();
+    let sets = context.sets.of(&uid);
+    let pods = context.pods.of(&uid);
+    let mut observed = Observed { sets, pods, ..Observed::of(Arc::clone(federation)) };
+    if observed.phase() == Phase::Completed {
+        return Ok(observed);
+    }
+    let supervisor = observed.pods.get(&format!("{}-0", naming::supervisor(federation)));
+    if let Some(address) = supervisor.and_then(|pod| build::address(pod)) {
+        let supervisor = find_supervisor(federation, address, context).await?;
+        let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
+        observed.supervision = match supervisor.status(told.unsigned_abs()).await {
+            Ok(status) => Supervision::Known(Box::new(status)),
+            Err(error) => Supervision::Silent(error.to_string()),
+        };
+    }
+    observed.pushed = context.session(&uid, |it| it.pushed.clone());
+    observed.refused = refused(&observed, context).await?;
+    Ok(observed)
+}
+
+/// The supervisor at this address, with the federation's key, which is read once.
+pub(super) async fn find_supervisor(
+    federation: &Federation,
+    address: IpAddr,
+    context: &Context,
+) -> Result<Supervisor, DereferenceError> {
+    let uid = federation.uid().unwrap_or_default();
+    let key = match context.session(&uid, |it| it.key.clone()) {
+        Some(key) => key,
+        None => {
+            let name = naming::key(federation);
+            let secrets: Api<Secret> =
+                Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+            let secret = secrets.get(&name).await.map_err(|it| DereferenceError::Key(name.clone(), it))?;
+            let key = secret.data.unwrap_or_default().remove("key").ok_or(DereferenceError::NoKey(name))?;
+            let key = String::from_utf8_lossy(&key.0).into_owned();
+            context.session(&uid, |it| it.key = Some(key.clone()));
+            key
+        }
+    };
+    Supervisor::new(address, context.settings.supervisor_api_port, &key)
+        .map_err(|_| DereferenceError::NoKey(naming::key(federation)))
+}
+
+/// Why the first set that lacks pods lacks them: only its events tell. Events outlive what they tell of, so that nobody
+/// asks once all pods have been there.
+async fn refused(observed: &Observed, context: &Context) -> Result<Option<String>, DereferenceError> {
+    if observed.phase() >= Phase::Linking {
+        return Ok(None);
+    }
+    let lacking = observed.sets.values().find(|set| {
+        let wanted = set.spec.as_ref().and_then(|it| it.replicas).unwrap_or(1);
+        let made = set.status.as_ref().map(|it| it.replicas);
+        made.is_some_and(|made| made < wanted)
+    });
+    let Some(set) = lacking else { return Ok(None) };
+    let name = set.name_any();
+    let events: Api<Event> = Api::namespaced(context.client.clone(), &set.namespace().unwrap_or_default());
+    let of_set = ListParams::default()
+        .fields(&format!("involvedObject.uid={},reason=FailedCreate", set.uid().unwrap_or_default()));
+    let events = events.list(&of_set).await.map_err(|it| DereferenceError::Events(name, it))?;
+    let newest = events.items.into_iter().max_by_key(|it| it.last_timestamp.as_ref().map(|it| it.0));
+    Ok(newest.and_then(|it| it.message))
+}

@@ -1,0 +1,108 @@
+//! One look at a federation, in five steps, each in a file of its own:
+//!
+//! | step | file | |
+//! | --- | --- | --- |
+//! | what there is | [`mod@dereference`] | reads from the API server, the mirrors and the supervisor |
+//! | whether it makes sense | [`mod@validate`] | pure |
+//! | what there should be | [`mod@build`] | pure |
+//! | making it so | [`mod@apply`] | writes |
+//! | saying so | [`mod@update_status`] | [`mod@assess`] finds what is to be said, pure; writes |
+//!
+//! Nothing is remembered from one look to the next that could not be found again: the operator may end between any two
+//! writes.
+
+pub mod apply;
+pub mod assess;
+pub mod build;
+pub mod dereference;
+pub mod update_status;
+pub mod validate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use faultline_api::Federation;
+use faultline_api::resource::Phase;
+use kube::ResourceExt;
+use kube::runtime::controller::Action;
+use thiserror::Error;
+
+use crate::controller::Context;
+use crate::naming;
+use apply::Applied;
+use assess::Situation;
+
+/// How often a supervisor is asked while its federation runs.
+const RUNNING: Duration = Duration::from_millis(500);
+/// How often a federation is looked at while it starts; changes of its pods are seen at once.
+const STARTING: Duration = Duration::from_secs(1);
+/// When to look again at what is to be written later.
+const SOON: Duration = Duration::from_millis(500);
+
+/// The step that failed.
+#[derive(Debug, Error)]
+pub enum ReconcileError {
+    /// What there is could not be found out.
+    #[error("cannot find out what there is: {0}")]
+    Dereference(#[from] dereference::DereferenceError),
+    /// What there should be could not be made.
+    #[error("cannot make what there should be: {0}")]
+    Apply(#[from] apply::ApplyError),
+    /// What has become of it could not be said.
+    #[error("cannot say what has become of it: {0}")]
+    UpdateStatus(#[from] update_status::UpdateStatusError),
+}
+
+/// Looks at a federation once. Says when to look again.
+pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    if federation.metadata.deletion_timestamp.is_some() {
+        return delete(federation, &context).await;
+    }
+    if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
+        // Before anything else is made. The write brings the federation back here.
+        apply::add_finalizer(&federation, &context).await?;
+        return Ok(Action::await_change());
+    }
+    let observed = dereference::dereference(&federation, &context).await?;
+    let validated = match validate::validate(&federation) {
+        Ok(validated) => validated,
+        Err(refusal) => {
+            let said =
+                update_status::update_status(&observed, &Situation::Rejected(refusal), &context).await?;
+            return Ok(if said { Action::await_change() } else { Action::requeue(SOON) });
+        }
+    };
+    let desired = build::build(&validated, &observed, &context.settings);
+    let applied = apply::apply(&validated, &observed, desired, &context).await?;
+    let next = next_look(&observed, &applied);
+    let situation = Situation::Accepted { validated: Box::new(validated), applied };
+    let said = update_status::update_status(&observed, &situation, &context).await?;
+    Ok(match next {
+        Some(delay) => Action::requeue(delay),
+        None if !said => Action::requeue(SOON),
+        None => Action::await_change(),
+    })
+}
+
+/// `None` when nothing is to be expected but changes.
+fn next_look(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
+    match observed.phase() {
+        Phase::Completed if applied.trouble.is_none() => None,
+        Phase::Running | Phase::Linking => Some(RUNNING),
+        _ => Some(STARTING),
+    }
+}
+
+async fn delete(federation: Arc<Federation>, context: &Context) -> Result<Action, ReconcileError> {
+    if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
+        return Ok(Action::await_change());
+    }
+    let left = apply::delete(&federation, context).await?;
+    if left.is_empty() {
+        context.forget(&federation.uid().unwrap_or_default());
+        return Ok(Action::await_change());
+    }
+    let observed = dereference::Observed::of(federation);
+    update_status::update_status(&observed, &Situation::Deleting { left }, context).await?;
+    Ok(Action::requeue(SOON))
+}

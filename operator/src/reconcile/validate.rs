@@ -1,0 +1,100 @@
+//! Whether a federation can be run, and what it consists of. Pure.
+//!
+//! The API server has checked the rules of the definition already; what those cannot say is checked here, by the code
+//! that checks a file.
+
+use faultline_api::Federation;
+use faultline_api::resource::ReplicateTo;
+
+/// A federation that makes sense.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Validated {
+    /// It.
+    pub federation: Federation,
+    /// Its pods, in groups that are made and lost together.
+    pub groups: Vec<Group>,
+}
+
+/// Processes that stand in one place: a cluster, or what serves all clusters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// How many processes it has.
+    pub nodes: u32,
+    /// Whether it is a cluster of the federation.
+    pub is_cluster: bool,
+}
+
+/// Why a federation cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// All that is wrong, with what to do about it.
+    pub message: String,
+}
+
+impl Group {
+    /// The name of the process on one of its nodes.
+    pub fn process(&self, node: u32) -> String {
+        if self.is_cluster { format!("{}-{node}", self.name) } else { self.name.clone() }
+    }
+}
+
+impl Validated {
+    /// How many pods run processes.
+    pub fn nodes(&self) -> u32 {
+        self.groups.iter().map(|it| it.nodes).sum()
+    }
+}
+
+/// A federation that can be run, or why it cannot.
+pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
+    let problems = faultline_api::validate(federation);
+    if !problems.is_empty() {
+        let told: Vec<String> =
+            problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help)).collect();
+        return Err(Refusal { message: told.join("; ") });
+    }
+    let clusters = federation.spec.clusters.iter();
+    let mut groups: Vec<Group> =
+        clusters.map(|it| Group { name: it.name.clone(), nodes: it.nodes, is_cluster: true }).collect();
+    let shared = |it: &faultline_api::resource::Checkpointing| {
+        it.replicate_to == ReplicateTo::SharedStorage && it.replicas > 0
+    };
+    if federation.spec.protocol.checkpointing().is_some_and(|it| shared(&it)) {
+        groups.push(Group { name: "storage-server".into(), nodes: 1, is_cluster: false });
+    }
+    Ok(Validated { federation: federation.clone(), groups })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::build::tests::quickstart;
+
+    #[test]
+    fn every_cluster_is_a_group_and_shared_storage_is_one_too() {
+        let mut federation = quickstart();
+        let names = |it: &Validated| it.groups.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&validate(&federation).unwrap()), ["paris", "rennes"]);
+        let faultline_api::resource::Protocol::Hc3i(hc3i) = &mut federation.spec.protocol else {
+            panic!("the quick start runs HC3I")
+        };
+        hc3i.replicate_to = Some(ReplicateTo::SharedStorage);
+        let validated = validate(&federation).unwrap();
+        assert_eq!(names(&validated), ["paris", "rennes", "storage-server"]);
+        assert_eq!(validated.groups[2].process(0), "storage-server");
+        assert_eq!(validated.groups[0].process(2), "paris-2");
+        assert_eq!(validated.nodes(), 7);
+    }
+
+    #[test]
+    fn a_refusal_says_all_that_is_wrong_and_what_to_do() {
+        let mut federation = quickstart();
+        federation.spec.clusters[1].name = "paris".into();
+        federation.spec.deadline = Some("1ms".parse().unwrap());
+        let message = validate(&federation).unwrap_err().message;
+        assert!(message.contains("spec.clusters[1].name: there is already a cluster `paris`"), "{message}");
+        assert!(message.contains("spec.deadline"), "{message}");
+    }
+}

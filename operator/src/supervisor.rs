@@ -1,0 +1,111 @@
+//! The client of a supervisor's API. Each request is one connection with one deadline; whoever asks tries again at the
+//! next look.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use faultline_api::supervision::{self, KeyError, PLACES, Places, STATUS, Status};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const DEADLINE: Duration = Duration::from_secs(2);
+/// Far above what a supervisor has to say.
+const MAX_ANSWER: usize = 16 << 20;
+
+/// A supervisor at an address.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    address: SocketAddr,
+    token: String,
+}
+
+/// Why a supervisor could not be asked.
+#[derive(Debug, Error)]
+pub enum SupervisorError {
+    /// It cannot be reached.
+    #[error("cannot connect: {0}")]
+    Connect(std::io::Error),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Http(#[from] hyper::Error),
+    /// It did not answer in time.
+    #[error("no answer within {DEADLINE:?}")]
+    Timeout,
+    /// It answers too much, or its answer broke off.
+    #[error("the answer cannot be read: {0}")]
+    Body(Box<dyn std::error::Error + Send + Sync>),
+    /// It refuses.
+    #[error("answered {0}: {1}")]
+    Refused(StatusCode, String),
+    /// It says something else than expected.
+    #[error("the answer is not understood: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+impl Supervisor {
+    /// The supervisor at this address, whose federation has this key.
+    pub fn new(address: IpAddr, port: u16, key: &str) -> Result<Supervisor, KeyError> {
+        Ok(Supervisor { address: SocketAddr::new(address, port), token: supervision::token(key)? })
+    }
+
+    /// How the federation fares, with the events after `event`.
+    pub async fn status(&self, event: u64) -> Result<Status, SupervisorError> {
+        let body = self.ask(Method::GET, &format!("{STATUS}?after={event}"), Bytes::new()).await?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+
+    /// Says where the processes are.
+    pub async fn places(&self, places: &Places) -> Result<(), SupervisorError> {
+        self.ask(Method::PUT, PLACES, serde_json::to_vec(places)?.into()).await.map(drop)
+    }
+
+    /// Says that a request is done. One that the supervisor no longer knows is as good.
+    pub async fn done(&self, request: u64) -> Result<(), SupervisorError> {
+        match self.ask(Method::POST, &supervision::done(request), Bytes::new()).await {
+            Ok(_) | Err(SupervisorError::Refused(StatusCode::NOT_FOUND, _)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, SupervisorError> {
+        timeout(DEADLINE, self.ask_patiently(method, path, body))
+            .await
+            .map_err(|_| SupervisorError::Timeout)?
+    }
+
+    async fn ask_patiently(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, SupervisorError> {
+        let stream = TcpStream::connect(self.address).await.map_err(SupervisorError::Connect)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.address.to_string())
+            .header(AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .expect("its parts are valid");
+        let answer = async {
+            let response = sender.send_request(request).await?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+            let body = body.map_err(SupervisorError::Body)?.to_bytes();
+            if status.is_success() {
+                Ok(body)
+            } else {
+                Err(SupervisorError::Refused(status, String::from_utf8_lossy(&body).into_owned()))
+            }
+        };
+        // The connection moves the bytes; it ends with the answer.
+        tokio::select! {
+            answer = answer => answer,
+            Err(error) = connection => Err(error.into()),
+        }
+    }
+}

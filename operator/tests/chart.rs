@@ -1,0 +1,86 @@
+//! The chart renders to what `manifests/install.yaml` holds. Needs `helm` on the path, and so runs only when asked for:
+//! `cargo test -p faultline-operator --test chart -- --ignored`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use faultline_operator::install;
+use serde_json::{Value, json};
+
+fn helm(arguments: &[&str]) -> Result<String, String> {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/faultline");
+    let mut command = Command::new("helm");
+    command
+        .arg(arguments[0])
+        .args(if arguments[0] == "template" { &["faultline"][..] } else { &[] })
+        .arg(chart);
+    let output = command.args(&arguments[1..]).output().expect("helm is on the path");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// By kind and name, without the labels that only helm sets.
+fn rendered(options: &[&str]) -> BTreeMap<String, Value> {
+    let arguments = [&["template", "--namespace", install::NAMESPACE], options].concat();
+    let text = helm(&arguments).expect("it renders");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).expect("it is YAML");
+    named(objects.into_iter().filter(|it| !it.is_null()))
+}
+
+fn named(objects: impl Iterator<Item = Value>) -> BTreeMap<String, Value> {
+    let name =
+        |it: &Value| format!("{} {}", it["kind"].as_str().unwrap(), it["metadata"]["name"].as_str().unwrap());
+    let plain = |mut it: Value| {
+        let metadata = it["metadata"].as_object_mut().unwrap();
+        metadata.remove("labels");
+        metadata.remove("annotations");
+        it
+    };
+    objects.map(|it| (name(&it), plain(it))).collect()
+}
+
+#[test]
+#[ignore = "needs helm"]
+fn the_chart_installs_what_the_manifest_does() {
+    let mut expected = named(install::objects().into_iter());
+    // Helm makes the namespace itself.
+    expected.remove(&format!("Namespace {}", install::NAMESPACE)).expect("the manifest makes one");
+    let rendered = rendered(&[]);
+    assert_eq!(rendered.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (name, object) in expected {
+        assert_eq!(rendered[&name], object, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs helm"]
+fn in_one_namespace_nothing_is_granted_outside() {
+    let rendered = rendered(&["--set", "scope=namespace,crds.install=false"]);
+    assert!(
+        rendered.keys().all(|it| !it.starts_with("Cluster") && !it.starts_with("Custom")),
+        "{rendered:#?}"
+    );
+    let role = &rendered["Role faultline-operator-federations"];
+    assert_eq!(role["rules"], json!(install::RULES));
+    let env = &rendered["Deployment faultline-operator"]["spec"]["template"]["spec"]["containers"][0]["env"];
+    let watched = env.as_array().unwrap().iter().find(|it| it["name"] == "FAULTLINE_NAMESPACE");
+    assert_eq!(watched.map(|it| &it["value"]), Some(&json!(install::NAMESPACE)));
+}
+
+#[test]
+#[ignore = "needs helm"]
+fn values_are_checked_and_every_option_renders() {
+    assert!(helm(&["lint", "--strict"]).is_ok_and(|it| it.contains("0 chart(s) failed")));
+    for bad in ["replicas=-1", "scope=galaxy", "operator.image.tag=latest", "no.such=value"] {
+        assert!(helm(&["template", "--set", bad]).is_err(), "{bad}");
+    }
+    let monitored = rendered(&["--set", "metrics.podMonitor=true,metrics.annotations=false"]);
+    assert!(monitored.contains_key("PodMonitor faultline-federations"));
+    let pod = &monitored["Deployment faultline-operator"]["spec"]["template"]["metadata"];
+    assert!(pod["annotations"].is_null());
+    let ours = rendered(&["--set", "operator.image.repository=registry.example/operator,node.image.tag=2"]);
+    let container = &ours["Deployment faultline-operator"]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], format!("registry.example/operator:{}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(container["env"][0]["value"], "faultline-node:2");
+}

@@ -1,0 +1,281 @@
+//! An API server in memory: keeps objects by path, and notes who asked for what. No validation, no controllers: pods
+//! are made by the test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+/// The right that a request needs: group, resource, verb.
+pub(crate) type Right = (String, String, String);
+
+/// The objects, and what was asked.
+#[derive(Clone, Default)]
+pub(crate) struct ApiServer(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Value>,
+    used: BTreeSet<Right>,
+    writes: Vec<String>,
+    refusing: Option<(String, StatusCode, String)>,
+    /// How many writes succeed before one does not.
+    until_failure: Option<u32>,
+    version: u64,
+}
+
+/// What a path says.
+struct Place {
+    group: String,
+    resource: String,
+    name: Option<String>,
+    subresource: Option<String>,
+    /// The path of the object, or of the collection.
+    key: String,
+}
+
+impl ApiServer {
+    /// A client of it.
+    pub(crate) fn client(&self) -> Client {
+        let server = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.expect("a body").to_bytes();
+                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                let query = head.uri.query().unwrap_or_default().to_owned();
+                let (status, answer) = server.answer(&head.method, head.uri.path(), &query, body);
+                // A watch sees nothing and ends.
+                let answer =
+                    answer.map(|it| serde_json::to_vec(&it).expect("it serialises")).unwrap_or_default();
+                let response = Response::builder().status(status).body(Full::from(answer));
+                Ok::<_, Infallible>(response.expect("a response"))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    /// The object at a path.
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
+        self.0.lock().unwrap().objects.get(path).cloned()
+    }
+
+    /// Puts an object at a path.
+    pub(crate) fn put(&self, path: &str, object: Value) {
+        self.0.lock().unwrap().objects.insert(path.into(), object);
+    }
+
+    /// Removes an object.
+    pub(crate) fn remove(&self, path: &str) {
+        self.0.lock().unwrap().objects.remove(path);
+    }
+
+    /// Paths of all objects that begin so.
+    pub(crate) fn paths(&self, prefix: &str) -> Vec<String> {
+        self.0.lock().unwrap().objects.keys().filter(|it| it.starts_with(prefix)).cloned().collect()
+    }
+
+    /// The rights that were needed so far.
+    pub(crate) fn used(&self) -> BTreeSet<Right> {
+        self.0.lock().unwrap().used.clone()
+    }
+
+    /// What was written since the last time, as `METHOD path`.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap().writes)
+    }
+
+    /// Refuses every write to a resource, with this status and these words.
+    pub(crate) fn refuse(&self, resource: &str, status: StatusCode, message: &str) {
+        self.0.lock().unwrap().refusing = Some((resource.into(), status, message.into()));
+    }
+
+    /// Refuses nothing any more.
+    pub(crate) fn allow(&self) {
+        self.0.lock().unwrap().refusing = None;
+    }
+
+    /// Lets so many writes succeed, fails the next one, and then works again.
+    pub(crate) fn fail_after(&self, writes: u32) {
+        self.0.lock().unwrap().until_failure = Some(writes);
+    }
+
+    fn answer(&self, method: &Method, path: &str, query: &str, body: Value) -> (StatusCode, Option<Value>) {
+        let (status, answer) = self.perform(method, path, query, body);
+        (status, if query.contains("watch=true") { None } else { Some(answer) })
+    }
+
+    fn perform(&self, method: &Method, path: &str, query: &str, body: Value) -> (StatusCode, Value) {
+        let place = Place::of(path);
+        let mut state = self.0.lock().unwrap();
+        let verb = match (method, &place.name) {
+            (&Method::GET, Some(_)) => "get",
+            (&Method::GET, None) if query.contains("watch=true") => "watch",
+            (&Method::GET, None) => "list",
+            (&Method::POST, _) => "create",
+            (&Method::PATCH, _) => "patch",
+            (&Method::DELETE, Some(_)) => "delete",
+            other => panic!("nobody asks for {other:?}"),
+        };
+        let resource = match &place.subresource {
+            Some(subresource) => format!("{}/{subresource}", place.resource),
+            None => place.resource.clone(),
+        };
+        let need = |verb: &str| (place.group.clone(), resource.clone(), verb.to_owned());
+        state.used.insert(need(verb));
+        let exists = state.objects.contains_key(&place.key);
+        if verb == "patch" && !exists && place.subresource.is_none() {
+            // To apply what is not there is to create it.
+            state.used.insert(need("create"));
+        }
+        if method != Method::GET {
+            state.writes.push(format!("{method} {path}"));
+            if let Some((refused, status, message)) = &state.refusing
+                && *refused == place.resource
+            {
+                let reason = if *status == StatusCode::FORBIDDEN { "Forbidden" } else { "InternalError" };
+                return (*status, failure(*status, reason, message));
+            }
+        }
+        if method != Method::GET
+            && let Some(left) = state.until_failure
+        {
+            state.until_failure = left.checked_sub(1);
+            if left == 0 {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                return (status, failure(status, "InternalError", "on purpose"));
+            }
+        }
+        state.version += 1;
+        let version = state.version.to_string();
+        match verb {
+            "watch" => (StatusCode::OK, Value::Null),
+            "get" => match state.objects.get(&place.key) {
+                Some(object) => (StatusCode::OK, object.clone()),
+                None => (StatusCode::NOT_FOUND, failure(StatusCode::NOT_FOUND, "NotFound", "not found")),
+            },
+            "list" => {
+                // Of all namespaces, when the path names none.
+                let (prefix, resource) = place.key.rsplit_once('/').expect("a path");
+                let is_meant = |it: &str| {
+                    it.starts_with(&format!("{}/", place.key))
+                        || it.starts_with(&format!("{prefix}/namespaces/"))
+                            && it.contains(&format!("/{resource}/"))
+                };
+                let items: Vec<Value> =
+                    state.objects.iter().filter(|(it, _)| is_meant(it)).map(|it| it.1.clone()).collect();
+                (StatusCode::OK, json!({ "metadata": { "resourceVersion": version }, "items": items }))
+            }
+            "create" => {
+                let mut object = body;
+                let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
+                let key = format!("{}/{name}", place.key);
+                if state.objects.contains_key(&key) {
+                    return (
+                        StatusCode::CONFLICT,
+                        failure(StatusCode::CONFLICT, "AlreadyExists", "there is one"),
+                    );
+                }
+                if let Some(text) = object.get("stringData").cloned() {
+                    // As bytes: a key of hexadecimal digits, in base 64.
+                    let encoded = base64(text["key"].as_str().expect("a key").as_bytes());
+                    object["data"] = json!({ "key": encoded });
+                }
+                object["metadata"]["uid"] = json!(format!("uid of {key}"));
+                state.objects.insert(key, object.clone());
+                (StatusCode::CREATED, object)
+            }
+            "patch" => {
+                let mut object = state.objects.get(&place.key).cloned().unwrap_or(Value::Null);
+                if place.subresource.is_some() && !exists {
+                    return (StatusCode::NOT_FOUND, failure(StatusCode::NOT_FOUND, "NotFound", "not found"));
+                }
+                if place.subresource.as_deref() == Some("status") {
+                    object["status"] = body["status"].clone();
+                } else {
+                    merge(&mut object, &body);
+                }
+                object["metadata"]["resourceVersion"] = json!(version);
+                if object["metadata"]["uid"].is_null() {
+                    object["metadata"]["uid"] = json!(format!("uid of {}", place.key));
+                }
+                state.objects.insert(place.key, object.clone());
+                (StatusCode::OK, object)
+            }
+            "delete" => match state.objects.remove(&place.key) {
+                Some(object) => (StatusCode::OK, object),
+                None => (StatusCode::NOT_FOUND, failure(StatusCode::NOT_FOUND, "NotFound", "not found")),
+            },
+            other => panic!("nobody asks to {other}"),
+        }
+    }
+}
+
+impl Place {
+    fn of(path: &str) -> Place {
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let (group, rest) = match parts[0] {
+            "api" => (String::new(), 2),
+            _ => (parts[1].to_owned(), 3),
+        };
+        if parts.get(rest) != Some(&"namespaces") {
+            let resource = parts[rest].to_owned();
+            return Place {
+                group,
+                resource,
+                name: None,
+                subresource: None,
+                key: format!("/{}", parts.join("/")),
+            };
+        }
+        let at = |index: usize| parts.get(rest + index).map(|it| (*it).to_owned());
+        let length = parts.len().min(rest + 4);
+        Place {
+            group,
+            resource: at(2).expect("a resource"),
+            name: at(3),
+            subresource: at(4),
+            key: format!("/{}", parts[..length].join("/")),
+        }
+    }
+}
+
+fn failure(status: StatusCode, reason: &str, message: &str) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {},
+        "status": "Failure", "reason": reason, "message": message, "code": status.as_u16(),
+    })
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    match (into, patch) {
+        (Value::Object(into), Value::Object(patch)) => {
+            for (name, value) in patch {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, patch) => *into = patch.clone(),
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let three = [chunk[0], chunk.get(1).copied().unwrap_or(0), chunk.get(2).copied().unwrap_or(0)];
+        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        for digit in 0..4 {
+            let is_there = digit <= chunk.len();
+            let index = (bits >> (18 - 6 * digit)) as usize & 63;
+            text.push(if is_there { DIGITS[index] as char } else { '=' });
+        }
+    }
+    text
+}

@@ -1,0 +1,433 @@
+//! The whole life of a federation against an API server in memory and a supervisor that says what the test wants:
+//! what is written when, what happens when the operator ends in between, and which rights all of it takes.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::{get, post, put};
+use faultline_api::Federation;
+use faultline_api::resource::{FederationStatus, Phase};
+use faultline_api::samples::SAMPLES;
+use faultline_api::supervision::{self, Action, Event as Told, Places, Request, Status, Verdict};
+use faultline_operator::install::RULES;
+use faultline_operator::metrics::Metrics;
+use faultline_operator::reconcile::{ReconcileError, reconcile};
+use faultline_operator::{Context, Settings, controller};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+
+use common::{ApiServer, Right};
+
+const UID: &str = "11111111-2222-3333-4444-555555555555";
+const FEDERATION: &str = "/apis/faultline.dev/v1alpha1/namespaces/experiments/federations/quickstart";
+const SETS: &str = "/apis/apps/v1/namespaces/experiments/statefulsets";
+const PODS: &str = "/api/v1/namespaces/experiments/pods";
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/experiments/events";
+const CLAIMS: &str = "/api/v1/namespaces/experiments/persistentvolumeclaims";
+const KEY: &str = "/api/v1/namespaces/experiments/secrets/quickstart-key";
+
+/// A supervisor that says what it is told to say.
+#[derive(Clone, Default)]
+struct Supervisor {
+    says: Arc<Mutex<Status>>,
+    places: Arc<Mutex<Vec<Places>>>,
+    done: Arc<Mutex<Vec<u64>>>,
+    tokens: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Supervisor {
+    async fn start(&self) -> SocketAddr {
+        let app = Router::new()
+            .route(supervision::STATUS, get(status))
+            .route(supervision::PLACES, put(places))
+            .route("/v1/requests/{id}/done", post(done))
+            .with_state(self.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async { axum::serve(listener, app).await });
+        address
+    }
+
+    fn say(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.says.lock().unwrap());
+    }
+}
+
+async fn status(State(it): State<Supervisor>, headers: HeaderMap) -> Vec<u8> {
+    it.tokens.lock().unwrap().insert(headers["authorization"].to_str().unwrap().to_owned());
+    serde_json::to_vec(&*it.says.lock().unwrap()).unwrap()
+}
+
+async fn places(State(it): State<Supervisor>, body: axum::body::Bytes) {
+    let places: Places = serde_json::from_slice(&body).unwrap();
+    it.say(|it| it.generation = places.generation);
+    it.places.lock().unwrap().push(places);
+}
+
+async fn done(State(it): State<Supervisor>, Path(id): Path<u64>) -> StatusCode {
+    it.done.lock().unwrap().push(id);
+    it.say(|it| it.requests.retain(|it| it.id != id));
+    StatusCode::NO_CONTENT
+}
+
+struct World {
+    server: ApiServer,
+    supervisor: Supervisor,
+    context: Arc<Context>,
+    port: u16,
+}
+
+impl World {
+    async fn new() -> World {
+        let (server, supervisor) = (ApiServer::default(), Supervisor::default());
+        let parsed = faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).unwrap();
+        let mut federation = serde_json::to_value(parsed).unwrap();
+        let metadata =
+            json!({ "namespace": "experiments", "uid": UID, "generation": 1, "resourceVersion": "1" });
+        for (name, value) in metadata.as_object().unwrap() {
+            federation["metadata"][name] = value.clone();
+        }
+        server.put(FEDERATION, federation);
+        let port = supervisor.start().await.port();
+        let context = context(&server, port);
+        World { server, supervisor, context, port }
+    }
+
+    /// Another operator takes over: nothing is remembered.
+    fn restart(&mut self) {
+        self.context = context(&self.server, self.port);
+    }
+
+    fn federation(&self) -> Federation {
+        serde_json::from_value(self.server.get(FEDERATION).expect("it is there")).unwrap()
+    }
+
+    fn status(&self) -> FederationStatus {
+        self.federation().status.expect("it has a status")
+    }
+
+    fn condition(&self, kind: &str) -> String {
+        let status = self.status();
+        let it = status.conditions.iter().find(|it| it.kind == kind).expect("the condition is there");
+        format!("{} {}", it.status, it.reason)
+    }
+
+    /// What a watch would have brought, and one look.
+    async fn look(&self) -> Result<(), ReconcileError> {
+        self.context.sets.follow(Event::Init);
+        for path in self.server.paths(&format!("{SETS}/")) {
+            let set: StatefulSet = serde_json::from_value(self.server.get(&path).unwrap()).unwrap();
+            self.context.sets.follow(Event::InitApply(set));
+        }
+        self.context.sets.follow(Event::InitDone);
+        self.context.pods.follow(Event::Init);
+        for path in self.server.paths(&format!("{PODS}/")) {
+            let pod: Pod = serde_json::from_value(self.server.get(&path).unwrap()).unwrap();
+            self.context.pods.follow(Event::InitApply(pod));
+        }
+        self.context.pods.follow(Event::InitDone);
+        // A status is written at most once a second; a test has no time for that.
+        self.context.session(UID, |it| it.status_written = None);
+        reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
+    }
+
+    /// What the controller of the sets does.
+    fn make_pods(&self) {
+        for path in self.server.paths(&format!("{SETS}/")) {
+            let set = self.server.get(&path).unwrap();
+            let replicas = set["spec"]["replicas"].as_u64().unwrap();
+            for number in 0..replicas {
+                let name = format!("{}-{number}", set["metadata"]["name"].as_str().unwrap());
+                let path = format!("{PODS}/{name}");
+                if self.server.get(&path).is_none() {
+                    self.server.put(&path, pod(&name, &set["spec"]["template"]["metadata"]["labels"]));
+                }
+            }
+        }
+    }
+
+    /// What there is, events aside, which have names of their own.
+    fn made(&self) -> Vec<String> {
+        self.server.paths("/").into_iter().filter(|it| !it.starts_with(EVENTS)).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let events = self.server.paths(&format!("{EVENTS}/"));
+        let note = |it: &String| self.server.get(it).unwrap()["note"].as_str().unwrap().to_owned();
+        let mut notes: Vec<String> = events.iter().map(note).collect();
+        notes.sort();
+        notes
+    }
+}
+
+fn context(server: &ApiServer, port: u16) -> Arc<Context> {
+    let settings = Settings { supervisor_api_port: port, ..Settings::default() };
+    Arc::new(Context::new(server.client(), settings, "test".into(), Arc::new(Metrics::default())))
+}
+
+fn pod(name: &str, labels: &Value) -> Value {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    json!({
+        "metadata": { "name": name, "namespace": "experiments", "uid": format!("pod {number}"), "labels": labels },
+        "status": { "podIP": "127.0.0.1", "containerStatuses": [{
+            "name": "faultline", "state": { "running": {} },
+            "ready": true, "restartCount": 0, "image": "", "imageID": "",
+        }] },
+    })
+}
+
+fn told(number: u64, reason: &str, text: &str) -> Told {
+    Told { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
+}
+
+/// From `kubectl apply` to the verdict. Every step is looked at twice.
+async fn run_to_the_verdict(world: &mut World, mut look: impl AsyncFnMut(&mut World)) {
+    look(world).await;
+    look(world).await;
+    world.make_pods();
+    look(world).await;
+    look(world).await;
+    world.supervisor.say(|it| {
+        it.phase = supervision::Phase::Running;
+        it.events = vec![told(1, "Begun", "The application has begun.")];
+    });
+    look(world).await;
+    world.supervisor.say(|it| {
+        it.phase = supervision::Phase::Completed;
+        it.verdict = Some(Verdict::Pass);
+        it.events.push(told(2, "Completed", "The verdict is pass."));
+    });
+    look(world).await;
+    look(world).await;
+}
+
+#[tokio::test]
+async fn a_federation_is_made_followed_and_cleaned_up() {
+    let world = World::new().await;
+
+    world.look().await.unwrap();
+    assert_eq!(
+        world.server.writes(),
+        [format!("PATCH {FEDERATION}")],
+        "the finalizer comes before anything else"
+    );
+    assert_eq!(world.federation().metadata.finalizers.unwrap(), ["faultline.dev/cleanup"]);
+
+    world.look().await.unwrap();
+    let sets = ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"];
+    let mut expected = vec![
+        "POST /api/v1/namespaces/experiments/secrets".to_owned(),
+        "PATCH /api/v1/namespaces/experiments/configmaps/quickstart-federation".to_owned(),
+    ];
+    expected.extend(sets.map(|it| format!("PATCH {SETS}/{it}")));
+    expected.push(format!("PATCH {FEDERATION}/status"));
+    assert_eq!(world.server.writes(), expected);
+    for set in sets {
+        let owner = &world.server.get(&format!("{SETS}/{set}")).unwrap()["metadata"]["ownerReferences"][0];
+        assert_eq!((owner["uid"].as_str(), owner["controller"].as_bool()), (Some(UID), Some(true)));
+    }
+
+    world.make_pods();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "True AllRun");
+    let places = world.supervisor.places.lock().unwrap().clone();
+    assert_eq!((places.len(), places[0].generation, places[0].places.len()), (1, 1, 6));
+    let tokens = world.supervisor.tokens.lock().unwrap().clone();
+    assert_eq!(tokens.len(), 1);
+    assert!(tokens.first().is_some_and(|it| it.starts_with("Bearer ") && it.len() == 7 + 64));
+
+    world.server.writes();
+    world.look().await.unwrap();
+    assert_eq!(world.server.writes(), [""; 0], "nothing has changed, nothing is written");
+    assert_eq!(world.supervisor.places.lock().unwrap().len(), 1);
+
+    // A pod is to go; the supervisor hears that it is gone only when it is.
+    let path = format!("{PODS}/quickstart-paris-1");
+    let uid = world.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let request = Request { id: 7, action: Action::DeletePod, process: "paris-1".into(), uid };
+    world.supervisor.say(|it| {
+        it.phase = supervision::Phase::Running;
+        it.requests = vec![request];
+    });
+    world.look().await.unwrap();
+    assert!(world.server.get(&path).is_none());
+    assert_eq!(*world.supervisor.done.lock().unwrap(), [0; 0]);
+    world.look().await.unwrap();
+    assert_eq!(*world.supervisor.done.lock().unwrap(), [7]);
+    assert_eq!(world.supervisor.places.lock().unwrap().last().unwrap().places.len(), 5);
+    world.make_pods();
+    world.look().await.unwrap();
+    assert_eq!(world.supervisor.places.lock().unwrap().last().unwrap().places.len(), 6);
+
+    world.supervisor.say(|it| {
+        it.phase = supervision::Phase::Completed;
+        it.verdict = Some(Verdict::Pass);
+    });
+    world.look().await.unwrap();
+    assert_eq!((world.status().phase, world.condition("Completed")), (Phase::Completed, "True Pass".into()));
+    world.look().await.unwrap();
+    assert_eq!(world.server.get(&format!("{SETS}/quickstart-paris")).unwrap()["spec"]["replicas"], 0);
+    assert_eq!(world.server.get(&format!("{SETS}/quickstart-supervisor")).unwrap()["spec"]["replicas"], 1);
+
+    // Deleted: the finalizer goes last.
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    federation["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    world.server.put(FEDERATION, federation);
+    world.server.put(
+        &format!("{CLAIMS}/kept"),
+        json!({ "metadata": { "name": "kept", "labels": { "faultline.dev/uid": UID } } }),
+    );
+    world.look().await.unwrap();
+    assert_eq!(world.server.paths(SETS), [""; 0]);
+    assert_eq!(world.status().phase, Phase::Deleting);
+    assert!(world.federation().metadata.finalizers.is_some_and(|it| !it.is_empty()), "pods are left");
+    world.server.paths(PODS).iter().for_each(|it| world.server.remove(it));
+    world.look().await.unwrap();
+    assert_eq!(
+        world.federation().metadata.finalizers,
+        Some(vec![]),
+        "a volume that is to be kept holds nobody up"
+    );
+}
+
+#[tokio::test]
+async fn an_operator_that_ends_at_any_write_is_continued_by_the_next() {
+    let look = async |world: &mut World| world.look().await.unwrap();
+    let mut undisturbed = World::new().await;
+    run_to_the_verdict(&mut undisturbed, look).await;
+    let writes = undisturbed.server.writes().len() as u32;
+    assert!(writes > 10, "{writes}");
+    for survived in 0..writes {
+        let mut world = World::new().await;
+        world.server.fail_after(survived);
+        let mut failures = 0;
+        let look = async |world: &mut World| {
+            while world.look().await.is_err() {
+                failures += 1;
+                world.restart();
+            }
+        };
+        run_to_the_verdict(&mut world, look).await;
+        assert_eq!(failures, 1, "after {survived} writes");
+        assert_eq!(world.made(), undisturbed.made(), "after {survived} writes");
+        assert_eq!(world.notes(), undisturbed.notes(), "after {survived} writes");
+        assert_eq!(world.status().phase, Phase::Completed);
+        let tokens = world.supervisor.tokens.lock().unwrap().len();
+        assert_eq!(tokens, 1, "the key was made once, after {survived} writes");
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_somebody_else_is_not_touched() {
+    for path in [KEY, &format!("{SETS}/quickstart-paris")] {
+        let world = World::new().await;
+        let foreign = json!({ "metadata": { "name": path.rsplit('/').next(), "uid": "other" }, "data": {} });
+        world.server.put(path, foreign.clone());
+        // Not even mirrored: it carries no label of ours.
+        reconcile_twice_without_mirror(&world).await;
+        assert_eq!(world.server.get(path), Some(foreign));
+        assert_eq!(world.condition("Accepted"), "False NameTaken");
+    }
+}
+
+async fn reconcile_twice_without_mirror(world: &World) {
+    for _ in 0..2 {
+        reconcile(Arc::new(world.federation()), Arc::clone(&world.context)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_condition_and_passes_when_its_cause_does() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.server.refuse("statefulsets", StatusCode::FORBIDDEN, "exceeded quota: small");
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "False Refused");
+    assert!(world.notes().iter().any(|it| it.contains("exceeded quota: small")), "{:?}", world.notes());
+    world.server.allow();
+    world.look().await.unwrap();
+    world.make_pods();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "True AllRun");
+}
+
+#[tokio::test]
+async fn a_federation_that_makes_no_sense_has_no_objects() {
+    let world = World::new().await;
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    federation["spec"]["deadline"] = json!("1ms");
+    world.server.put(FEDERATION, federation);
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.status().phase, Phase::Rejected);
+    assert_eq!(world.server.paths(SETS), [""; 0]);
+    assert!(world.server.get(KEY).is_none());
+}
+
+#[tokio::test]
+async fn the_rights_are_those_that_are_used() {
+    let mut world = World::new().await;
+    run_to_the_verdict(&mut world, async |world| world.look().await.unwrap()).await;
+    // What only some federations take: a volume deleted, a key that is there already, pods that cannot be made.
+    let rare = World::new().await;
+    let mut federation = rare.server.get(FEDERATION).unwrap();
+    federation["spec"]["kubernetes"] = json!({ "volumes": { "size": "1GiB" } });
+    rare.server.put(FEDERATION, federation);
+    rare.look().await.unwrap();
+    rare.look().await.unwrap();
+    let mut set = rare.server.get(&format!("{SETS}/quickstart-paris")).unwrap();
+    set["status"] = json!({ "replicas": 0 });
+    rare.server.put(&format!("{SETS}/quickstart-paris"), set);
+    rare.make_pods();
+    rare.server.remove(&format!("{SETS}/quickstart-rennes"));
+    let path = format!("{PODS}/quickstart-rennes-2");
+    let uid = rare.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    rare.supervisor.say(|it| {
+        it.requests = vec![Request { id: 1, action: Action::DeleteVolume, process: "rennes-2".into(), uid }];
+    });
+    rare.look().await.unwrap();
+    let mut federation = rare.server.get(FEDERATION).unwrap();
+    federation["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    rare.server.put(FEDERATION, federation);
+    rare.look().await.unwrap();
+    rare.server.paths(PODS).iter().for_each(|it| rare.server.remove(it));
+    rare.look().await.unwrap();
+    // What watches.
+    let watching = ApiServer::default();
+    let watched = |used: &BTreeSet<Right>| used.iter().filter(|it| it.2 == "watch").count() == 3;
+    let stop = {
+        let watching = watching.clone();
+        async move {
+            while !watched(&watching.used()) {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    let run = controller::run(context(&watching, 1), None, stop);
+    tokio::time::timeout(Duration::from_secs(30), run).await.expect("everything is watched");
+
+    let used: BTreeSet<Right> =
+        [world.server.used(), rare.server.used(), watching.used()].into_iter().flatten().collect();
+    let mut granted = BTreeSet::new();
+    for rule in RULES {
+        for resource in rule.resources {
+            for verb in rule.verbs {
+                let right: Right = (rule.api_groups[0].into(), (*resource).into(), (*verb).into());
+                assert!(granted.insert(right), "{rule:?} stands there twice");
+            }
+        }
+    }
+    let missing: Vec<&Right> = used.difference(&granted).collect();
+    let idle: Vec<&Right> = granted.difference(&used).collect();
+    assert_eq!((missing, idle), (vec![], vec![]), "missing, and granted but never used");
+}
