@@ -121,6 +121,7 @@ impl Visitor for Run<'_> {
                 if manifest.outcome.is_some() {
                     return conclude(&bundle, &manifest, &ledger, &[], &ended);
                 }
+                end_in_gaps(&bundle)?;
                 const RESTARTED: &str = "the supervisor was restarted, and the run ended with it";
                 ledger.note(None, warning("SupervisorRestarted", RESTARTED.to_owned()));
                 return conclude(&bundle, &manifest, &ledger, &[RESTARTED], &ended);
@@ -188,6 +189,16 @@ fn has_begun(bundle: &Bundle) -> Result<bool, Trouble> {
     let trace = bundle.read_trace().map_err(Trouble::machine)?;
     let said = trace.streams.get(&(ProcessId::SUPERVISOR, Life(0)));
     Ok(said.is_some_and(|facts| facts.iter().any(|(_, fact)| *fact == Fact::Begun)))
+}
+
+/// Says of every life that what it stated last may be missing. The facts of different places were on their way when the
+/// supervisor ended: an effect may be recorded, and its cause not.
+fn end_in_gaps(bundle: &Bundle) -> Result<(), Trouble> {
+    let trace = bundle.read_trace().map_err(Trouble::machine)?;
+    for &(process, life) in trace.streams.keys().filter(|it| it.0 != ProcessId::SUPERVISOR) {
+        bundle.mark_gap(process, life).map_err(Trouble::machine)?;
+    }
+    Ok(())
 }
 
 /// Judges a record, and stays to hand it out. `known` reasons come before those that the judge finds.

@@ -187,7 +187,7 @@ fn a_supervisor_that_is_started_again_says_so_unless_nothing_had_begun() {
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     let status = setting.judged();
-    assert_eq!(status.verdict, Some(Verdict::Unknown));
+    assert_eq!(status.verdict, Some(Verdict::Unknown), "{:?}", status.reasons);
     assert!(status.reasons[0].contains("supervisor was restarted"), "{:?}", status.reasons);
     for (name, agent) in &mut setting.agents {
         let pid = agent.child.id() as i32;
