@@ -22,6 +22,12 @@ pub fn definition() -> CustomResourceDefinition {
     Federation::crd()
 }
 
+/// A federation as the text of a file. Panics on a value that no file can hold, which serialisation has no other way to
+/// report: every federation that was read from a file can be written.
+pub fn to_yaml(federation: &Federation) -> String {
+    serde_saphyr::to_string(federation).expect("a federation has a form in YAML")
+}
+
 /// An experiment: clusters, links, a rollback-recovery protocol, an application, faults and a seed.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(title = "Federation")]

@@ -24,7 +24,7 @@ pub mod samples;
 pub mod supervision;
 pub mod validate;
 
-pub use document::{definition, schema};
+pub use document::{definition, schema, to_yaml};
 pub use names::Names;
 pub use parse::{Complaint, Parsed, Rejected, parse};
 pub use plan::plan;

@@ -135,6 +135,7 @@ mod tests {
             faults: vec![],
             deadline: None,
             kubernetes: None,
+            simulator: None,
         };
         Names::of(&spec).with_extra(&[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])
     }

@@ -4,13 +4,15 @@
 //! protocol's type. Applications are one enum. Nothing here runs anything.
 
 mod application;
+pub mod defect;
 pub mod manifest;
 mod protocol;
+mod simulation;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_api::resource::{FederationSpec, Protocol as Asked, Storage, StorageKind};
+use faultline_api::resource::{FederationSpec, Protocol as Asked, Simulator, Storage, StorageKind};
 use faultline_api::{Federation, Names, Problem, plan, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
@@ -21,6 +23,8 @@ use faultline_protocols::hc3i::{Hc3i, Scope};
 use faultline_protocols::none::NoProtocol;
 use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
+
+pub use defect::Defect;
 
 /// A fault that finds less than this share of the work left took no effect, in percent.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
@@ -34,6 +38,12 @@ pub enum SetupError {
     /// The application cannot run on these clusters.
     #[error("the application cannot run: {0}")]
     Application(#[from] Invalid),
+    /// A known defect was asked for, in a build without them.
+    #[error("this build knows no defects; they are compiled in by the feature `defects`")]
+    WithoutDefects,
+    /// A known defect was asked for that is another protocol's.
+    #[error("`{0}` is no defect of this federation's protocol")]
+    AnothersDefect(Defect),
 }
 
 /// Something to be done with a federation, whatever its protocol.
@@ -62,6 +72,8 @@ pub struct Setup<P: Protocol> {
     pub links: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     /// The storage of every node. What is not stated is up to the backend.
     pub storage: Storage,
+    /// What only the simulator does.
+    pub simulator: Simulator,
     /// Detection, restart, deadline, and the plan of faults.
     pub supervisor: faultline_supervisor::Config,
     /// Decides every random choice of the run; each process has its own from it ([`process_seed`]).
@@ -83,7 +95,7 @@ impl<P: Protocol> Setup<P> {
         let sizes: Vec<usize> = spec.clusters.iter().map(|it| it.nodes as usize).collect();
         let application = application::config(spec);
         application.validate(&sizes)?;
-        let storage = spec.storage();
+        let (storage, simulator) = (spec.storage(), spec.simulator());
         Ok(Setup {
             process: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(application) }),
             membership: membership(spec, &extra),
@@ -95,9 +107,12 @@ impl<P: Protocol> Setup<P> {
                 volatile_storage: storage.kind == StorageKind::Memory,
                 deadline: spec.deadline(),
                 plan: plan(federation, seed),
-                least_work_left_percent: LEAST_WORK_LEFT_PERCENT,
+                least_work_left_percent: simulator
+                    .least_work_left
+                    .map_or(LEAST_WORK_LEFT_PERCENT, |it| it.min(100) as u8),
             },
             storage,
+            simulator,
             seed,
         })
     }
@@ -113,16 +128,32 @@ pub fn with_setup<V: Visitor>(
     if !problems.is_empty() {
         return Err(SetupError::Federation(problems));
     }
+    with_valid(federation, seed, None, visitor)
+}
+
+/// Sets up a federation that [`validate`] finds nothing wrong with, its protocol wrong in the way of `defect`. Whoever
+/// sets up thousands has no time for the rules of an API server each time.
+pub fn with_valid<V: Visitor>(
+    federation: &Federation,
+    seed: Option<u64>,
+    defect: Option<Defect>,
+    visitor: V,
+) -> Result<V::Output, SetupError> {
     let spec = &federation.spec;
     let seed = seed.unwrap_or_else(|| spec.seed());
     Ok(match &spec.protocol {
         Asked::Hc3i(_) => {
-            visitor.visit(Setup::<Hc3i>::new(federation, seed, protocol::hc3i(spec, Scope::Cluster))?)
+            let config = protocol::hc3i(spec, Scope::Cluster, defect)?;
+            visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
         }
         Asked::Coordinated(_) => {
-            visitor.visit(Setup::<Hc3i>::new(federation, seed, protocol::hc3i(spec, Scope::Federation))?)
+            let config = protocol::hc3i(spec, Scope::Federation, defect)?;
+            visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
         }
-        Asked::None(_) => visitor.visit(Setup::<NoProtocol>::new(federation, seed, ())?),
+        Asked::None(_) => match defect {
+            Some(defect) => return Err(SetupError::AnothersDefect(defect)),
+            None => visitor.visit(Setup::<NoProtocol>::new(federation, seed, ())?),
+        },
     })
 }
 

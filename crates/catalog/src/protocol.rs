@@ -4,8 +4,14 @@ use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::Span;
 use faultline_protocols::hc3i::{Config, Defects, Piggyback, ReplicateTo, Scope};
 
+use crate::{Defect, SetupError};
+
 /// Parameters of HC3I, which is also the coordinated baseline when its scope is the federation.
-pub(crate) fn hc3i(spec: &FederationSpec, scope: Scope) -> Config {
+pub(crate) fn hc3i(
+    spec: &FederationSpec,
+    scope: Scope,
+    defect: Option<Defect>,
+) -> Result<Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     let every = |cluster: &resource::Cluster| match &spec.protocol {
         Protocol::Hc3i(hc3i) => {
@@ -13,7 +19,7 @@ pub(crate) fn hc3i(spec: &FederationSpec, scope: Scope) -> Config {
         }
         _ => checkpointing.every,
     };
-    Config {
+    Ok(Config {
         checkpoint_every: spec.clusters.iter().map(every).collect(),
         collect_every: checkpointing.collect_every,
         replicas: checkpointing.replicas as u16,
@@ -30,7 +36,23 @@ pub(crate) fn hc3i(spec: &FederationSpec, scope: Scope) -> Config {
             _ => Piggyback::Sn,
         },
         retry_every: retry_every(spec),
-        defects: Defects::default(),
+        defects: defects(defect)?,
+    })
+}
+
+#[cfg(feature = "defects")]
+fn defects(defect: Option<Defect>) -> Result<Defects, SetupError> {
+    Ok(match defect {
+        None => Defects::default(),
+        Some(Defect::Hc3i(defect)) => Defects::only(defect),
+    })
+}
+
+#[cfg(not(feature = "defects"))]
+fn defects(defect: Option<Defect>) -> Result<Defects, SetupError> {
+    match defect {
+        None => Ok(Defects::default()),
+        Some(_) => Err(SetupError::WithoutDefects),
     }
 }
 

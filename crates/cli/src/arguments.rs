@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use faultline_api::quantity::Duration;
+use faultline_catalog::Defect;
+use faultline_fuzz::Protocol;
 
 /// A testbed for rollback-recovery in federations of clusters.
 ///
@@ -45,6 +47,10 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Explain(ExplainArguments),
     Report(ReportArguments),
+    Replay(ReplayArguments),
+    Export(ExportArguments),
+    Fuzz(FuzzArguments),
+    Errata(ErrataArguments),
     Plan(PlanArguments),
     Validate(ValidateArguments),
     /// Print the JSON schema of a federation file, for editors.
@@ -93,6 +99,9 @@ pub(crate) struct RunArguments {
     /// Where the record goes, instead of a new directory in `faultline-runs`.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Also records what each process is given, for `faultline replay`.
+    #[arg(long)]
+    pub(crate) record: bool,
     /// Serves the sum of all nodes' metrics as Prometheus text at http://ADDR/metrics while the run lasts (local).
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,
@@ -296,6 +305,158 @@ pub(crate) struct ReportArguments {
     /// Where to write the page, instead of `report.html` in the record; the picture goes beside it.
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
+}
+
+/// Give the nodes of a recorded run once more what they were given, and compare what they do.
+///
+/// The run must have been recorded with `faultline run --record`, on any backend. Nothing is simulated: a node sees its
+/// own inputs, each at its recorded time, and has to state the same facts and take the same actions. Fails with the first
+/// difference.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline run my.yaml --record --out /tmp/run
+  faultline replay /tmp/run                         every node, every life
+  faultline replay /tmp/run --node paris-1")]
+pub(crate) struct ReplayArguments {
+    /// The record of a run.
+    pub(crate) dir: PathBuf,
+    /// Only this node.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// Print the facts of a recorded run for other programs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline export faultline-runs/quickstart-7 > facts.jsonl
+  faultline export faultline-runs/quickstart-7 --format csv > facts.csv")]
+pub(crate) struct ExportArguments {
+    /// The record of a run.
+    pub(crate) dir: PathBuf,
+    /// One JSON object a line with everything, or what a spreadsheet can use.
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    pub(crate) format: ExportFormat,
+}
+
+/// How facts are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// JSON Lines.
+    Jsonl,
+    /// Comma-separated values.
+    Csv,
+}
+
+/// Search random federations under random faults for the schedule that breaks recovery.
+///
+/// Each seed stands for a federation: clusters, links, storages, protocol parameters, an application, and faults at any
+/// time, at events of the protocol, several at once and during recovery. Whole kinds of fault are left out at random; then
+/// all is healed, and the federation has to recover and to finish. It runs in virtual time, is judged, and is run again
+/// to see that it does the same. The first violation ends the search: its federation is made as small as it can be while
+/// it still violates the same property, recorded, drawn, and written as a file that `faultline run` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline fuzz                                    1000 schedules
+  faultline fuzz --for 10m --jobs 2                 as many as there is time for
+  faultline fuzz --protocol hc3i --seed 5000 --runs 100 --format json
+  faultline fuzz --file faultline-runs/fuzz-17/federation.yaml
+
+Known defects are compiled in by a feature, so that no other build can be wrong on purpose:
+  cargo run --release --features defects -- fuzz --defect no-drain
+  cargo run --release --features defects -- fuzz --table --runs 3000")]
+pub(crate) struct FuzzArguments {
+    /// Only federations with this protocol (hc3i, coordinated), instead of mostly hc3i.
+    #[arg(long, value_name = "P")]
+    pub(crate) protocol: Option<Protocol>,
+    /// How many schedules.
+    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span")]
+    pub(crate) runs: u64,
+    /// As many schedules as fit into this time, such as 10m.
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) span: Option<Duration>,
+    /// The first seed; the others follow. Default 0.
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u32>,
+    /// How many schedules at a time; what is found does not depend on it. Default: one for each core.
+    #[arg(long, value_name = "J")]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// The share of schedules that are run a second time, in percent, to see that they do the same.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(..=100))]
+    pub(crate) twice: u8,
+    /// Makes the protocol wrong in a known way (builds with the feature `defects`).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) defect: Option<Defect>,
+    /// How many schedules it takes to find each known defect, as a table (builds with the feature `defects`).
+    #[arg(long, conflicts_with_all = ["file", "span"])]
+    pub(crate) table: bool,
+    /// Runs the federation in this file, and prints the run line by line, instead of searching.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["span", "protocol"])]
+    pub(crate) file: Option<PathBuf>,
+    /// Leaves what is found as it is.
+    #[arg(long)]
+    pub(crate) no_shrink: bool,
+    /// Where the record of what is found goes, instead of a new directory in `faultline-runs`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Only the verdict and what is found; no progress.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+impl FuzzArguments {
+    /// A search of which nothing is said.
+    pub(crate) fn silent(format: Format) -> FuzzArguments {
+        FuzzArguments {
+            protocol: None,
+            runs: 1000,
+            span: None,
+            seed: None,
+            jobs: None,
+            twice: 0,
+            defect: None,
+            table: false,
+            file: None,
+            no_shrink: false,
+            out: None,
+            format,
+            quiet: true,
+        }
+    }
+}
+
+/// Write a page about the rules of a published protocol that fail.
+///
+/// For each rule of the paper that fails as printed, or that is missing: what it breaks, the shortest counterexample that
+/// the fuzzer finds, as a transcript and a picture, the share of random schedules that it breaks, and the corrected rule.
+/// Every counterexample is recorded, and runs again by the line under it. Takes some minutes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example (known defects are compiled in by a feature):
+  cargo run --release --features defects -- errata hc3i --out errata")]
+pub(crate) struct ErrataArguments {
+    /// Whose: hc3i.
+    pub(crate) protocol: String,
+    /// Where the page and the records of the counterexamples go.
+    #[arg(long, value_name = "DIR", default_value = "errata")]
+    pub(crate) out: PathBuf,
+    /// How many schedules for each rule.
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    pub(crate) runs: u64,
+    /// How many schedules at a time. Default: one for each core.
+    #[arg(long, value_name = "J")]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// No progress.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// Print what a file's faults expand to under a seed.

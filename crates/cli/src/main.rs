@@ -2,6 +2,7 @@
 
 mod arguments;
 mod files;
+mod fuzz;
 mod interrupt;
 mod live;
 mod local;
@@ -9,6 +10,7 @@ mod output;
 mod paper;
 mod progress;
 mod recording;
+mod replay;
 mod reproduce;
 mod run;
 mod simulate;
@@ -43,6 +45,10 @@ fn perform(command: Command) -> Result<Exit, Trouble> {
         Command::Check(arguments) => recording::check(&arguments),
         Command::Explain(arguments) => recording::tell(&arguments),
         Command::Report(arguments) => recording::report(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Export(arguments) => recording::export(&arguments),
+        Command::Fuzz(arguments) => fuzz::fuzz(&arguments),
+        Command::Errata(arguments) => fuzz::errata(&arguments),
         Command::Plan(arguments) => files::plan(&arguments),
         Command::Validate(arguments) => files::validate(&arguments),
         Command::Schema => files::schema(),

@@ -1,6 +1,7 @@
 //! Recorded runs: reading and judging them, and the commands that only need a record.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use faultline_checker::{Context, Judgement, judge};
@@ -8,9 +9,11 @@ use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
 use faultline_report::text::{self, Layout};
 use faultline_report::{Cast, History, Recorded, Summary, page};
-use faultline_trace::{Bundle, BundleError, Manifest, Trace};
+use faultline_trace::{Bundle, BundleError, Manifest, Trace, export};
 
-use crate::arguments::{CheckArguments, ExplainArguments, Format, OutputArguments, ReportArguments};
+use crate::arguments::{
+    CheckArguments, ExplainArguments, ExportArguments, ExportFormat, Format, OutputArguments, ReportArguments,
+};
 use crate::output;
 use crate::trouble::{Exit, Trouble};
 
@@ -100,6 +103,24 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
     write(&picture, &svg::render(&diagram, svg::Options::default()))?;
     output::print(&format!("{}\n{}\n", to.display(), picture.display()))?;
     Ok(Exit::Pass)
+}
+
+/// `faultline export`
+pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
+    const HELP: &str = "give the directory that `faultline run` named at its end";
+    let wrong = |error: BundleError| Trouble::path("use", &arguments.dir, error, HELP);
+    let trace = Bundle::open(&arguments.dir).read_trace().map_err(wrong)?;
+    let out = io::BufWriter::new(io::stdout().lock());
+    let printed = match arguments.format {
+        ExportFormat::Jsonl => export::json_lines(&trace, out),
+        ExportFormat::Csv => export::csv(&trace, out),
+    };
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Trouble::machine(format!("cannot write to the standard output: {error}")))
+        }
+        _ => Ok(Exit::Pass),
+    }
 }
 
 fn write(path: &PathBuf, content: &str) -> Result<(), Trouble> {

@@ -23,11 +23,12 @@ use crate::arguments::{BackendName, Format, RunArguments};
 use crate::files::{self, Source};
 use crate::live::Live;
 use crate::recording::Recording;
+use crate::replay::Tapes;
 use crate::trouble::{Exit, Trouble};
 use crate::{interrupt, local, output, simulate};
 
 /// Where records go that nobody gave a place.
-const RUNS: &str = "faultline-runs";
+pub(crate) const RUNS: &str = "faultline-runs";
 
 /// How a run went, before anyone has judged it.
 pub(crate) struct Ended {
@@ -230,6 +231,9 @@ impl Visitor for Once<'_> {
         })?;
         let unwritable = |error: BundleError| Trouble::machine(error);
         bundle.write_manifest(&manifest).map_err(unwritable)?;
+        if arguments.record {
+            bundle.record_inputs().map_err(unwritable)?;
+        }
         manifest.expected = manifest::expected(&setup);
         let mut live = Live::new(
             arguments.output,
@@ -239,7 +243,9 @@ impl Visitor for Once<'_> {
         );
         let (ended, trace) = match backend {
             Backend::Simulate => {
-                let (ended, trace, shown) = simulate::run(setup, interrupted, live);
+                let mut tapes = arguments.record.then(|| Tapes::new(bundle.clone()));
+                let (ended, trace, shown) = simulate::run(setup, interrupted, live, tapes.as_mut());
+                tapes.map_or(Ok(()), Tapes::finish)?;
                 live = shown;
                 bundle.write_trace(&trace).map_err(unwritable)?;
                 (ended, trace)

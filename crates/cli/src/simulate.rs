@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use faultline_catalog::Setup;
 use faultline_core::{Fact, Node, ProcessId, Protocol, Time};
-use faultline_experiments::simulate::configuration;
 use faultline_sim::Simulation;
 use faultline_trace::{Record, Recorder, Sink, Trace};
 use faultline_workloads::Workload;
 
 use crate::live::Live;
+use crate::replay::Tapes;
 use crate::run::Ended;
 
 /// Between two looks at the state of things, in real time.
@@ -20,14 +20,22 @@ const LOOK: Duration = Duration::from_millis(100);
 const EVENTS: u32 = 1000;
 
 /// Simulates a federation to its end, or until somebody interrupts it.
-pub(crate) fn run<P>(setup: Setup<P>, interrupted: &AtomicBool, live: Live) -> (Ended, Trace, Live)
+pub(crate) fn run<P>(
+    setup: Setup<P>,
+    interrupted: &AtomicBool,
+    live: Live,
+    tapes: Option<&mut Tapes>,
+) -> (Ended, Trace, Live)
 where
     P: Protocol + 'static,
 {
-    let config = configuration(setup);
+    let config = setup.simulation();
     let live = RefCell::new(live);
     let mut sink = Watched { trace: Recorder::default(), live: &live };
     let mut simulation = Simulation::<Node<P, Workload>, _>::new(config, &mut sink);
+    if let Some(tapes) = tapes {
+        simulation.record(tapes);
+    }
     let mut looked = Instant::now();
     while (0..EVENTS).all(|_| simulation.step()) {
         if interrupted.load(Ordering::Relaxed) {

@@ -9,15 +9,13 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_api::quantity::Bandwidth;
-use faultline_api::resource::{FederationSpec, Storage, StorageKind};
-use faultline_api::{Federation, Names};
+use faultline_api::{Federation, FederationSpec, Names};
 use faultline_catalog::manifest::{bounds, protocol_kind};
 use faultline_catalog::{Setup, SetupError, Visitor, with_setup};
 use faultline_checker::{Account, Context, History, judge_history};
 use faultline_core::fault::Outcome;
-use faultline_core::{Cause, Node, NodeConfig, ProcessId, Protocol, Span, Time};
-use faultline_sim::{Config, Links, Simulation, StorageCosts, in_order};
+use faultline_core::{Cause, Node, ProcessId, Protocol, Span, Time};
+use faultline_sim::{Simulation, in_order};
 use faultline_trace::{Record, Sink, Trace};
 use faultline_workloads::Workload;
 
@@ -88,28 +86,6 @@ impl Watch for Until<'_> {
     }
 }
 
-/// What the simulator is given for a federation that has been set up.
-pub fn configuration<P: Protocol>(setup: Setup<P>) -> Config<NodeConfig<P, Workload>> {
-    let clusters = setup.membership.clusters.len();
-    let links = Links::new(clusters, |from, to| setup.links[&(from, to)]);
-    let mut config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
-    config.storage = costs(&setup.storage);
-    config
-}
-
-/// What the federation says of its storage; the simulator's own figures where it says nothing.
-fn costs(storage: &Storage) -> StorageCosts {
-    let usual = match storage.kind {
-        StorageKind::Disk => StorageCosts::default(),
-        StorageKind::Memory => StorageCosts { latency: Span::ZERO, bandwidth: 0, fsync: Span::ZERO },
-    };
-    StorageCosts {
-        latency: storage.latency.map_or(usual.latency, |it| it.0),
-        bandwidth: storage.write_bandwidth.map_or(usual.bandwidth, Bandwidth::bytes_per_second),
-        fsync: usual.fsync,
-    }
-}
-
 /// One run of a federation, whatever its protocol.
 struct Once<'a> {
     federation: &'a Federation,
@@ -142,7 +118,7 @@ impl Visitor for Once<'_> {
         let seed = setup.seed;
         let ledger = Ledger::new(cluster_of, spec.clusters.len());
         let mut sink = Watched { trace: Trace::default(), ledger, names: &names, watch: &self.watch };
-        let mut simulation = Simulation::<Node<P, Workload>, _>::new(configuration(setup), &mut sink);
+        let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut sink);
         while (0..EVENTS).all(|_| simulation.step()) {
             if !self.watch.borrow_mut().goes_on(simulation.now()) {
                 simulation.interrupt();

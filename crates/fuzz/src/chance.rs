@@ -1,17 +1,17 @@
-//! Draws of whole numbers from one seed.
+//! Draws from one seed.
 
+use faultline_api::quantity::Duration;
+use faultline_core::Span;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
-
-use faultline_core::Span;
 
 /// The one source of randomness of a scenario.
 pub(crate) struct Chance(ChaCha8Rng);
 
 impl Chance {
-    pub(crate) fn new(seed: u64) -> Chance {
-        Chance(ChaCha8Rng::seed_from_u64(seed))
+    pub(crate) fn new(seed: u32) -> Chance {
+        Chance(ChaCha8Rng::seed_from_u64(seed.into()))
     }
 
     /// A number in `from..=to`.
@@ -33,6 +33,17 @@ impl Chance {
     pub(crate) fn span(&mut self, from: Span, to: Span) -> Span {
         let (from, to) = (from.0.max(1), to.0.max(1));
         let magnitude = self.between(u64::from(from.ilog2()), u64::from(to.ilog2()));
-        Span(self.between(1 << magnitude, (2 << magnitude) - 1).clamp(from, to))
+        short(Span(self.between(1 << magnitude, (2 << magnitude) - 1).clamp(from, to)))
     }
+
+    /// The same, as it stands in a file.
+    pub(crate) fn duration(&mut self, from: Span, to: Span) -> Duration {
+        Duration(self.span(from, to))
+    }
+}
+
+/// Its first two digits, for people to read.
+pub(crate) fn short(span: Span) -> Span {
+    let unit = 10_u64.pow(span.0.max(1).ilog10().saturating_sub(1));
+    Span(span.0 / unit * unit)
 }

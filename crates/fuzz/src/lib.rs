@@ -2,11 +2,25 @@
 //!
 //! One seed decides everything: clusters, links, storage, protocol parameters, application and faults. Whole kinds of
 //! fault are left out of a scenario at random (swarm testing), and every scenario ends with a quiet time in which the
-//! federation has to recover and finish. A scenario runs on the simulator and is judged by the checker.
+//! federation has to recover and finish. A scenario runs on the simulator and is judged by the checker. It is an ordinary
+//! federation, so that a file with it does the same in `faultline run`.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `scenario` | a federation with a seed |
+//! | `generate` | the federation that a seed stands for |
+//! | `trial` | a scenario, run and judged |
+//! | `coverage` | what many trials reached |
+//! | `shrink` | the smallest scenario that violates a property |
 
 mod chance;
+mod coverage;
+mod generate;
 mod scenario;
+mod shrink;
 mod trial;
 
-pub use scenario::{Application, Scenario};
-pub use trial::{Trial, run};
+pub use coverage::{Coverage, Observed, Shares, State};
+pub use scenario::{Protocol, Scenario, UnknownProtocol};
+pub use shrink::{Shrunk, Steps, shrink};
+pub use trial::{Trial, repeats, run, seed_under_way};

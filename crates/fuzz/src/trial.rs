@@ -1,14 +1,14 @@
 //! One scenario, run and judged.
 
-use std::sync::Arc;
+use std::cell::Cell;
+use std::time::UNIX_EPOCH;
 
-use faultline_checker::{Context, Judgement, judge};
-use faultline_core::{Node, NodeConfig, Span};
-use faultline_protocols::hc3i::{Hc3i, Scope};
-use faultline_sim::{Config, Run};
-use faultline_supervisor::process_seed;
-use faultline_trace::Trace;
-use faultline_trace::manifest::ProtocolKind;
+use faultline_catalog::{Setup, SetupError, Visitor, manifest, with_valid};
+use faultline_checker::{Context, Judgement, Property, judge};
+use faultline_core::{Node, Span, Time};
+use faultline_sim::Run;
+use faultline_trace::manifest::Backend;
+use faultline_trace::{Manifest, Trace};
 use faultline_workloads::Workload;
 
 use crate::scenario::Scenario;
@@ -20,60 +20,82 @@ pub struct Trial {
     pub scenario: Scenario,
     /// How the run ended.
     pub run: Run,
+    /// What a record of it would say beside the facts.
+    pub manifest: Manifest,
     /// Its facts.
     pub trace: Trace,
     /// What the checker says.
     pub judgement: Judgement,
 }
 
-/// Runs a scenario on the simulator, and has the checker judge it.
-pub fn run(scenario: Scenario) -> Trial {
-    let process = NodeConfig::<Hc3i, Workload> {
-        protocol: Arc::new(scenario.protocol.clone()),
-        application: Arc::new(scenario.application.clone()),
-    };
-    let supervisor = faultline_supervisor::Config {
-        detect_after: scenario.detect_after,
-        restart_after: scenario.restart_after,
-        volatile_storage: scenario.volatile_storage,
-        deadline: scenario.deadline,
-        plan: scenario.plan.clone(),
-        least_work_left_percent: 0,
-    };
-    let config = Config {
-        process: Arc::new(process),
-        membership: scenario.membership(),
-        links: scenario.links.clone(),
-        storage: scenario.storage,
-        supervisor,
-        seed: scenario.seed,
-        chance: scenario.chance,
-        control: scenario.control,
-        paranoid: false,
-    };
-    let mut trace = Trace::default();
-    let run = faultline_sim::run::<Node<Hc3i, Workload>>(config, &mut trace);
-    let judgement = judge(&trace, &context(&scenario, &run));
-    Trial { scenario, run, trace, judgement }
+impl Trial {
+    /// The properties that were violated.
+    pub fn violated(&self) -> impl Iterator<Item = Property> {
+        self.judgement.violated()
+    }
 }
 
-fn context(scenario: &Scenario, run: &Run) -> Context {
-    let kind = match scenario.protocol.scope {
-        Scope::Cluster => ProtocolKind::Hc3i,
-        Scope::Federation => ProtocolKind::Coordinated,
-    };
-    let membership = scenario.membership();
-    let clusters = membership.clusters.iter().map(|cluster| cluster.processes.to_vec()).collect();
-    let application = Arc::new(scenario.application.clone());
-    let seed = |process| process_seed(scenario.seed, process);
+thread_local! {
+    static UNDER_WAY: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// The seed that this thread is running: what a panic handler wants to say.
+pub fn seed_under_way() -> Option<u32> {
+    UNDER_WAY.get()
+}
+
+/// Runs a scenario on the simulator, and has the checker judge it. The federation must be valid.
+pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
+    UNDER_WAY.set(Some(scenario.seed));
+    let Played { run, mut manifest, trace } = play(&scenario)?;
+    manifest.outcome = Some(run.outcome.clone());
+    manifest.faults.clone_from(&run.faults);
+    manifest.duration = run.ended.since(Time::ZERO);
+    let judgement = judge(&trace, &context(&scenario, &manifest));
+    UNDER_WAY.set(None);
+    Ok(Trial { scenario, run, manifest, trace, judgement })
+}
+
+/// Whether a second run of the same scenario is the same to the last fact.
+pub fn repeats(trial: &Trial) -> Result<bool, SetupError> {
+    UNDER_WAY.set(Some(trial.scenario.seed));
+    let second = play(&trial.scenario)?;
+    UNDER_WAY.set(None);
+    Ok(second.trace == trial.trace && second.run == trial.run)
+}
+
+fn context(scenario: &Scenario, manifest: &Manifest) -> Context {
     Context {
-        planned_faults: scenario.plan.len(),
-        outcome: Some(run.outcome.clone()),
-        end: run.ended,
-        expected: faultline_workloads::reference(&application, &membership, seed),
-        volatile_storage: scenario.volatile_storage,
-        common_clock: true,
-        settled_after: Some(Span(scenario.deadline.0 / 2)),
-        ..Context::new(kind, clusters)
+        settled_after: Some(Span(scenario.federation.spec.deadline().0 / 2)),
+        ..Context::from_manifest(manifest)
+    }
+}
+
+struct Played {
+    run: Run,
+    manifest: Manifest,
+    trace: Trace,
+}
+
+fn play(scenario: &Scenario) -> Result<Played, SetupError> {
+    let Scenario { federation, seed, defect } = scenario;
+    with_valid(federation, Some((*seed).into()), *defect, Play(scenario))
+}
+
+struct Play<'a>(&'a Scenario);
+
+impl Visitor for Play<'_> {
+    type Output = Played;
+
+    fn visit<P>(self, setup: Setup<P>) -> Played
+    where
+        P: faultline_core::Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let mut manifest = manifest::draft(&self.0.federation, "", &setup, Backend::Simulate, UNIX_EPOCH);
+        manifest.expected = manifest::expected(&setup);
+        let mut trace = Trace::default();
+        let run = faultline_sim::run::<Node<P, Workload>>(setup.simulation(), &mut trace);
+        Played { run, manifest, trace }
     }
 }

@@ -12,6 +12,7 @@
 //! | [`text`] | the summary for a terminal |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
 //! | [`page`] | the report: one HTML file |
+//! | [`mod@transcript`] | a small run, line by line |
 //! | [`fault`] | faults and links in words |
 //! | [`style`] | the colours and the look of every page |
 
@@ -25,6 +26,7 @@ pub mod page;
 pub mod style;
 pub mod summary;
 pub mod text;
+pub mod transcript;
 
 pub use cast::Cast;
 pub use diagram::Diagram;

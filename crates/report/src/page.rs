@@ -24,6 +24,25 @@ pub fn render(recorded: Recorded<'_>) -> String {
     page(&summary, &diagram, &recorded.manifest.federation).into_string()
 }
 
+/// A page of the same looks with something else in it, and without a script.
+pub fn document(title: &str, body: Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy"
+                    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                title { (title) }
+                style { (PreEscaped(style::PALETTE)) (PreEscaped(style::PAGE)) }
+            }
+            body { main { (body) } }
+        }
+    };
+    page.into_string()
+}
+
 fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
     let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
     html! {

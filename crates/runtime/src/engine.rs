@@ -16,6 +16,7 @@ use faultline_core::{
     Trigger,
 };
 use faultline_trace::FactsWriter;
+use faultline_trace::inputs::InputsWriter;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -37,6 +38,8 @@ const BATCH: usize = 64;
 pub(crate) enum EngineError {
     #[error("cannot write facts: {0}")]
     Facts(io::Error),
+    #[error("cannot record what the process is given: {0}")]
+    Inputs(io::Error),
     #[error("cannot write the journal of the storage: {0}")]
     Journal(io::Error),
     #[error("the timer failed: {0}")]
@@ -83,6 +86,8 @@ pub(crate) struct Outlets<P: Process> {
     pub(crate) supervisor: mpsc::UnboundedSender<ToSupervisor>,
     pub(crate) measure: mpsc::UnboundedSender<(Vec<Measurement>, Span)>,
     pub(crate) facts: FactsWriter<File>,
+    /// What the process is given, when that is recorded.
+    pub(crate) inputs: Option<InputsWriter<File>>,
     pub(crate) exposition: Arc<Exposition>,
 }
 
@@ -268,6 +273,9 @@ impl<P: Process + 'static> Engine<P> {
                     seed: self.parents.seed,
                 };
                 let now = self.clock.now();
+                if let Some(inputs) = &mut self.outlets.inputs {
+                    inputs.birth::<P>(now, &birth).map_err(EngineError::Inputs)?;
+                }
                 self.process = Some(P::start(birth, now, &mut self.actions));
                 self.perform(now).await
             }
@@ -304,12 +312,18 @@ impl<P: Process + 'static> Engine<P> {
             // A timer of nobody, or an answer that nobody asked for.
             return Ok(());
         };
+        if let Some(inputs) = &mut self.outlets.inputs {
+            inputs.event::<P>(now, &event).map_err(EngineError::Inputs)?;
+        }
         process.handle(event, now, &mut self.actions);
         self.perform(now).await
     }
 
     async fn perform(&mut self, now: Time) -> Result<(), EngineError> {
         let mut actions = std::mem::take(&mut self.actions);
+        if let Some(inputs) = &mut self.outlets.inputs {
+            inputs.actions::<P>(now, &actions).map_err(EngineError::Inputs)?;
+        }
         for action in actions.drain(..) {
             match action {
                 Action::Fact(fact) => self.state(now, fact).await?,
@@ -391,6 +405,10 @@ impl<P: Process + 'static> Engine<P> {
     fn settle(&mut self) -> Result<(), EngineError> {
         let outlets = &mut self.outlets;
         outlets.storage.journal.flush().map_err(EngineError::Journal)?;
+        // Before the facts: what is known to have been stated can be accounted for.
+        if let Some(inputs) = &mut outlets.inputs {
+            inputs.flush().map_err(EngineError::Inputs)?;
+        }
         outlets.facts.flush().map_err(EngineError::Facts)?;
         for outward in self.outward.drain(..) {
             match outward {

@@ -12,6 +12,7 @@ use faultline_core::{
     ProcessId, Time, To, Trigger,
 };
 use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervisor, process_seed};
+use faultline_trace::inputs::Recorder;
 use faultline_trace::{Record, Sink};
 
 use crate::chance::Dice;
@@ -63,6 +64,7 @@ pub struct Simulation<'s, P: Process, S> {
 
     pub(crate) stats: Stats,
     pub(crate) sink: &'s mut S,
+    recorder: Option<&'s mut dyn Recorder<P>>,
     /// Reused from event to event.
     actions: Vec<ActionOf<P>>,
     pub(crate) orders: Vec<Order>,
@@ -139,12 +141,18 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             outcome: None,
             stats: Stats::default(),
             sink,
+            recorder: None,
             actions: Vec::new(),
             orders,
         };
         simulation.perform_orders();
         simulation.set_supervisor_timer();
         simulation
+    }
+
+    /// From now on what processes are given, and what they do, also goes to `recorder`.
+    pub fn record(&mut self, recorder: &'s mut dyn Recorder<P>) {
+        self.recorder = Some(recorder);
     }
 
     /// Runs to the end.
@@ -381,7 +389,14 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 seed: process_seed(self.seed, process),
             };
             let mut actions = std::mem::take(&mut self.actions);
+            let life = seat.life;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.born(self.now, &birth);
+            }
             seat.process = Some(P::start(birth, self.now, &mut actions));
+            if let Some(recorder) = &mut self.recorder {
+                recorder.did(process, life, self.now, &actions);
+            }
             self.perform(process, &mut actions);
             self.actions = actions;
         }
@@ -395,9 +410,15 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     #[inline(always)]
     fn feed(&mut self, process: ProcessId, event: In<P>) {
         let mut actions = std::mem::take(&mut self.actions);
-        let value =
-            self.seats[process.index()].process.as_mut().expect("only a started life is given inputs");
+        let seat = &mut self.seats[process.index()];
+        let value = seat.process.as_mut().expect("only a started life is given inputs");
+        if let Some(recorder) = &mut self.recorder {
+            recorder.given(process, seat.life, self.now, &event);
+        }
         value.handle(event, self.now, &mut actions);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.did(process, seat.life, self.now, &actions);
+        }
         self.perform(process, &mut actions);
         self.actions = actions;
     }

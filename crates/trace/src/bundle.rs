@@ -1,14 +1,16 @@
-//! The directory of a recorded run: `manifest.json`, `federation.yaml`, and `facts/` with one file per life.
+//! The directory of a recorded run: `manifest.json`, `federation.yaml`, `facts/` with one file per life, and `inputs/` with
+//! another when the run was asked to record what its processes were given.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use faultline_core::{Life, ProcessId};
+use faultline_core::{Life, Process, ProcessId};
 use thiserror::Error;
 
 use crate::facts::{FactsReadError, FactsWriter, StreamEnd, read_facts, with_gap};
+use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
 use crate::manifest::{FORMAT, Manifest};
 use crate::memory::Trace;
 
@@ -16,6 +18,7 @@ const MANIFEST: &str = "manifest.json";
 const FEDERATION: &str = "federation.yaml";
 const FACTS: &str = "facts";
 const FACTS_EXTENSION: &str = "facts";
+const INPUTS: &str = "inputs";
 
 /// The directory of a recorded run.
 #[derive(Clone, Debug)]
@@ -76,6 +79,14 @@ pub enum BundleError {
         path: PathBuf,
         /// Why.
         source: FactsReadError,
+    },
+    /// A file of inputs is not one.
+    #[error("{} does not hold inputs: {source}", path.display())]
+    Inputs {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: InputsReadError,
     },
     /// Two files hold the facts of the same life.
     #[error("{} holds the facts of {process}, {life}, which another file holds as well", path.display())]
@@ -181,6 +192,43 @@ impl Bundle {
         };
         fs::write(&path, with_gap(&bytes, process, life))
             .map_err(|source| BundleError::Write { path, source })
+    }
+
+    /// From now on whoever hosts a process of this run records what it is given.
+    pub fn record_inputs(&self) -> Result<(), BundleError> {
+        let path = self.dir.join(INPUTS);
+        fs::create_dir_all(&path).map_err(|source| BundleError::Create { path, source })
+    }
+
+    /// Whether what processes are given is recorded.
+    pub fn records_inputs(&self) -> bool {
+        self.dir.join(INPUTS).is_dir()
+    }
+
+    /// The file for the inputs of one life: `inputs/p3-1.inputs`.
+    pub fn inputs_path(&self, process: ProcessId, life: Life) -> PathBuf {
+        self.dir.join(INPUTS).join(format!("{process}-{}.{INPUTS}", life.0))
+    }
+
+    /// Begins the file for the inputs of one life, which must not exist.
+    pub fn inputs_writer(&self, process: ProcessId, life: Life) -> Result<InputsWriter<File>, BundleError> {
+        let path = self.inputs_path(process, life);
+        let file = File::create_new(&path).map_err(|source| BundleError::Write { path, source })?;
+        Ok(InputsWriter::new(file, process, life))
+    }
+
+    /// Reads what a life was given; `None` when it was killed before its first word.
+    pub fn read_inputs<P: Process>(
+        &self,
+        process: ProcessId,
+        life: Life,
+    ) -> Result<Option<InputsFile<P>>, BundleError> {
+        let path = self.inputs_path(process, life);
+        let bytes = read(&path)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        read_inputs(&bytes).map(Some).map_err(|source| BundleError::Inputs { path, source })
     }
 
     /// Writes the manifest and the federation's text, replacing earlier ones whole.

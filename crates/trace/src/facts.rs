@@ -16,6 +16,7 @@
 use std::io::{self, Write};
 
 use faultline_core::{Fact, Life, ProcessId, Time};
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::memory::Stream;
@@ -47,14 +48,7 @@ impl<W: Write> FactsWriter<W> {
 
     /// Appends a fact, stated at `at` by the clock of its driver. Fails only when a full buffer could not be written.
     pub fn write(&mut self, at: Time, fact: &Fact) -> io::Result<()> {
-        let start = self.buffer.len();
-        self.buffer.extend([0; RECORD_HEADER_LEN]);
-        self.buffer = postcard::to_extend(&(at, fact), std::mem::take(&mut self.buffer))
-            .expect("a fact has a serialised form and memory grows");
-        let (header, body) = self.buffer[start..].split_at_mut(RECORD_HEADER_LEN);
-        assert!(body.len() <= LONGEST_BODY, "a fact of {} bytes", body.len());
-        header[..4].copy_from_slice(&checked_length(body.len()));
-        header[4..].copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+        append_record(&mut self.buffer, &(at, fact))?;
         if self.buffer.len() >= FLUSH_AT { self.flush() } else { Ok(()) }
     }
 
@@ -145,19 +139,41 @@ pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
 
 /// The first record of `bytes`, and what follows it.
 fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), StreamEnd> {
+    let (body, rest) = split_body(bytes)?;
+    let fact = postcard::from_bytes(body).map_err(|_| StreamEnd::Damaged)?;
+    Ok((fact, rest))
+}
+
+/// Appends one record. Fails when it is longer than a record can be.
+pub(crate) fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
+    let start = buffer.len();
+    buffer.extend([0; RECORD_HEADER_LEN]);
+    *buffer = postcard::to_extend(value, std::mem::take(buffer))
+        .expect("what is recorded has a serialised form and memory grows");
+    let (header, body) = buffer[start..].split_at_mut(RECORD_HEADER_LEN);
+    if body.len() > LONGEST_BODY {
+        let error = format!("a record of {} bytes is longer than {LONGEST_BODY}", body.len());
+        buffer.truncate(start);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    header[..4].copy_from_slice(&checked_length(body.len()));
+    header[4..].copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+    Ok(())
+}
+
+/// The body of the first record of `bytes`, and what follows the record.
+pub(crate) fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), StreamEnd> {
     let length: [u8; 4] = bytes.get(..4).ok_or(StreamEnd::Torn)?.try_into().expect("four bytes");
     let body_len = (u32::from_le_bytes(length) as usize) & LONGEST_BODY;
     if checked_length(body_len) != length {
         return Err(StreamEnd::Damaged);
     }
-    let record_len = RECORD_HEADER_LEN + body_len;
-    let (record, rest) = bytes.split_at_checked(record_len).ok_or(StreamEnd::Torn)?;
+    let (record, rest) = bytes.split_at_checked(RECORD_HEADER_LEN + body_len).ok_or(StreamEnd::Torn)?;
     let body = &record[RECORD_HEADER_LEN..];
     if crc32c::crc32c(body) != number(&record[4..8]) {
         return Err(StreamEnd::Damaged);
     }
-    let fact = postcard::from_bytes(body).map_err(|_| StreamEnd::Damaged)?;
-    Ok((fact, rest))
+    Ok((body, rest))
 }
 
 /// A length below 2^24 and a check byte in which every changed bit of it shows.

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`memory`] | facts in memory, and where drivers put them |
 //! | [`facts`] | the file of one life's facts |
+//! | [`inputs`] | the file of what one life was given, to let it live again |
 //! | [`manifest`] | what a bundle says of its run beside the facts |
 //! | [`bundle`] | the directory of a recorded run |
 //! | [`export`] | facts as JSON Lines and CSV |
@@ -13,6 +14,7 @@ pub mod bundle;
 pub mod describe;
 pub mod export;
 pub mod facts;
+pub mod inputs;
 pub mod manifest;
 pub mod memory;
 

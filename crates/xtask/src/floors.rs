@@ -22,8 +22,8 @@ const FLOORS: &[&[&str]] = &[
     &["faultline-checker", "faultline-conformance"],
     &["faultline-report"],
     &["faultline-runtime", "faultline-sim"],
-    &["faultline-catalog", "faultline-fuzz", "faultline-operator"],
-    &["faultline-experiments"],
+    &["faultline-catalog", "faultline-operator"],
+    &["faultline-experiments", "faultline-fuzz"],
     &["faultline-cli", "faultline-e2e", "faultline-node", "faultline-runtime-tests", "xtask"],
 ];
 

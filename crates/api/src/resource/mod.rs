@@ -14,6 +14,7 @@ mod fault;
 mod kubernetes;
 mod link;
 mod protocol;
+mod simulator;
 mod status;
 
 pub use application::*;
@@ -21,6 +22,7 @@ pub use fault::*;
 pub use kubernetes::*;
 pub use link::*;
 pub use protocol::*;
+pub use simulator::*;
 pub use status::*;
 
 use faultline_core::Span;
@@ -131,6 +133,9 @@ pub struct FederationSpec {
     /// How its pods are made. The other backends have none, and ignore this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
+    /// Chance and delays that only the simulator adds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulator: Option<Simulator>,
 }
 
 /// A cluster: a failure domain with a fast network inside.
@@ -203,6 +208,11 @@ impl FederationSpec {
     /// The failures, all defaults when none are given.
     pub fn failures(&self) -> Failures {
         self.failures.clone().unwrap_or_default()
+    }
+
+    /// What only the simulator does, all defaults when nothing is given.
+    pub fn simulator(&self) -> Simulator {
+        self.simulator.clone().unwrap_or_default()
     }
 
     /// The deadline, counted from the beginning of the application.

@@ -88,7 +88,11 @@ fn waited(
         history.trace.streams[&(process, life)].get(last).map(|(time, _)| *time)
     };
     let stood = stood.or_else(|| restored.before.map(|_| restored.time)).or_else(last_words)?;
-    Some(stood.since(since?))
+    let since = since?;
+    // Who waits for a dead member's next life takes no checkpoint; when it learns of the death, no fact says.
+    let deaths = history.supervision.ends.iter().filter(|it| group.members.contains(&it.process));
+    let first = deaths.map(|it| it.at).filter(|it| history.context.common_clock && *it >= since).min();
+    Some(first.map_or(stood, |it| it.min(stood)).since(since))
 }
 
 #[cfg(test)]
@@ -117,6 +121,19 @@ mod tests {
     fn a_failure_within_the_interval_is_right() {
         let finding = check_alone(check, &run(Span::from_millis(1_050)));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
+    }
+
+    #[test]
+    fn waiting_for_the_next_life_of_a_member_is_no_delay_of_the_checkpoint() {
+        let mut run = run(Span::from_millis(900));
+        run.commit_all(0, &[0, 1]);
+        run.wait(Span::from_millis(900));
+        run.kill(1, false);
+        run.wait(Span::from_secs(5));
+        run.restore(0, 2, Some((1, 2)));
+        run.restore(1, 2, Some((1, 2)));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
     }
 
     #[test]

@@ -61,6 +61,7 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
         faults: faults(topology),
         deadline: Some(deadline(topology, application)),
         kubernetes: None,
+        simulator: None,
     };
     Imported { federation: Federation::new(name, spec), origins: origins.0 }
 }

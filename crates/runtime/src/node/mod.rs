@@ -168,7 +168,10 @@ async fn host<P: Process + 'static>(
     let address = listener.local_addr().map_err(NodeError::Listen)?;
     let me = Identity { process, life, cluster: setup.cluster };
 
-    let facts = Bundle::open(&run_dir).facts_writer(process, life).map_err(NodeError::Facts)?;
+    let bundle = Bundle::open(&run_dir);
+    let facts = bundle.facts_writer(process, life).map_err(NodeError::Facts)?;
+    let inputs = bundle.records_inputs().then(|| bundle.inputs_writer(process, life)).transpose();
+    let inputs = inputs.map_err(NodeError::Facts)?;
     // Where these go is gone only when the node is about to be.
     let events_in = inbox_in.clone();
     let stored = move |event| drop(events_in.send(Stimulus::Event(event)));
@@ -215,6 +218,7 @@ async fn host<P: Process + 'static>(
         supervisor: reports.clone(),
         measure,
         facts,
+        inputs,
         exposition,
     };
     let engine = Engine::<P>::new(me, setup.clock, parents, attention, inbox, alarm, outlets);

@@ -1,0 +1,60 @@
+//! From a federation to a simulation.
+
+use faultline_api::quantity::Bandwidth;
+use faultline_api::resource::{InFlight as Asked, Simulator, Storage, StorageKind};
+use faultline_core::{NodeConfig, Protocol, Span};
+use faultline_sim::{Chance, Config, Control, InFlight, Links, StorageCosts};
+use faultline_workloads::Workload;
+
+use crate::Setup;
+
+impl<P: Protocol> Setup<P> {
+    /// Everything that decides a simulation of this federation.
+    pub fn simulation(&self) -> Config<NodeConfig<P, Workload>> {
+        let clusters = self.membership.clusters.len();
+        let links = Links::new(clusters, |from, to| self.links[&(from, to)]);
+        let (process, membership) = (self.process.clone(), self.membership.clone());
+        let config = Config::new(process, membership, links, self.supervisor.clone(), self.seed);
+        Config {
+            storage: costs(&self.storage, &self.simulator),
+            chance: chance(&self.simulator),
+            control: control(&self.simulator),
+            ..config
+        }
+    }
+}
+
+/// What the federation says of its storage; the simulator's own figures where it says nothing.
+fn costs(storage: &Storage, simulator: &Simulator) -> StorageCosts {
+    let usual = match storage.kind {
+        StorageKind::Disk => StorageCosts::default(),
+        StorageKind::Memory => StorageCosts { latency: Span::ZERO, bandwidth: 0, fsync: Span::ZERO },
+    };
+    StorageCosts {
+        latency: storage.latency.map_or(usual.latency, |it| it.0),
+        bandwidth: storage.write_bandwidth.map_or(usual.bandwidth, Bandwidth::bytes_per_second),
+        fsync: simulator.sync.map_or(usual.fsync, |it| it.0),
+    }
+}
+
+fn chance(simulator: &Simulator) -> Chance {
+    Chance {
+        reorder_ppm: simulator.reorder_ppm(),
+        reorder_within: simulator.reorder_within(),
+        in_flight: match simulator.in_flight() {
+            Asked::Sampled => InFlight::Sampled,
+            Asked::Lost => InFlight::Lost,
+            Asked::Kept => InFlight::Kept,
+        },
+    }
+}
+
+fn control(simulator: &Simulator) -> Control {
+    let usual = Control::default();
+    Control {
+        delay: simulator.control_latency.map_or(usual.delay, |it| it.0),
+        jitter: simulator.control_jitter.map_or(usual.jitter, |it| it.0),
+        launch: simulator.launch.map_or(usual.launch, |it| it.0),
+        exit_notice: simulator.exit_notice.map_or(usual.exit_notice, |it| it.0),
+    }
+}

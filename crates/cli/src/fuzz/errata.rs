@@ -1,0 +1,289 @@
+//! `faultline errata`: one page about the rules of a protocol that fail, each with the shortest counterexample that the
+//! search finds.
+//!
+//! What the paper says and what stands here in its place is written in the protocol's document, and read from there; the
+//! rest of the page is what was run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use faultline_catalog::{Defect, defect};
+use faultline_checker::Property;
+use faultline_fuzz::{Scenario, Steps, Trial, shrink};
+use faultline_report::page::document;
+use maud::{Markup, html};
+use miette::miette;
+
+use super::finding::{Shown, record, reproduce, violations};
+use super::table::{Detection, detect};
+use super::{available, name_the_seed_of_a_panic, say};
+use crate::arguments::{ErrataArguments, Format, FuzzArguments};
+use crate::trouble::{Exit, Trouble};
+use crate::{files, interrupt, output};
+
+/// What the paper says, what that breaks, and what stands here, beside the switch that goes back to it.
+const HC3I: &str = include_str!("../../../../docs/hc3i.md");
+/// Schedules that were thought out, for defects that random ones hardly ever meet.
+const DIRECTED: &str = include_str!("../../../protocols/tests/hc3i/defects.rs");
+
+/// `faultline errata`
+pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
+    if arguments.protocol != "hc3i" {
+        return Err(Trouble::input(miette!(
+            help = "there are errata of: hc3i",
+            "there are no errata of a protocol `{}`",
+            arguments.protocol
+        )));
+    }
+    let entries = entries(HC3I);
+    let first = entries.iter().find_map(|it| it.defects.first().copied());
+    if let (false, Some(first)) = (defect::AVAILABLE, first) {
+        available(first)?;
+    }
+    fs::create_dir_all(&arguments.out).map_err(|error| {
+        Trouble::path("create", &arguments.out, error, "name another directory with `--out`")
+    })?;
+    let interrupted = interrupt::flag();
+    let mut body = Vec::new();
+    for (number, entry) in (1..).zip(&entries) {
+        let mut shown = Vec::new();
+        for &defect in &entry.defects {
+            name_the_seed_of_a_panic(Some(defect));
+            shown.push(counterexample(arguments, defect, &interrupted)?);
+        }
+        body.push(section(number, entry, &shown));
+    }
+    let page = arguments.out.join("errata.html");
+    let content = document("HC3I: errata", front(arguments, &entries, &body));
+    fs::write(&page, content)
+        .map_err(|error| Trouble::path("write", &page, error, "name another directory with `--out`"))?;
+    output::print(&format!("{}\n", page.display()))?;
+    Ok(Exit::Pass)
+}
+
+/// A rule that fails, from the protocol's document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// As printed; `None` where the paper is silent.
+    printed: Option<String>,
+    /// What breaks.
+    effect: String,
+    /// What stands here.
+    corrected: String,
+    /// What goes back to it.
+    defects: Vec<Defect>,
+}
+
+/// The rows of the document's two tables of rules.
+fn entries(text: &str) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut printed = None;
+    for line in text.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        match (&cells[..], printed) {
+            (["printed", "what happens", "here", "switch"], _) => printed = Some(true),
+            (["rule", "what broke without it", "switch"], _) => printed = Some(false),
+            _ if !line.starts_with('|') => printed = None,
+            ([rule, effect, corrected, switches], Some(true)) if !rule.starts_with("---") => {
+                entries.push(Entry {
+                    printed: Some((*rule).to_owned()),
+                    effect: (*effect).to_owned(),
+                    corrected: (*corrected).to_owned(),
+                    defects: defects(switches),
+                })
+            }
+            ([rule, effect, switches], Some(false)) if !rule.starts_with("---") => entries.push(Entry {
+                printed: None,
+                effect: (*effect).to_owned(),
+                corrected: (*rule).to_owned(),
+                defects: defects(switches),
+            }),
+            _ => {}
+        }
+    }
+    entries
+}
+
+/// The defects that a cell names.
+fn defects(cell: &str) -> Vec<Defect> {
+    cell.split('`').filter_map(|word| word.parse().ok()).collect()
+}
+
+/// What was found about one defect.
+struct Counterexample {
+    defect: Defect,
+    detection: Detection,
+    found: Option<Found>,
+}
+
+struct Found {
+    property: Property,
+    trial: Trial,
+    bundle: PathBuf,
+}
+
+fn counterexample(
+    arguments: &ErrataArguments,
+    defect: Defect,
+    interrupted: &AtomicBool,
+) -> Result<Counterexample, Trouble> {
+    let search = FuzzArguments {
+        runs: arguments.runs,
+        jobs: arguments.jobs,
+        defect: Some(defect),
+        quiet: arguments.quiet,
+        ..FuzzArguments::silent(Format::Text)
+    };
+    let detection = detect(&search, defect, interrupted)?;
+    let found = match (detection.first, detection.property) {
+        (Some(seed), Some(property)) => {
+            let scenario = Scenario::new(seed, None, Some(defect));
+            let steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
+            let shrunk = shrink(&scenario, property, steps, say::shrinking(&search)).map_err(files::unfit)?;
+            say::clear(&search);
+            let bundle = arguments.out.join(defect.to_string());
+            remove(&bundle)?;
+            record(&shrunk.trial, &bundle)?;
+            Some(Found { property, trial: shrunk.trial, bundle })
+        }
+        _ => None,
+    };
+    Ok(Counterexample { defect, detection, found })
+}
+
+/// The record of an earlier run of this command.
+fn remove(bundle: &Path) -> Result<(), Trouble> {
+    match bundle.join("manifest.json").exists() {
+        true => fs::remove_dir_all(bundle)
+            .map_err(|error| Trouble::path("remove", bundle, error, "name another directory with `--out`")),
+        false => Ok(()),
+    }
+}
+
+fn front(arguments: &ErrataArguments, entries: &[Entry], sections: &[Markup]) -> Markup {
+    let switched = entries.iter().filter(|it| !it.defects.is_empty()).count();
+    html! {
+        h1 { "HC3I: errata" }
+        p {
+            "HC3I is the protocol of Monnet, Morin and Badrinath, " em { "Hybrid Checkpointing for Parallel Applications in Cluster Federations" }
+            " (2003). Its rules as printed, taken literally by every process of a cluster, lose messages; other rules are not in the paper, and something breaks without them. "
+            "Of the " (entries.len()) " entries below, " (switched) " can be switched off, and are shown by a run."
+        }
+        p {
+            "Each counterexample was found by running " (arguments.runs) " random federations under random faults in virtual time, and made small by taking away whatever was not needed. "
+            "A checker that sees recorded facts only says what is violated. A share is that of the random schedules that the rule breaks, with a 95 % interval: it says how rare the accident is among these schedules, and nothing of its rarity in the world."
+        }
+        p {
+            "In the pictures time goes to the right, one lane per process; circles are checkpoints by the timer, diamonds forced ones; red is work that was undone, yellow is recovery, dashed lines are the checkpoints that the clusters went back to. "
+            "Positions are written " code { "incarnation.checkpoint" } ": " code { "1.2" } " is checkpoint 2 after one rollback."
+        }
+        @for section in sections { (section) }
+    }
+}
+
+fn section(number: usize, entry: &Entry, shown: &[Counterexample]) -> Markup {
+    html! {
+        h2 { (number) ". " (prose(entry.printed.as_deref().unwrap_or(&entry.corrected))) }
+        table {
+            tr { th { "Printed" } td { (prose(entry.printed.as_deref().unwrap_or("The paper says nothing about it."))) } }
+            tr { th { "What happens" } td { (prose(&entry.effect)) } }
+            tr { th { "Corrected" } td { (prose(&entry.corrected)) } }
+        }
+        @if shown.is_empty() {
+            p { "There is no switch that goes back to it: the code cannot be wrong in this way any more." }
+        }
+        @for it in shown { (example(it)) }
+    }
+}
+
+fn example(example: &Counterexample) -> Markup {
+    let Counterexample { defect, detection, found } = example;
+    html! {
+        h3 { "With the rule as it was: " code { (defect.to_string()) } }
+        p { "It breaks " (detection.share_text()) " of the schedules, " (detection.violating) " of " (detection.runs) "." }
+        @match found {
+            Some(Found { property, trial, bundle }) => {
+                p { strong { "Not so: " (property.statement()) ". " } }
+                ul { @for text in violations(trial, *property).iter().take(3) { li { (text) } } }
+                img style="width:100%" alt={ "Space-time diagram of the counterexample of " (defect.to_string()) } src=(data(&Shown::new(trial).picture()));
+                pre { (Shown::new(trial).text()) }
+                pre { (reproduce(bundle, trial)) }
+            }
+            None => (directed(*defect))
+        }
+    }
+}
+
+/// The schedule that was thought out for a defect which the search did not meet.
+fn directed(defect: Defect) -> Markup {
+    let Defect::Hc3i(of_hc3i) = defect;
+    let name = format!("Defect::{of_hc3i:?},");
+    let tests: Vec<&str> = DIRECTED.split("\n\n").filter(|it| it.contains("#[test]")).collect();
+    let test = tests.iter().find(|it| it.contains(&name));
+    html! {
+        p { "The search did not meet it: what follows is a schedule that was thought out, step by step, and not a random one." }
+        @match test {
+            Some(test) => {
+                pre { (test.trim()) }
+                pre { "cargo test -p faultline-protocols --test hc3i " (test_name(test)) }
+            }
+            None => p { "There is none." }
+        }
+    }
+}
+
+fn test_name(test: &str) -> &str {
+    let after = test.split("fn ").nth(1).unwrap_or_default();
+    after.split('(').next().unwrap_or_default()
+}
+
+/// A cell of a Markdown table, of which only `code` means anything.
+fn prose(cell: &str) -> Markup {
+    html! {
+        @for (place, part) in cell.replace('*', "").split('`').enumerate() {
+            @if place % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
+/// A picture as an address: several drawings in one document would share their identifiers.
+fn data(svg: &str) -> String {
+    let mut address = "data:image/svg+xml,".to_owned();
+    for it in svg.chars() {
+        match it {
+            '%' | '#' | '<' | '>' | '"' | '&' | '\n' => address.push_str(&format!("%{:02X}", it as u32)),
+            _ => address.push(it),
+        }
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_entries_and_each_defect_in_it_is_known() {
+        let entries = entries(HC3I);
+        let printed = entries.iter().filter(|it| it.printed.is_some()).count();
+        assert!(printed >= 8 && entries.len() - printed >= 10, "{entries:#?}");
+        let named: Vec<Defect> = entries.iter().flat_map(|it| it.defects.clone()).collect();
+        let cells = HC3I
+            .lines()
+            .skip_while(|it| !it.starts_with("## Where"))
+            .take_while(|it| !it.starts_with("## Defect"));
+        let switches = cells
+            .filter_map(|it| it.trim_end_matches('|').rsplit(" | ").next())
+            .map(|it| it.matches('`').count() / 2);
+        assert_eq!(named.len(), switches.sum::<usize>(), "{named:?}");
+    }
+
+    #[test]
+    fn a_directed_schedule_is_found_by_its_defect() {
+        for name in ["notes-not-refilled", "no-write-barrier", "tables-volatile"] {
+            let text = directed(name.parse().unwrap()).into_string();
+            assert!(text.contains("cargo test -p faultline-protocols --test hc3i "), "{text}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What the search found: shrunk, written down, and with the line that shows it again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use faultline_checker::Property;
+use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
+use faultline_report::diagram::{Diagram, Limits, svg};
+use faultline_report::transcript::{text, transcript};
+use faultline_report::{Cast, History};
+use faultline_trace::{Bundle, BundleError, Manifest};
+use serde::Serialize;
+
+use super::say;
+use crate::arguments::FuzzArguments;
+use crate::files;
+use crate::recording::Recording;
+use crate::trouble::Trouble;
+
+/// A violation, as small as it could be made.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Finding {
+    /// Under which seed it was found.
+    pub(crate) seed: u32,
+    /// What is violated; `None` when two runs of one seed differed.
+    pub(crate) property: Option<Property>,
+    /// The violations, as sentences.
+    pub(crate) texts: Vec<String>,
+    /// The small run, line by line.
+    pub(crate) transcript: String,
+    /// How many facts are stated in it.
+    pub(crate) facts: usize,
+    /// Where its record is.
+    pub(crate) bundle: PathBuf,
+    /// Its picture.
+    pub(crate) picture: PathBuf,
+    /// What shows it again.
+    pub(crate) reproduce: String,
+}
+
+/// Shrinks what was found, and records the small run.
+pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Finding, Trouble> {
+    let scenario = Scenario::new(found.seed, arguments.protocol, arguments.defect);
+    let property = super::search::convicting(found).or(found.violated.first().copied());
+    let (trial, texts) = match property {
+        Some(property) if !arguments.no_shrink => {
+            let progress = say::shrinking(arguments);
+            let shrunk =
+                shrink_scenario(&scenario, property, Steps::default(), progress).map_err(files::unfit)?;
+            say::clear(arguments);
+            let texts = violations(&shrunk.trial, property);
+            (shrunk.trial, texts)
+        }
+        Some(property) => {
+            let trial = faultline_fuzz::run(scenario).map_err(files::unfit)?;
+            let texts = violations(&trial, property);
+            (trial, texts)
+        }
+        None => {
+            let trial = faultline_fuzz::run(scenario).map_err(files::unfit)?;
+            (trial, vec!["two runs of this seed differ".to_owned()])
+        }
+    };
+    let dir = place(arguments, found.seed);
+    let picture = record(&trial, &dir)?;
+    let shown = Shown::new(&trial);
+    Ok(Finding {
+        seed: found.seed,
+        property,
+        texts,
+        transcript: shown.text(),
+        facts: trial.trace.len(),
+        reproduce: reproduce(&dir, &trial),
+        bundle: dir,
+        picture,
+    })
+}
+
+/// The violations of one property, as sentences.
+pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
+    trial.judgement.of(property).violations.iter().map(|it| it.text.clone()).collect()
+}
+
+/// A trial as it is shown to people.
+pub(crate) struct Shown<'a> {
+    trial: &'a Trial,
+    cast: Cast,
+    history: History,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(trial: &'a Trial) -> Shown<'a> {
+        let cast = Cast::new(&trial.manifest);
+        let history = History::new(&trial.trace, &cast);
+        Shown { trial, cast, history }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        text(&transcript(&self.trial.trace, &self.history, &self.cast))
+    }
+
+    pub(crate) fn picture(&self) -> String {
+        let diagram = Diagram::new(&self.history, &self.cast, Limits::default());
+        svg::render(&diagram, svg::Options { within: true, ..svg::Options::default() })
+    }
+}
+
+/// Writes the record of a trial, with its page and picture; the picture's path.
+pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
+    let unwritable = |error: BundleError| {
+        Trouble::path("record in", dir, error, "name a directory that can be written with `--out`")
+    };
+    let bundle = Bundle::create(dir).map_err(unwritable)?;
+    let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
+    bundle.write_manifest(&manifest).map_err(unwritable)?;
+    bundle.write_trace(&trial.trace).map_err(unwritable)?;
+    let shown = Shown::new(trial);
+    let picture = dir.join("diagram.svg");
+    let recording = Recording::new(dir, manifest, trial.trace.clone());
+    for (path, content) in [
+        (dir.join("transcript.txt"), shown.text()),
+        (picture.clone(), shown.picture()),
+        (dir.join("report.html"), faultline_report::page::render(recording.recorded())),
+    ] {
+        fs::write(&path, content).map_err(|error| {
+            Trouble::path("write", &path, error, "name a directory that can be written with `--out`")
+        })?;
+    }
+    Ok(picture)
+}
+
+/// A new directory, unless the user named one.
+fn place(arguments: &FuzzArguments, seed: u32) -> PathBuf {
+    if let Some(out) = &arguments.out {
+        return out.clone();
+    }
+    let base = match arguments.defect {
+        Some(defect) => format!("fuzz-{defect}-{seed}"),
+        None => format!("fuzz-{seed}"),
+    };
+    let free = (1..).map(|number| match number {
+        1 => base.clone(),
+        number => format!("{base}.{number}"),
+    });
+    let mut places = free.map(|it| Path::new(crate::run::RUNS).join(it)).filter(|it| !it.exists());
+    places.next().expect("there are as many names as numbers")
+}
+
+/// The line that shows it again.
+pub(crate) fn reproduce(dir: &Path, trial: &Trial) -> String {
+    let file = dir.join("federation.yaml");
+    match trial.scenario.defect {
+        Some(defect) => {
+            format!(
+                "cargo run --release --features defects -- fuzz --file {} --defect {defect}",
+                file.display()
+            )
+        }
+        None => format!("faultline run {} --backend simulate", file.display()),
+    }
+}

@@ -1,0 +1,114 @@
+//! `faultline fuzz`: searches random federations under random faults for the schedule that breaks recovery, and makes
+//! what it finds small enough to be read.
+
+mod errata;
+mod finding;
+mod say;
+mod search;
+mod table;
+
+use faultline_catalog::{Defect, defect};
+use faultline_checker::Verdict;
+use faultline_fuzz::{Scenario, Shares, run, seed_under_way};
+use miette::miette;
+use serde::Serialize;
+
+use crate::arguments::{Format, FuzzArguments};
+use crate::trouble::{Exit, Trouble};
+use crate::{files, interrupt, output};
+pub(crate) use errata::errata;
+use finding::Finding;
+use search::Search;
+
+/// `faultline fuzz`
+pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, Trouble> {
+    if let Some(defect) = arguments.defect {
+        available(defect)?;
+    }
+    name_the_seed_of_a_panic(arguments.defect);
+    if let Some(file) = &arguments.file {
+        let federation = files::read(file)?.parse()?;
+        let seed = arguments.seed.or(federation.spec.seed).unwrap_or(0);
+        let scenario = Scenario { seed, federation, defect: arguments.defect };
+        return one(scenario, arguments.format);
+    }
+    let interrupted = interrupt::flag();
+    if arguments.table {
+        return table::table(arguments, &interrupted);
+    }
+    let mut search = Search::new(arguments, arguments.defect, &interrupted);
+    let found = search.first()?;
+    let finding = found.map(|trial| finding::shrink(&trial, arguments)).transpose()?;
+    let report = Report::new(&search, finding.as_ref());
+    output::print(&match arguments.format {
+        Format::Json => output::json(&report),
+        Format::Text => say::report(&report, arguments.quiet),
+    })?;
+    Ok(report.verdict.into())
+}
+
+/// Runs the scenario of a file, and shows what it violates.
+fn one(scenario: Scenario, format: Format) -> Result<Exit, Trouble> {
+    let trial = run(scenario).map_err(files::unfit)?;
+    output::print(&match format {
+        Format::Json => output::json(&trial.judgement),
+        Format::Text => say::trial(&trial),
+    })?;
+    Ok(trial.judgement.verdict.into())
+}
+
+/// Fails in a build that has no defects to switch on.
+fn available(defect: Defect) -> Result<(), Trouble> {
+    if defect::AVAILABLE {
+        return Ok(());
+    }
+    Err(Trouble::input(miette!(
+        help = format!("build one: cargo run --release --features defects -- fuzz --defect {defect}"),
+        "this build cannot make a protocol wrong on purpose: known defects are compiled in by the feature `defects`"
+    )))
+}
+
+/// A protocol that panics ends this program: the seed is all that is needed to see it again.
+fn name_the_seed_of_a_panic(defect: Option<Defect>) {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        if let Some(seed) = seed_under_way() {
+            let defect = defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
+            eprintln!("this was seed {seed}: faultline fuzz --seed {seed} --runs 1{defect}");
+        }
+    }));
+}
+
+/// The object of `--format json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    verdict: Verdict,
+    first_seed: u32,
+    jobs: usize,
+    seconds: f64,
+    runs_per_second: f64,
+    coverage: Shares,
+    finding: Option<&'a Finding>,
+}
+
+impl<'a> Report<'a> {
+    fn new(search: &Search<'_>, finding: Option<&'a Finding>) -> Report<'a> {
+        let seconds = search.took.as_secs_f64();
+        let verdict = match finding {
+            Some(_) => Verdict::Fail,
+            None if search.is_interrupted() => Verdict::Unknown,
+            None => Verdict::Pass,
+        };
+        Report {
+            verdict,
+            first_seed: search.first_seed,
+            jobs: search.jobs.get(),
+            seconds,
+            runs_per_second: search.coverage.runs() as f64 / seconds.max(1e-9),
+            coverage: search.coverage.shares(),
+            finding,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What the search says: its progress, and its result.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, stderr};
+use std::time::{Duration, Instant};
+
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use faultline_catalog::Defect;
+use faultline_fuzz::{Coverage, Shares, State, Trial};
+
+use super::Report;
+use super::finding::{Finding, Shown};
+use crate::arguments::{Format, FuzzArguments};
+
+/// Between two words of progress on a terminal, and elsewhere.
+const BLINK: Duration = Duration::from_millis(200);
+const LINE: Duration = Duration::from_secs(30);
+
+/// Says how far the search is, on the standard error.
+pub(super) struct Ticker {
+    silent: bool,
+    terminal: bool,
+    total: Option<u64>,
+    title: String,
+    begun: Instant,
+    said: Instant,
+}
+
+impl Ticker {
+    pub(super) fn new(arguments: &FuzzArguments, total: Option<u64>, defect: Option<Defect>) -> Ticker {
+        let now = Instant::now();
+        Ticker {
+            silent: arguments.quiet,
+            terminal: stderr().is_terminal(),
+            total,
+            title: defect.map(|it| format!("{it}: ")).unwrap_or_default(),
+            begun: now,
+            said: now,
+        }
+    }
+
+    pub(super) fn tick(&mut self, coverage: &Coverage) {
+        let every = if self.terminal { BLINK } else { LINE };
+        if self.silent || self.said.elapsed() < every {
+            return;
+        }
+        self.said = Instant::now();
+        let runs = coverage.runs();
+        let rate = runs as f64 / self.begun.elapsed().as_secs_f64();
+        let of = self.total.map(|it| format!(" of {it}")).unwrap_or_default();
+        say(self.terminal, &format!("{}{runs}{of} runs, {rate:.0} a second", self.title));
+    }
+
+    pub(super) fn clear(&self) {
+        if self.terminal && !self.silent {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn say(terminal: bool, text: &str) {
+    if terminal {
+        eprint!("\r\x1b[K{text}");
+    } else {
+        eprintln!("{text}");
+    }
+}
+
+/// Says how small the scenario has become.
+pub(super) fn shrinking(arguments: &FuzzArguments) -> impl FnMut(u64, &Trial) + use<> {
+    let (silent, terminal) = (arguments.quiet, stderr().is_terminal());
+    move |trials, best| {
+        if !silent {
+            let spec = &best.scenario.federation.spec;
+            let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
+            let text = format!(
+                "shrinking: {nodes} processes, {} faults, {} facts after {trials} trials",
+                spec.faults.len(),
+                best.trace.len()
+            );
+            say(terminal, &text);
+        }
+    }
+}
+
+pub(super) fn clear(arguments: &FuzzArguments) {
+    if stderr().is_terminal() && !arguments.quiet && arguments.format == Format::Text {
+        eprint!("\r\x1b[K");
+    }
+}
+
+/// The result of a search.
+pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
+    let Shares { runs, repeated, .. } = &report.coverage;
+    let verdict = faultline_report::text::verdict(report.verdict).to_uppercase();
+    let mut text = format!(
+        " {verdict}  {runs} runs from seed {} in {:.1} s ({:.0} a second, {} at a time); {repeated} of them twice, with equal traces\n",
+        report.first_seed, report.seconds, report.runs_per_second, report.jobs
+    );
+    if !quiet {
+        text.push('\n');
+        text.push_str(&coverage(&report.coverage));
+    }
+    if let Some(finding) = report.finding {
+        text.push('\n');
+        text.push_str(&found(finding));
+    }
+    text
+}
+
+fn coverage(shares: &Shares) -> String {
+    let percent = |share: f64| format!("{share:.1} %");
+    let counts = |map: &BTreeMap<&str, u64>| {
+        map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    let verdicts =
+        shares.verdicts.iter().map(|(it, count)| format!("{} {count}", faultline_report::text::verdict(*it)));
+    let mut text = table([
+        ["events in a run, median".to_owned(), shares.median_events.to_string()],
+        ["a rollback caused another".to_owned(), percent(shares.cascading)],
+        ["a failure during a recovery".to_owned(), percent(shares.failed_in_recovery)],
+        ["salted application".to_owned(), percent(shares.salted)],
+        ["protocols".to_owned(), counts(&shares.protocols)],
+        ["ended".to_owned(), counts(&shares.outcomes)],
+        ["verdicts".to_owned(), verdicts.collect::<Vec<_>>().join(", ")],
+    ]);
+    let states = State::ALL.map(|it| match it {
+        State::Starting => "starting",
+        State::Working => "working",
+        State::Checkpointing => "in a checkpoint",
+        State::Down => "with one dead",
+        State::Recovering => "recovering",
+    });
+    let mut hits = grid();
+    hits.set_header(["faults into a cluster"].into_iter().chain(states));
+    for (fault, by_state) in &shares.hits {
+        let counts = State::ALL.iter().map(|it| by_state.get(it).copied().unwrap_or(0).to_string());
+        hits.add_row(std::iter::once((*fault).to_owned()).chain(counts));
+    }
+    right(&mut hits);
+    write!(text, "\n{}\n", lines(&hits)).expect("a string takes everything");
+    let mut stated = grid();
+    stated.set_header(["stated", "in runs", "times"]);
+    for (kind, (runs, times)) in &shares.stated {
+        stated.add_row([format!("{kind:?}"), runs.to_string(), times.to_string()]);
+    }
+    right(&mut stated);
+    text + &lines(&stated)
+}
+
+fn found(finding: &Finding) -> String {
+    let statement = finding.property.map_or("a seed decides everything", |it| it.statement());
+    let mut text = format!("Violated under seed {}: {statement}.\n", finding.seed);
+    for it in &finding.texts {
+        text.push_str(&format!("  - {it}\n"));
+    }
+    text.push_str(&format!(
+        "\nThe smallest run found that violates it ({} facts):\n\n{}",
+        finding.facts, finding.transcript
+    ));
+    text.push_str(&format!(
+        "\nrecord     {}\npicture    {}\nonce more  {}\n",
+        finding.bundle.display(),
+        finding.picture.display(),
+        finding.reproduce
+    ));
+    text
+}
+
+/// One trial: what happened, and what is wrong with it.
+pub(super) fn trial(trial: &Trial) -> String {
+    let verdict = faultline_report::text::verdict(trial.judgement.verdict).to_uppercase();
+    let mut text = Shown::new(trial).text();
+    text.push_str(&format!("\n {verdict}  seed {}\n", trial.scenario.seed));
+    for finding in trial.judgement.findings.iter().filter(|it| it.violation_count() > 0) {
+        text.push_str(&format!(" violated: {}\n", finding.property.statement()));
+        for violation in &finding.violations {
+            text.push_str(&format!("  - {}\n", violation.text));
+        }
+    }
+    text
+}
+
+fn grid() -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).force_no_tty();
+    table
+}
+
+fn right(table: &mut Table) {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+fn lines(table: &Table) -> String {
+    table.lines().map(|it| format!("{}\n", it.trim_end())).collect()
+}
+
+fn table<const N: usize>(rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = grid();
+    table.add_rows(rows);
+    lines(&table)
+}

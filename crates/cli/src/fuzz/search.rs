@@ -1,0 +1,110 @@
+//! Seed after seed, on as many threads as wanted.
+
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use faultline_catalog::{Defect, SetupError};
+use faultline_checker::Property;
+use faultline_fuzz::{Coverage, Observed, Scenario, repeats, run};
+use faultline_sim::in_order;
+
+use super::say::Ticker;
+use crate::arguments::FuzzArguments;
+use crate::files;
+use crate::trouble::Trouble;
+
+/// A search, before it and after it.
+pub(super) struct Search<'a> {
+    arguments: &'a FuzzArguments,
+    defect: Option<Defect>,
+    interrupted: &'a AtomicBool,
+    pub(super) first_seed: u32,
+    pub(super) jobs: NonZero<usize>,
+    pub(super) coverage: Coverage,
+    pub(super) took: Duration,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        arguments: &'a FuzzArguments,
+        defect: Option<Defect>,
+        interrupted: &'a AtomicBool,
+    ) -> Search<'a> {
+        let cores = || thread::available_parallelism().ok();
+        Search {
+            arguments,
+            defect,
+            interrupted,
+            first_seed: arguments.seed.unwrap_or(0),
+            jobs: arguments.jobs.or_else(cores).unwrap_or(NonZero::<usize>::MIN),
+            coverage: Coverage::default(),
+            took: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Runs until the first violation, which it returns, or to the end of what was asked for.
+    pub(super) fn first(&mut self) -> Result<Option<Observed>, Trouble> {
+        let mut found = None;
+        let wrong = self.defect.is_some();
+        self.each(|observed| {
+            let clean = if wrong { convicting(&observed).is_none() } else { observed.is_clean() };
+            if clean {
+                return ControlFlow::Continue(());
+            }
+            found = Some(observed);
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// Gives `take` what is kept of each run, in the order of the seeds.
+    pub(super) fn each(&mut self, mut take: impl FnMut(Observed) -> ControlFlow<()>) -> Result<(), Trouble> {
+        let (arguments, defect) = (self.arguments, self.defect);
+        let begun = Instant::now();
+        let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
+        let seeds = (self.first_seed..=u32::MAX).take(usize::try_from(runs).unwrap_or(usize::MAX));
+        let mut ticker = Ticker::new(arguments, arguments.span.is_none().then_some(runs), defect);
+        let work = |seed| observe(Scenario::new(seed, arguments.protocol, defect), arguments.twice);
+        let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
+        let flow = in_order(self.jobs, seeds, work, |observed: Result<Observed, SetupError>| {
+            let observed = match observed {
+                Ok(observed) => observed,
+                Err(error) => return ControlFlow::Break(Some(error)),
+            };
+            coverage.add(&observed);
+            ticker.tick(coverage);
+            let over = arguments.span.is_some_and(|span| begun.elapsed() >= Duration::from_nanos(span.0.0));
+            if take(observed).is_break() || over || interrupted.load(Ordering::Relaxed) {
+                return ControlFlow::Break(None);
+            }
+            ControlFlow::Continue(())
+        });
+        ticker.clear();
+        self.took = begun.elapsed();
+        match flow {
+            ControlFlow::Break(Some(error)) => Err(files::unfit(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs a scenario, and once more when its seed falls into the share that is run twice.
+fn observe(scenario: Scenario, twice: u8) -> Result<Observed, SetupError> {
+    let again = u64::from(scenario.seed) * 61 % 100 < u64::from(twice);
+    let trial = run(scenario)?;
+    let repeated = if again { Some(repeats(&trial)?) } else { None };
+    Ok(Observed::new(&trial, repeated))
+}
+
+/// The first violation that convicts a protocol that is wrong on purpose. A result that differs does not count: most
+/// applications have none to compare with.
+pub(super) fn convicting(observed: &Observed) -> Option<Property> {
+    observed.violated.iter().copied().find(|&it| it != Property::SameResult)
+}

@@ -1,0 +1,113 @@
+//! `faultline fuzz --table`: how many seeds it takes to find each known defect, as a table for a document.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+
+use faultline_catalog::{Defect, defect};
+use faultline_checker::Property;
+use serde::Serialize;
+
+use super::available;
+use super::search::{Search, convicting};
+use crate::arguments::{Format, FuzzArguments};
+use crate::output;
+use crate::trouble::{Exit, Trouble};
+
+/// How often a defect shows.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Detection {
+    pub(crate) defect: String,
+    /// Seeds run until the first violation, that one included.
+    pub(crate) seeds: Option<u64>,
+    /// What the first one violated.
+    pub(crate) property: Option<Property>,
+    /// How many of the runs violated something.
+    pub(crate) violating: u64,
+    /// Of so many.
+    pub(crate) runs: u64,
+    /// The seed of the first.
+    pub(crate) first: Option<u32>,
+}
+
+impl Detection {
+    /// The share of violating schedules in percent, with a 95 % interval (Wilson's).
+    pub(crate) fn share(&self) -> (f64, f64, f64) {
+        let (n, k) = (self.runs.max(1) as f64, self.violating as f64);
+        let (z, p) = (1.959_964, k / n);
+        let centre = (p + z * z / (2.0 * n)) / (1.0 + z * z / n);
+        let width = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+        (p * 100.0, (centre - width).max(0.0) * 100.0, (centre + width).min(1.0) * 100.0)
+    }
+
+    /// The share in words.
+    pub(crate) fn share_text(&self) -> String {
+        let (share, from, to) = self.share();
+        format!("{share:.2} % ({from:.2} to {to:.2})")
+    }
+}
+
+/// `faultline fuzz --table`
+pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Result<Exit, Trouble> {
+    let defects: Vec<Defect> = match arguments.defect {
+        Some(defect) => vec![defect],
+        None => Defect::all().collect(),
+    };
+    if let (false, Some(first)) = (defect::AVAILABLE, defects.first()) {
+        available(*first)?;
+    }
+    let mut rows = Vec::new();
+    for defect in defects {
+        rows.push(detect(arguments, defect, interrupted)?);
+    }
+    output::print(&match arguments.format {
+        Format::Json => output::json(&rows),
+        Format::Text => markdown(&rows, arguments),
+    })?;
+    Ok(Exit::Pass)
+}
+
+/// Runs a defect under every seed that was asked for.
+pub(crate) fn detect(
+    arguments: &FuzzArguments,
+    defect: Defect,
+    interrupted: &AtomicBool,
+) -> Result<Detection, Trouble> {
+    let mut search = Search::new(arguments, Some(defect), interrupted);
+    let mut row = Detection {
+        defect: defect.to_string(),
+        seeds: None,
+        property: None,
+        violating: 0,
+        runs: 0,
+        first: None,
+    };
+    search.each(|observed| {
+        row.runs += 1;
+        if let Some(property) = convicting(&observed) {
+            row.violating += 1;
+            row.seeds.get_or_insert(row.runs);
+            row.property.get_or_insert(property);
+            row.first.get_or_insert(observed.seed);
+        }
+        ControlFlow::Continue(())
+    })?;
+    if search.is_interrupted() {
+        return Err(Trouble::machine("interrupted: the table is not complete"));
+    }
+    Ok(row)
+}
+
+fn markdown(rows: &[Detection], arguments: &FuzzArguments) -> String {
+    let first = arguments.seed.unwrap_or(0);
+    let mut text =
+        "| defect | found after | violated | schedules that it breaks |\n| --- | ---: | --- | ---: |\n"
+            .to_owned();
+    for row in rows {
+        let seeds = row.seeds.map_or_else(|| format!("not in {}", row.runs), |it| it.to_string());
+        let property = row.property.map_or("", Property::statement);
+        text.push_str(&format!("| `{}` | {seeds} | {} | {} |\n", row.defect, property, row.share_text()));
+    }
+    text.push_str(&format!("\nSeeds from {first}, {} for each defect.\n", arguments.runs));
+    text
+}

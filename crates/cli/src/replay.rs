@@ -1,0 +1,334 @@
+//! `faultline replay`: gives the processes of a recorded run once more what they were given, and compares what they do.
+//!
+//! There is no network, no storage and no clock here: a process sees its inputs and nothing else, so that equal facts and
+//! actions show that it is the recorded protocol code, whichever driver hosted it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_core::process::{ActionOf, In};
+use faultline_core::{
+    Action, Birth, Event, Fact, Job, JobNo, Life, Node, Process, ProcessId, Protocol, Time,
+};
+use faultline_report::Cast;
+use faultline_report::explain::count;
+use faultline_trace::describe::describe;
+use faultline_trace::inputs::{Deed, Entry, EntryOf, InputsFile, InputsWriter, Recorder};
+use faultline_trace::{Bundle, BundleError, Manifest, StreamEnd, Trace};
+use faultline_workloads::Workload;
+use miette::miette;
+
+use crate::arguments::{Format, ReplayArguments};
+use crate::trouble::{Exit, Trouble};
+use crate::{files, output};
+
+/// `faultline replay`
+pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, Trouble> {
+    const HELP: &str = "record one: faultline run --record";
+    let bundle = Bundle::open(&arguments.dir);
+    let wrong = |error: BundleError| Trouble::path("use", &arguments.dir, error, HELP);
+    let manifest = bundle.read_manifest().map_err(wrong)?;
+    let trace = bundle.read_trace().map_err(wrong)?;
+    if !bundle.records_inputs() {
+        let why = "it does not say what its processes were given";
+        return Err(Trouble::path("replay", &arguments.dir, why, HELP));
+    }
+    let nodes = nodes(arguments, &manifest)?;
+    let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
+        .map_err(|rejected| Trouble::input(*rejected))?;
+    let again = Again { bundle: &bundle, trace: &trace, manifest: &manifest, nodes };
+    let lives = with_setup(&federation, Some(manifest.seed), again).map_err(files::unfit)?.map_err(wrong)?;
+    let exit = if lives.iter().any(|it| it.difference.is_some()) {
+        Exit::Fail
+    } else if lives.iter().all(|it| it.inputs == 0) {
+        Exit::Unknown
+    } else {
+        Exit::Pass
+    };
+    output::print(&match arguments.format {
+        Format::Json => output::json(&lives),
+        Format::Text => lives.iter().map(Relived::text).collect(),
+    })?;
+    Ok(exit)
+}
+
+/// The processes that were asked for.
+fn nodes(arguments: &ReplayArguments, manifest: &Manifest) -> Result<Vec<ProcessId>, Trouble> {
+    let names = || manifest.processes.iter().map(|it| it.name.as_str());
+    match &arguments.node {
+        None => Ok((0..manifest.processes.len() as u32).map(ProcessId).collect()),
+        Some(node) => match names().position(|it| it == node) {
+            Some(index) => Ok(vec![ProcessId(index as u32)]),
+            None => Err(Trouble::input(miette!(
+                help = format!("there are: {}", names().collect::<Vec<_>>().join(", ")),
+                "the run has no node `{node}`"
+            ))),
+        },
+    }
+}
+
+/// One life, lived again.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Relived {
+    node: String,
+    life: u32,
+    inputs: usize,
+    actions: usize,
+    facts: usize,
+    /// The first thing that was done differently.
+    difference: Option<String>,
+    /// Why less than everything could be compared.
+    remark: Option<String>,
+}
+
+impl Relived {
+    fn text(&self) -> String {
+        let Relived { node, life, inputs, actions, facts, .. } = self;
+        let verdict = if self.difference.is_some() { "DIFFERS" } else { "equal  " };
+        let mut text = format!(
+            "{verdict} {node}, life {life}: {}, {}, {}\n",
+            count(*inputs as u64, "input"),
+            count(*actions as u64, "action"),
+            count(*facts as u64, "fact"),
+        );
+        for it in self.difference.iter().chain(&self.remark) {
+            text.push_str(&format!("        {it}\n"));
+        }
+        text
+    }
+}
+
+/// A visitor that replays.
+struct Again<'a> {
+    bundle: &'a Bundle,
+    trace: &'a Trace,
+    manifest: &'a Manifest,
+    nodes: Vec<ProcessId>,
+}
+
+impl Visitor for Again<'_> {
+    type Output = Result<Vec<Relived>, BundleError>;
+
+    fn visit<P>(self, setup: Setup<P>) -> Self::Output
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let cast = Cast::new(self.manifest);
+        // A life that ends by a kill may have been given something that nothing came of.
+        let ends = self.trace.supervisor().iter().filter_map(|(_, fact)| match fact {
+            Fact::Failed { process, life, .. } | Fact::Detected { process, life } => Some((*process, *life)),
+            _ => None,
+        });
+        let killed: BTreeSet<(ProcessId, Life)> = ends.collect();
+        let mut all = Vec::new();
+        for &process in &self.nodes {
+            for (life, facts) in self.trace.lives(process) {
+                let relived = match self.bundle.read_inputs::<Node<P, Workload>>(process, life)? {
+                    Some(file) => {
+                        let was_killed = killed.contains(&(process, life));
+                        relive(file, setup.process.clone(), facts, was_killed, &cast)
+                    }
+                    None => Relived {
+                        node: cast.process(process),
+                        life: life.0,
+                        inputs: 0,
+                        actions: 0,
+                        facts: 0,
+                        difference: None,
+                        remark: Some("it was killed before its first input was on record".to_owned()),
+                    },
+                };
+                all.push(relived);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Gives a new process what the recorded one was given.
+fn relive<P: Process>(
+    file: InputsFile<P>,
+    config: Arc<P::Config>,
+    recorded: &[(Time, Fact)],
+    was_killed: bool,
+    cast: &Cast,
+) -> Relived {
+    let InputsFile { process: me, life, entries, end } = file;
+    let mut relived = Relived {
+        node: cast.process(me),
+        life: life.0,
+        inputs: 0,
+        actions: 0,
+        facts: 0,
+        difference: None,
+        remark: None,
+    };
+    let mut process: Option<P> = None;
+    let mut jobs: BTreeMap<JobNo, P::Job> = BTreeMap::new();
+    let mut actions: Vec<ActionOf<P>> = Vec::new();
+    let mut facts: Vec<(Time, Fact)> = Vec::new();
+    for (at, entry) in entries {
+        let number = relived.inputs;
+        if let Entry::Did(deeds) = &entry {
+            relived.difference =
+                difference::<P>(deeds, &actions).map(|it| format!("after input {number}, at {at}: {it}"));
+            relived.actions += actions.len();
+            actions.clear();
+            if relived.difference.is_some() {
+                return relived;
+            }
+            continue;
+        }
+        relived.inputs += 1;
+        let what = kind(&entry);
+        match (&mut process, entry) {
+            (None, Entry::Birth { boot, membership, record, seed }) => {
+                let (config, membership) = (config.clone(), Arc::new(membership));
+                let birth = Birth { me, life, boot, membership, config, record, seed };
+                process = Some(P::start(birth, at, &mut actions));
+            }
+            (Some(process), entry) => match event::<P>(entry, &mut jobs) {
+                Some(event) => process.handle(event, at, &mut actions),
+                None => {
+                    relived.difference =
+                        Some(format!("input {number} ({what}) is the result of no job that was given out"));
+                    return relived;
+                }
+            },
+            (None, _) => {
+                relived.difference = Some(format!("its record begins with {what}, not with its birth"));
+                return relived;
+            }
+        }
+        for action in &actions {
+            match action {
+                Action::Compute(no, job) => drop(jobs.insert(*no, job.clone())),
+                Action::Fact(fact) => facts.push((at, fact.clone())),
+                _ => {}
+            }
+        }
+    }
+    relived.facts = facts.len().min(recorded.len());
+    let first = facts.iter().zip(recorded).position(|(replayed, recorded)| replayed != recorded);
+    if let Some(number) = first {
+        let ((at, fact), (then, recorded)) = (&facts[number], &recorded[number]);
+        relived.difference = Some(format!(
+            "fact {number}: it was `{}` at {then}, and is `{}` at {at}",
+            describe(recorded),
+            describe(fact)
+        ));
+    } else if facts.len() != recorded.len() {
+        let text =
+            format!("{} on record, {} stated again", count(recorded.len() as u64, "fact"), facts.len());
+        match was_killed {
+            true => relived.remark = Some(format!("{text}: it was killed in between")),
+            false => relived.difference = Some(text),
+        }
+    }
+    match end {
+        StreamEnd::Whole => {}
+        StreamEnd::Torn if was_killed => {}
+        StreamEnd::Torn => relived.remark = Some("the record of its inputs was cut off".to_owned()),
+        StreamEnd::Damaged => relived.difference = Some("the record of its inputs is damaged".to_owned()),
+    }
+    relived
+}
+
+/// The event that an entry stands for; `None` when it is the result of a job that does not exist.
+fn event<P: Process>(entry: EntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>) -> Option<In<P>> {
+    Some(match entry {
+        Entry::Packet { from, packet } => Event::Packet { from, packet },
+        Entry::Persisted(name) => Event::Persisted(name),
+        Entry::PersistFailed(name) => Event::PersistFailed(name),
+        Entry::Read { name, image } => Event::Read { name, image },
+        Entry::Listed(images) => Event::Listed(images),
+        Entry::Recorded { version } => Event::Recorded { version },
+        Entry::Membership(membership) => Event::Membership(membership),
+        Entry::Computed(no) => Event::Computed(no, jobs.remove(&no)?.run()),
+        Entry::Timeout => Event::Timeout,
+        Entry::Birth { .. } | Entry::Did(_) => return None,
+    })
+}
+
+/// The first action that differs from the recorded ones.
+fn difference<P: Process>(recorded: &[Deed], actions: &[ActionOf<P>]) -> Option<String> {
+    let replayed: Vec<Deed> = actions.iter().map(Deed::of::<P>).collect();
+    let first = (0..recorded.len().max(replayed.len())).find(|&it| recorded.get(it) != replayed.get(it))?;
+    let says = |deeds: &[Deed]| deeds.get(first).map_or("nothing more".to_owned(), |it| format!("{it:?}"));
+    Some(format!("action {first} was {}, and is {}", says(recorded), says(&replayed)))
+}
+
+fn kind<S, M, H, V>(entry: &Entry<S, M, H, V>) -> &'static str {
+    match entry {
+        Entry::Birth { .. } => "a birth",
+        Entry::Packet { .. } => "a packet",
+        Entry::Persisted(_) | Entry::PersistFailed(_) => "the end of a write",
+        Entry::Read { .. } | Entry::Listed(_) => "an answer of the storage",
+        Entry::Recorded { .. } => "a durable record",
+        Entry::Membership(_) => "a membership",
+        Entry::Computed(_) => "the result of a job",
+        Entry::Timeout => "a timeout",
+        Entry::Did(_) => "actions",
+    }
+}
+
+/// Records what the processes of a simulation are given, in its bundle.
+pub(crate) struct Tapes {
+    bundle: Bundle,
+    writers: BTreeMap<(ProcessId, Life), InputsWriter<File>>,
+    /// The first thing that went wrong; nothing is recorded after that.
+    error: Option<Trouble>,
+}
+
+impl Tapes {
+    pub(crate) fn new(bundle: Bundle) -> Tapes {
+        Tapes { bundle, writers: BTreeMap::new(), error: None }
+    }
+
+    /// Writes what is left; fails when anything could not be written.
+    pub(crate) fn finish(mut self) -> Result<(), Trouble> {
+        let lives: Vec<_> = self.writers.keys().copied().collect();
+        for (process, life) in lives {
+            self.tape(process, life, InputsWriter::flush);
+        }
+        self.error.map_or(Ok(()), Err)
+    }
+
+    fn tape(
+        &mut self,
+        process: ProcessId,
+        life: Life,
+        write: impl FnOnce(&mut InputsWriter<File>) -> io::Result<()>,
+    ) {
+        let Some(writer) = self.writers.get_mut(&(process, life)).filter(|_| self.error.is_none()) else {
+            return;
+        };
+        if let Err(error) = write(writer) {
+            let path = self.bundle.inputs_path(process, life);
+            self.error = Some(Trouble::machine(format!("cannot write {}: {error}", path.display())));
+        }
+    }
+}
+
+impl<P: Process> Recorder<P> for Tapes {
+    fn born(&mut self, at: Time, birth: &Birth<P::Config>) {
+        match self.bundle.inputs_writer(birth.me, birth.life) {
+            Ok(writer) => drop(self.writers.insert((birth.me, birth.life), writer)),
+            Err(error) => drop(self.error.get_or_insert(Trouble::machine(error))),
+        }
+        self.tape(birth.me, birth.life, |it| it.birth::<P>(at, birth));
+    }
+
+    fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>) {
+        self.tape(process, life, |it| it.event::<P>(at, event));
+    }
+
+    fn did(&mut self, process: ProcessId, life: Life, at: Time, actions: &[ActionOf<P>]) {
+        self.tape(process, life, |it| it.actions::<P>(at, actions));
+    }
+}

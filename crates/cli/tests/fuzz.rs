@@ -1,0 +1,70 @@
+//! The search for violations, as a user sees it.
+
+mod common;
+
+use std::fs;
+
+use common::Place;
+use faultline_catalog::defect;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+fn json(output: &[u8]) -> Value {
+    serde_json::from_slice(output).unwrap()
+}
+
+#[test]
+fn a_search_says_what_it_reached_and_the_same_whatever_the_number_of_jobs() {
+    let place = Place::new();
+    let search = |jobs| {
+        let arguments = ["fuzz", "--runs", "25", "--seed", "100", "--jobs", jobs, "--format", "json"];
+        let mut report = json(&place.faultline(arguments).assert().code(0).get_output().stdout);
+        assert_eq!(report["coverage"]["repeated"], 25);
+        assert!(report["runsPerSecond"].as_f64().unwrap() > 0.0);
+        for varying in ["seconds", "runsPerSecond", "jobs"] {
+            report[varying] = Value::Null;
+        }
+        report
+    };
+    assert_eq!(search("1"), search("2"));
+    assert!(!place.path("faultline-runs").exists(), "nothing was found, and nothing written");
+}
+
+/// Tests of the whole workspace are built with the defects, those of this crate alone are not.
+#[test]
+fn a_known_defect_is_found_made_small_and_runs_again_or_this_build_says_how_to_get_it() {
+    let place = Place::new();
+    let arguments = ["fuzz", "--defect", "resend-greater", "--runs", "50", "--jobs", "1", "--out", "found"];
+    let search = place.faultline(arguments).assert();
+    if !defect::AVAILABLE {
+        search
+            .code(2)
+            .stderr(contains("cargo run --release --features defects -- fuzz --defect resend-greater"));
+        return;
+    }
+    search.code(1).stdout(
+        contains("no sent message is undelivered").and(contains("FAULT 0")).and(contains("once more")),
+    );
+    let picture = fs::read_to_string(place.path("found/diagram.svg")).unwrap();
+    assert!(picture.starts_with("<svg") && picture.contains("</svg>"));
+    place.faultline(["check", "found"]).assert().code(1);
+    let file = "found/federation.yaml";
+    let again = place.faultline(["fuzz", "--file", file, "--defect", "resend-greater"]).assert().code(1);
+    let transcript = fs::read_to_string(place.path("found/transcript.txt")).unwrap();
+    again.stdout(contains(transcript));
+    // The protocol as it should be survives it, on the file alone.
+    place.faultline(["run", file, "--backend", "simulate", "--out", "sound", "-q"]).assert().code(0);
+}
+
+#[test]
+fn what_cannot_be_searched_for_is_explained() {
+    let place = Place::new();
+    place
+        .faultline(["fuzz", "--defect", "no-brain"])
+        .assert()
+        .code(2)
+        .stderr(contains("no known defect `no-brain`"));
+    place.faultline(["fuzz", "--protocol", "paxos"]).assert().code(2).stderr(contains("hc3i, coordinated"));
+    place.faultline(["errata", "paxos"]).assert().code(2).stderr(contains("there are errata of: hc3i"));
+}

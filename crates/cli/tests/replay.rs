@@ -1,0 +1,90 @@
+//! Recorded nodes, given once more what they were given.
+
+mod common;
+
+use std::fs;
+
+use common::{CRASH, Place, small};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+/// Records a run with a crash, and lets every life of every node live again.
+fn record_and_replay(backend: &str) -> Place {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    let run = ["run", "small.yaml", "--backend", backend, "--record", "--out", "run", "-q"];
+    // On a busy machine the links of real processes are not as asked for, which makes the verdict unknown.
+    let status = place.faultline(run).assert().get_output().status.code();
+    assert!(status == Some(0) || (status == Some(3) && backend == "local"), "{status:?}");
+    let replay = place.faultline(["replay", "run", "--format", "json"]).assert().code(0);
+    let lives: Vec<Value> = serde_json::from_slice(&replay.get_output().stdout).unwrap();
+    let names = ["lyon-0", "lyon-1", "lyon-1", "nancy-0", "nancy-1"];
+    assert_eq!(lives.iter().map(|it| it["node"].as_str().unwrap()).collect::<Vec<_>>(), names);
+    for life in &lives {
+        assert_eq!(life["difference"], Value::Null, "{life}");
+        let count = |what: &str| life[what].as_u64().unwrap();
+        assert!(count("inputs") > 20 && count("actions") > 20 && count("facts") > 20, "{life}");
+    }
+    place
+}
+
+#[test]
+fn nodes_of_a_simulation_do_again_what_they_did_and_anything_else_is_noticed() {
+    let place = record_and_replay("simulate");
+    place
+        .faultline(["replay", "run", "--node", "lyon-1"])
+        .assert()
+        .code(0)
+        .stdout(contains("lyon-1, life 2"));
+    place
+        .faultline(["replay", "run", "--node", "lyon-7"])
+        .assert()
+        .code(2)
+        .stderr(contains("lyon-0, lyon-1"));
+
+    // Another protocol gives other answers to the same inputs.
+    let file = place.path("run/federation.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("replicateTo: otherCluster", "replicateTo: sameCluster")).unwrap();
+    place
+        .faultline(["replay", "run"])
+        .assert()
+        .code(1)
+        .stdout(contains("DIFFERS lyon-0").and(contains("action")));
+    fs::write(&file, text).unwrap();
+
+    // So does another record.
+    let inputs = place.path("run/inputs/p0-1.inputs");
+    let mut bytes = fs::read(&inputs).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&inputs, bytes).unwrap();
+    place
+        .faultline(["replay", "run", "--node", "lyon-0"])
+        .assert()
+        .code(1)
+        .stdout(contains("DIFFERS lyon-0"));
+}
+
+#[test]
+fn nodes_of_real_processes_do_again_what_they_did() {
+    record_and_replay("local");
+}
+
+#[test]
+fn a_run_that_was_not_recorded_cannot_be_replayed_but_its_facts_can_be_exported() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
+    place.faultline(["replay", "run"]).assert().code(2).stderr(contains("faultline run --record"));
+    let lines = |format| {
+        let export = place.faultline(["export", "run", "--format", format]).assert().code(0);
+        String::from_utf8(export.get_output().stdout.clone()).unwrap()
+    };
+    let (json, csv) = (lines("jsonl"), lines("csv"));
+    assert!(csv.starts_with("process,life,number,at_ns,kind,"));
+    assert_eq!(json.lines().count() + 1, csv.lines().count());
+    assert!(json.lines().count() > 500);
+    assert!(json.lines().all(|it| serde_json::from_str::<Value>(it).is_ok()));
+}

@@ -1,0 +1,294 @@
+//! What many trials reached: what was injected, into which state of the protocol, and what it set off.
+//!
+//! Read from facts, and so the same for every protocol that claims what the others claim. A simulation has one clock, so
+//! that the facts of a run can be put into one order here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_checker::{Property, Verdict};
+use faultline_core::fault::{Outcome, StorageFault};
+use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, StorageFate, Time};
+use faultline_trace::Manifest;
+use faultline_trace::manifest::ProtocolKind;
+use serde::Serialize;
+
+use crate::trial::Trial;
+
+/// What a cluster is doing, as far as its processes claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// It has no checkpoint yet.
+    Starting,
+    /// Its application runs.
+    Working,
+    /// It takes a checkpoint.
+    Checkpointing,
+    /// One of its processes is dead, and no recovery has begun.
+    Down,
+    /// It recovers.
+    Recovering,
+}
+
+impl State {
+    /// All, in the order of a run.
+    pub const ALL: [State; 5] =
+        [State::Starting, State::Working, State::Checkpointing, State::Down, State::Recovering];
+}
+
+/// What is kept of a trial when its trace is gone.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The scenario's seed.
+    pub seed: u32,
+    /// What the checker says.
+    pub verdict: Verdict,
+    /// What was violated.
+    pub violated: Vec<Property>,
+    /// Whether a second run was the same; `None` when there was none.
+    pub repeats: Option<bool>,
+    outcome: &'static str,
+    protocol: &'static str,
+    /// Of the simulator.
+    events: u64,
+    salted: bool,
+    cascading: bool,
+    failed_in_recovery: bool,
+    stated: BTreeMap<FactKind, u64>,
+    hits: Vec<(&'static str, State)>,
+}
+
+/// What many trials reached.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    runs: u64,
+    repeated: u64,
+    events: Vec<u64>,
+    salted: u64,
+    cascading: u64,
+    failed_in_recovery: u64,
+    verdicts: BTreeMap<Verdict, u64>,
+    outcomes: BTreeMap<&'static str, u64>,
+    protocols: BTreeMap<&'static str, u64>,
+    stated: BTreeMap<FactKind, (u64, u64)>,
+    hits: BTreeMap<&'static str, BTreeMap<State, u64>>,
+}
+
+/// [`Coverage`] in figures. Shares are in percent of the runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shares {
+    /// Runs.
+    pub runs: u64,
+    /// Of these, run a second time with the same trace.
+    pub repeated: u64,
+    /// The median of the simulator's events in a run.
+    pub median_events: u64,
+    /// Runs of the application whose re-execution differs.
+    pub salted: f64,
+    /// Runs in which a rollback was caused by another cluster's.
+    pub cascading: f64,
+    /// Runs in which a process died while one recovered.
+    pub failed_in_recovery: f64,
+    /// Runs by verdict.
+    pub verdicts: BTreeMap<Verdict, u64>,
+    /// Runs by how they ended.
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Runs by protocol.
+    pub protocols: BTreeMap<&'static str, u64>,
+    /// What processes stated, by kind: in how many runs, and how often in all.
+    pub stated: BTreeMap<FactKind, (u64, u64)>,
+    /// Effective faults, by kind and by the state of the cluster that they struck.
+    pub hits: BTreeMap<&'static str, BTreeMap<State, u64>>,
+}
+
+impl Observed {
+    /// What is to be kept of a trial.
+    pub fn new(trial: &Trial, repeats: Option<bool>) -> Observed {
+        let mut stated = BTreeMap::new();
+        for (_, fact) in trial.trace.streams.values().flatten() {
+            *stated.entry(fact.kind()).or_default() += 1;
+        }
+        let mut story = Story::new(&trial.manifest);
+        story.read(trial);
+        Observed {
+            seed: trial.scenario.seed,
+            verdict: trial.judgement.verdict,
+            violated: trial.violated().collect(),
+            repeats,
+            outcome: match trial.run.outcome {
+                Outcome::Completed => "completed",
+                Outcome::Deadline => "deadline",
+                Outcome::Interrupted => "interrupted",
+                Outcome::Unrecoverable { .. } => "unrecoverable",
+                Outcome::NotRepeated { .. } => "not repeated",
+            },
+            protocol: trial.scenario.federation.spec.protocol.name(),
+            events: trial.run.stats.events,
+            salted: trial.scenario.is_salted(),
+            cascading: story.cascading,
+            failed_in_recovery: story.failed_in_recovery,
+            stated,
+            hits: story.hits,
+        }
+    }
+
+    /// Whether nothing is wrong with it.
+    pub fn is_clean(&self) -> bool {
+        self.violated.is_empty() && self.repeats != Some(false)
+    }
+}
+
+impl Coverage {
+    /// One more trial.
+    pub fn add(&mut self, trial: &Observed) {
+        self.runs += 1;
+        self.repeated += u64::from(trial.repeats == Some(true));
+        self.events.push(trial.events);
+        self.salted += u64::from(trial.salted);
+        self.cascading += u64::from(trial.cascading);
+        self.failed_in_recovery += u64::from(trial.failed_in_recovery);
+        *self.verdicts.entry(trial.verdict).or_default() += 1;
+        *self.outcomes.entry(trial.outcome).or_default() += 1;
+        *self.protocols.entry(trial.protocol).or_default() += 1;
+        for (&kind, &count) in &trial.stated {
+            let (runs, times) = self.stated.entry(kind).or_default();
+            (*runs, *times) = (*runs + 1, *times + count);
+        }
+        for &(fault, state) in &trial.hits {
+            *self.hits.entry(fault).or_default().entry(state).or_default() += 1;
+        }
+    }
+
+    /// How many trials there were.
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// In figures.
+    pub fn shares(&self) -> Shares {
+        let mut events = self.events.clone();
+        events.sort_unstable();
+        let percent = |count: u64| count as f64 * 100.0 / (self.runs.max(1)) as f64;
+        Shares {
+            runs: self.runs,
+            repeated: self.repeated,
+            median_events: events.get(events.len() / 2).copied().unwrap_or(0),
+            salted: percent(self.salted),
+            cascading: percent(self.cascading),
+            failed_in_recovery: percent(self.failed_in_recovery),
+            verdicts: self.verdicts.clone(),
+            outcomes: self.outcomes.clone(),
+            protocols: self.protocols.clone(),
+            stated: self.stated.clone(),
+            hits: self.hits.clone(),
+        }
+    }
+}
+
+/// The states of the clusters while a trial is read.
+struct Story<'a> {
+    manifest: &'a Manifest,
+    states: Vec<State>,
+    recovering: BTreeSet<ProcessId>,
+    cascading: bool,
+    failed_in_recovery: bool,
+    hits: Vec<(&'static str, State)>,
+}
+
+impl Story<'_> {
+    fn new(manifest: &Manifest) -> Story<'_> {
+        Story {
+            manifest,
+            states: vec![State::Starting; manifest.clusters.len()],
+            recovering: BTreeSet::new(),
+            cascading: false,
+            failed_in_recovery: false,
+            hits: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, trial: &Trial) {
+        let streams = trial.trace.streams.iter();
+        let mut facts: Vec<(Time, ProcessId, &Fact)> = streams
+            .flat_map(|(&(process, _), stream)| stream.iter().map(move |(at, fact)| (*at, process, fact)))
+            .filter(|(_, _, fact)| {
+                matches!(fact, Fact::Claim(_) | Fact::Injecting { .. } | Fact::Failed { .. })
+            })
+            .collect();
+        facts.sort_by_key(|&(at, ..)| at);
+        for (_, process, fact) in facts {
+            match fact {
+                Fact::Claim(claim) => self.claim(process, claim),
+                Fact::Injecting { fault, .. } => self.hit(fault),
+                Fact::Failed { process, .. } => {
+                    self.failed_in_recovery |= !self.recovering.is_empty();
+                    self.recovering.remove(process);
+                    self.enter(*process, State::Down);
+                }
+                _ => unreachable!("only these were kept"),
+            }
+        }
+    }
+
+    fn claim(&mut self, process: ProcessId, claim: &Claim) {
+        match claim {
+            Claim::CheckpointRequested { .. } => self.enter(process, State::Checkpointing),
+            Claim::Committed { .. } | Claim::Aborted { .. } if !self.recovering.contains(&process) => {
+                self.enter(process, State::Working);
+            }
+            Claim::RecoveryStarted { .. } => {
+                self.recovering.insert(process);
+                self.enter(process, State::Recovering);
+            }
+            Claim::RolledBack { cause, .. } => {
+                self.cascading |= matches!(cause, Cause::Alert { .. });
+                self.recovering.remove(&process);
+                let group = self.group(process);
+                let others = self.recovering.iter().any(|&it| self.group(it) == group);
+                self.enter(process, if others { State::Recovering } else { State::Working });
+            }
+            _ => {}
+        }
+    }
+
+    fn hit(&mut self, fault: &Fault) {
+        let kept = |storage: &StorageFate, kept, lost| match storage {
+            StorageFate::Kept => kept,
+            StorageFate::Lost => lost,
+        };
+        let of = |process: &ProcessId| self.manifest.processes[process.index()].cluster;
+        let (name, cluster) = match fault {
+            Fault::Crash { process, storage } => (kept(storage, "crash", "crash, storage lost"), of(process)),
+            Fault::LoseCluster { cluster, storage } => {
+                (kept(storage, "cluster loss", "cluster loss, storage lost"), *cluster)
+            }
+            Fault::Pause { process, .. } => ("pause", of(process)),
+            Fault::Link { from, .. } => ("slow link", *from),
+            Fault::Partition { from, .. } => ("partition", *from),
+            Fault::Storage { process, how: StorageFault::Slow(_), .. } => ("slow storage", of(process)),
+            Fault::Storage { process, how: StorageFault::Full, .. } => ("full storage", of(process)),
+            Fault::Storage { process, how: StorageFault::Corrupt, .. } => ("corrupt storage", of(process)),
+        };
+        self.hits.push((name, self.states[self.group_of(cluster)]));
+    }
+
+    fn enter(&mut self, process: ProcessId, state: State) {
+        if self.manifest.processes[process.index()].cluster != ClusterId::OUTSIDE {
+            let group = self.group(process);
+            self.states[group] = state;
+        }
+    }
+
+    fn group(&self, process: ProcessId) -> usize {
+        self.group_of(self.manifest.processes[process.index()].cluster)
+    }
+
+    /// The clusters that take checkpoints together count as one.
+    fn group_of(&self, cluster: ClusterId) -> usize {
+        match self.manifest.protocol {
+            ProtocolKind::Coordinated => 0,
+            _ => cluster.index().min(self.states.len() - 1),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What is done to a random federation.
+
+use faultline_api::quantity::{Bandwidth, Duration};
+use faultline_api::resource::{
+    ANY, BadStorage, Cluster, Crash, Fate, Fault, LinkChange, LoseCluster, Partition, Pause, SlowStorage,
+    When,
+};
+use faultline_core::{FactKind, Span};
+
+use crate::chance::{Chance, short};
+
+/// The kinds of fault that a scenario has at all: each scenario does without some (swarm testing).
+pub(super) struct Faults<'a> {
+    clusters: &'a [Cluster],
+    length: Span,
+    /// From a death to the next life, about.
+    outage: Span,
+    kinds: Vec<Kind>,
+    storage_lost: bool,
+    by_fact: bool,
+    in_bursts: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Crash,
+    Pause,
+    LoseCluster,
+    Partition,
+    Link,
+    Storage,
+}
+
+/// What a fault may wait for: the moments at which a protocol is in the middle of something.
+const MOMENTS: &[FactKind] = &[
+    FactKind::CheckpointRequested,
+    FactKind::CheckpointRequested,
+    FactKind::CheckpointCommitted,
+    FactKind::Saved,
+    FactKind::Durable,
+    FactKind::RecoveryStarted,
+    FactKind::RecoveryStarted,
+    FactKind::Restored,
+    FactKind::Restored,
+    FactKind::RolledBack,
+    FactKind::RolledBack,
+    FactKind::Alerted,
+    FactKind::Forcing,
+    FactKind::Resent,
+    FactKind::Collected,
+    FactKind::Delivered,
+];
+
+impl<'a> Faults<'a> {
+    pub(super) fn new(
+        chance: &mut Chance,
+        clusters: &'a [Cluster],
+        length: Span,
+        outage: Span,
+    ) -> Faults<'a> {
+        let mut kinds = Vec::new();
+        for (kind, percent) in [
+            (Kind::Crash, 90),
+            (Kind::Crash, 60),
+            (Kind::Pause, 30),
+            (Kind::LoseCluster, 35),
+            (Kind::Partition, 35),
+            (Kind::Link, 20),
+            (Kind::Storage, 30),
+        ] {
+            if chance.percent(percent) && (kind != Kind::Partition || clusters.len() > 1) {
+                kinds.push(kind);
+            }
+        }
+        if kinds.is_empty() {
+            kinds.push(Kind::Crash);
+        }
+        let (storage_lost, by_fact, in_bursts) = (chance.percent(50), chance.percent(60), chance.percent(50));
+        Faults { clusters, length, outage, kinds, storage_lost, by_fact, in_bursts }
+    }
+
+    pub(super) fn list(&self, chance: &mut Chance) -> Vec<Fault> {
+        let count = if chance.percent(4) { 0 } else { chance.pick(&[1, 2, 2, 3, 3, 4, 4, 5, 6]) };
+        let mut last = None;
+        (0..count)
+            .map(|number| {
+                // Most have a death in them, whatever else they have.
+                let kind =
+                    if number == 0 && chance.percent(75) { Kind::Crash } else { chance.pick(&self.kinds) };
+                let fault = self.fault(kind, chance);
+                // While the damage of the one before is being repaired.
+                let soon = last.filter(|_| self.in_bursts && chance.percent(60));
+                let at = match soon {
+                    Some(before) => before + Span(chance.between(0, self.outage.0 * 3 / 2)),
+                    None => Span(chance.between(self.length.0 / 20, self.length.0)),
+                };
+                let when =
+                    (soon.is_none() && self.by_fact && chance.percent(60)).then(|| self.moment(chance));
+                last = when.is_none().then_some(at);
+                Fault { at: when.is_none().then(|| Duration(short(at))), when, ..fault }
+            })
+            .collect()
+    }
+
+    fn moment(&self, chance: &mut Chance) -> When {
+        let cluster = if chance.percent(50) { self.cluster(chance) } else { ANY.to_owned() };
+        let fact = chance.pick(MOMENTS);
+        let often =
+            matches!(fact, FactKind::Delivered | FactKind::Saved | FactKind::Durable | FactKind::Forcing);
+        let occurrence = Some(chance.between(1, if often { 60 } else { 8 }) as u32);
+        When { fact, cluster, node: None, occurrence }
+    }
+
+    fn cluster(&self, chance: &mut Chance) -> String {
+        chance.pick(self.clusters).name
+    }
+
+    fn other(&self, chance: &mut Chance, than: &str) -> String {
+        let others: Vec<&Cluster> = self.clusters.iter().filter(|it| it.name != than).collect();
+        chance.pick(&others).name.clone()
+    }
+
+    /// A cluster and a node of it; every node is equally likely.
+    fn node(&self, chance: &mut Chance) -> (String, Option<u32>) {
+        let all = self.clusters.iter().flat_map(|it| (0..it.nodes).map(|node| (it.name.clone(), Some(node))));
+        chance.pick(&all.collect::<Vec<_>>())
+    }
+
+    fn fate(&self, chance: &mut Chance) -> Option<Fate> {
+        (self.storage_lost && chance.percent(50)).then_some(Fate::Lost)
+    }
+
+    /// What happens; when is up to the caller.
+    fn fault(&self, kind: Kind, chance: &mut Chance) -> Fault {
+        let brief = |chance: &mut Chance| chance.duration(Span::from_millis(1), Span::from_millis(500));
+        let none = Fault::default();
+        match kind {
+            Kind::Crash => {
+                let (cluster, node) = self.node(chance);
+                Fault { crash: Some(Crash { cluster, node, storage: self.fate(chance) }), ..none }
+            }
+            Kind::Pause => {
+                let (cluster, node) = self.node(chance);
+                let span = Duration(short(Span(chance.between(self.outage.0 / 8, self.outage.0 * 2))));
+                Fault { pause: Some(Pause { cluster, node, span }), ..none }
+            }
+            Kind::LoseCluster => {
+                let (cluster, storage) = (self.cluster(chance), self.fate(chance));
+                Fault { lose_cluster: Some(LoseCluster { cluster, storage }), ..none }
+            }
+            Kind::Partition => {
+                let from = self.cluster(chance);
+                let to = self.other(chance, &from);
+                let (one_way, span) = (chance.percent(50), brief(chance));
+                Fault { partition: Some(Partition { from, to, one_way, span }), ..none }
+            }
+            Kind::Link => {
+                let (from, to) = (self.cluster(chance), self.cluster(chance));
+                let change = LinkChange {
+                    from,
+                    to,
+                    preset: None,
+                    latency: Some(chance.duration(Span::from_micros(50), Span::from_millis(200))),
+                    jitter: Some(Duration(Span::ZERO)),
+                    bandwidth: Some(Bandwidth::UNLIMITED),
+                    loss: None,
+                    span: Some(brief(chance)),
+                };
+                Fault { link: Some(change), ..none }
+            }
+            Kind::Storage => {
+                let (cluster, node) = self.node(chance);
+                let span = Some(brief(chance));
+                match chance.between(0, 2) {
+                    0 => {
+                        let by = brief(chance);
+                        Fault { slow_storage: Some(SlowStorage { cluster, node, by, span }), ..none }
+                    }
+                    1 => Fault { full_storage: Some(BadStorage { cluster, node, span }), ..none },
+                    _ => Fault { corrupt_storage: Some(BadStorage { cluster, node, span }), ..none },
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The federation that a seed stands for. Every draw is documented by its code: this is the whole distribution.
+
+mod faults;
+
+use std::collections::BTreeMap;
+
+use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
+use faultline_api::resource::{
+    Application, Cluster, Coordinated, Failures, Federation, FederationSpec, Hc3i, Heat, InFlight, Link,
+    Links, MIN_DETECT_AFTER, Pair, Piggyback, Protocol as Options, ReplicateTo, Salted, Simulator, Storage,
+    StorageKind,
+};
+use faultline_core::Span;
+
+use crate::chance::{Chance, short};
+use crate::scenario::Protocol;
+use faults::Faults;
+
+/// The random federation of a seed.
+pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
+    let chance = &mut Chance::new(seed);
+    let clusters = clusters(chance);
+    let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
+    let application = application(chance, step_time);
+    let length = application.computing_time().expect("both applications know how long they compute");
+    let links = links(chance, &clusters);
+    // Drawn in every case, so that a protocol that is asked for does not shift everything after it.
+    let drawn = if chance.percent(7) { Protocol::Coordinated } else { Protocol::Hc3i };
+    let options = options(chance, protocol.unwrap_or(drawn), &clusters, length);
+    let detect_after = chance.span(MIN_DETECT_AFTER, Span::from_millis(200));
+    let restart_after = chance.span(Span::from_millis(1), Span::from_millis(200));
+    let outage = detect_after + restart_after;
+    let simulator = simulator(chance);
+    let storage = Storage {
+        kind: if chance.percent(20) { StorageKind::Memory } else { StorageKind::Disk },
+        write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
+        latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
+    };
+    let faults = Faults::new(chance, &clusters, length, outage).list(chance);
+    let spec = FederationSpec {
+        seed: Some(seed),
+        links: Some(links),
+        storage: Some(storage),
+        protocol: options,
+        application,
+        failures: Some(Failures {
+            detect_after: Some(Duration(detect_after)),
+            restart_after: Some(Duration(restart_after)),
+        }),
+        faults,
+        // The quiet time in which it has to recover and to finish.
+        deadline: Some(Duration(length * 10 + Span::from_secs(20))),
+        simulator: Some(simulator),
+        clusters,
+    };
+    Federation::new(&format!("fuzz-{seed}"), spec)
+}
+
+fn clusters(chance: &mut Chance) -> Vec<Cluster> {
+    let count = chance.pick(&[1, 2, 2, 2, 2, 2, 3, 3, 3, 4]);
+    let mut cluster = |name: &str| Cluster { name: name.to_owned(), nodes: chance.between(1, 4) as u32 };
+    ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
+}
+
+fn application(chance: &mut Chance, step_time: Span) -> Application {
+    if chance.percent(64) {
+        return Application::Salted(Salted {
+            steps: Some(chance.between(20, 100) as u32),
+            step_time: Some(Duration(step_time)),
+            fan_out: Some(chance.between(1, 4) as u32),
+            between: Some(chance.pick(&[0.05, 0.2, 0.5, 0.8])),
+            reply: Some(chance.pick(&[0.0, 0.2, 0.5])),
+            reply_depth: Some(chance.between(0, 3) as u32),
+        });
+    }
+    Application::Heat(Heat {
+        rows: Some(2),
+        columns: Some(4),
+        steps: Some(chance.between(20, 100) as u32),
+        step_time: Some(Duration(step_time)),
+        feedback_every: Some(chance.pick(&[0, 0, 0, 1, 5, 20])),
+        state: Some(Size(64)),
+    })
+}
+
+/// A link of its own for every ordered pair of clusters, and within each.
+fn links(chance: &mut Chance, clusters: &[Cluster]) -> Links {
+    let mut link = |least: Span, most: Span| {
+        let latency = chance.span(least, most);
+        Link {
+            preset: None,
+            latency: Some(Duration(latency)),
+            jitter: Some(Duration(short(Span(chance.between(0, latency.0))))),
+            bandwidth: bandwidth(chance, &[0, 0, 10_000_000]),
+            loss: chance.pick(&[None, None, None, Some(Loss { ppm: 20_000 })]),
+        }
+    };
+    let (near, far) = (Span::from_micros(5), Span::from_micros(50));
+    let within = link(near, Span::from_millis(2));
+    let between = link(far, Span::from_millis(40));
+    let mut pairs = Vec::new();
+    for from in clusters {
+        for to in clusters {
+            let Link { preset, latency, jitter, bandwidth, loss } = match from.name == to.name {
+                true => link(near, Span::from_millis(2)),
+                false => link(far, Span::from_millis(40)),
+            };
+            let (from, to) = (from.name.clone(), to.name.clone());
+            // What the class says is taken over where nothing is said, so that each says everything.
+            let (bandwidth, loss) =
+                (bandwidth.or(Some(Bandwidth::UNLIMITED)), loss.or(Some(Loss { ppm: 0 })));
+            pairs.push(Pair { from, to, preset, latency, jitter, bandwidth, loss });
+        }
+    }
+    Links { within: Some(within), between: Some(between), pairs }
+}
+
+fn bandwidth(chance: &mut Chance, from: &[u64]) -> Option<Bandwidth> {
+    Some(Bandwidth::from_bytes_per_second(chance.pick(from)))
+}
+
+fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length: Span) -> Options {
+    let least = Span(length.0 / 20).max(Span::from_millis(1));
+    let period = |chance: &mut Chance, percent| {
+        let most = Span(length.0 / 2).max(least);
+        Period(chance.percent(percent).then(|| chance.span(least, most).max(Span::from_millis(1))))
+    };
+    let every = period(chance, 85);
+    let every_in: BTreeMap<_, _> =
+        clusters.iter().map(|cluster| (cluster.name.clone(), period(chance, 75))).collect();
+    let collect_every = Some(period(chance, 60));
+    let (replicas, replicate_to) = copies(chance, clusters);
+    let (replicas, replicate_to) = (Some(replicas), Some(replicate_to));
+    let piggyback = chance.percent(15).then_some(Piggyback::Ddv);
+    match protocol {
+        Protocol::Hc3i => Options::Hc3i(Hc3i {
+            checkpoint_every: None,
+            checkpoint_every_in: every_in,
+            collect_every,
+            replicas,
+            replicate_to,
+            piggyback,
+        }),
+        Protocol::Coordinated => Options::Coordinated(Coordinated {
+            checkpoint_every: Some(every),
+            collect_every,
+            replicas,
+            replicate_to,
+        }),
+    }
+}
+
+/// How many copies, and where: what these clusters have room for.
+fn copies(chance: &mut Chance, clusters: &[Cluster]) -> (u32, ReplicateTo) {
+    let replicas = chance.pick(&[1, 1, 1, 2]);
+    let smallest = clusters.iter().map(|it| it.nodes).min().unwrap_or(0);
+    let others = clusters.len() as u32 - 1;
+    let wanted = chance.pick(&[
+        ReplicateTo::OtherCluster,
+        ReplicateTo::OtherCluster,
+        ReplicateTo::SameCluster,
+        ReplicateTo::SharedStorage,
+    ]);
+    match wanted {
+        ReplicateTo::OtherCluster if others > 0 => (replicas.min(others), wanted),
+        ReplicateTo::SameCluster | ReplicateTo::OtherCluster if smallest > 1 => {
+            (replicas.min(smallest - 1), ReplicateTo::SameCluster)
+        }
+        _ => (1, ReplicateTo::SharedStorage),
+    }
+}
+
+fn simulator(chance: &mut Chance) -> Simulator {
+    // A slow and uneven control plane: some know of a death, or of a new life, long before others.
+    let uneven = if chance.percent(25) { 300 } else { 20 };
+    Simulator {
+        reorder: Some(Loss { ppm: chance.pick(&[0, 0, 50_000, 300_000]) }),
+        reorder_within: Some(chance.duration(Span::from_micros(100), Span::from_millis(50))),
+        in_flight: Some(chance.pick(&[InFlight::Sampled, InFlight::Sampled, InFlight::Lost, InFlight::Kept])),
+        sync: Some(chance.duration(Span::from_micros(1), Span::from_millis(30))),
+        control_latency: Some(chance.duration(Span::from_micros(10), Span::from_millis(5))),
+        control_jitter: Some(chance.duration(Span::from_micros(1), Span::from_millis(uneven))),
+        launch: Some(chance.duration(Span::from_millis(1), Span::from_millis(50))),
+        exit_notice: Some(Period(
+            chance.percent(70).then(|| chance.span(Span::from_micros(10), Span::from_millis(20))),
+        )),
+        least_work_left: Some(0),
+    }
+}

@@ -1,0 +1,326 @@
+//! Smaller federations: each is the given one with one thing less, the greatest cuts first.
+
+use std::collections::BTreeMap;
+
+use faultline_api::quantity::{Duration, Loss, Period};
+use faultline_api::resource::{
+    Application, Count, Crash, ExactTraffic, Fault, Federation, FederationSpec, Heat, Link, Links, Protocol,
+    ReplicateTo, Salted, Simulator, Synthetic, Traffic,
+};
+use faultline_core::Span;
+
+use crate::chance::short;
+
+type Smaller = Vec<FederationSpec>;
+
+/// Federations that are smaller than this one. Not all of them need be valid.
+pub(super) fn of(federation: &Federation) -> Vec<Federation> {
+    let spec = &federation.spec;
+    let parts = [faults, clusters, nodes, application, protocol, surroundings, details];
+    let specs = parts.into_iter().flat_map(|part| part(spec));
+    let changed = specs.filter(|it| it != spec);
+    changed.map(|spec| Federation { spec, ..federation.clone() }).collect()
+}
+
+fn with(spec: &FederationSpec, change: impl FnOnce(&mut FederationSpec)) -> FederationSpec {
+    let mut spec = spec.clone();
+    change(&mut spec);
+    spec
+}
+
+/// Half of the faults, then each.
+fn faults(spec: &FederationSpec) -> Smaller {
+    let count = spec.faults.len();
+    let mut smaller = Vec::new();
+    if count > 2 {
+        smaller.push(with(spec, |it| it.faults.truncate(count / 2)));
+        smaller.push(with(spec, |it| drop(it.faults.drain(..count / 2))));
+    }
+    smaller.extend((0..count).rev().map(|index| with(spec, |it| drop(it.faults.remove(index)))));
+    smaller
+}
+
+/// Each cluster, with everything that names it.
+fn clusters(spec: &FederationSpec) -> Smaller {
+    if spec.clusters.len() < 2 {
+        return Vec::new();
+    }
+    let without = |gone: &str| {
+        with(spec, |it| {
+            it.clusters.retain(|cluster| cluster.name != gone);
+            it.faults.retain(|fault| !names(fault).contains(&gone));
+            if let Some(links) = &mut it.links {
+                links.pairs.retain(|pair| pair.from != gone && pair.to != gone);
+            }
+            if let Protocol::Hc3i(hc3i) = &mut it.protocol {
+                hc3i.checkpoint_every_in.remove(gone);
+            }
+            if let Application::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =
+                &mut it.application
+            {
+                exact.messages.retain(|count| count.from != gone && count.to != gone);
+            }
+        })
+    };
+    spec.clusters.iter().rev().map(|cluster| without(&cluster.name)).collect()
+}
+
+/// The clusters that a fault names.
+fn names(fault: &Fault) -> Vec<&str> {
+    let Fault { when, crash, pause, lose_cluster, link, partition, .. } = fault;
+    let Fault { slow_storage, full_storage, corrupt_storage, .. } = fault;
+    let one = [
+        when.as_ref().map(|it| &it.cluster),
+        crash.as_ref().map(|it| &it.cluster),
+        pause.as_ref().map(|it| &it.cluster),
+        lose_cluster.as_ref().map(|it| &it.cluster),
+        link.as_ref().map(|it| &it.from),
+        link.as_ref().map(|it| &it.to),
+        partition.as_ref().map(|it| &it.from),
+        partition.as_ref().map(|it| &it.to),
+        slow_storage.as_ref().map(|it| &it.cluster),
+        full_storage.as_ref().map(|it| &it.cluster),
+        corrupt_storage.as_ref().map(|it| &it.cluster),
+    ];
+    one.into_iter().flatten().map(String::as_str).collect()
+}
+
+/// Fewer nodes in each cluster; a fault that named one of those that are gone names the last.
+fn nodes(spec: &FederationSpec) -> Smaller {
+    let mut smaller = Vec::new();
+    for (index, cluster) in spec.clusters.iter().enumerate() {
+        for nodes in [1, cluster.nodes - 1].into_iter().filter(|&it| 0 < it && it < cluster.nodes) {
+            smaller.push(with(spec, |it| {
+                it.clusters[index].nodes = nodes;
+                let last = nodes - 1;
+                for fault in &mut it.faults {
+                    clamp(fault, &cluster.name, last);
+                }
+            }));
+        }
+    }
+    smaller
+}
+
+fn clamp(fault: &mut Fault, cluster: &str, last: u32) {
+    let Fault { crash, pause, slow_storage, full_storage, corrupt_storage, .. } = fault;
+    let all = [
+        crash.as_mut().map(|it| (&it.cluster, &mut it.node)),
+        pause.as_mut().map(|it| (&it.cluster, &mut it.node)),
+        slow_storage.as_mut().map(|it| (&it.cluster, &mut it.node)),
+        full_storage.as_mut().map(|it| (&it.cluster, &mut it.node)),
+        corrupt_storage.as_mut().map(|it| (&it.cluster, &mut it.node)),
+    ];
+    for (of, node) in all.into_iter().flatten() {
+        if of == cluster {
+            *node = node.map(|it| it.min(last));
+        }
+    }
+}
+
+fn application(spec: &FederationSpec) -> Smaller {
+    let put = |application| with(spec, |it| it.application = application);
+    match &spec.application {
+        Application::Heat(heat) => {
+            let steps = fewer(heat.steps()).map(|steps| Heat { steps: Some(steps), ..heat.clone() });
+            let rare = [0].map(|every| Heat { feedback_every: Some(every), ..heat.clone() });
+            steps.chain(rare).map(|it| put(Application::Heat(it))).collect()
+        }
+        Application::Salted(salted) => {
+            let duration = salted.step_time() * u64::from(salted.steps());
+            let scripted = scripts(spec, duration);
+            let steps = fewer(salted.steps()).map(|steps| Salted { steps: Some(steps), ..salted.clone() });
+            let others = [
+                Salted { reply: Some(0.0), reply_depth: Some(0), ..salted.clone() },
+                Salted { fan_out: Some(1), ..salted.clone() },
+                Salted { between: Some(if salted.between() > 0.5 { 1.0 } else { 0.5 }), ..salted.clone() },
+            ];
+            let salted = steps.chain(others).map(|it| put(Application::Salted(it)));
+            scripted.into_iter().map(put).chain(salted).collect()
+        }
+        Application::Synthetic(synthetic) => {
+            let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
+            let put = |exact| {
+                let traffic = Traffic::Exact(exact);
+                put(Application::Synthetic(Synthetic { traffic, ..synthetic.clone() }))
+            };
+            let mut smaller = Vec::new();
+            for (index, count) in exact.messages.iter().enumerate() {
+                let mut fewer_of = exact.clone();
+                if count.count > 1 {
+                    fewer_of.messages[index].count -= 1;
+                } else {
+                    fewer_of.messages.remove(index);
+                }
+                smaller.push(put(fewer_of));
+            }
+            if exact.duration.0 > Span::from_millis(20) {
+                smaller
+                    .push(put(ExactTraffic { duration: Duration(half(exact.duration.0)), ..exact.clone() }));
+            }
+            smaller
+        }
+    }
+}
+
+/// An application that sends a few messages, once and for all.
+fn scripts(spec: &FederationSpec, duration: Span) -> Vec<Application> {
+    const MESSAGES: [u32; 3] = [1, 2, 4];
+    let pairs = |count: u32| {
+        let names = || spec.clusters.iter();
+        names()
+            .flat_map(|from| names().map(move |to| (from, to)))
+            .filter(|(from, to)| from.name != to.name || from.nodes > 1)
+            .map(|(from, to)| Count { from: from.name.clone(), to: to.name.clone(), count })
+            .collect()
+    };
+    let script = |count| {
+        let traffic = Traffic::Exact(ExactTraffic { duration: Duration(duration), messages: pairs(count) });
+        Application::Synthetic(Synthetic {
+            traffic,
+            message: None,
+            state: Some(faultline_api::quantity::Size(64)),
+        })
+    };
+    MESSAGES.map(script).into()
+}
+
+/// 1, a half, three quarters, one less.
+fn fewer(number: u32) -> impl Iterator<Item = u32> {
+    [1, number / 2, number / 4 * 3, number.saturating_sub(1)]
+        .into_iter()
+        .filter(move |&it| 0 < it && it < number)
+}
+
+fn half(span: Span) -> Span {
+    short(Span(span.0 / 2))
+}
+
+fn protocol(spec: &FederationSpec) -> Smaller {
+    let never = Some(Period(None));
+    let put = |protocol| with(spec, |it| it.protocol = protocol);
+    match &spec.protocol {
+        Protocol::Hc3i(hc3i) => {
+            let mut smaller = vec![put(Protocol::Hc3i(faultline_api::resource::Hc3i {
+                collect_every: never,
+                ..hc3i.clone()
+            }))];
+            let mut plain = hc3i.clone();
+            plain.piggyback = None;
+            smaller.push(put(Protocol::Hc3i(plain)));
+            for (name, period) in &hc3i.checkpoint_every_in {
+                if *period != Period(None) {
+                    let mut rarer = hc3i.clone();
+                    rarer.checkpoint_every_in.insert(name.clone(), Period(None));
+                    smaller.push(put(Protocol::Hc3i(rarer)));
+                }
+            }
+            if hc3i.checkpoint_every_in.values().all(|it| *it == Period(None)) {
+                let mut plain = hc3i.clone();
+                (plain.checkpoint_every, plain.checkpoint_every_in) = (never, BTreeMap::new());
+                smaller.push(put(Protocol::Hc3i(plain)));
+            }
+            for (replicas, to) in [(1, ReplicateTo::OtherCluster), (1, ReplicateTo::SharedStorage)] {
+                // Towards fewer processes: a copy in the other cluster needs no storage server.
+                let better = to == ReplicateTo::OtherCluster || hc3i.replicas != Some(1);
+                if better && hc3i.replicate_to != Some(ReplicateTo::OtherCluster) {
+                    let mut other = hc3i.clone();
+                    (other.replicas, other.replicate_to) = (Some(replicas), Some(to));
+                    smaller.push(put(Protocol::Hc3i(other)));
+                } else if hc3i.replicas.is_some_and(|it| it > 1) {
+                    let mut other = hc3i.clone();
+                    other.replicas = Some(1);
+                    smaller.push(put(Protocol::Hc3i(other)));
+                }
+            }
+            smaller
+        }
+        Protocol::Coordinated(coordinated) => {
+            let mut rarer = coordinated.clone();
+            rarer.collect_every = never;
+            let mut never_at_all = coordinated.clone();
+            never_at_all.checkpoint_every = never;
+            vec![put(Protocol::Coordinated(rarer)), put(Protocol::Coordinated(never_at_all))]
+        }
+        Protocol::None(_) => Vec::new(),
+    }
+}
+
+/// Network, storage and control plane as plain as can be.
+fn surroundings(spec: &FederationSpec) -> Smaller {
+    let mut smaller = vec![
+        with(spec, |it| it.simulator = it.simulator.is_some().then(least_work_left_only)),
+        with(spec, |it| it.storage = None),
+        with(spec, |it| it.failures = None),
+    ];
+    if let Some(links) = &spec.links {
+        smaller.push(with(spec, |it| it.links = None));
+        let plain =
+            Links { within: Some(milliseconds(1)), between: Some(milliseconds(5)), pairs: Vec::new() };
+        smaller.push(with(spec, |it| it.links = Some(plain)));
+        for index in 0..links.pairs.len() {
+            smaller.push(with(spec, |it| {
+                let links = it.links.as_mut().expect("there are links");
+                links.pairs.remove(index);
+            }));
+        }
+    }
+    if let Some(simulator) = &spec.simulator {
+        let put = |simulator| with(spec, |it| it.simulator = Some(simulator));
+        let plain = Simulator::default();
+        let none = Some(Loss { ppm: 0 });
+        smaller.extend([
+            put(Simulator { reorder: None, reorder_within: None, ..simulator.clone() }),
+            put(Simulator { reorder: simulator.reorder.and(none), ..simulator.clone() }),
+            put(Simulator { in_flight: None, ..simulator.clone() }),
+            put(Simulator { sync: None, ..simulator.clone() }),
+            put(Simulator { control_latency: plain.control_latency, ..simulator.clone() }),
+            put(Simulator { control_jitter: plain.control_jitter, ..simulator.clone() }),
+            put(Simulator { launch: None, ..simulator.clone() }),
+            put(Simulator { exit_notice: None, ..simulator.clone() }),
+            put(Simulator { least_work_left: None, ..simulator.clone() }),
+        ]);
+    }
+    smaller
+}
+
+fn least_work_left_only() -> Simulator {
+    Simulator { least_work_left: Some(0), ..Simulator::default() }
+}
+
+fn milliseconds(latency: u64) -> Link {
+    Link { latency: Some(Duration(Span::from_millis(latency))), ..Link::default() }
+}
+
+/// Milder and plainer faults, a shorter run.
+fn details(spec: &FederationSpec) -> Smaller {
+    let mut smaller = Vec::new();
+    for (index, fault) in spec.faults.iter().enumerate() {
+        let mut put = |change: &dyn Fn(&mut Fault)| {
+            smaller.push(with(spec, |it| change(&mut it.faults[index])));
+        };
+        if let Some(lost) = &fault.lose_cluster {
+            put(&|it| {
+                let crash = Crash { cluster: lost.cluster.clone(), node: Some(0), storage: lost.storage };
+                (it.lose_cluster, it.crash) = (None, Some(crash));
+            });
+            put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.storage = None));
+        }
+        if fault.crash.is_some() {
+            put(&|it| it.crash.iter_mut().for_each(|it| it.storage = None));
+        }
+        if fault.when.as_ref().is_some_and(|it| it.occurrence.unwrap_or(1) > 1) {
+            for occurrence in fewer(fault.when.as_ref().and_then(|it| it.occurrence).unwrap_or(1)) {
+                put(&|it| it.when.iter_mut().for_each(|it| it.occurrence = Some(occurrence)));
+            }
+        }
+        if let Some(at) = fault.at.filter(|at| at.0 > Span::from_millis(10)) {
+            put(&|it| it.at = Some(Duration(half(at.0))));
+        }
+    }
+    let least = spec.application.computing_time().unwrap_or_default() + Span::from_secs(10);
+    if spec.deadline() > least * 2 {
+        smaller.push(with(spec, |it| it.deadline = Some(Duration(short(Span(it.deadline().0 / 2))))));
+    }
+    smaller
+}

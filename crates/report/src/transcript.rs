@@ -1,0 +1,225 @@
+//! A run as lines that a person reads from top to bottom: who did what, when. For small runs, such as counterexamples.
+//!
+//! Lines are in the order of the drivers' clocks, which is the order of events only where all processes share one clock,
+//! as in the simulator.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use faultline_core::{Cause, Claim, Fact, Life, MessageId, Position, ProcessId, StorageFate, Time};
+use faultline_trace::Trace;
+
+use crate::cast::{Cast, checkpoint};
+use crate::fault::describe_fault;
+use crate::history::History;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// In microseconds since the application began; negative before it.
+    pub micros: i64,
+    /// Who; empty where it is nobody's.
+    pub who: String,
+    /// What.
+    pub text: String,
+}
+
+/// The lines of a run. Messages are called m1, m2, … in the order of their sending.
+pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<Line> {
+    let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = trace
+        .streams
+        .iter()
+        .flat_map(|(&(process, life), stream)| {
+            stream.iter().map(move |(at, fact)| (*at, process, life, fact))
+        })
+        .collect();
+    // The supervisor's first within one instant: it orders before others obey. The order within a life is kept.
+    facts.sort_by_key(|&(at, process, ..)| (at, process != ProcessId::SUPERVISOR));
+    let mut writer = Writer {
+        cast,
+        origin: history.origin,
+        names: BTreeMap::new(),
+        told: BTreeSet::new(),
+        lines: Vec::new(),
+    };
+    for (at, process, life, fact) in facts {
+        writer.fact(at, process, life, fact);
+    }
+    writer.lines
+}
+
+/// The lines as text, times in milliseconds.
+pub fn text(lines: &[Line]) -> String {
+    let width = lines.iter().map(|it| it.who.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Line { micros, who, text: what } in lines {
+        let millis = *micros as f64 / 1000.0;
+        writeln!(text, "{millis:10.3} ms  {who:width$}  {what}").expect("a string takes everything");
+    }
+    text
+}
+
+struct Writer<'a> {
+    cast: &'a Cast,
+    origin: Time,
+    names: BTreeMap<MessageId, String>,
+    /// What a whole cluster does is told once.
+    told: BTreeSet<String>,
+    lines: Vec<Line>,
+}
+
+impl Writer<'_> {
+    fn fact(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
+        let me = self.cast.process(process);
+        match fact {
+            Fact::Sent(id) => {
+                let name = format!("m{}", self.names.len() + 1);
+                self.names.insert(*id, name.clone());
+                self.line(at, me, format!("sends {name} to {}", self.cast.process(id.to)));
+            }
+            Fact::Transmitted { id, position } => {
+                let text = format!("{} leaves, stamped {}", self.name(*id), stamp(*position));
+                self.line(at, me, text);
+            }
+            Fact::Suppressed(id) => {
+                let text = format!("keeps {} back: its receiver has it", self.name(*id));
+                self.line(at, me, text);
+            }
+            Fact::Delivered(id) => {
+                let text = format!("delivers {} from {}", self.name(*id), self.cast.process(id.from));
+                self.line(at, me, text);
+            }
+            Fact::Consumed(id) => {
+                let text = format!("consumes {}", self.name(*id));
+                self.line(at, me, text);
+            }
+            Fact::DroppedStale(id) => {
+                let text = format!("drops {}: a rollback has undone its sending", self.name(*id));
+                self.line(at, me, text);
+            }
+            Fact::Restored(restored) => {
+                let what = match &restored.0 {
+                    Some(name) => format!("its part of checkpoint {}", checkpoint(name.position())),
+                    None => "its initial state".to_owned(),
+                };
+                self.line(at, me, format!("restores {what}, and is incarnation {}", restored.1.0));
+            }
+            // Told by what they lead to.
+            Fact::Saved(_) | Fact::Durable(_) | Fact::Completed | Fact::LifeStarted { .. } => {
+                if let Fact::LifeStarted { process, life, .. } = fact
+                    && life.0 > 1
+                {
+                    self.line(at, self.cast.process(*process), format!("is started again ({life})"));
+                }
+            }
+            Fact::Finished(_) => self.line(at, me, "has finished".to_owned()),
+            Fact::Claim(claim) => self.claim(at, process, life, claim),
+            Fact::Begun => self.line(at, String::new(), "the application begins".to_owned()),
+            Fact::Injecting { no, fault } => {
+                let text = format!("FAULT {}: {}", no.0, describe_fault(fault, self.cast));
+                self.line(at, String::new(), text);
+            }
+            Fact::Ineffective { no, reason } => {
+                self.line(at, String::new(), format!("fault {} has no effect: {reason}", no.0));
+            }
+            Fact::Failed { process, storage, .. } => {
+                let lost = if *storage == StorageFate::Lost { ", and its storage is lost" } else { "" };
+                self.line(at, self.cast.process(*process), format!("DIES{lost}"));
+            }
+            Fact::Detected { process, .. } => {
+                self.line(
+                    at,
+                    String::new(),
+                    format!("the death of {} is announced", self.cast.process(*process)),
+                );
+            }
+        }
+    }
+
+    fn claim(&mut self, at: Time, process: ProcessId, life: Life, claim: &Claim) {
+        let cluster = self.cast.cluster_of(process);
+        let name = self.cast.cluster(cluster);
+        match claim {
+            Claim::CheckpointRequested { position, forced, attempt } => {
+                let why = if *forced { ", forced by a message" } else { "" };
+                let key = format!("request {cluster} {position} {attempt} {life}");
+                self.once(key, at, name, format!("begins checkpoint {}{why}", checkpoint(*position)));
+            }
+            Claim::Committed { position, .. } => {
+                let key = format!("commit {cluster} {position}");
+                self.once(key, at, name, format!("commits checkpoint {}", checkpoint(*position)));
+            }
+            Claim::Aborted { position, attempt } => {
+                let key = format!("abort {cluster} {position} {attempt}");
+                self.once(key, at, name, format!("gives up checkpoint {}", checkpoint(*position)));
+            }
+            Claim::RecoveryStarted { lives, round } => {
+                let key = format!("round {cluster} {lives} {round}");
+                self.once(key, at, name, "begins to recover".to_owned());
+            }
+            Claim::RolledBack { to, checkpoint: from, cause, .. } => {
+                let why = match cause {
+                    Cause::Failure => "one of its processes failed".to_owned(),
+                    Cause::Alert { from, .. } => format!("{} rolled back", self.cast.cluster(*from)),
+                };
+                let key = format!("back {cluster} {to}");
+                let text = format!(
+                    "goes on from checkpoint {} as incarnation {}, because {why}",
+                    checkpoint(*from),
+                    to.incarnation.0
+                );
+                self.once(key, at, name, text);
+            }
+            Claim::Alerted { from, position } => {
+                let (who, key) = (self.cast.cluster(*from), format!("alert {cluster} {from} {position}"));
+                let text = format!("learns that {who} went back to {}", stamp(*position));
+                self.once(key, at, name, text);
+            }
+            Claim::Resent { id } => {
+                let text = format!("sends {} again from its log", self.name(*id));
+                self.line(at, self.cast.process(process), text);
+            }
+            Claim::Forcing { id } => {
+                let text = format!("holds {} until the checkpoint that it forces", self.name(*id));
+                self.line(at, self.cast.process(process), text);
+            }
+            Claim::Collected { below, kept, log, .. } => {
+                let key = format!("collected {cluster} {below} {kept} {log}");
+                let text = format!("removes checkpoints below {below}, and {log} log entries");
+                self.once(key, at, name, text);
+            }
+            Claim::Protected => {
+                self.line(at, self.cast.process(process), "holds all copies again".to_owned());
+            }
+            Claim::NotRepeated { id, .. } => {
+                let text = format!("does not send {} as it did before", self.name(*id));
+                self.line(at, self.cast.process(process), text);
+            }
+            Claim::Unrecoverable { cluster, .. } => {
+                let text = format!("finds no checkpoint of {} to restore", self.cast.cluster(*cluster));
+                self.line(at, self.cast.process(process), text);
+            }
+        }
+    }
+
+    /// What several processes say of one thing is told when the first says it.
+    fn once(&mut self, key: String, at: Time, who: String, text: String) {
+        if self.told.insert(key) {
+            self.line(at, who, text);
+        }
+    }
+
+    fn line(&mut self, at: Time, who: String, text: String) {
+        let micros = (at.0 as i64 - self.origin.0 as i64) / 1000;
+        self.lines.push(Line { micros, who, text });
+    }
+
+    fn name(&self, id: MessageId) -> String {
+        self.names.get(&id).cloned().unwrap_or_else(|| self.cast.message(id))
+    }
+}
+
+/// A position as it is written on messages: incarnation and number of the checkpoint.
+fn stamp(position: Position) -> String {
+    format!("{}.{}", position.incarnation.0, position.sn.0)
+}
