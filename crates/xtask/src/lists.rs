@@ -21,7 +21,6 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     for (file, title, expected) in [
         ("docs/verdict.md", "Properties", properties.collect()),
         ("docs/hc3i.md", "Defect switches", Defect::ALL.iter().map(name).collect()),
-        ("docs/fuzzing.md", "How soon known defects are found", Defect::ALL.iter().map(name).collect()),
         ("docs/bundle.md", "Facts of processes", FactKind::OF_PROCESSES.iter().map(name).collect()),
     ] {
         let text = fs::read_to_string(repository.root.join(file))?;
