@@ -50,6 +50,7 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
         faults,
         // The quiet time in which it has to recover and to finish.
         deadline: Some(Duration(length * 10 + Span::from_secs(20))),
+        kubernetes: None,
         simulator: Some(simulator),
         clusters,
     };
