@@ -49,16 +49,20 @@ fn each_defect_is_found_within_the_bound() {
 
 #[test]
 fn what_is_found_is_made_small_and_the_same_way_each_time() {
-    let defect = Defect::Hc3i(hc3i::Defect::NoDrain);
+    let defect = Defect::Hc3i(hc3i::Defect::ResendGreater);
     let (seed, property) = first_violation(defect).expect("it is found");
     let scenario = Scenario::new(seed, None, Some(defect));
-    let steps = Steps { seeds: 4, trials: 400, last: 20 };
+    let steps = Steps { seeds: 4, trials: 3000, last: 20 };
     let shrunk = shrink(&scenario, property, steps, |_, _| {}).unwrap();
     let spec = &shrunk.trial.scenario.federation.spec;
     assert!(shrunk.trial.violated().any(|it| it == property));
     assert!(shrunk.trials <= steps.trials + u64::from(steps.seeds + steps.last) + 1);
     let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
-    assert!(nodes <= 4 && spec.faults.len() <= 2 && shrunk.trial.trace.len() <= 200, "{spec:#?}");
+    assert!(
+        nodes <= 4 && spec.faults.len() <= 2 && shrunk.trial.trace.len() <= 200,
+        "{} facts of {spec:#?}",
+        shrunk.trial.trace.len()
+    );
     // It stays what it is in a file, and is found again.
     let file = faultline_api::parse("small.yaml", shrunk.trial.scenario.to_yaml().as_bytes()).unwrap();
     let again = run(Scenario { federation: file, ..shrunk.trial.scenario.clone() }).unwrap();
