@@ -274,6 +274,7 @@ mod tests {
             .skip_while(|it| !it.starts_with("## Where"))
             .take_while(|it| !it.starts_with("## Defect"));
         let switches = cells
+            .filter(|it| it.starts_with('|'))
             .filter_map(|it| it.trim_end_matches('|').rsplit(" | ").next())
             .map(|it| it.matches('`').count() / 2);
         assert_eq!(named.len(), switches.sum::<usize>(), "{named:?}");
