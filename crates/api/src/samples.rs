@@ -34,6 +34,7 @@ pub const SAMPLES: &[Sample] = samples![
     "pause",
     "partition",
     "storage",
+    "hydee",
     "coordinated",
     "paper-2x100",
 ];

@@ -2,7 +2,7 @@
 
 use faultline_api::resource::{self, Application, FederationSpec};
 use faultline_core::Span;
-use faultline_workloads::{Config, heat, salted, synthetic};
+use faultline_workloads::{Config, exchange, heat, salted, synthetic};
 
 /// Parameters of the application.
 pub(crate) fn config(spec: &FederationSpec) -> Config {
@@ -19,6 +19,12 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
             traffic: traffic(spec, &it.traffic),
             message_bytes: it.message() as u32,
             state_bytes: it.state(),
+        }),
+        Application::Exchange(it) => Config::Exchange(exchange::Config {
+            pattern: it.pattern().into(),
+            exchanges: it.exchanges(),
+            step_cost: it.step_time(),
+            ..exchange::Config::default()
         }),
         Application::Salted(it) => Config::Salted(salted::Config {
             steps: it.steps(),
@@ -98,6 +104,7 @@ spec:
     fn the_defaults_are_those_of_the_applications() {
         let clusters = "[{ name: a, nodes: 2 }]";
         assert_eq!(config_of("{ heat: {} }", clusters), Config::Heat(heat::Config::default()));
+        assert_eq!(config_of("{ exchange: {} }", clusters), Config::Exchange(exchange::Config::default()));
         assert_eq!(config_of("{ salted: {} }", clusters), Config::Salted(salted::Config::default()));
     }
 

@@ -20,6 +20,7 @@ use faultline_core::{
     Protocol, Role,
 };
 use faultline_protocols::hc3i::{Hc3i, Scope};
+use faultline_protocols::hydee::Hydee;
 use faultline_protocols::none::NoProtocol;
 use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
@@ -146,6 +147,7 @@ pub fn with_valid<V: Visitor>(
             let config = protocol::hc3i(spec, Scope::Cluster, defect)?;
             visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
         }
+        Asked::Hydee(_) => visitor.visit(Setup::<Hydee>::new(federation, seed, protocol::hydee(spec))?),
         Asked::Coordinated(_) => {
             let config = protocol::hc3i(spec, Scope::Federation, defect)?;
             visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)

@@ -67,6 +67,7 @@ pub fn expected<P: faultline_core::Protocol>(setup: &Setup<P>) -> Option<Expecte
 pub fn protocol_kind(spec: &FederationSpec) -> ProtocolKind {
     match spec.protocol {
         Asked::Hc3i(_) => ProtocolKind::Hc3i,
+        Asked::Hydee(_) => ProtocolKind::Hydee,
         Asked::Coordinated(_) => ProtocolKind::Coordinated,
         Asked::None(_) => ProtocolKind::None,
     }
@@ -75,9 +76,8 @@ pub fn protocol_kind(spec: &FederationSpec) -> ProtocolKind {
 /// What bounds the work that a rollback may lose; nothing does where no checkpoints are taken.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     let every = spec.protocol.checkpointing()?.every;
-    let of_cluster = |name: &str| match &spec.protocol {
-        Asked::Hc3i(it) => it.checkpoint_every_in.get(name).map_or(every, |it| it.0),
-        Asked::Coordinated(_) | Asked::None(_) => every,
+    let of_cluster = |name: &str| {
+        spec.protocol.checkpoint_every_in().and_then(|own| own.get(name)).map_or(every, |it| it.0)
     };
     Some(Bounds {
         checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),

@@ -1,8 +1,12 @@
 //! From the protocol's options to its configuration.
 
+use std::sync::Arc;
+
 use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::Span;
-use faultline_protocols::hc3i::{Config, Defects, Piggyback, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{Config, Defects, Piggyback, Scope};
+use faultline_protocols::hydee;
+use faultline_protocols::placement::{Placement, ReplicateTo};
 
 use crate::{Defect, SetupError};
 
@@ -13,21 +17,11 @@ pub(crate) fn hc3i(
     defect: Option<Defect>,
 ) -> Result<Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
-    let every = |cluster: &resource::Cluster| match &spec.protocol {
-        Protocol::Hc3i(hc3i) => {
-            hc3i.checkpoint_every_in.get(&cluster.name).map_or(checkpointing.every, |it| it.0)
-        }
-        _ => checkpointing.every,
-    };
     Ok(Config {
-        checkpoint_every: spec.clusters.iter().map(every).collect(),
+        checkpoint_every: checkpoint_every(spec, checkpointing.every),
         collect_every: checkpointing.collect_every,
         replicas: checkpointing.replicas as u16,
-        replicate_to: match checkpointing.replicate_to {
-            resource::ReplicateTo::SameCluster => ReplicateTo::SameCluster,
-            resource::ReplicateTo::OtherCluster => ReplicateTo::OtherCluster,
-            resource::ReplicateTo::SharedStorage => ReplicateTo::SharedStorage,
-        },
+        replicate_to: replicate_to(checkpointing.replicate_to),
         scope,
         piggyback: match &spec.protocol {
             Protocol::Hc3i(resource::Hc3i { piggyback: Some(resource::Piggyback::Ddv), .. }) => {
@@ -53,6 +47,34 @@ fn defects(defect: Option<Defect>) -> Result<Defects, SetupError> {
     match defect {
         None => Ok(Defects::default()),
         Some(_) => Err(SetupError::WithoutDefects),
+    }
+}
+
+/// Parameters of HydEE.
+pub(crate) fn hydee(spec: &FederationSpec) -> hydee::Config {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    hydee::Config {
+        checkpoint_every: checkpoint_every(spec, checkpointing.every),
+        placement: Placement {
+            replicas: checkpointing.replicas as u16,
+            to: replicate_to(checkpointing.replicate_to),
+        },
+        retry_every: retry_every(spec),
+        defects: hydee::Defects::default(),
+    }
+}
+
+/// By cluster.
+fn checkpoint_every(spec: &FederationSpec, every: Option<Span>) -> Arc<[Option<Span>]> {
+    let own = |cluster: &resource::Cluster| spec.protocol.checkpoint_every_in()?.get(&cluster.name);
+    spec.clusters.iter().map(|cluster| own(cluster).map_or(every, |it| it.0)).collect()
+}
+
+fn replicate_to(to: resource::ReplicateTo) -> ReplicateTo {
+    match to {
+        resource::ReplicateTo::SameCluster => ReplicateTo::SameCluster,
+        resource::ReplicateTo::OtherCluster => ReplicateTo::OtherCluster,
+        resource::ReplicateTo::SharedStorage => ReplicateTo::SharedStorage,
     }
 }
 

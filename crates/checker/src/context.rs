@@ -107,7 +107,7 @@ impl Context {
     /// The processes that take checkpoints together: each cluster, or all clusters as one.
     pub(crate) fn groups(&self) -> Vec<Vec<ProcessId>> {
         match self.protocol {
-            ProtocolKind::None | ProtocolKind::Hc3i => self.clusters.clone(),
+            ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Hydee => self.clusters.clone(),
             ProtocolKind::Coordinated => {
                 let mut all: Vec<ProcessId> = self.clusters.concat();
                 all.sort_unstable();
@@ -119,7 +119,9 @@ impl Context {
     /// What people call a group.
     pub(crate) fn group(&self, group: usize) -> String {
         match self.protocol {
-            ProtocolKind::None | ProtocolKind::Hc3i => self.cluster(ClusterId(group as u16)),
+            ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Hydee => {
+                self.cluster(ClusterId(group as u16))
+            }
             ProtocolKind::Coordinated => "the federation".into(),
         }
     }

@@ -21,6 +21,8 @@ pub enum Property {
     NoLoss,
     /// No history holds two deliveries of one message, nor two messages of one place in their channel.
     ExactlyOnce,
+    /// No message was consumed by what led to it.
+    CausalOrder,
     /// What a checkpoint says it contains is what the facts before it say.
     WitnessAgrees,
     /// A message from another cluster was delivered only after the checkpoint that it forces.
@@ -33,6 +35,8 @@ pub enum Property {
     DurableBeforeCommit,
     /// No cluster rolled back further than it had to, nor without need.
     MaximalLine,
+    /// Only failed clusters rolled back.
+    Contained,
     /// No failure made a cluster go back again and again.
     RecoveryTerminates,
     /// A cluster was given up only when every copy of a part was lost.
@@ -58,12 +62,14 @@ impl Property {
             Property::NoGhost => "no delivered message is unsent",
             Property::NoLoss => "no sent message is undelivered",
             Property::ExactlyOnce => "no message is delivered twice",
+            Property::CausalOrder => "no message is consumed by what led to it",
             Property::WitnessAgrees => "checkpoints contain what the facts say",
             Property::ForcedBeforeDelivery => "messages are delivered after the checkpoints that they force",
             Property::MembersAgree => "the processes of a cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
             Property::DurableBeforeCommit => "checkpoints are durable before they are committed",
             Property::MaximalLine => "no cluster rolled back too far or without need",
+            Property::Contained => "only failed clusters rolled back",
             Property::RecoveryTerminates => "recovery comes to an end",
             Property::UnrecoverableJustified => "no cluster was given up that could be restored",
             Property::SafeCollection => "nothing that was collected was needed again",

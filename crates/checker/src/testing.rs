@@ -101,16 +101,28 @@ impl Run {
     pub(crate) fn send(&mut self, from: u32, to: u32) -> MessageId {
         let seat = self.seats.get_mut(&from).expect("is part of the run");
         let next = seat.channels.entry(to).or_default();
-        let id =
-            MessageId { from: p(from), to: p(to), incarnation: seat.position.incarnation, number: *next };
+        let incarnation = match self.context.protocol {
+            ProtocolKind::Hydee => Incarnation(0),
+            _ => seat.position.incarnation,
+        };
+        let id = MessageId { from: p(from), to: p(to), incarnation, number: *next };
         *next += 1;
-        seat.sent = seat.sent.wrapping_add(id.mix());
-        self.state(from, Fact::Sent(id));
+        self.send_as(id);
         id
+    }
+
+    pub(crate) fn send_as(&mut self, id: MessageId) {
+        let seat = self.seats.get_mut(&id.from.0).expect("is part of the run");
+        seat.sent = seat.sent.wrapping_add(id.mix());
+        self.state(id.from.0, Fact::Sent(id));
     }
 
     pub(crate) fn transmit(&mut self, id: MessageId, position: Position) {
         self.state(id.from.0, Fact::Transmitted { id, position });
+    }
+
+    pub(crate) fn consume(&mut self, id: MessageId) {
+        self.state(id.to.0, Fact::Consumed(id));
     }
 
     pub(crate) fn deliver(&mut self, id: MessageId) {

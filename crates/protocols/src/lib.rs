@@ -3,5 +3,8 @@
 
 extern crate alloc;
 
+mod defects;
 pub mod hc3i;
+pub mod hydee;
 pub mod none;
+pub mod placement;

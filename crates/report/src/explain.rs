@@ -3,6 +3,7 @@
 use faultline_core::fault::FaultState;
 use faultline_core::{Cause, ClusterId, Fault, FaultNo, Span, StorageFate, Time};
 use faultline_trace::Manifest;
+use faultline_trace::manifest::ProtocolKind;
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
@@ -228,10 +229,12 @@ impl Narrator<'_> {
             .map(|it| self.cast.cluster(it))
             .collect();
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
-            text.push_str(&format!(
-                " {} had delivered nothing that this undid, and kept on.",
-                spared.join(", ")
-            ));
+            let spared = spared.join(", ");
+            text.push_str(&match self.manifest.protocol {
+                // What others had of the cluster it sends again.
+                ProtocolKind::Hydee => format!(" {spared} did not go back."),
+                _ => format!(" {spared} had delivered nothing that this undid, and kept on."),
+            });
         }
         text
     }

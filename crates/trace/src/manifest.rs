@@ -74,6 +74,8 @@ pub enum ProtocolKind {
     Coordinated,
     /// HC3I.
     Hc3i,
+    /// HydEE.
+    Hydee,
 }
 
 /// One cluster.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{heat, salted, synthetic};
+use crate::{exchange, heat, salted, synthetic};
 
 /// Which application runs, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub enum Config {
     Heat(heat::Config),
     /// Messages by probability, by exact count, or as fast as possible.
     Synthetic(synthetic::Config),
+    /// Random message-passing programs.
+    Exchange(exchange::Config),
     /// Sends that differ in every re-execution.
     Salted(salted::Config),
 }
@@ -24,6 +26,7 @@ impl Config {
         match self {
             Config::Heat(config) => config.validate(),
             Config::Synthetic(config) => config.validate(clusters),
+            Config::Exchange(config) => config.validate(clusters),
             Config::Salted(config) => config.validate(),
         }
     }

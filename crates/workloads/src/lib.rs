@@ -1,11 +1,12 @@
 //! The programs that Faultline's protocols protect.
 //!
-//! [`Workload`] is one rank of one of three applications, chosen by its [`Config`]:
+//! [`Workload`] is one rank of one of four applications, chosen by its [`Config`]:
 //!
 //! | module | models | result |
 //! | --- | --- | --- |
 //! | [`heat`] | coupled parallel solvers with real state | equals a sequential [`reference()`], bit by bit |
 //! | [`synthetic`] | the traffic of the HC3I paper's experiments, or as much traffic as a machine carries | depends on the seed only |
+//! | [`exchange`] | random message-passing programs of the classes that HydEE protects | equals a sequential [`reference()`] |
 //! | [`salted`] | an application whose re-execution differs from its execution | depends on everything; judged by properties |
 //!
 //! Applications are state machines: no clock, no I/O, no randomness but from their seed. They know nothing of protocols,
@@ -16,9 +17,11 @@
 extern crate alloc;
 
 mod config;
+pub mod exchange;
 pub mod heat;
 mod mix;
 mod peers;
+mod program;
 mod reference;
 pub mod salted;
 pub mod synthetic;

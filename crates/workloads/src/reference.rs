@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use faultline_core::{Application, Digest, Job, Membership, Outbox, ProcessId};
 
-use crate::{Config, Workload, heat};
+use crate::{Config, Workload, exchange, heat};
 
 /// The results of a run without failures, by rank, after every message has arrived. `seed` gives each rank's own seed.
 ///
@@ -29,6 +29,7 @@ pub fn reference(
                 ranks.map(|me| (me, Workload::new(config, me, membership, seed(me)))).collect();
             Some(run_one_by_one(&mut ranks))
         }
+        Config::Exchange(exchange) => Some(exchange::reference(exchange, membership)),
         Config::Salted(_) => None,
     }
 }

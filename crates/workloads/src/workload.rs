@@ -6,7 +6,7 @@ use faultline_core::{
     Application, Chunk, Digest, Incarnation, Membership, Outbox, Payload, ProcessId, Progress, Span,
 };
 
-use crate::{Config, heat, salted, synthetic};
+use crate::{Config, exchange, heat, salted, synthetic};
 
 /// One rank of the application that its [`Config`] names.
 #[derive(Clone, Debug)]
@@ -16,6 +16,7 @@ pub struct Workload(Rank);
 enum Rank {
     Heat(Box<heat::Rank>),
     Synthetic(Box<synthetic::Rank>),
+    Exchange(Box<exchange::Rank>),
     Salted(Box<salted::Rank>),
 }
 
@@ -66,6 +67,7 @@ impl Application for Workload {
             Config::Synthetic(config) => {
                 Rank::Synthetic(Box::new(synthetic::Rank::new(config, me, membership, seed)))
             }
+            Config::Exchange(config) => Rank::Exchange(Box::new(exchange::Rank::new(config, me, membership))),
             Config::Salted(config) => Rank::Salted(Box::new(salted::Rank::new(config, me, membership, seed))),
         })
     }
@@ -75,6 +77,7 @@ impl Application for Workload {
         match &mut self.0 {
             Rank::Heat(rank) => rank.deliver(from, payload),
             Rank::Synthetic(rank) => rank.deliver(from),
+            Rank::Exchange(rank) => rank.deliver(from, &payload, out),
             Rank::Salted(rank) => rank.deliver(from, &payload, out),
         }
     }
@@ -83,6 +86,7 @@ impl Application for Workload {
         match (&mut self.0, done) {
             (Rank::Heat(rank), Done::Heat(stepped)) => rank.computed(*stepped, out),
             (Rank::Synthetic(rank), Done::Passed) => rank.computed(out),
+            (Rank::Exchange(rank), Done::Passed) => rank.computed(out),
             (Rank::Salted(rank), Done::Passed) => rank.computed(out),
             (_, done) => panic!("{done:?} is not a computation of this application"),
         }
@@ -93,6 +97,7 @@ impl Application for Workload {
         match &self.0 {
             Rank::Heat(rank) => rank.next_job().map(|step| Job::Heat(Box::new(step))),
             Rank::Synthetic(rank) => rank.next_job().map(Job::Pass),
+            Rank::Exchange(rank) => rank.next_job().map(Job::Pass),
             Rank::Salted(rank) => rank.next_job().map(Job::Pass),
         }
     }
@@ -102,6 +107,7 @@ impl Application for Workload {
         Some(match &self.0 {
             Rank::Heat(rank) => rank.snapshot(),
             Rank::Synthetic(rank) => rank.snapshot(),
+            Rank::Exchange(rank) => rank.snapshot(),
             Rank::Salted(rank) => rank.snapshot(),
         })
     }
@@ -111,6 +117,7 @@ impl Application for Workload {
         match &mut self.0 {
             Rank::Heat(rank) => rank.restore(chunks),
             Rank::Synthetic(rank) => rank.restore(chunks),
+            Rank::Exchange(rank) => rank.restore(chunks),
             Rank::Salted(rank) => rank.restore(chunks, salt),
         }
     }
@@ -120,6 +127,7 @@ impl Application for Workload {
         match &self.0 {
             Rank::Heat(rank) => rank.result(),
             Rank::Synthetic(rank) => rank.result(),
+            Rank::Exchange(rank) => rank.result(),
             Rank::Salted(rank) => rank.result(),
         }
     }
@@ -128,6 +136,7 @@ impl Application for Workload {
         match &self.0 {
             Rank::Heat(rank) => rank.progress(),
             Rank::Synthetic(rank) => rank.progress(),
+            Rank::Exchange(rank) => rank.progress(),
             Rank::Salted(rank) => rank.progress(),
         }
     }

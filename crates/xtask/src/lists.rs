@@ -7,7 +7,7 @@ use std::fs;
 use faultline_api::samples::SAMPLES;
 use faultline_checker::{Context, judge};
 use faultline_core::FactKind;
-use faultline_protocols::hc3i::Defect;
+use faultline_protocols::{hc3i::Defect, hydee};
 use faultline_trace::Trace;
 use faultline_trace::manifest::ProtocolKind;
 use serde::Serialize;
@@ -21,6 +21,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     for (file, title, expected) in [
         ("docs/verdict.md", "Properties", properties.collect()),
         ("docs/hc3i.md", "Defect switches", Defect::ALL.iter().map(name).collect()),
+        ("docs/hydee.md", "Defect switches", hydee::Defect::ALL.iter().map(name).collect()),
         ("docs/bundle.md", "Facts of processes", FactKind::OF_PROCESSES.iter().map(name).collect()),
     ] {
         let text = fs::read_to_string(repository.root.join(file))?;

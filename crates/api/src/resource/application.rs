@@ -15,6 +15,8 @@ pub enum Application {
     Heat(Heat),
     /// Messages by probability, by exact count, or as fast as possible: the application file of the HC3I simulator.
     Synthetic(Synthetic),
+    /// Random message-passing programs of the classes that HydEE protects: named receives, gathers, polls with a fence.
+    Exchange(Exchange),
     /// Sends that differ in every re-execution, so that determinism hides no defect; judged by properties only.
     Salted(Salted),
 }
@@ -156,6 +158,22 @@ pub struct BurstTraffic {
     pub between: Option<f64>,
 }
 
+/// Parameters of the random message-passing programs.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Exchange {
+    /// Decides the program. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<u32>,
+    /// Exchanges of the whole federation. Default 300.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub exchanges: Option<u32>,
+    /// How long a process computes before an exchange that it begins. Default 20ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_time: Option<Duration>,
+}
+
 /// Parameters of the salted application.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -191,6 +209,7 @@ impl Application {
         match self {
             Application::Heat(_) => "heat",
             Application::Synthetic(_) => "synthetic",
+            Application::Exchange(_) => "exchange",
             Application::Salted(_) => "salted",
         }
     }
@@ -200,6 +219,8 @@ impl Application {
         match self {
             Application::Heat(it) => Some(it.step_time() * u64::from(it.steps())),
             Application::Salted(it) => Some(it.step_time() * u64::from(it.steps())),
+            // Whoever begins the most exchanges computes at least its share of them.
+            Application::Exchange(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),
@@ -267,6 +288,23 @@ impl BurstTraffic {
     /// See [`BurstTraffic::between`].
     pub fn between(&self) -> f64 {
         self.between.unwrap_or(0.05)
+    }
+}
+
+impl Exchange {
+    /// See [`Exchange::pattern`].
+    pub fn pattern(&self) -> u32 {
+        self.pattern.unwrap_or(1)
+    }
+
+    /// See [`Exchange::exchanges`].
+    pub fn exchanges(&self) -> u32 {
+        self.exchanges.unwrap_or(300)
+    }
+
+    /// See [`Exchange::step_time`].
+    pub fn step_time(&self) -> Span {
+        self.step_time.map_or(Span::from_millis(20), |it| it.0)
     }
 }
 

@@ -14,6 +14,9 @@ use crate::quantity::Period;
 pub enum Protocol {
     /// HC3I: coordinated checkpoints inside each cluster, communication-induced ones between clusters.
     Hc3i(Hc3i),
+    /// HydEE: coordinated checkpoints inside each cluster, logged messages between clusters; only a failed cluster rolls
+    /// back. For send-deterministic applications.
+    Hydee(Hydee),
     /// One coordinated checkpoint of the whole federation at a time: the baseline that HC3I is compared with.
     Coordinated(Coordinated),
     /// No protection: the baseline for overhead. A failure is not survived.
@@ -44,6 +47,26 @@ pub struct Hc3i {
     /// What a message between clusters carries of its sender's dependencies. Default `sn`, as in the paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub piggyback: Option<Piggyback>,
+}
+
+/// Options of HydEE.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Hydee {
+    /// Delay between checkpoints of a cluster. What a checkpoint makes superfluous is collected after it. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_every: Option<Period>,
+    /// The same for single clusters, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub checkpoint_every_in: BTreeMap<String, Period>,
+    /// Copies of each part of a checkpoint, beside the owner's own. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16))]
+    pub replicas: Option<u32>,
+    /// Where the copies are kept. Default `sameCluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicate_to: Option<ReplicateTo>,
 }
 
 /// Options of the coordinated baseline.
@@ -114,8 +137,18 @@ impl Protocol {
     pub fn name(&self) -> &'static str {
         match self {
             Protocol::Hc3i(_) => "hc3i",
+            Protocol::Hydee(_) => "hydee",
             Protocol::Coordinated(_) => "coordinated",
             Protocol::None(_) => "none",
+        }
+    }
+
+    /// The delays between checkpoints that single clusters have of their own.
+    pub fn checkpoint_every_in(&self) -> Option<&BTreeMap<String, Period>> {
+        match self {
+            Protocol::Hc3i(it) => Some(&it.checkpoint_every_in),
+            Protocol::Hydee(it) => Some(&it.checkpoint_every_in),
+            Protocol::Coordinated(_) | Protocol::None(_) => None,
         }
     }
 
@@ -123,6 +156,7 @@ impl Protocol {
     pub fn checkpointing(&self) -> Option<Checkpointing> {
         let (every, collect_every, replicas, replicate_to) = match self {
             Protocol::Hc3i(it) => (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to),
+            Protocol::Hydee(it) => (it.checkpoint_every, Some(NEVER), it.replicas, it.replicate_to),
             Protocol::Coordinated(it) => {
                 (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
             }
@@ -136,6 +170,9 @@ impl Protocol {
         })
     }
 }
+
+/// HydEE collects after each checkpoint, and needs no timer for it.
+const NEVER: Period = Period(None);
 
 /// An API server refuses `additionalProperties: false`, and removes unknown fields by itself.
 fn without_additional_properties(schema: &mut Schema) {

@@ -7,7 +7,8 @@ use faultline_core::Span;
 use super::Check;
 use crate::quantity::Size;
 use crate::resource::{
-    Application, BurstTraffic, ExactTraffic, Heat, MAX_COUNTS, RandomTraffic, Salted, Synthetic, Traffic,
+    Application, BurstTraffic, ExactTraffic, Exchange, Heat, MAX_COUNTS, RandomTraffic, Salted, Synthetic,
+    Traffic,
 };
 
 /// Most cells of the grid that one process of the heat solver owns.
@@ -26,6 +27,7 @@ impl Check<'_> {
         match &self.spec.application {
             Application::Heat(heat) => self.heat("spec.application.heat", heat),
             Application::Synthetic(synthetic) => self.synthetic("spec.application.synthetic", synthetic),
+            Application::Exchange(exchange) => self.exchange("spec.application.exchange", exchange),
             Application::Salted(salted) => self.salted("spec.application.salted", salted),
         }
     }
@@ -123,6 +125,15 @@ impl Check<'_> {
             if traffic.between() < 1.0 || index + 1 == self.spec.clusters.len() {
                 self.company(path, &cluster.name);
             }
+        }
+    }
+
+    fn exchange(&mut self, path: &str, exchange: &Exchange) {
+        self.positive(&format!("{path}.exchanges"), exchange.exchanges());
+        self.at_most(&format!("{path}.exchanges"), exchange.exchanges().into(), 1 << 20);
+        self.computes(&format!("{path}.stepTime"), exchange.step_time());
+        if self.sized && self.nodes.values().sum::<u32>() == 1 {
+            self.problem(path, "a single process has nobody to exchange messages with", "add nodes");
         }
     }
 

@@ -14,8 +14,8 @@ use faultline_core::fault::LinkProperties;
 
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER, MAX_PAIRS,
-    MIN_DETECT_AFTER, Protocol, ReplicateTo,
+    ANY, Application, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER,
+    MAX_PAIRS, MIN_DETECT_AFTER, Protocol, ReplicateTo,
 };
 
 /// Something that is wrong with a federation.
@@ -221,12 +221,17 @@ impl<'a> Check<'a> {
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
         self.period(&format!("{path}.checkpointEvery"), checkpointing.every);
         self.period(&format!("{path}.collectEvery"), checkpointing.collect_every);
-        if let Protocol::Hc3i(hc3i) = &self.spec.protocol {
-            for (cluster, period) in &hc3i.checkpoint_every_in {
-                let path = format!("{path}.checkpointEveryIn.{cluster}");
-                self.cluster(&path, cluster);
-                self.period(&path, period.0);
-            }
+        for (cluster, period) in self.spec.protocol.checkpoint_every_in().into_iter().flatten() {
+            let path = format!("{path}.checkpointEveryIn.{cluster}");
+            self.cluster(&path, cluster);
+            self.period(&path, period.0);
+        }
+        if let (Protocol::Hydee(_), Application::Salted(_)) = (&self.spec.protocol, &self.spec.application) {
+            self.problem(
+                "spec.application.salted",
+                "a re-execution sends other messages than the execution, but HydEE relies on the same ones",
+                "choose a send-deterministic application, such as `heat`, or the protocol `hc3i`",
+            );
         }
         self.replicas(&path, checkpointing.replicas, checkpointing.replicate_to);
     }

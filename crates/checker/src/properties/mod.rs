@@ -1,8 +1,10 @@
 //! The properties, one per file. Each counts what it judged, and says what it found and what it could not judge.
 
 mod bounded_loss;
+mod causal_order;
 mod completed;
 mod consistent_checkpoint;
+mod contained;
 mod dirt;
 mod durable_before_commit;
 mod exactly_once;
@@ -25,7 +27,7 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 19] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 21] = [
     completed::check,
     faults_took_effect::check,
     links_as_asked::check,
@@ -33,12 +35,14 @@ pub const ALL: [fn(&History<'_>) -> Finding; 19] = [
     no_ghost::check,
     no_loss::check,
     exactly_once::check,
+    causal_order::check,
     witness_agrees::check,
     forced_before_delivery::check,
     members_agree::check,
     consistent_checkpoint::check,
     durable_before_commit::check,
     maximal_line::check,
+    contained::check,
     recovery_terminates::check,
     unrecoverable_justified::check,
     safe_collection::check,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
-    Application, Count, Crash, ExactTraffic, Fault, Federation, FederationSpec, Heat, Link, Links, Protocol,
-    ReplicateTo, Salted, Simulator, Synthetic, Traffic,
+    Application, Count, Crash, ExactTraffic, Exchange, Fault, Federation, FederationSpec, Heat, Link, Links,
+    Protocol, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
 };
 use faultline_core::Span;
 
@@ -138,6 +138,11 @@ fn application(spec: &FederationSpec) -> Smaller {
             let salted = steps.chain(others).map(|it| put(Application::Salted(it)));
             scripted.into_iter().map(put).chain(salted).collect()
         }
+        Application::Exchange(exchange) => fewer(exchange.exchanges())
+            .map(|exchanges| {
+                put(Application::Exchange(Exchange { exchanges: Some(exchanges), ..exchange.clone() }))
+            })
+            .collect(),
         Application::Synthetic(synthetic) => {
             let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
             let put = |exact| {
@@ -242,7 +247,8 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             never_at_all.checkpoint_every = never;
             vec![put(Protocol::Coordinated(rarer)), put(Protocol::Coordinated(never_at_all))]
         }
-        Protocol::None(_) => Vec::new(),
+        // Hydee is not drawn.
+        Protocol::Hydee(_) | Protocol::None(_) => Vec::new(),
     }
 }
 

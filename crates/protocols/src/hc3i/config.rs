@@ -4,6 +4,8 @@ use alloc::sync::Arc;
 use faultline_core::Span;
 use serde::{Deserialize, Serialize};
 
+use crate::placement::ReplicateTo;
+
 /// Parameters of HC3I, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -26,17 +28,6 @@ pub struct Config {
     pub defects: Defects,
 }
 
-/// Where copies of checkpoints are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReplicateTo {
-    /// The next processes of the owner's cluster, as the paper has it: a whole cluster's loss is unrecoverable.
-    SameCluster,
-    /// Processes of the next clusters.
-    OtherCluster,
-    /// A storage server outside every cluster.
-    SharedStorage,
-}
-
 /// What one coordinated checkpoint covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
@@ -57,23 +48,7 @@ pub enum Piggyback {
     Ddv,
 }
 
-macro_rules! defects {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A rule as printed, or left out: each breaks a property, and the checkers must say so.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        pub enum Defect {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Defect {
-            /// Every known defect.
-            pub const ALL: &[Defect] = &[$(Defect::$name,)*];
-        }
-    };
-}
-
-defects! {
+crate::defects::defects! {
     /// The checkpoint freezes but does not drain: intra-cluster messages in transit are in no part (B5).
     NoDrain,
     /// A rollback does not abort the checkpoint that is being taken (B8).
@@ -149,31 +124,4 @@ defects! {
     NoWriteBarrier,
     /// A target is entered into the holder's own table, where it masks the alert that follows (rule 15).
     TargetMasksAlert,
-}
-
-/// A set of switched-on defects; always empty unless the crate's `defects` feature is on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Defects {
-    #[cfg(feature = "defects")]
-    set: u64,
-}
-
-impl Defects {
-    /// The set of one defect.
-    #[cfg(feature = "defects")]
-    pub fn only(defect: Defect) -> Defects {
-        Defects { set: 1 << defect as u64 }
-    }
-
-    /// Whether `defect` is switched on.
-    #[inline]
-    pub fn has(self, defect: Defect) -> bool {
-        #[cfg(feature = "defects")]
-        return self.set & (1 << defect as u64) != 0;
-        #[cfg(not(feature = "defects"))]
-        {
-            let _ = defect;
-            false
-        }
-    }
 }

@@ -43,7 +43,8 @@ use faultline_core::{
     MembershipVersion, MessageId, Payload, Position, ProcessId, Protocol, Role, Sn, Time, To, Vectors,
 };
 
-pub use config::{Config, Defect, Defects, Piggyback, ReplicateTo, Scope};
+pub use crate::placement::ReplicateTo;
+pub use config::{Config, Defect, Defects, Piggyback, Scope};
 pub use history::{Checkpoint, History, Past};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;

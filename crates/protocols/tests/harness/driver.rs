@@ -5,22 +5,21 @@ use std::sync::Arc;
 
 use faultline_core::process::ActionOf;
 use faultline_core::{
-    Action, Birth, Boot, Event, Fact, FactNo, Fault, FaultNo, JobNo, Life, Member, Membership, Node, Process,
-    ProcessId, Protocol, Time, To,
+    Action, Application, Birth, Boot, Event, Fact, FactNo, Fault, FaultNo, JobNo, Life, Member, Membership,
+    Node, Process, ProcessId, Protocol, Time, To,
 };
 use faultline_trace::{Record, Sink};
 
 use super::federation::Federation;
 use super::network::{Flight, PacketOf};
-use super::script::Script;
 use super::storage::{Operation, Storage};
 use super::story::Entry;
 
 /// One process and what surrounds it.
-pub(super) struct Seat<P: Protocol> {
+pub(super) struct Seat<P: Protocol, A: Application> {
     pub(super) life: Life,
     /// `None` between two lives.
-    pub(super) node: Option<Node<P, Script>>,
+    pub(super) node: Option<Node<P, A>>,
     /// What it was told last.
     pub(super) view: Arc<Membership>,
     /// What it will be told, in order.
@@ -28,15 +27,15 @@ pub(super) struct Seat<P: Protocol> {
     pub(super) withheld: bool,
     pub(super) replaced: bool,
     pub(super) clock: Time,
-    /// The job that waits for the test's order.
-    pub(super) job: Option<JobNo>,
+    /// The job that is out.
+    pub(super) job: Option<(JobNo, A::Job)>,
     pub(super) facts: u64,
     pub(super) storage: Storage<P>,
 }
 
-impl<P: Protocol> Seat<P> {
+impl<P: Protocol, A: Application> Seat<P, A> {
     /// In its first life, which has not begun.
-    pub(super) fn new(view: Arc<Membership>) -> Seat<P> {
+    pub(super) fn new(view: Arc<Membership>) -> Seat<P, A> {
         Seat {
             life: Life(1),
             node: None,
@@ -66,7 +65,7 @@ pub(super) enum Note {
     Held(ProcessId, Life),
 }
 
-impl<P: Protocol> Federation<P> {
+impl<P: Protocol, A: Application> Federation<P, A> {
     pub(super) fn begin_life(&mut self, process: ProcessId, boot: Boot) {
         let life = self.seats[process.index()].life;
         self.state_supervisor(Fact::LifeStarted { process, life, boot });
@@ -85,7 +84,7 @@ impl<P: Protocol> Federation<P> {
         self.perform(process, actions);
     }
 
-    pub(super) fn perform(&mut self, process: ProcessId, actions: Vec<ActionOf<Node<P, Script>>>) {
+    pub(super) fn perform(&mut self, process: ProcessId, actions: Vec<ActionOf<Node<P, A>>>) {
         let life = self.seats[process.index()].life;
         for action in actions {
             let storage = &mut self.seats[process.index()].storage;
@@ -103,7 +102,7 @@ impl<P: Protocol> Federation<P> {
                 Action::Record { version, bytes } => storage.submit(Operation::Record { version, bytes }),
                 Action::Started => self.notes.push_back(Note::Started(process, life)),
                 Action::Held => self.notes.push_back(Note::Held(process, life)),
-                Action::Compute(no, _) => self.seats[process.index()].job = Some(no),
+                Action::Compute(no, job) => self.seats[process.index()].job = Some((no, job)),
                 Action::Fact(fact) => self.state(process, fact),
             }
         }
@@ -150,7 +149,7 @@ impl<P: Protocol> Federation<P> {
     }
 
     pub(super) fn complete(&mut self, place: usize) {
-        if let Some(event) = self.seats[place].storage.complete() {
+        if let Some(event) = self.seats[place].storage.complete::<A>() {
             self.feed(ProcessId(place as u32), event);
         }
     }

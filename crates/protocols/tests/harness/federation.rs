@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use faultline_checker::{Context, Judgement, judge};
+use faultline_core::application::Job as _;
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{
-    Boot, Claim, Cluster, ClusterId, Event, Fact, Fault, ImageName, Life, Member, Membership,
+    Application, Boot, Claim, Cluster, ClusterId, Event, Fact, Fault, ImageName, Life, Member, Membership,
     MembershipVersion, MessageId, NodeConfig, NodeId, Process, ProcessId, Protocol, Role, Span, StorageFate,
     Time,
 };
@@ -23,10 +24,10 @@ use super::story::Entry;
 const MOST_STEPS: usize = 100_000;
 
 /// Processes under a protocol, with everything around them in the test's hands.
-pub(crate) struct Federation<P: Protocol> {
-    pub(super) config: Arc<NodeConfig<P, Script>>,
+pub(crate) struct Federation<P: Protocol, A: Application = Script> {
+    pub(super) config: Arc<NodeConfig<P, A>>,
     pub(super) membership: Membership,
-    pub(super) seats: Vec<Seat<P>>,
+    pub(super) seats: Vec<Seat<P, A>>,
     pub(super) network: Network<P>,
     /// What processes asked of the supervisor.
     pub(super) notes: VecDeque<Note>,
@@ -45,10 +46,21 @@ pub(crate) struct Federation<P: Protocol> {
 impl<P: Protocol> Federation<P> {
     /// Clusters of these sizes, every process in its first life. Nothing has been delivered or written yet.
     pub(crate) fn new(clusters: &[u32], config: P::Config) -> Federation<P> {
+        Federation::with_application(clusters, config, ())
+    }
+}
+
+impl<P: Protocol, A: Application> Federation<P, A> {
+    /// The same, with any application.
+    pub(crate) fn with_application(
+        clusters: &[u32],
+        config: P::Config,
+        application: A::Config,
+    ) -> Federation<P, A> {
         let membership = first_membership(clusters, P::extra_processes(&config));
         let view = Arc::new(membership.clone());
         let mut federation = Federation {
-            config: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(()) }),
+            config: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(application) }),
             seats: membership.members.iter().map(|_| Seat::new(view.clone())).collect(),
             membership,
             network: Network::new(),
@@ -153,7 +165,7 @@ impl<P: Protocol> Federation<P> {
     }
 
     /// Gives a process any event. Panics when it is dead.
-    pub(crate) fn feed(&mut self, process: ProcessId, event: EventOf<P>) {
+    pub(crate) fn feed(&mut self, process: ProcessId, event: EventOf<P, A>) {
         let seat = &mut self.seats[process.index()];
         let mut actions = Vec::new();
         let node = seat.node.as_mut().expect("only the living are told something");
@@ -163,51 +175,21 @@ impl<P: Protocol> Federation<P> {
 
     // The application
 
-    /// The application of `from` sends `text` to `to`. Panics when it cannot act.
-    pub(crate) fn send(&mut self, from: ProcessId, to: ProcessId, text: &str) -> MessageId {
-        let job = self.seats[from.index()].job.take();
-        let job = job.unwrap_or_else(|| panic!("{from} has to send {text}, but may not act"));
-        let before = self.log.len();
-        self.feed(from, Event::Computed(job, Send { to, text: text.into() }));
-        let sent = self.log[before..].iter().find_map(|entry| match entry {
-            Entry::Fact { fact: Fact::Sent(id), .. } => Some(*id),
-            _ => None,
-        });
-        let id = sent.expect("an application sends what it is told");
-        self.texts.insert(id, text.into());
-        id
-    }
-
-    /// Whether the application of `process` could send something now.
+    /// Whether the application of `process` waits for its computation.
     pub(crate) fn can_act(&self, process: ProcessId) -> bool {
         self.seats[process.index()].job.is_some()
     }
 
-    /// What the application of `process` has received, in the state in which it is now.
-    pub(crate) fn received(&self, process: ProcessId) -> Vec<&str> {
-        self.deeds(process)
-            .iter()
-            .filter_map(|it| match it {
-                Deed::Received(_, text) => Some(text.as_str()),
-                Deed::Sent(..) => None,
-            })
-            .collect()
+    /// The computation of `process` returns. Panics when none is out.
+    pub(crate) fn compute(&mut self, process: ProcessId) {
+        let (no, job) = self.seats[process.index()].job.take().expect("something is being computed");
+        self.feed(process, Event::Computed(no, job.run()));
     }
 
-    /// What the application of `process` has sent, in the state in which it is now.
-    pub(crate) fn sent(&self, process: ProcessId) -> Vec<&str> {
-        self.deeds(process)
-            .iter()
-            .filter_map(|it| match it {
-                Deed::Sent(_, text) => Some(text.as_str()),
-                Deed::Received(..) => None,
-            })
-            .collect()
-    }
-
-    fn deeds(&self, process: ProcessId) -> &[Deed] {
+    /// The application of a rank that lives.
+    pub(crate) fn application(&self, process: ProcessId) -> &A {
         let node = self.seats[process.index()].node.as_ref().expect("only the living have a state");
-        &node.application().expect("is a rank").done
+        node.application().expect("is a rank")
     }
 
     // The network
@@ -376,8 +358,13 @@ impl<P: Protocol> Federation<P> {
     }
 
     /// All processes.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> + use<P> {
+    pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> + use<P, A> {
         (0..self.seats.len() as u32).map(ProcessId)
+    }
+
+    /// Who is where, as the supervisor knows it.
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     /// The cluster of a process.
@@ -413,6 +400,7 @@ impl<P: Protocol> Federation<P> {
                 Claim::Unrecoverable { cluster, missing } => {
                     Some(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() })
                 }
+                Claim::NotRepeated { id, .. } => Some(Outcome::NotRepeated { id: *id }),
                 _ => None,
             },
             _ => None,
@@ -422,8 +410,52 @@ impl<P: Protocol> Federation<P> {
     }
 }
 
+/// What a test tells its application, and asks it.
+impl<P: Protocol> Federation<P> {
+    /// The application of `from` sends `text` to `to`. Panics when it cannot act.
+    pub(crate) fn send(&mut self, from: ProcessId, to: ProcessId, text: &str) -> MessageId {
+        let job = self.seats[from.index()].job.take();
+        let (job, _) = job.unwrap_or_else(|| panic!("{from} has to send {text}, but may not act"));
+        let before = self.log.len();
+        self.feed(from, Event::Computed(job, Send { to, text: text.into() }));
+        let sent = self.log[before..].iter().find_map(|entry| match entry {
+            Entry::Fact { fact: Fact::Sent(id), .. } => Some(*id),
+            _ => None,
+        });
+        let id = sent.expect("an application sends what it is told");
+        self.texts.insert(id, text.into());
+        id
+    }
+
+    /// What the application of `process` has received, in the state in which it is now.
+    pub(crate) fn received(&self, process: ProcessId) -> Vec<&str> {
+        self.deeds(process)
+            .iter()
+            .filter_map(|it| match it {
+                Deed::Received(_, text) => Some(text.as_str()),
+                Deed::Sent(..) => None,
+            })
+            .collect()
+    }
+
+    /// What the application of `process` has sent, in the state in which it is now.
+    pub(crate) fn sent(&self, process: ProcessId) -> Vec<&str> {
+        self.deeds(process)
+            .iter()
+            .filter_map(|it| match it {
+                Deed::Sent(_, text) => Some(text.as_str()),
+                Deed::Received(..) => None,
+            })
+            .collect()
+    }
+
+    fn deeds(&self, process: ProcessId) -> &[Deed] {
+        &self.application(process).done
+    }
+}
+
 /// A test that fails tells what had happened.
-impl<P: Protocol> Drop for Federation<P> {
+impl<P: Protocol, A: Application> Drop for Federation<P, A> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.story());

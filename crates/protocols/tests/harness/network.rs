@@ -1,5 +1,7 @@
 //! The network of a test: packets in the order of sending, and which of them are held.
 
+use std::collections::BTreeSet;
+
 use faultline_core::{Life, Packet, ProcessId, Protocol};
 
 use super::script::text_of;
@@ -79,7 +81,12 @@ impl<P: Protocol> Network<P> {
     /// The places of the packets that are not held, among those for which `ready` says so.
     pub(crate) fn free(&self, ready: impl Fn(&Flight<P>) -> bool) -> Vec<usize> {
         let free = |flight: &Flight<P>| ready(flight) && self.holds.iter().all(|(_, held)| !held(flight));
-        let places = self.flights.iter().enumerate().filter(|(_, flight)| free(flight));
+        let between = |flight: &Flight<P>| (flight.from, flight.from_life, flight.to, flight.to_life);
+        let mut overtaken = BTreeSet::new();
+        let places = self.flights.iter().enumerate().filter(|(_, flight)| {
+            // Where packets do not overtake each other, only the first between two lives can arrive.
+            (!P::FIFO || overtaken.insert(between(flight))) && free(flight)
+        });
         places.map(|(place, _)| place).collect()
     }
 

@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use faultline_core::{Event, Image, ImageName, Protocol, StorageFate};
+use faultline_core::{Application, Event, Image, ImageName, Job, Protocol, StorageFate};
 
-use super::script::Send;
-
-/// The events of a protocol around a [`super::script::Script`].
-pub(crate) type EventOf<P> = Event<
+/// The events of a protocol around an application.
+pub(crate) type EventOf<P, A> = Event<
     <P as Protocol>::Stamp,
     <P as Protocol>::Control,
     <P as Protocol>::Head,
     <P as Protocol>::Saved,
-    Send,
+    <<A as Application>::Job as Job>::Output,
 >;
 
 type ImageOf<P> = Arc<Image<<P as Protocol>::Head, <P as Protocol>::Saved>>;
@@ -59,7 +57,7 @@ impl<P: Protocol> Storage<P> {
     }
 
     /// Completes the oldest operation; what its process is told.
-    pub(crate) fn complete(&mut self) -> Option<EventOf<P>> {
+    pub(crate) fn complete<A: Application>(&mut self) -> Option<EventOf<P, A>> {
         match self.under_way.pop_front().expect("a completion belongs to an operation") {
             Operation::Persist(image) if self.full => Some(Event::PersistFailed(image.name)),
             Operation::Persist(image) => {

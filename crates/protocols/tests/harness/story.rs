@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use faultline_core::{Fact, ProcessId, Protocol};
+use faultline_core::{Application, Fact, ProcessId, Protocol};
 use faultline_trace::describe::{describe, message_of};
 
 use super::federation::Federation;
@@ -23,7 +23,7 @@ pub(crate) enum Entry<P: Protocol> {
     Arrival(Flight<P>),
 }
 
-impl<P: Protocol> Federation<P> {
+impl<P: Protocol, A: Application> Federation<P, A> {
     /// Everything that was stated and every message of the protocol that arrived, a line each.
     pub(crate) fn story(&self) -> String {
         let mut story = String::new();

@@ -2,6 +2,7 @@
 //! wrong. Each test plays one schedule by hand; random schedules are the fuzzer's business.
 
 #[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "each protocol's tests use their part")]
 mod harness;
 
 mod checkpoints;

@@ -1,0 +1,84 @@
+//! Containment (HydEE section I): only a failed cluster rolls back, and only as often as it failed. By witness: a process
+//! went back if it stated that its state was replaced, whatever its protocol says. Judged for protocols that promise it.
+
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::history::{History, Rollback};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::Contained);
+    if history.context.protocol != ProtocolKind::Hydee {
+        return finding;
+    }
+    for (number, group) in history.groups.iter().enumerate() {
+        finding.instances += 1;
+        let ends = history.supervision.ends.iter();
+        let deaths = ends.filter(|end| history.group_of(end.process) == Some(number)).count();
+        let rollbacks: Vec<&Rollback> =
+            group.rollbacks.values().filter(|it| it.restores().next().is_some()).collect();
+        if let Some(excess) = rollbacks.get(deaths) {
+            let restored = excess.restores().next().expect("somebody restored");
+            finding.violated([history.source(restored.at)], || {
+                let cluster = history.context.group(number);
+                let (times, deaths) = (rollbacks.len(), counted(deaths));
+                format!("{cluster} went back {times} times, but {deaths} in it died")
+            });
+        }
+    }
+    finding
+}
+
+fn counted(deaths: usize) -> String {
+    match deaths {
+        0 => "nobody".into(),
+        1 => "only one process".into(),
+        more => format!("only {more} processes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+
+    fn run() -> Run {
+        let mut run = Run::new(&[&[0, 1], &[2]]);
+        run.context.protocol = ProtocolKind::Hydee;
+        run.commit_all(0, &[0, 1]);
+        run.commit_all(1, &[2]);
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        run.restore(1, 1, Some((0, 1)));
+        run
+    }
+
+    #[test]
+    fn who_fails_goes_back() {
+        let finding = check_alone(check, &run());
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0));
+    }
+
+    #[test]
+    fn nobody_else_does() {
+        let mut run = run();
+        run.restore(2, 1, Some((0, 1)));
+        let finding = check_alone(check, &run);
+        assert!(finding.violations[0].text.contains("nobody in it died"), "{finding:?}");
+    }
+
+    #[test]
+    fn nobody_goes_back_twice_for_one_death() {
+        let mut run = run();
+        run.restore(0, 2, Some((0, 1)));
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_protocol_that_promises_nothing_is_not_judged() {
+        let mut run = run();
+        run.restore(2, 1, Some((0, 1)));
+        run.context.protocol = ProtocolKind::Hc3i;
+        assert_eq!(check_alone(check, &run).instances, 0);
+    }
+}

@@ -1,0 +1,408 @@
+//! Taking a checkpoint of a cluster, and telling the others what they need not keep for it any more (R7, R8).
+//!
+//! Coordinator: Prepare -> Frozen from all -> Expect -> Drained from all -> Commit. A member is frozen from the first to the
+//! last. Its part is durable, here and at its holders, before it says Drained; so whoever recovers finds a committed
+//! checkpoint complete, and may take one that is complete for committed.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Attempt, Claim, ImageName, Incarnation, Position, ProcessId, Snapshot, Time, To, Vectors,
+};
+
+use super::config::Defect;
+use super::delivery::Arrival;
+use super::message::{Checkpoint, Control, Covered, Late, Saved, Stamp};
+use super::{Desk, Image, Rank, State};
+
+/// A member's part of the checkpoint that is being taken.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    checkpoint: Checkpoint,
+    since: Time,
+    /// The state, once the application has given it.
+    cut: Option<(Snapshot, Saved)>,
+    /// How many messages of each member belong to it, once the coordinator has counted them.
+    expected: Option<Arc<[(ProcessId, u32)]>>,
+    /// Messages of the cluster that arrived after the request.
+    late: Vec<Late>,
+    image: Option<Arc<Image>>,
+    /// Written here.
+    durable: bool,
+    /// Holders that have not confirmed their copy.
+    awaited: Vec<ProcessId>,
+    drained: bool,
+}
+
+impl Part {
+    /// Whether what the application does now is no part of it.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut.is_some()
+    }
+
+    /// A message of the cluster that the checkpoint has to hold, because its sender's part holds the send.
+    pub(super) fn add_late(&mut self, late: Late) {
+        self.late.push(late);
+    }
+
+    /// What a member says when it gives the checkpoint up.
+    pub(super) fn aborted(&self) -> Claim {
+        let Checkpoint { position, attempt } = self.checkpoint;
+        Claim::Aborted { position, attempt }
+    }
+}
+
+/// What the coordinator gathers from the members.
+#[derive(Clone, Debug)]
+pub(super) struct Gathering {
+    checkpoint: Checkpoint,
+    /// Members still to be heard in this round.
+    awaited: BTreeSet<ProcessId>,
+    /// By receiver: how many messages each member had sent to it.
+    sent: BTreeMap<ProcessId, Vec<(ProcessId, u32)>>,
+    is_expected: bool,
+    /// All parts are durable, but the cluster's start is not recorded yet.
+    awaits_start: bool,
+}
+
+impl Rank {
+    /// Coordinator: begins a checkpoint, when nothing stands in its way.
+    pub(super) fn begin_checkpoint(&mut self, now: Time, host: &mut Desk) {
+        if !matches!(self.state, State::Running) || !self.all_members_up() {
+            return;
+        }
+        let position = Position { sn: self.position.sn.next(), ..self.position };
+        let awaited = self.members.iter().copied().collect();
+        let Some(lead) = self.lead() else { return };
+        lead.attempts += 1;
+        lead.checkpoint_at = None;
+        let checkpoint = Checkpoint { position, attempt: Attempt(lead.attempts) };
+        lead.gathering = Some(Gathering {
+            checkpoint,
+            awaited,
+            sent: BTreeMap::new(),
+            is_expected: false,
+            awaits_start: false,
+        });
+        host.claim(Claim::CheckpointRequested { position, attempt: checkpoint.attempt, forced: false });
+        self.broadcast(Control::Prepare(checkpoint), host);
+        self.prepare(checkpoint, now, host);
+    }
+
+    /// Member: freezes, and asks the application for its state.
+    pub(super) fn prepare(&mut self, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
+        let next = Position { sn: self.position.sn.next(), ..self.position };
+        if checkpoint.position != next || !matches!(self.state, State::Running) {
+            return;
+        }
+        self.state = State::Checkpointing(Box::new(Part {
+            checkpoint,
+            since: now,
+            cut: None,
+            expected: None,
+            late: Vec::new(),
+            image: None,
+            durable: false,
+            awaited: Vec::new(),
+            drained: false,
+        }));
+        host.request_snapshot();
+        self.replay_waiting(host);
+    }
+
+    /// Member: the application's state is here, everything that it had done before has been seen.
+    pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut Desk) {
+        let saved = Saved {
+            phase: self.phase,
+            channels: self.channels.clone(),
+            deeds: self.deeds.clone(),
+            late: Vec::new(),
+        };
+        let members = self.members.clone();
+        let sent = |&it: &ProcessId| Some((it, self.channels.get(&it)?.sent));
+        let sent = members.iter().filter_map(sent).collect();
+        let State::Checkpointing(part) = &mut self.state else {
+            return;
+        };
+        part.cut = Some((snapshot, saved));
+        let checkpoint = part.checkpoint;
+        self.tell(self.coordinator(), Control::Frozen { checkpoint, sent }, now, host);
+    }
+
+    /// Coordinator: counts what is in transit inside the cluster.
+    pub(super) fn frozen(
+        &mut self,
+        from: ProcessId,
+        checkpoint: Checkpoint,
+        sent: &[(ProcessId, u32)],
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let members = self.members.clone();
+        let Some(gathering) = self.gathering(checkpoint).filter(|it| !it.is_expected) else {
+            return;
+        };
+        if !gathering.awaited.remove(&from) {
+            return;
+        }
+        for &(receiver, count) in sent {
+            gathering.sent.entry(receiver).or_default().push((from, count));
+        }
+        if gathering.awaited.is_empty() {
+            gathering.awaited.extend(members.iter().copied());
+            gathering.is_expected = true;
+            let mut sent = core::mem::take(&mut gathering.sent);
+            for &member in members.iter() {
+                let received = sent.remove(&member).unwrap_or_default().into();
+                self.tell(member, Control::Expect { checkpoint, received }, now, host);
+            }
+        }
+    }
+
+    fn gathering(&mut self, checkpoint: Checkpoint) -> Option<&mut Gathering> {
+        self.lead()?.gathering.as_mut().filter(|it| it.checkpoint == checkpoint)
+    }
+
+    /// Member: from here on it is known which messages the part has to wait for.
+    pub(super) fn expect(
+        &mut self,
+        checkpoint: Checkpoint,
+        received: Arc<[(ProcessId, u32)]>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        if let State::Checkpointing(part) = &mut self.state
+            && part.checkpoint == checkpoint
+        {
+            part.expected = Some(received);
+            self.maybe_write(now, host);
+        }
+    }
+
+    /// Member: writes its part once nothing is in transit to it, here and at its holders.
+    pub(super) fn maybe_write(&mut self, now: Time, host: &mut Desk) {
+        let drops_late = self.has(Defect::NoDrain);
+        let is_drained = |part: &Part| {
+            let Some(expected) = &part.expected else { return false };
+            let received = |from: &ProcessId| self.channels.get(from).map_or(0, |it| it.received);
+            let late = |from| part.late.iter().filter(|it| it.id.from == from).count() as u32;
+            expected.iter().all(|&(from, count)| received(&from) + late(from) >= count)
+                || drops_late
+                || self.has(Defect::OneRound)
+        };
+        let State::Checkpointing(part) = &self.state else {
+            return;
+        };
+        if part.image.is_some() || part.cut.is_none() || !is_drained(part) {
+            return;
+        }
+        let holders = self.holders.clone();
+        let State::Checkpointing(part) = &mut self.state else {
+            return;
+        };
+        let Some((snapshot, saved)) = part.cut.clone() else {
+            return;
+        };
+        let late = if drops_late { Vec::new() } else { part.late.clone() };
+        let image = Arc::new(Image {
+            name: part.checkpoint.part(self.me),
+            head: Arc::new(()),
+            saved: Arc::new(Saved { late, ..saved }),
+            snapshot,
+        });
+        part.image = Some(image.clone());
+        part.awaited.clone_from(&holders);
+        self.store.write(image.clone(), host);
+        for holder in holders {
+            host.send_image(holder, image.clone());
+        }
+        self.maybe_drained(now, host);
+    }
+
+    /// Member: a write of its own storage is durable.
+    pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        if let State::Checkpointing(part) = &mut self.state
+            && part.checkpoint.part(self.me) == name
+        {
+            part.durable = true;
+            self.maybe_drained(now, host);
+        }
+    }
+
+    /// Member: a holder has its copy.
+    pub(super) fn copy_stored(&mut self, from: ProcessId, name: ImageName, now: Time, host: &mut Desk) {
+        if let State::Checkpointing(part) = &mut self.state
+            && part.checkpoint.part(self.me) == name
+        {
+            part.awaited.retain(|&holder| holder != from);
+            self.maybe_drained(now, host);
+        }
+    }
+
+    /// Member: a holder began a new life: its copy of the part that is being written may not have arrived, and if it had,
+    /// it may be lost.
+    pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut Desk) {
+        if let State::Checkpointing(part) = &mut self.state
+            && let Some(image) = part.image.clone()
+        {
+            if !part.drained && !part.awaited.contains(&holder) {
+                part.awaited.push(holder);
+            }
+            host.send_image(holder, image);
+        }
+    }
+
+    fn maybe_drained(&mut self, now: Time, host: &mut Desk) {
+        let State::Checkpointing(part) = &mut self.state else {
+            return;
+        };
+        if part.drained || !part.durable || !part.awaited.is_empty() {
+            return;
+        }
+        part.drained = true;
+        let checkpoint = part.checkpoint;
+        if self.has(Defect::CollectsBeforeCommit) {
+            self.tell_settled(host);
+        }
+        self.tell(self.coordinator(), Control::Drained(checkpoint), now, host);
+    }
+
+    /// Coordinator: commits when every part is durable.
+    pub(super) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
+        let Some(gathering) = self.gathering(checkpoint) else {
+            return;
+        };
+        if !gathering.awaited.remove(&from) || !gathering.awaited.is_empty() {
+            return;
+        }
+        gathering.awaits_start = true;
+        if self.has_started() {
+            self.commit_gathered(now, host);
+        } else {
+            host.started();
+        }
+    }
+
+    /// Coordinator: the membership changed, perhaps because the cluster's start is on record now.
+    pub(super) fn start_recorded(&mut self, now: Time, host: &mut Desk) {
+        let has_started = self.has_started();
+        if self.lead().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start && has_started) {
+            self.commit_gathered(now, host);
+        }
+    }
+
+    fn commit_gathered(&mut self, now: Time, host: &mut Desk) {
+        let Some(gathering) = self.lead().and_then(|it| it.gathering.take()) else {
+            return;
+        };
+        self.broadcast(Control::Commit(gathering.checkpoint), host);
+        self.commit(gathering.checkpoint, now, host);
+    }
+
+    /// Member: the checkpoint is committed; the application goes on, and what came before is not needed any more.
+    pub(super) fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
+        match &self.state {
+            State::Checkpointing(part) if part.checkpoint == checkpoint => {}
+            _ => return,
+        }
+        if !self.has(Defect::CollectsBeforeCommit) {
+            self.tell_settled(host);
+        }
+        let State::Checkpointing(part) = core::mem::replace(&mut self.state, State::Running) else {
+            return;
+        };
+        let Checkpoint { position, attempt } = checkpoint;
+        self.position = position;
+        self.kept = Some(checkpoint);
+        let vectors = Arc::new(Vectors::default());
+        let frozen = now.since(part.since);
+        host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
+        let log = core::mem::take(&mut self.collected);
+        host.claim(Claim::Collected { round: position.sn.0, below: position.sn, kept: 1, log });
+        self.store.remove_older(self.me, position.incarnation, Some(checkpoint.part(self.me)), host);
+        self.tell_holders(host);
+        self.receive_late(part.late);
+        self.go_on(host);
+        self.restart_timer(now);
+        self.replay(now, host);
+    }
+
+    /// Messages that were in transit come before everything that waits.
+    pub(super) fn receive_late(&mut self, late: Vec<Late>) {
+        let to = self.position.incarnation;
+        let position = self.position;
+        for Late { id, phase, payload } in late.into_iter().rev() {
+            self.waiting.push_front(Arrival { id, stamp: Stamp { position, to, phase }, payload });
+        }
+    }
+
+    /// Says to every holder which part it should hold.
+    pub(super) fn tell_holders(&self, host: &mut Desk) {
+        for &holder in &self.holders {
+            self.tell_holder(holder, host);
+        }
+    }
+
+    pub(super) fn tell_holder(&self, holder: ProcessId, host: &mut Desk) {
+        let name = self.kept.map(|it| it.part(self.me));
+        host.control(To::One(holder), Control::Hold { incarnation: self.position.incarnation, name });
+    }
+
+    /// Tells every peer in another cluster how much of its channels the checkpoint holds (R8).
+    fn tell_settled(&mut self, host: &mut Desk) {
+        let State::Checkpointing(part) = &self.state else {
+            return;
+        };
+        let Some((_, saved)) = &part.cut else {
+            return;
+        };
+        let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
+        let committed: BTreeMap<ProcessId, Covered> = saved
+            .channels
+            .iter()
+            .filter(|(peer, _)| is_outside(peer))
+            .map(|(&peer, channel)| (peer, channel.covered()))
+            .collect();
+        let from = self.position.incarnation;
+        for (&peer, &covered) in &committed {
+            let to = self.view.incarnation(self.view.cluster_of(peer));
+            host.control(To::One(peer), Control::Settled { from, to, covered });
+        }
+        self.committed = committed;
+    }
+
+    /// A peer's checkpoint holds so much of the channels between us (R8).
+    pub(super) fn settled(
+        &mut self,
+        peer: ProcessId,
+        theirs: Incarnation,
+        ours: Incarnation,
+        covered: Covered,
+    ) {
+        // Of older lives: the next round says how the channels stand.
+        if theirs < self.view.incarnation(self.view.cluster_of(peer)) || ours < self.position.incarnation {
+            return;
+        }
+        self.settle(peer, covered);
+    }
+
+    pub(super) fn settle(&mut self, peer: ProcessId, covered: Covered) {
+        let (entries, bytes) = self.channels.entry(peer).or_default().settle(covered);
+        self.log.0 -= u64::from(entries);
+        self.log.1 -= bytes;
+        self.collected += entries;
+        let line = self.lines.entry(peer).or_default();
+        line.next = line.next.max(covered.received);
+    }
+
+    /// Coordinator: counts the delay to the next checkpoint from now.
+    pub(super) fn restart_timer(&mut self, now: Time) {
+        let every = self.config.checkpoint_every[self.cluster.index()];
+        if let Some(lead) = self.lead() {
+            lead.checkpoint_at = every.map(|every| now + every);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Sending, receiving, and phases (section III-A, Algorithm 1; R3 to R6).
+
+use alloc::vec::Vec;
+use faultline_core::{Claim, ClusterId, Incarnation, MessageId, Payload, ProcessId, To};
+
+use super::channel::Logged;
+use super::config::Defect;
+use super::message::{Control, Deed, Late, Orphan, Phase, Stamp};
+use super::{Desk, Rank, State};
+
+/// A message from the network.
+#[derive(Clone, Debug)]
+pub(super) struct Arrival {
+    pub(super) id: MessageId,
+    pub(super) stamp: Stamp,
+    pub(super) payload: Payload,
+}
+
+/// Where a channel to another cluster stands on the wire. Does not survive its process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Line {
+    /// The next message to be given to the network; the receiver has everything before it.
+    pub(super) next: u32,
+    /// Messages before this one are sent again.
+    pub(super) fresh: u32,
+}
+
+/// Which messages may be sent (R3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// No round of recovery is on.
+    Open,
+    /// One is, and no orphan with a smaller phase is outstanding.
+    UpTo(Phase),
+    /// One is, and nothing is known.
+    Closed,
+}
+
+impl Gate {
+    fn admits(self, phase: Phase) -> bool {
+        match self {
+            Gate::Open => true,
+            Gate::UpTo(level) => phase <= level,
+            Gate::Closed => false,
+        }
+    }
+}
+
+/// What becomes of an arrival.
+enum Fate {
+    /// Its sender's cluster has failed since, or this one has: it comes again.
+    Stale(Incarnation),
+    Duplicate,
+    /// Not yet.
+    Waits,
+    /// It belongs to the checkpoint that is being taken.
+    Late,
+    Received,
+}
+
+impl Rank {
+    /// The application did something.
+    pub(super) fn done(&mut self, deed: Deed, host: &mut Desk) {
+        if matches!(self.state, State::Restoring(_)) {
+            return; // The state that did it is about to be replaced.
+        }
+        self.deeds.push_back(deed);
+        if !matches!(&self.state, State::Checkpointing(part) if part.is_cut()) {
+            self.act(host);
+        }
+    }
+
+    /// Lets what the application did take effect, in its order; the first send that has to wait for its phase holds
+    /// everything after it back, and the application (R3).
+    pub(super) fn act(&mut self, host: &mut Desk) {
+        while let Some(deed) = self.deeds.pop_front() {
+            match deed {
+                Deed::Sent(id, payload) if self.may_send() => self.send(id, payload, host),
+                Deed::Sent(id, payload) => {
+                    self.deeds.push_front(Deed::Sent(id, payload));
+                    host.hold();
+                    return;
+                }
+                Deed::Consumed(id) => self.fold(id),
+            }
+        }
+    }
+
+    /// Lets the application go on if nothing stands in its way.
+    pub(super) fn go_on(&mut self, host: &mut Desk) {
+        if !matches!(self.state, State::Running) || self.position.sn.0 == 0 {
+            return;
+        }
+        self.act(host);
+        if self.deeds.is_empty() {
+            host.release();
+            self.replay_waiting(host);
+        }
+    }
+
+    fn may_send(&self) -> bool {
+        self.gate.admits(self.phase) || self.has(Defect::NoGate)
+    }
+
+    /// A message raises the phase when the application consumes it, not when it arrives (R6).
+    fn fold(&mut self, id: MessageId) {
+        let contribution = self.channels.get_mut(&id.from).and_then(|it| it.unfolded.remove(&id.number));
+        self.phase = self.phase.max(contribution.unwrap_or(0));
+    }
+
+    /// R3.
+    fn send(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
+        let cluster = self.view.cluster_of(id.to);
+        let phase = self.phase;
+        let channel = self.channels.entry(id.to).or_default();
+        channel.sent = id.number + 1;
+        if cluster == self.cluster {
+            host.transmit(id, self.stamp(cluster, phase), payload);
+            return;
+        }
+        let line = self.lines.entry(id.to).or_default();
+        let last_again = self.config.defects.has(Defect::LastReceivedResent);
+        let is_suppressed = if last_again { id.number + 1 < line.next } else { id.number < line.next };
+        if !is_suppressed {
+            line.next = line.next.min(id.number);
+        }
+        let is_needed = id.number >= channel.settled.received;
+        let is_logged = !(is_suppressed && self.config.defects.has(Defect::SuppressedNotLogged));
+        if is_needed && is_logged {
+            self.log.0 += 1;
+            self.log.1 += payload.len() as u64;
+            channel.log.insert(id.number, Logged { phase, payload });
+        }
+        if is_suppressed {
+            host.suppress(id);
+            let orphan = Orphan { id, phase };
+            host.control(To::One(self.director), Control::Replayed { epoch: self.view.epoch, orphan });
+        } else {
+            self.pump(id.to, host);
+        }
+    }
+
+    fn stamp(&self, to: ClusterId, phase: Phase) -> Stamp {
+        Stamp { position: self.position, to: self.view.incarnation(to), phase }
+    }
+
+    /// Gives a channel's logged messages to the network, in order, as far as their phases may go (R4).
+    pub(super) fn pump(&mut self, to: ProcessId, host: &mut Desk) {
+        let no_gate = self.has(Defect::NoGate);
+        let (Some(channel), Some(line)) = (self.channels.get(&to), self.lines.get(&to).copied()) else {
+            return;
+        };
+        let cluster = self.view.cluster_of(to);
+        let mut next = line.next;
+        for (&number, entry) in channel.log.range(line.next..) {
+            if !self.gate.admits(entry.phase) && !no_gate {
+                break;
+            }
+            let id = MessageId { from: self.me, to, incarnation: Incarnation(0), number };
+            if number < line.fresh {
+                host.claim(Claim::Resent { id });
+            }
+            host.transmit(id, self.stamp(cluster, entry.phase), entry.payload.clone());
+            next = number + 1;
+        }
+        self.lines.entry(to).or_default().next = next;
+    }
+
+    pub(super) fn pump_all(&mut self, host: &mut Desk) {
+        for to in Vec::from_iter(self.lines.keys().copied()) {
+            self.pump(to, host);
+        }
+    }
+
+    /// A message arrived from the network (R5).
+    pub(super) fn arrived(&mut self, arrival: Arrival, host: &mut Desk) {
+        match self.fate_of(&arrival) {
+            Fate::Stale(known) if arrival.stamp.position.incarnation < known => host.drop_stale(arrival.id),
+            Fate::Stale(_) | Fate::Duplicate => {}
+            Fate::Waits => self.waiting.push_back(arrival),
+            Fate::Late => {
+                if let State::Checkpointing(part) = &mut self.state {
+                    let Arrival { id, stamp: Stamp { phase, .. }, payload } = arrival;
+                    part.add_late(Late { id, phase, payload });
+                }
+            }
+            Fate::Received => self.receive(arrival, host),
+        }
+    }
+
+    fn fate_of(&self, arrival: &Arrival) -> Fate {
+        let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
+        let cluster = self.view.cluster_of(id.from);
+        let is_inside = cluster == self.cluster;
+        let (theirs, ours) = (self.view.incarnation(cluster), self.view.incarnation(self.cluster));
+        if (position.incarnation < theirs || *to < ours) && !self.has(Defect::NoLifeCheck) {
+            return Fate::Stale(theirs);
+        }
+        let is_early = position.incarnation > theirs || *to > ours || self.position.sn.0 == 0;
+        if is_early || is_inside && position.sn > self.position.sn {
+            return Fate::Waits;
+        }
+        match &self.state {
+            State::Restoring(_) => Fate::Waits,
+            State::Checkpointing(_) if is_inside => Fate::Late,
+            State::Checkpointing(_) => Fate::Waits,
+            State::Running if !self.deeds.is_empty() => Fate::Waits,
+            State::Running => {
+                let received = self.channels.get(&id.from).map_or(0, |it| it.received);
+                if id.number < received && !self.has(Defect::NoDuplicateCheck) {
+                    Fate::Duplicate
+                } else {
+                    Fate::Received
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, arrival: Arrival, host: &mut Desk) {
+        let Arrival { id, stamp: Stamp { phase, .. }, payload } = arrival;
+        let is_inside = self.view.cluster_of(id.from) == self.cluster;
+        let channel = self.channels.entry(id.from).or_default();
+        channel.received = channel.received.max(id.number + 1);
+        let contribution = if is_inside { phase } else { phase + 1 };
+        if !is_inside {
+            channel.receipts.insert(id.number, phase);
+        }
+        if self.config.defects.has(Defect::FoldsAtArrival) {
+            self.phase = self.phase.max(contribution);
+        } else {
+            channel.unfolded.insert(id.number, contribution);
+        }
+        let present = channel.covered();
+        if !is_inside && self.has(Defect::CollectsAtPresent) {
+            let to = self.view.incarnation(self.view.cluster_of(id.from));
+            let settled = Control::Settled { from: self.position.incarnation, to, covered: present };
+            host.control(To::One(id.from), settled);
+        }
+        host.deliver(id, payload);
+    }
+
+    /// Looks again at the messages that could not be received.
+    pub(super) fn replay_waiting(&mut self, host: &mut Desk) {
+        for arrival in core::mem::take(&mut self.waiting) {
+            self.arrived(arrival, host);
+        }
+    }
+}

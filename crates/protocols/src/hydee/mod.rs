@@ -1,0 +1,402 @@
+//! HydEE: coordinated checkpoints inside a cluster, sender-based logging between clusters, no event log.
+//!
+//! Guermouche, Ropars, Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale
+//! Send-Deterministic MPI Applications* (2012). Only a failed cluster rolls back. Its program is send-deterministic, so the
+//! messages that the others have of it, and that it has not sent any more, are sent again all the same; until they are,
+//! *phases* keep what depends on them back. The rules R1 to R14 that the files name are those of `docs/hydee.md`: the
+//! printed algorithms, made complete for asynchronous processes. What they replace is a [`Defect`] that tests can switch on.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `delivery` | sending, receiving, phases (section III-A, Algorithm 1; R3 to R6) |
+//! | `checkpoint` | taking a checkpoint of a cluster, collecting after it (R7, R8) |
+//! | `restore` | a failed cluster agrees on what to restore, and restores it |
+//! | `recovery` | a rank's side of a round of recovery (Algorithms 2 and 3; R9, R10, R13) |
+//! | `director` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
+//! | `store`, `server` | parts of checkpoints and their copies; a process that only keeps copies |
+//! | `channel` | the state of a channel: counts, log, phases received (R2) |
+//! | `view` | what follows from the membership: incarnations and rounds (R1) |
+
+mod channel;
+mod checkpoint;
+mod config;
+mod delivery;
+mod director;
+mod message;
+mod recovery;
+mod restore;
+mod server;
+mod store;
+mod view;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Birth, ClusterId, Gauges, Host, Input, Membership, Position, ProcessId, Protocol, Role, Time, To,
+};
+
+pub use channel::{Channel, Logged};
+pub use config::{Config, Defect, Defects};
+pub use message::{Checkpoint, Control, Covered, Deed, Late, Orphan, RestoreNo, Saved, Stamp};
+
+use crate::placement::ReplicateTo;
+use checkpoint::{Gathering, Part};
+use delivery::{Arrival, Gate, Line};
+use director::Director;
+use message::Phase;
+use recovery::Round;
+use restore::{Restoring, Stocktaking};
+use server::Server;
+use store::{Answers, Store};
+use view::View;
+
+/// The host as this protocol sees it.
+type Desk<'a> = dyn Host<Hydee> + 'a;
+type Image = faultline_core::Image<(), Saved>;
+
+/// One process under HydEE.
+#[derive(Clone, Debug)]
+pub struct Hydee(Process);
+
+#[derive(Clone, Debug)]
+enum Process {
+    Rank(Box<Rank>),
+    Director(Box<Director>),
+    Server(Box<Server>),
+}
+
+/// A process that runs the application.
+#[derive(Clone, Debug)]
+struct Rank {
+    me: ProcessId,
+    config: Arc<Config>,
+    view: View,
+    cluster: ClusterId,
+    members: Arc<[ProcessId]>,
+    /// The recovery process.
+    director: ProcessId,
+    /// Who keeps copies of this process's parts.
+    holders: Vec<ProcessId>,
+    state: State,
+
+    /// Where the cluster stands.
+    position: Position,
+    phase: Phase,
+    /// By peer.
+    channels: BTreeMap<ProcessId, Channel>,
+    /// What the application did and what has not taken effect: the first of them waits for its phase, or a checkpoint for
+    /// its end.
+    deeds: VecDeque<Deed>,
+    /// Messages in all logs, and their bytes.
+    log: (u64, u64),
+    /// Log entries that were collected since this was last claimed.
+    collected: u32,
+
+    /// Not saved: where each channel to another cluster stands on the wire.
+    lines: BTreeMap<ProcessId, Line>,
+    gate: Gate,
+    round: Round,
+    /// Messages that cannot be received yet.
+    waiting: VecDeque<Arrival>,
+    /// What was said by processes that know of a failure that is not known here, or that are ahead.
+    early: Vec<(ProcessId, Control)>,
+
+    /// The checkpoint that would be restored.
+    kept: Option<Checkpoint>,
+    /// How much of each channel it holds.
+    committed: BTreeMap<ProcessId, Covered>,
+    store: Store,
+    lead: Option<Box<Lead>>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// The application runs, unless there is no first checkpoint yet or a send waits for its phase.
+    Running,
+    /// A checkpoint is being taken.
+    Checkpointing(Box<Part>),
+    /// The cluster has failed, and agrees on what to restore.
+    Restoring(Box<Restoring>),
+}
+
+/// What only the coordinator of a cluster has: its lowest process.
+#[derive(Clone, Debug, Default)]
+struct Lead {
+    /// Tries at checkpoints in this incarnation.
+    attempts: u32,
+    gathering: Option<Gathering>,
+    checkpoint_at: Option<Time>,
+    stocktaking: Option<Stocktaking>,
+}
+
+impl Protocol for Hydee {
+    type Config = Config;
+    type Stamp = Stamp;
+    type Control = Control;
+    type Head = ();
+    type Saved = Saved;
+    const FIFO: bool = true;
+    const REPEATS: bool = true;
+
+    fn extra_processes(config: &Config) -> Vec<Role> {
+        match config.placement.to {
+            ReplicateTo::SharedStorage if config.placement.replicas > 0 => {
+                vec![Role::RECOVERY_PROCESS, Role::STORAGE_SERVER]
+            }
+            _ => vec![Role::RECOVERY_PROCESS],
+        }
+    }
+
+    fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Self {
+        Hydee(match birth.membership.member(birth.me).role {
+            Role::RECOVERY_PROCESS => Process::Director(Box::new(Director::start(birth, host))),
+            Role::STORAGE_SERVER => Process::Server(Box::new(Server::start(birth, host))),
+            _ => Process::Rank(Box::new(Rank::start(birth, now, host))),
+        })
+    }
+
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut Desk) {
+        match &mut self.0 {
+            Process::Rank(rank) => rank.handle(input, now, host),
+            Process::Director(director) => director.handle(input, now, host),
+            Process::Server(server) => server.handle(input, now, host),
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match &self.0 {
+            Process::Rank(rank) => rank.next_deadline(),
+            Process::Director(_) => None,
+            Process::Server(server) => server.next_deadline(),
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        match &self.0 {
+            Process::Rank(rank) => Gauges {
+                log_messages: rank.log.0,
+                log_bytes: rank.log.1,
+                checkpoints: u32::from(rank.kept.is_some()),
+                ..Gauges::default()
+            },
+            Process::Director(_) | Process::Server(_) => Gauges::default(),
+        }
+    }
+}
+
+impl Rank {
+    fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Rank {
+        let Birth { me, boot, membership, config, .. } = birth;
+        let view = View::new(&config, membership);
+        let cluster = view.cluster_of(me);
+        let members = view.membership.processes_of(cluster).clone();
+        let director = view.membership.with_role(Role::RECOVERY_PROCESS).next();
+        let mut this = Rank {
+            me,
+            cluster,
+            director: director.expect("there is a recovery process"),
+            holders: config.placement.holders(&view.membership, me),
+            state: State::Running,
+            position: Position::default(),
+            phase: 1,
+            channels: BTreeMap::new(),
+            deeds: VecDeque::new(),
+            log: (0, 0),
+            collected: 0,
+            lines: BTreeMap::new(),
+            gate: if view.epoch > 0 { Gate::Closed } else { Gate::Open },
+            round: Round::default(),
+            waiting: VecDeque::new(),
+            early: Vec::new(),
+            kept: None,
+            committed: BTreeMap::new(),
+            store: Store::new(&config, &view, me, boot, host),
+            lead: (members.first() == Some(&me)).then(Box::default),
+            config,
+            view,
+            members,
+        };
+        this.watch_members(now, host);
+        this
+    }
+
+    fn handle(&mut self, input: Input<Hydee>, now: Time, host: &mut Desk) {
+        match input {
+            Input::Sent { id, payload } => self.done(Deed::Sent(id, payload), host),
+            Input::Consumed(id) => self.done(Deed::Consumed(id), host),
+            Input::Received { id, stamp, payload } => {
+                self.arrived(Arrival { id, stamp, payload }, host);
+                self.maybe_write(now, host);
+            }
+            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Image { image, .. } => self.image_arrived(image, now, host),
+            Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
+            Input::Persisted(name) => {
+                let answers = self.store.persisted(name, &self.view, host);
+                self.say(answers, now, host);
+                if name.owner == self.me {
+                    self.own_part_durable(name, now, host);
+                    self.own_part_fetched(name, now, host);
+                }
+            }
+            Input::PersistFailed(name) => {
+                let answers = self.store.write_failed(name, now + self.config.retry_every, &self.view);
+                self.say(answers, now, host);
+            }
+            Input::Read { name, image } => {
+                let (own, answers) = self.store.read(name, image.as_ref(), host);
+                self.say(answers, now, host);
+                if own {
+                    self.own_part_read(name, image, now, host);
+                }
+            }
+            Input::Listed(images) => {
+                let answers = self.store.listed(images.iter().map(|it| it.0), &self.view, host);
+                self.say(answers, now, host);
+            }
+            Input::Recorded { .. } => {}
+            Input::Membership(membership) => self.membership_changed(membership, now, host),
+            Input::Timeout => {
+                if self.lead.as_ref().is_some_and(|it| it.checkpoint_at.is_some_and(|at| at <= now)) {
+                    self.begin_checkpoint(now, host);
+                }
+                self.store.retry(now, host);
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let is_running = matches!(self.state, State::Running);
+        let checkpoint = self.lead.as_ref().and_then(|it| it.checkpoint_at).filter(|_| is_running);
+        match (checkpoint, self.store.next_deadline()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn has(&self, defect: Defect) -> bool {
+        self.config.defects.has(defect)
+    }
+
+    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut Desk) {
+        if self.is_early(&message) {
+            self.early.push((from, message));
+            return;
+        }
+        match message {
+            Control::Prepare(checkpoint) => self.prepare(checkpoint, now, host),
+            Control::Frozen { checkpoint, sent } => self.frozen(from, checkpoint, &sent, now, host),
+            Control::Expect { checkpoint, received } => self.expect(checkpoint, received, now, host),
+            Control::Drained(checkpoint) => self.drained(from, checkpoint, now, host),
+            Control::Commit(checkpoint) => self.commit(checkpoint, now, host),
+            Control::Settled { from: theirs, to, covered } => self.settled(from, theirs, to, covered),
+            Control::Gather { restore, .. } => self.gather(from, restore, now, host),
+            Control::Inquire { restore, cluster } => {
+                let answers = self.store.inquired(from, restore, cluster, &self.view);
+                self.say(answers, now, host);
+            }
+            Control::Stock { restore, parts } => self.stock_told(from, restore, parts, now, host),
+            Control::Restore { restore, target, sources } => {
+                self.restore(restore, target, &sources, now, host);
+            }
+            Control::Ready(restore) => self.ready(from, restore, now, host),
+            Control::Vanished(restore) => self.vanished(restore, now, host),
+            Control::Resume(restore) => self.resume(restore, now, host),
+            Control::Stored(name) => {
+                self.copy_stored(from, name, now, host);
+                self.restored_copy_stored(from, name, now, host);
+            }
+            Control::Fetch(name) => self.store.read_for(from, name, host),
+            Control::Refused(name) if name.owner == self.me => self.fetch_refused(name, now, host),
+            Control::Refused(name) => self.store.refused(name, host),
+            Control::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
+            Control::Begin { epoch, failed, .. } => self.round_begins(epoch, failed, host),
+            Control::Sync { epoch, present, committed } => {
+                self.synchronised(from, epoch, present, committed, host);
+            }
+            Control::Level { epoch, level } => self.level_told(epoch, level, now, host),
+            Control::Report { .. } | Control::Replayed { .. } => {}
+        }
+    }
+
+    /// Whether the sender knows of a failure that this process has yet to hear of, or has come further in its recovery.
+    fn is_early(&self, message: &Control) -> bool {
+        match message {
+            // A member that resumes may say so to one that has not been told to.
+            Control::Prepare(checkpoint)
+            | Control::Frozen { checkpoint, .. }
+            | Control::Expect { checkpoint, .. }
+            | Control::Drained(checkpoint)
+            | Control::Commit(checkpoint) => checkpoint.position.incarnation > self.position.incarnation,
+            Control::Settled { to, .. } => {
+                // What concerns the restored state waits for it (R8).
+                *to > self.position.incarnation
+            }
+            Control::Gather { membership, .. } | Control::Begin { membership, .. } => {
+                *membership > self.view.membership.version
+            }
+            Control::Inquire { restore, cluster } => restore.incarnation > self.view.incarnation(*cluster),
+            Control::Sync { epoch, .. } | Control::Level { epoch, .. } => *epoch > self.view.epoch,
+            _ => false,
+        }
+    }
+
+    fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut Desk) {
+        let old = core::mem::replace(&mut self.view, View::new(&self.config, membership));
+        if self.view.epoch > old.epoch {
+            self.await_round();
+        }
+        self.watch_members(now, host);
+        self.watch_holders(&old, now, host);
+        self.replay(now, host);
+        self.maybe_write(now, host);
+    }
+
+    /// Looks again at everything that waited for this process to get here.
+    fn replay(&mut self, now: Time, host: &mut Desk) {
+        for (from, message) in core::mem::take(&mut self.early) {
+            self.told(from, message, now, host);
+        }
+        self.replay_waiting(host);
+    }
+
+    fn coordinator(&self) -> ProcessId {
+        self.members[0]
+    }
+
+    fn lead(&mut self) -> Option<&mut Lead> {
+        self.lead.as_deref_mut()
+    }
+
+    fn all_members_up(&self) -> bool {
+        self.members.iter().all(|&member| self.view.is_up(member))
+    }
+
+    /// Whether the supervisor knows that this cluster may have acted.
+    fn has_started(&self) -> bool {
+        self.view.membership.clusters[self.cluster.index()].started
+    }
+
+    fn broadcast(&self, message: Control, host: &mut Desk) {
+        host.control(To::Cluster(self.cluster), message);
+    }
+
+    /// Tells any process, which may be this one.
+    fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut Desk) {
+        if whom == self.me {
+            self.told(whom, message, now, host);
+        } else {
+            host.control(To::One(whom), message);
+        }
+    }
+
+    fn say(&mut self, answers: Answers, now: Time, host: &mut Desk) {
+        for (whom, message) in answers {
+            self.tell(whom, message, now, host);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A rank's side of a round of recovery (Algorithms 2 and 3; R9, R10, R13).
+//!
+//! From the moment in which a process hears of a failure it sends nothing. When the recovery process has begun the round,
+//! and the own cluster is restored if it had to be, it tells every process in another cluster, if either has failed, how
+//! their channels stand, and hears the same from them. Then it knows its orphans, reports them, and waits for levels.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{ClusterId, Incarnation, MessageId, ProcessId, Time, To};
+
+use super::config::Defect;
+use super::delivery::Gate;
+use super::message::{Control, Covered, Orphan, Phase};
+use super::{Desk, Rank, State};
+
+/// The round as this process knows it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Round {
+    /// Who has failed, once the recovery process has said so.
+    failed: Option<Arc<[ClusterId]>>,
+    /// This process has said how its channels stand.
+    is_synchronising: bool,
+    /// Who has not.
+    awaited: BTreeSet<ProcessId>,
+    /// What they said before this process did.
+    early: Vec<(ProcessId, Covered, Covered)>,
+    orphans: Vec<Orphan>,
+    is_reported: bool,
+}
+
+impl Rank {
+    /// Somebody has failed: nothing is sent until a new round says what may be (R9).
+    pub(super) fn await_round(&mut self) {
+        self.round = Round::default();
+        self.gate = Gate::Closed;
+    }
+
+    /// The recovery process begins the round.
+    pub(super) fn round_begins(&mut self, epoch: u64, failed: Arc<[ClusterId]>, host: &mut Desk) {
+        if epoch == self.view.epoch {
+            self.round.failed = Some(failed);
+            self.synchronise(host);
+        }
+    }
+
+    /// Tells and hears how channels stand, once the round has begun and this process is where it should be.
+    pub(super) fn synchronise(&mut self, host: &mut Desk) {
+        if matches!(self.state, State::Restoring(_)) || self.round.is_synchronising {
+            return;
+        }
+        let Some(failed) = self.round.failed.clone() else {
+            return;
+        };
+        self.round.is_synchronising = true;
+        let epoch = self.view.epoch;
+        let have_we = failed.contains(&self.cluster);
+        let peers: Vec<ProcessId> = self
+            .view
+            .ranks()
+            .filter(|&peer| {
+                let theirs = self.view.cluster_of(peer);
+                theirs != self.cluster && (have_we || failed.contains(&theirs))
+            })
+            .collect();
+        for &peer in &peers {
+            let has_failed = failed.contains(&self.view.cluster_of(peer));
+            if have_we && has_failed && self.has(Defect::FailedDoNotAnswer) {
+                continue;
+            }
+            let present = self.channels.get(&peer).map_or_else(Covered::default, |it| it.covered());
+            let committed = self.committed.get(&peer).copied().unwrap_or_default();
+            host.control(To::One(peer), Control::Sync { epoch, present, committed });
+        }
+        self.round.awaited = peers.into_iter().collect();
+        for (peer, present, committed) in core::mem::take(&mut self.round.early) {
+            self.synchronised(peer, epoch, present, committed, host);
+        }
+        self.maybe_report(host);
+    }
+
+    /// A peer said how our channels stand (R10).
+    pub(super) fn synchronised(
+        &mut self,
+        peer: ProcessId,
+        epoch: u64,
+        present: Covered,
+        committed: Covered,
+        host: &mut Desk,
+    ) {
+        if epoch < self.view.epoch && !self.has(Defect::OlderSyncAccepted) {
+            return;
+        }
+        if !self.round.is_synchronising {
+            self.round.early.push((peer, present, committed));
+            return;
+        }
+        if !self.round.awaited.remove(&peer) {
+            return;
+        }
+        self.settle(peer, committed);
+        let channel = self.channels.entry(peer).or_default();
+        let settled = channel.settled;
+        let line = self.lines.entry(peer).or_default();
+        line.next = present.received.max(settled.received);
+        line.fresh = channel.sent;
+        let first_orphan = present.sent.max(settled.sent);
+        let orphan = |(&number, &phase): (&u32, &Phase)| Orphan {
+            id: MessageId { from: peer, to: self.me, incarnation: Incarnation(0), number },
+            phase,
+        };
+        self.round.orphans.extend(channel.receipts.range(first_orphan..).map(orphan));
+        let theirs = self.view.cluster_of(peer);
+        let has_failed = self.round.failed.as_ref().is_some_and(|failed| failed.contains(&theirs));
+        if self.has(Defect::RestoredLogNotSent) && !has_failed {
+            self.lines.entry(peer).or_default().next = self.channels[&peer].sent.max(present.received);
+        }
+        self.maybe_report(host);
+    }
+
+    fn maybe_report(&mut self, host: &mut Desk) {
+        let round = &mut self.round;
+        if round.is_synchronising && round.awaited.is_empty() && !round.is_reported {
+            round.is_reported = true;
+            let orphans = core::mem::take(&mut round.orphans).into();
+            host.control(To::One(self.director), Control::Report { epoch: self.view.epoch, orphans });
+        }
+    }
+
+    /// Messages up to this phase may be sent, or all (R11).
+    pub(super) fn level_told(&mut self, epoch: u64, level: Option<Phase>, now: Time, host: &mut Desk) {
+        if epoch < self.view.epoch && !self.has(Defect::OlderLevelObeyed) {
+            return;
+        }
+        self.gate = level.map_or(Gate::Open, Gate::UpTo);
+        if matches!(self.state, State::Restoring(_)) {
+            return;
+        }
+        self.pump_all(host);
+        self.go_on(host);
+        self.maybe_write(now, host);
+    }
+}

@@ -1,0 +1,445 @@
+//! A failed cluster agrees on what to restore, and restores it: the newest checkpoint of which every part is to be had,
+//! committed or in doubt. No other cluster takes part, except that it may hold copies.
+//!
+//! Coordinator: Gather to members, Inquire to holders -> Stock from all -> Restore -> Ready from all -> Resume. A death, a
+//! holder's new life and a part that vanished begin another try.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Attempt, Cause, Claim, ImageName, Position, ProcessId, Sn, Time, To, Vectors};
+
+use super::config::Defect;
+use super::delivery::Line;
+use super::message::{Checkpoint, Control, RestoreNo, Saved};
+use super::view::View;
+use super::{Desk, Image, Rank, State};
+
+/// A member's side.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Restoring {
+    restore: RestoreNo,
+    target: Option<Option<Checkpoint>>,
+    image: Option<Arc<Image>>,
+    /// Holders that have not confirmed that they have their copy.
+    awaited: Vec<ProcessId>,
+    is_ready: bool,
+}
+
+/// The coordinator's side.
+#[derive(Clone, Debug)]
+pub(super) struct Stocktaking {
+    restore: RestoreNo,
+    awaited: BTreeSet<ProcessId>,
+    /// Who has which parts, by checkpoint and owner.
+    stock: BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>,
+    target: Option<Option<Checkpoint>>,
+}
+
+impl Rank {
+    /// Looks at the own cluster: a death freezes it, and when all live again the coordinator begins to restore it.
+    pub(super) fn watch_members(&mut self, now: Time, host: &mut Desk) {
+        self.start_recorded(now, host);
+        if self.view.incarnation(self.cluster) > self.position.incarnation {
+            self.freeze(host);
+        }
+        if self.lead.is_none() || !self.all_members_up() {
+            return;
+        }
+        let incarnation = self.view.incarnation(self.cluster);
+        match &self.state {
+            State::Restoring(_) => {
+                let stocktaking = self.lead().and_then(|it| it.stocktaking.as_ref());
+                if stocktaking.is_none_or(|it| it.restore.incarnation < incarnation) {
+                    self.begin_restore(RestoreNo { incarnation, attempt: 1 }, now, host);
+                } else {
+                    self.maybe_resume(now, host);
+                }
+            }
+            State::Running if self.position.sn.0 == 0 => self.begin_checkpoint(now, host),
+            _ => {}
+        }
+    }
+
+    /// Gives up what it is doing.
+    fn freeze(&mut self, host: &mut Desk) {
+        if let State::Checkpointing(part) = &self.state {
+            host.claim(part.aborted());
+        }
+        if !matches!(self.state, State::Restoring(_)) {
+            self.state = State::Restoring(Box::default());
+            self.deeds.clear();
+            host.hold();
+        }
+        if let Some(lead) = self.lead() {
+            lead.gathering = None;
+            lead.checkpoint_at = None;
+        }
+    }
+
+    /// A holder that began a new life may have lost what it held, and what was on the way to it.
+    pub(super) fn watch_holders(&mut self, old: &View, now: Time, host: &mut Desk) {
+        if !matches!(self.state, State::Restoring(_)) {
+            for index in 0..self.holders.len() {
+                let holder = self.holders[index];
+                if self.view.began_new_life(holder, old) {
+                    self.tell_holder(holder, host);
+                    self.repeat_copy(holder, host);
+                }
+            }
+        }
+        let reborn = self.outside_holders().iter().any(|&holder| self.view.began_new_life(holder, old));
+        if let Some(stocktaking) = self.lead().and_then(|it| it.stocktaking.as_ref())
+            && reborn
+        {
+            let restore = stocktaking.restore;
+            self.begin_restore(RestoreNo { attempt: restore.attempt + 1, ..restore }, now, host);
+        }
+    }
+
+    /// Holders of the cluster's parts that are not members.
+    fn outside_holders(&self) -> BTreeSet<ProcessId> {
+        let placement = self.config.placement;
+        let holders = self.members.iter().flat_map(|&it| placement.holders(&self.view.membership, it));
+        holders.filter(|&holder| self.view.cluster_of(holder) != self.cluster).collect()
+    }
+
+    fn begin_restore(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
+        let outside = self.outside_holders();
+        let awaited = self.members.iter().chain(&outside).copied().collect();
+        let Some(lead) = self.lead() else { return };
+        lead.stocktaking = Some(Stocktaking { restore, awaited, stock: BTreeMap::new(), target: None });
+        let membership = self.view.membership.version;
+        self.broadcast(Control::Gather { restore, membership }, host);
+        let cluster = self.cluster;
+        for holder in outside {
+            host.control(To::One(holder), Control::Inquire { restore, cluster });
+        }
+        self.gather(self.me, restore, now, host);
+    }
+
+    /// Member: says what it has, after everything that is being written.
+    pub(super) fn gather(&mut self, from: ProcessId, restore: RestoreNo, now: Time, host: &mut Desk) {
+        let State::Restoring(restoring) = &mut self.state else {
+            return;
+        };
+        if restore.incarnation < self.view.incarnation(self.cluster) || restore <= restoring.restore {
+            return;
+        }
+        **restoring = Restoring { restore, ..Restoring::default() };
+        let lives = u64::from(restore.incarnation.0) + self.members.len() as u64;
+        host.claim(Claim::RecoveryStarted { lives, round: restore.attempt - 1 });
+        let answers = self.store.inquired(from, restore, self.cluster, &self.view);
+        self.say(answers, now, host);
+    }
+
+    fn stocktaking(&mut self, restore: RestoreNo) -> Option<&mut Stocktaking> {
+        self.lead()?.stocktaking.as_mut().filter(|it| it.restore == restore)
+    }
+
+    /// Coordinator: gathers what there is, then chooses.
+    pub(super) fn stock_told(
+        &mut self,
+        from: ProcessId,
+        restore: RestoreNo,
+        parts: Arc<[ImageName]>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let Some(stocktaking) = self.stocktaking(restore).filter(|it| it.target.is_none()) else {
+            return;
+        };
+        if !stocktaking.awaited.remove(&from) {
+            return;
+        }
+        for &part in parts.iter() {
+            let owners = stocktaking.stock.entry(part.into()).or_default();
+            owners.entry(part.owner).or_default().push(from);
+        }
+        if stocktaking.awaited.is_empty() {
+            self.choose(restore, now, host);
+        }
+    }
+
+    fn choose(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
+        let members = self.members.clone();
+        let has_started = self.has_started();
+        let Some(stocktaking) = self.stocktaking(restore) else {
+            return;
+        };
+        let stock = core::mem::take(&mut stocktaking.stock);
+        let newest = stock.iter().rev().find(|(_, owners)| owners.len() == members.len());
+        if newest.is_none() && has_started {
+            self.give_up(&stock, host);
+            return;
+        }
+        let target = newest.map(|(&checkpoint, _)| checkpoint);
+        stocktaking.target = Some(target);
+        stocktaking.awaited = members.iter().copied().collect();
+        let lacking = newest.iter().flat_map(|(checkpoint, owners)| {
+            let lacking = owners.iter().filter(|(owner, at)| !at.contains(owner));
+            lacking.map(|(&owner, at)| (checkpoint.part(owner), at[0]))
+        });
+        let sources: Arc<[_]> = lacking.collect();
+        self.broadcast(Control::Restore { restore, target, sources: sources.clone() }, host);
+        self.restore(restore, target, &sources, now, host);
+    }
+
+    /// Coordinator: says of which checkpoint which parts are missing: the one that lacks the fewest, and of these the
+    /// newest.
+    fn give_up(&self, stock: &BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>, host: &mut Desk) {
+        let nothing = (Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) }, BTreeMap::new());
+        let nearest = stock.iter().max_by_key(|&(checkpoint, owners)| (owners.len(), *checkpoint));
+        let (checkpoint, owners) = nearest.unwrap_or((&nothing.0, &nothing.1));
+        let asked = |owner: ProcessId| {
+            let holders = self.config.placement.holders(&self.view.membership, owner);
+            core::iter::once(owner).chain(holders).collect()
+        };
+        let missing = self
+            .members
+            .iter()
+            .filter(|owner| !owners.contains_key(owner))
+            .map(|&owner| (checkpoint.part(owner), asked(owner)))
+            .collect();
+        host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
+    }
+
+    /// Member: makes its part of the target ready.
+    pub(super) fn restore(
+        &mut self,
+        restore: RestoreNo,
+        target: Option<Checkpoint>,
+        sources: &[(ImageName, ProcessId)],
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let State::Restoring(restoring) = &mut self.state else {
+            return;
+        };
+        if restoring.restore != restore {
+            return;
+        }
+        restoring.target = Some(target);
+        restoring.awaited.clone_from(&self.holders);
+        let Some(checkpoint) = target else {
+            self.say_ready(now, host);
+            return;
+        };
+        let name = checkpoint.part(self.me);
+        match sources.iter().find(|&&(part, _)| part == name) {
+            Some(&(_, source)) => self.tell(source, Control::Fetch(name), now, host),
+            None => self.store.read_for(self.me, name, host),
+        }
+    }
+
+    /// The part that is to be restored.
+    fn awaited_part(&self) -> Option<ImageName> {
+        match &self.state {
+            State::Restoring(restoring) => Some(restoring.target??.part(self.me)),
+            _ => None,
+        }
+    }
+
+    /// An image came over the network: the part of this process that it had lost, or somebody's copy.
+    pub(super) fn image_arrived(&mut self, image: Arc<Image>, now: Time, host: &mut Desk) {
+        if image.name.owner != self.me {
+            let answers = self.store.copy_arrived(image, &self.view, host);
+            self.say(answers, now, host);
+        } else if self.awaited_part() == Some(image.name)
+            && let State::Restoring(restoring) = &mut self.state
+            && restoring.image.is_none()
+        {
+            restoring.image = Some(image.clone());
+            self.store.write(image, host);
+        }
+    }
+
+    /// Its own part is in its storage again.
+    pub(super) fn own_part_fetched(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        if self.awaited_part() == Some(name) {
+            self.ask_holders(name, now, host);
+        }
+    }
+
+    /// Its own part is here. A checkpoint in doubt may lack copies, and one that is relied on must not: the others forget
+    /// what it makes superfluous.
+    fn ask_holders(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        let incarnation = self.view.incarnation(self.cluster);
+        for &holder in &self.holders {
+            host.control(To::One(holder), Control::Hold { incarnation, name: Some(name) });
+        }
+        self.say_ready(now, host);
+    }
+
+    /// A holder has its copy of what is to be restored.
+    pub(super) fn restored_copy_stored(
+        &mut self,
+        from: ProcessId,
+        name: ImageName,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        if self.awaited_part() == Some(name)
+            && let State::Restoring(restoring) = &mut self.state
+        {
+            restoring.awaited.retain(|&holder| holder != from);
+            self.say_ready(now, host);
+        }
+    }
+
+    pub(super) fn own_part_read(
+        &mut self,
+        name: ImageName,
+        image: Option<Arc<Image>>,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        if self.awaited_part() != Some(name) {
+            return;
+        }
+        match image {
+            None => self.fetch_refused(name, now, host),
+            Some(_) => {
+                if let State::Restoring(restoring) = &mut self.state {
+                    restoring.image = image;
+                }
+                self.ask_holders(name, now, host);
+            }
+        }
+    }
+
+    /// The part is not to be had where it was.
+    pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+        if self.awaited_part() == Some(name)
+            && let State::Restoring(restoring) = &self.state
+        {
+            let restore = restoring.restore;
+            self.tell(self.coordinator(), Control::Vanished(restore), now, host);
+        }
+    }
+
+    fn say_ready(&mut self, now: Time, host: &mut Desk) {
+        let State::Restoring(restoring) = &mut self.state else {
+            return;
+        };
+        let is_safe = restoring.image.is_some() && restoring.awaited.is_empty();
+        if (restoring.target == Some(None) || is_safe) && !core::mem::replace(&mut restoring.is_ready, true) {
+            let restore = restoring.restore;
+            self.tell(self.coordinator(), Control::Ready(restore), now, host);
+        }
+    }
+
+    /// Coordinator: a part that should be restored is gone.
+    pub(super) fn vanished(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
+        if self.stocktaking(restore).is_some() {
+            self.begin_restore(RestoreNo { attempt: restore.attempt + 1, ..restore }, now, host);
+        }
+    }
+
+    pub(super) fn ready(&mut self, from: ProcessId, restore: RestoreNo, now: Time, host: &mut Desk) {
+        if let Some(stocktaking) = self.stocktaking(restore).filter(|it| it.target.is_some()) {
+            stocktaking.awaited.remove(&from);
+            self.maybe_resume(now, host);
+        }
+    }
+
+    /// Coordinator: when everybody is ready, and nobody has died since, the cluster goes on. If what it restores lets the
+    /// application act for the first time, that must be on record before.
+    fn maybe_resume(&mut self, now: Time, host: &mut Desk) {
+        let Some(stocktaking) = self.lead.as_ref().and_then(|it| it.stocktaking.as_ref()) else {
+            return;
+        };
+        let (restore, Some(target), true) =
+            (stocktaking.restore, stocktaking.target, stocktaking.awaited.is_empty())
+        else {
+            return;
+        };
+        if !self.all_members_up() || restore.incarnation < self.view.incarnation(self.cluster) {
+            return; // Another try begins when they are.
+        }
+        if target.is_some() && !self.has_started() {
+            host.started();
+            return;
+        }
+        if let Some(lead) = self.lead() {
+            lead.stocktaking = None;
+        }
+        self.broadcast(Control::Resume(restore), host);
+        self.resume(restore, now, host);
+    }
+
+    /// Member: installs the target and goes on (R9).
+    pub(super) fn resume(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
+        let restoring = match core::mem::replace(&mut self.state, State::Running) {
+            State::Restoring(it)
+                if it.restore == restore
+                    && it.is_ready
+                    && restore.incarnation == self.view.incarnation(self.cluster) =>
+            {
+                it
+            }
+            other => {
+                self.state = other;
+                return;
+            }
+        };
+        let target = restoring.target.flatten();
+        let late = self.install(restore, target, restoring.image.as_deref(), host);
+        self.receive_late(late);
+        let own = target.map(|it| it.part(self.me));
+        self.store.remove_older(self.me, self.position.incarnation, own, host);
+        self.store.has_own(host);
+        self.tell_holders(host);
+        if let Some(lead) = self.lead() {
+            lead.attempts = 0;
+        }
+        self.go_on(host);
+        self.restart_timer(now);
+        self.synchronise(host);
+        self.replay(now, host);
+        if self.lead.is_some() && self.position.sn.0 == 0 {
+            self.begin_checkpoint(now, host);
+        }
+    }
+
+    fn install(
+        &mut self,
+        restore: RestoreNo,
+        target: Option<Checkpoint>,
+        image: Option<&Image>,
+        host: &mut Desk,
+    ) -> Vec<super::Late> {
+        host.restore(image, restore.incarnation);
+        let checkpoint = target.map_or(Position::default(), |it| it.position);
+        let sn = target.map_or(Sn(0), |it| it.position.sn);
+        self.position = Position { incarnation: restore.incarnation, sn };
+        self.kept = target;
+        let nothing =
+            Saved { phase: 1, channels: BTreeMap::new(), deeds: Default::default(), late: Vec::new() };
+        let Saved { phase, channels, deeds, late } =
+            image.map_or(nothing, |image| Saved::clone(&image.saved));
+        (self.phase, self.channels, self.deeds) = (phase, channels, deeds);
+        let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
+        let outside = self.channels.iter_mut().filter(|(peer, _)| is_outside(peer));
+        (self.committed, self.lines) = (BTreeMap::new(), BTreeMap::new());
+        self.log = (0, 0);
+        for (&peer, channel) in outside {
+            if self.config.defects.has(Defect::LogOutsideCheckpoint) {
+                channel.log.clear();
+            }
+            self.committed.insert(peer, channel.covered());
+            self.lines.insert(peer, Line { next: channel.sent, fresh: channel.sent });
+            self.log.0 += channel.log.len() as u64;
+            self.log.1 += channel.log.values().map(|it| it.payload.len() as u64).sum::<u64>();
+        }
+        host.claim(Claim::RolledBack {
+            to: self.position,
+            checkpoint,
+            cause: Cause::Failure,
+            vectors: Arc::new(Vectors::default()),
+        });
+        late
+    }
+}

@@ -1,0 +1,99 @@
+//! Every defect is found: most by a random schedule, which is sound without it; the rare ones by a directed schedule.
+
+use faultline_checker::Property;
+use faultline_core::Span;
+use faultline_core::StorageFate::Kept;
+use faultline_protocols::hydee::{Config, Control, Defect, Defects, Hydee};
+use faultline_protocols::placement::{Placement, ReplicateTo};
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::explore::{is_found, run};
+use crate::harness::{Federation, p};
+
+/// A schedule of `explore` that shows the defect. When schedules change, `how_often_each_defect_is_found` tells others.
+const SHOWN_BY: &[(Defect, u64)] = &[
+    (Defect::LastReceivedResent, 5),
+    (Defect::CountsProcesses, 1379),
+    (Defect::NoInitialLevel, 0),
+    (Defect::FailedDoNotAnswer, 1),
+    (Defect::RestoredLogNotSent, 100),
+    (Defect::LogOutsideCheckpoint, 3),
+    (Defect::SuppressedNotLogged, 11),
+    (Defect::CollectsAtPresent, 1),
+    (Defect::CollectsBeforeCommit, 549),
+    (Defect::NoLifeCheck, 18),
+    (Defect::NoDuplicateCheck, 166),
+    (Defect::OnlyNewlyFailed, 1),
+    (Defect::OlderSyncAccepted, 3590),
+    (Defect::ReplacedWithoutRound, 5),
+    (Defect::NoBarrier, 3),
+    (Defect::NoGate, 11),
+    (Defect::FoldsAtArrival, 31),
+    (Defect::NoDrain, 56),
+    (Defect::OneRound, 513),
+];
+
+/// Those that a directed schedule shows.
+const DIRECTED: &[Defect] = &[Defect::OlderLevelObeyed];
+
+#[test]
+fn random_schedules_show_defects() {
+    for &(defect, seed) in SHOWN_BY {
+        assert_eq!(run(seed, Defects::default()).wrong(), [""; 0], "schedule {seed} is sound");
+        assert!(is_found(defect, seed), "schedule {seed} does not show {defect:?}");
+    }
+}
+
+#[test]
+fn no_defect_is_forgotten() {
+    let shown = |it: &&Defect| SHOWN_BY.iter().any(|(shown, _)| shown == *it) || DIRECTED.contains(it);
+    assert_eq!(Defect::ALL.iter().find(|it| !shown(it)), None);
+}
+
+/// R9: the last level of a round reaches p1 when p0 has failed again, and is back. p1 believes it and sends its next message,
+/// although p0 needs those before it again.
+#[test]
+fn levels_of_an_older_round_are_not_obeyed() {
+    let schedule = |defects| {
+        let config = Config {
+            checkpoint_every: vec![Some(Span::from_secs(3_600)); 2].into(),
+            placement: Placement { replicas: 1, to: ReplicateTo::OtherCluster },
+            retry_every: Span::from_secs(1),
+            defects,
+        };
+        let mut federation = Federation::<Hydee>::new(&[1, 1], config);
+        federation.settle();
+        let exchange = |federation: &mut Federation<Hydee>, from, to, text| {
+            federation.send(p(from), p(to), text);
+            federation.settle();
+        };
+        exchange(&mut federation, 0, 1, "x");
+        exchange(&mut federation, 1, 0, "m1");
+        let last = |flight: &crate::harness::Flight<Hydee>| {
+            flight.to == p(1) && matches!(flight.control(), Some(Control::Level { epoch: 1, level: None }))
+        };
+        let level = federation.hold(last);
+        federation.crash(p(0), Kept);
+        federation.settle();
+        exchange(&mut federation, 0, 1, "x");
+        assert_eq!(federation.received(p(0)), ["m1"], "it was sent again in its phase");
+        let begin = federation.hold(|flight| {
+            flight.to == p(0) && matches!(flight.control(), Some(Control::Begin { epoch: 2, .. }))
+        });
+        federation.crash(p(0), Kept);
+        federation.settle();
+        assert_eq!(federation.let_through(last), 1);
+        exchange(&mut federation, 1, 0, "m2");
+        federation.release(begin);
+        federation.release(level);
+        federation.settle();
+        exchange(&mut federation, 0, 1, "x");
+        federation
+    };
+    let sound = schedule(Defects::default());
+    assert_eq!(sound.judge(ProtocolKind::Hydee).violated().count(), 0);
+    assert_eq!(sound.received(p(0)), ["m1", "m2"]);
+    let broken = schedule(Defects::only(Defect::OlderLevelObeyed));
+    let violated: Vec<Property> = broken.judge(ProtocolKind::Hydee).violated().collect();
+    assert!(violated.contains(&Property::NoLoss), "{violated:?}");
+}

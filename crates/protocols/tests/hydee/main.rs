@@ -1,0 +1,9 @@
+//! HydEE as rules: what the protocol does, and what goes wrong when a rule is left out.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod defects;
+mod explore;
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "each protocol's tests use their part")]
+mod harness;

@@ -1,0 +1,56 @@
+//! Parameters of the random message-passing programs.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faultline_core::Span;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Invalid, in_range};
+
+/// How messages are received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Class {
+    /// By the name of their sender.
+    Named,
+    /// As many as were asked for, in any order.
+    Gathered,
+    /// Looked for, and waited for at a fence.
+    Polled,
+}
+
+/// Parameters of a random message-passing program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// Decides the program.
+    pub pattern: u64,
+    /// Exchanges of the whole federation.
+    pub exchanges: u32,
+    /// Modelled duration of a rank's computation before an exchange that it begins.
+    pub step_cost: Span,
+    /// Of which classes the exchanges are; each as often as it is named.
+    pub classes: Vec<Class>,
+}
+
+impl Default for Config {
+    /// Three hundred exchanges of all classes.
+    fn default() -> Self {
+        Config {
+            pattern: 1,
+            exchanges: 300,
+            step_cost: Span::from_millis(20),
+            classes: vec![Class::Named, Class::Gathered, Class::Polled],
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
+        in_range("exchanges", self.exchanges.into(), 1 << 20)?;
+        in_range("classes", self.classes.len() as u64, 16)?;
+        match clusters.iter().sum::<usize>() {
+            0 | 1 => Err(Invalid::NobodyToSendTo { cluster: 0 }),
+            _ => Ok(()),
+        }
+    }
+}
