@@ -266,9 +266,13 @@ impl Store {
                 && (it.incarnation < incarnation
                     || name.is_some_and(|name| Checkpoint::from(*it) < Checkpoint::from(name)))
         };
-        for it in self.here.extract_if(.., |it| is_older(it)) {
-            host.delete(it);
-        }
+        self.here.retain(|it| {
+            let older = is_older(it);
+            if older {
+                host.delete(*it);
+            }
+            !older
+        });
         let failed = &mut self.failed;
         self.writing.retain(|it, _| !(is_older(it) && failed.remove(it)));
     }

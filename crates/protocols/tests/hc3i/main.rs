@@ -1,8 +1,8 @@
 //! HC3I, step by step: the paper's figures, the rules that its errata add, and what the protocol does when things go
 //! wrong. Each test plays one schedule by hand; random schedules are the fuzzer's business.
 
-#[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "each protocol's tests use their part")]
+#[path = "../harness/mod.rs"]
 mod harness;
 
 mod checkpoints;

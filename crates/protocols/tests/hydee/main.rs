@@ -4,6 +4,6 @@
 
 mod defects;
 mod explore;
-#[path = "../harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each protocol's tests use their part")]
+#[path = "../harness/mod.rs"]
 mod harness;
