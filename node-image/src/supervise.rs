@@ -2,33 +2,30 @@
 //! stays to hand it out.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use std::{fs, thread};
 
 use clap::Args;
-use faultline_api::quantity::Bandwidth;
 use faultline_api::{Federation, supervision};
 use faultline_catalog::{Setup, Visitor, manifest, with_setup};
 use faultline_checker::{Context, Verdict, judge};
-use faultline_core::{Fact, Life, ProcessId, Protocol, Span};
+use faultline_core::{Fact, Life, ProcessId, Protocol};
 use faultline_report::narrate::Event;
 use faultline_report::{Recorded, Summary};
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{self, Desk, RemoteOptions};
-use faultline_runtime::{Links, RunOptions, RunOutcome, Secret, StorageKind, StorageOptions, interrupt};
+use faultline_runtime::{RunOptions, RunOutcome, Secret, interrupt};
 use faultline_trace::manifest::Backend;
-use faultline_trace::{Bundle, Manifest};
+use faultline_trace::{Bundle, Manifest, Trace};
 
 use crate::api::{self, Office};
 use crate::key;
 use crate::ledger::Ledger;
 use crate::trouble::Trouble;
 
-/// For so long links that are not as asked for are measured again.
-const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 /// How often it looks whether it has been told to end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -116,12 +113,12 @@ impl Visitor for Run<'_> {
         })?;
         println!("{address}");
         if bundle.holds_a_run() {
-            if has_begun(&bundle)? {
+            if let Some(trace) = begun(&bundle)? {
                 let manifest = bundle.read_manifest().map_err(Trouble::machine)?;
                 if manifest.outcome.is_some() {
                     return conclude(&bundle, &manifest, &ledger, &[], &ended);
                 }
-                end_in_gaps(&bundle)?;
+                end_in_gaps(&bundle, &trace)?;
                 const RESTARTED: &str = "the supervisor was restarted, and the run ended with it";
                 ledger.note(None, warning("SupervisorRestarted", RESTARTED.to_owned()));
                 return conclude(&bundle, &manifest, &ledger, &[RESTARTED], &ended);
@@ -137,7 +134,8 @@ impl Visitor for Run<'_> {
             files: bundle.description().map_err(Trouble::machine)?,
             sum,
         };
-        let run = match remote::run(remote, options(&setup, out, &ended), &desk, &mut keeper) {
+        let options = RunOptions { interrupted: ended.clone(), ..setup.run_options(out) };
+        let run = match remote::run(remote, options, &desk, &mut keeper) {
             Ok(run) => run,
             Err(error) => {
                 ledger.failed(error.to_string());
@@ -162,39 +160,20 @@ impl Visitor for Run<'_> {
     }
 }
 
-fn options<P: Protocol>(setup: &Setup<P>, run_dir: &Path, ended: &Arc<AtomicBool>) -> RunOptions {
-    RunOptions {
-        run_dir: run_dir.to_owned(),
-        supervisor: setup.supervisor.clone(),
-        membership: setup.membership.clone(),
-        names: setup.names.processes(),
-        seed: setup.seed,
-        links: Links { requested: setup.links.clone() },
-        storage: StorageOptions {
-            kind: if setup.supervisor.volatile_storage { StorageKind::Memory } else { StorageKind::Disk },
-            write_bandwidth: setup.storage.write_bandwidth.map_or(0, Bandwidth::bytes_per_second),
-            latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),
-        },
-        measure_again_for: MEASURE_AGAIN_FOR,
-        metrics: None,
-        interrupted: ended.clone(),
-    }
-}
-
-/// Whether the application of a recorded run had begun.
-fn has_begun(bundle: &Bundle) -> Result<bool, Trouble> {
+/// The facts of a recorded run whose application had begun.
+fn begun(bundle: &Bundle) -> Result<Option<Trace>, Trouble> {
     if !bundle.facts_path(ProcessId::SUPERVISOR, Life(0)).exists() {
-        return Ok(false);
+        return Ok(None);
     }
     let trace = bundle.read_trace().map_err(Trouble::machine)?;
     let said = trace.streams.get(&(ProcessId::SUPERVISOR, Life(0)));
-    Ok(said.is_some_and(|facts| facts.iter().any(|(_, fact)| *fact == Fact::Begun)))
+    let has_begun = said.is_some_and(|facts| facts.iter().any(|(_, fact)| *fact == Fact::Begun));
+    Ok(has_begun.then_some(trace))
 }
 
 /// Says of every life that what it stated last may be missing. The facts of different places were on their way when the
 /// supervisor ended: an effect may be recorded, and its cause not.
-fn end_in_gaps(bundle: &Bundle) -> Result<(), Trouble> {
-    let trace = bundle.read_trace().map_err(Trouble::machine)?;
+fn end_in_gaps(bundle: &Bundle, trace: &Trace) -> Result<(), Trouble> {
     for &(process, life) in trace.streams.keys().filter(|it| it.0 != ProcessId::SUPERVISOR) {
         bundle.mark_gap(process, life).map_err(Trouble::machine)?;
     }

@@ -6,6 +6,7 @@
 mod application;
 pub mod defect;
 pub mod manifest;
+mod processes;
 mod protocol;
 mod simulation;
 

@@ -7,12 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use faultline_api::quantity::Bandwidth;
-use faultline_api::resource::StorageKind as Asked;
 use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::{Fact, Life, Node, ProcessId, Protocol, Span, Time};
+use faultline_core::{Fact, Life, Node, ProcessId, Protocol, Time};
 use faultline_runtime::node::{self, NodeOptions};
-use faultline_runtime::{Links, Observer, RunOptions, RunOutcome, StorageKind, StorageOptions, local};
+use faultline_runtime::{Observer, RunOptions, RunOutcome, local};
 use faultline_supervisor::Status;
 use faultline_trace::Bundle;
 use faultline_trace::manifest::LinkEntry;
@@ -20,9 +18,6 @@ use faultline_workloads::Workload;
 
 use crate::live::Live;
 use crate::trouble::Trouble;
-
-/// A machine may be busy with other things for a moment, and links are not as asked for then.
-const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
 /// Runs a federation on real processes, in the bundle that was created in `dir`.
 pub(crate) fn run<P: Protocol>(
@@ -34,25 +29,7 @@ pub(crate) fn run<P: Protocol>(
 ) -> Result<RunOutcome, Trouble> {
     let program = std::env::current_exe()
         .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
-    let options = RunOptions {
-        run_dir: dir.to_owned(),
-        supervisor: setup.supervisor.clone(),
-        membership: setup.membership.clone(),
-        names: setup.names.processes(),
-        seed: setup.seed,
-        links: Links { requested: setup.links.clone() },
-        storage: StorageOptions {
-            kind: match setup.storage.kind {
-                Asked::Memory => StorageKind::Memory,
-                Asked::Disk => StorageKind::Disk,
-            },
-            write_bandwidth: setup.storage.write_bandwidth.map_or(0, Bandwidth::bytes_per_second),
-            latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),
-        },
-        measure_again_for: MEASURE_AGAIN_FOR,
-        metrics,
-        interrupted: interrupted.clone(),
-    };
+    let options = RunOptions { metrics, interrupted: interrupted.clone(), ..setup.run_options(dir) };
     local::run(vec![program.into(), "node".into()], options, live).map_err(Trouble::machine)
 }
 
