@@ -24,71 +24,66 @@ pub fn render(recorded: Recorded<'_>) -> String {
     page(&summary, &diagram, &recorded.manifest.federation).into_string()
 }
 
-/// A page of the same looks with something else in it, and without a script.
-pub fn document(title: &str, body: Markup) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-                title { (title) }
-                style { (PreEscaped(style::PALETTE)) (PreEscaped(style::PAGE)) }
-            }
-            body { main { (body) } }
-        }
-    };
-    page.into_string()
+/// A page of the same looks with something else in it, and without a script. `styles` come after those of all pages.
+pub fn document(title: &str, styles: &[&str], body: Markup) -> String {
+    shell(title, "", styles, html! { main { (body) } }).into_string()
 }
 
-fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
-    let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
+/// What all pages have around their body. `scripts` is the page's policy on them.
+fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
+    let policy = format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}img-src data:");
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+                meta http-equiv="Content-Security-Policy" content=(policy);
                 title { (title) }
-                style { (PreEscaped(style::PALETTE)) (PreEscaped(style::PAGE)) }
-            }
-            body {
-                main {
-                    (head(summary))
-                    h2 { "Space and time" }
-                    (stage(diagram))
-                    h2 { "What happened" }
-                    (story(&summary.explanation))
-                    h2 { "Clusters" }
-                    (clusters(summary))
-                    (rollbacks(summary))
-                    h2 { "Faults" }
-                    (faults(summary))
-                    h2 { "Properties" }
-                    (properties(summary))
-                    @if !summary.links.is_empty() {
-                        h2 { "Links" }
-                        (links(summary))
-                    }
-                    h2 { "The federation" }
-                    details {
-                        summary { "The file as it was run" }
-                        pre { (federation) }
-                    }
-                    footer {
-                        "Recorded in " code { (summary.run.bundle) } " (" (count(summary.run.facts, "fact")) ") by faultline "
-                        (summary.run.tool) ". Judge it again with " code { "faultline check " (summary.run.bundle) } "."
-                    }
+                style {
+                    (PreEscaped(style::PALETTE)) (PreEscaped(style::PAGE))
+                    @for style in styles { (PreEscaped(style)) }
                 }
-                script type="application/json" id="data" { (PreEscaped(json(diagram))) }
-                script { (PreEscaped(SCRIPT)) }
             }
+            body { (body) }
         }
     }
+}
+
+fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
+    let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
+    let body = html! {
+        main {
+            (head(summary))
+            h2 { "Space and time" }
+            (stage(diagram))
+            h2 { "What happened" }
+            (story(&summary.explanation))
+            h2 { "Clusters" }
+            (clusters(summary))
+            (rollbacks(summary))
+            h2 { "Faults" }
+            (faults(summary))
+            h2 { "Properties" }
+            (properties(summary))
+            @if !summary.links.is_empty() {
+                h2 { "Links" }
+                (links(summary))
+            }
+            h2 { "The federation" }
+            details {
+                summary { "The file as it was run" }
+                pre { (federation) }
+            }
+            footer {
+                "Recorded in " code { (summary.run.bundle) } " (" (count(summary.run.facts, "fact")) ") by faultline "
+                (summary.run.tool) ". Judge it again with " code { "faultline check " (summary.run.bundle) } "."
+            }
+        }
+        script type="application/json" id="data" { (PreEscaped(json(diagram))) }
+        script { (PreEscaped(SCRIPT)) }
+    };
+    shell(&title, "script-src 'unsafe-inline'; ", &[], body)
 }
 
 /// JSON that can stand inside a script element.

@@ -55,7 +55,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
         body.push(section(number, entry, &shown));
     }
     let page = arguments.out.join("errata.html");
-    let content = document("HC3I: errata", front(arguments, &entries, &body));
+    let content = document("HC3I: errata", &[], front(arguments, &entries, &body));
     fs::write(&page, content)
         .map_err(|error| Trouble::path("write", &page, error, "name another directory with `--out`"))?;
     output::print(&format!("{}\n", page.display()))?;

@@ -3,8 +3,8 @@
 use comfy_table::Table as TextTable;
 use comfy_table::presets::NOTHING;
 use faultline_report::explain::count;
-use faultline_report::style;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use faultline_report::page::document;
+use maud::{Markup, html};
 
 use super::chart;
 use super::section::{Agreement, Cell, Finding, Section, Table};
@@ -22,34 +22,20 @@ section{scroll-margin-top:12px}.place{color:var(--faint);font-weight:400;font-si
 
 /// The page.
 pub fn render(it: &Reproduction) -> String {
-    page(it).into_string()
+    document("HC3I, repeated", &[chart::STYLE, STYLE], body(it))
 }
 
-fn page(it: &Reproduction) -> Markup {
+fn body(it: &Reproduction) -> Markup {
     html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-                title { "HC3I, repeated" }
-                style { (PreEscaped(style::PALETTE)) (PreEscaped(style::PAGE)) (PreEscaped(chart::STYLE)) (PreEscaped(STYLE)) }
-            }
-            body {
-                main {
-                    (head(it))
-                    h2 { "All findings" }
-                    (overview(&it.sections))
-                    @for section in &it.sections { (show(section)) }
-                    footer {
-                        p {
-                            "Made by " code { "faultline reproduce hc3i" @if it.quick { " --quick" } } ", faultline "
-                            (env!("CARGO_PKG_VERSION")) ". The files of the experiments: " code { "faultline samples" }
-                            ". Tables as CSV and figures as SVG lie beside this page. Runs are bit-identical per seed."
-                        }
-                    }
-                }
+        (head(it))
+        h2 { "All findings" }
+        (overview(&it.sections))
+        @for section in &it.sections { (show(section)) }
+        footer {
+            p {
+                "Made by " code { "faultline reproduce hc3i" @if it.quick { " --quick" } } ", faultline "
+                (env!("CARGO_PKG_VERSION")) ". The files of the experiments: " code { "faultline samples" }
+                ". Tables as CSV and figures as SVG lie beside this page. Runs are bit-identical per seed."
             }
         }
     }
