@@ -290,13 +290,7 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
 pub fn a_fault_is_in_force_before_its_trigger_goes_on(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;
-    scenario.at(P0, None, Span::from_millis(100), [Act::Mark, Act::Send(P1, 1)]);
-    scenario.script.on_message.push((P1, vec![Act::Persist(1, 100)]));
-    scenario.inject(mark(P0, 1), Fault::Storage { process: P1, how: StorageFault::Full, span: None });
-    let evidence = driver.run::<false>(&scenario);
-    evidence.expect_complete();
-    let answers: Vec<Observation> = evidence.seen(P1, FIRST).into_iter().filter(stored).collect();
-    assert_eq!(answers, [Observation::PersistFailed { by: FIRST, number: 1 }]);
+    expect_full_when_told(driver, scenario, Span::from_millis(100));
 }
 
 /// The same where it is to be in force at a process that stands still: what the trigger does next is seen there only
@@ -306,7 +300,12 @@ pub fn a_fault_is_in_force_also_where_a_process_stands(driver: &mut impl Driver)
     scenario.script.all_arrives = true;
     let span = Span::from_millis(300);
     scenario.inject(Trigger::At(at(100)), Fault::Pause { process: P1, span });
-    scenario.at(P0, None, Span::from_millis(200), [Act::Mark, Act::Send(P1, 1)]);
+    expect_full_when_told(driver, scenario, Span::from_millis(200));
+}
+
+/// P0 sets off the filling of P1's storage at `after`, and then tells P1 to write something.
+fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after: Span) {
+    scenario.at(P0, None, after, [Act::Mark, Act::Send(P1, 1)]);
     scenario.script.on_message.push((P1, vec![Act::Persist(1, 100)]));
     scenario.inject(mark(P0, 1), Fault::Storage { process: P1, how: StorageFault::Full, span: None });
     let evidence = driver.run::<false>(&scenario);

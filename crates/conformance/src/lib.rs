@@ -17,7 +17,7 @@ mod scenario;
 
 pub use observation::{Observation, observations};
 pub use probe::{Act, Head, Message, Probe, Script, Stamp, Step, Work};
-pub use scenario::{Driver, Evidence, Scenario};
+pub use scenario::{Driver, Evidence, Scenario, membership};
 
 /// One `#[test]` for each case. The argument is an expression that makes a fresh [`Driver`].
 #[macro_export]

@@ -100,33 +100,34 @@ impl Scenario {
 
     /// The membership before anybody is up.
     pub fn membership(&self) -> Membership {
-        let mut members = Vec::new();
-        let mut clusters = Vec::new();
-        for (cluster, &size) in self.clusters.iter().enumerate() {
-            let first = members.len() as u32;
-            for index in first..first + size {
-                members.push(Member {
-                    cluster: ClusterId(cluster as u16),
-                    role: Role::RANK,
-                    node: NodeId(index),
-                    life: Life(0),
-                    up: false,
-                });
-            }
-            let processes = (first..first + size).map(ProcessId).collect();
-            clusters.push(Cluster { processes, started: false });
-        }
-        Membership {
-            version: MembershipVersion(0),
-            members: Arc::from(members),
-            clusters: Arc::from(clusters),
-        }
+        membership(&self.clusters)
     }
 
     /// The properties of a link.
     pub fn link(&self, from: ClusterId, to: ClusterId) -> LinkProperties {
         if from == to { self.within } else { self.between }
     }
+}
+
+/// The membership of clusters with so many processes each, before anybody is up; every process has a node of its own.
+pub fn membership(clusters: &[u32]) -> Membership {
+    let mut members = Vec::new();
+    let mut each = Vec::new();
+    for (cluster, &size) in clusters.iter().enumerate() {
+        let first = members.len() as u32;
+        for index in first..first + size {
+            members.push(Member {
+                cluster: ClusterId(cluster as u16),
+                role: Role::RANK,
+                node: NodeId(index),
+                life: Life(0),
+                up: false,
+            });
+        }
+        let processes = (first..first + size).map(ProcessId).collect();
+        each.push(Cluster { processes, started: false });
+    }
+    Membership { version: MembershipVersion(0), members: Arc::from(members), clusters: Arc::from(each) }
 }
 
 impl Evidence {

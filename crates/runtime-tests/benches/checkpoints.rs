@@ -17,14 +17,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use faultline_core::{
-    Claim, Cluster, ClusterId, Fact, Life, Member, Membership, MembershipVersion, Node, NodeConfig, NodeId,
-    ProcessId, Role, Span, Time,
-};
+use faultline_core::{Claim, Fact, Life, Node, NodeConfig, ProcessId, Span, Time};
 use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
 use faultline_protocols::none::NoProtocol;
-use faultline_runtime::{Links, NodeOptions, Observer, RunOptions, StorageOptions, local, node};
-use faultline_supervisor::{Config, Status};
+use faultline_runtime::{NodeOptions, Observer, local, node};
+use faultline_runtime_tests::undisturbed;
+use faultline_supervisor::Status;
 use faultline_trace::manifest::LinkEntry;
 use faultline_trace::{Bundle, Trace};
 use faultline_workloads::synthetic::{self, Traffic};
@@ -32,8 +30,8 @@ use faultline_workloads::{Config as Application, Workload, heat};
 
 const STATE: usize = 2_000_000;
 /// Nodes of each cluster.
-const NODES: usize = 2;
-const PEERS: usize = 100;
+const NODES: u32 = 2;
+const PEERS: u32 = 100;
 const STEP: Span = Span::from_millis(20);
 const MEGABYTE: f64 = 1e6;
 
@@ -132,48 +130,12 @@ struct Ended {
 }
 
 /// Runs heat for so many steps; for 0 steps, messages among all.
-fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[usize]) -> Result<Ended, Box<dyn Error>> {
+fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[u32]) -> Result<Ended, Box<dyn Error>> {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let bundle = Bundle::create(dir.path().join("run"))?;
-    let mut members = Vec::new();
-    let mut each = Vec::new();
-    for (cluster, &nodes) in clusters.iter().enumerate() {
-        let first = members.len() as u32;
-        let ids = first..first + nodes as u32;
-        members.extend(ids.clone().map(|it| Member {
-            cluster: ClusterId(cluster as u16),
-            role: Role::RANK,
-            node: NodeId(it),
-            life: Life(0),
-            up: false,
-        }));
-        each.push(Cluster { processes: ids.map(ProcessId).collect(), started: false });
-    }
     let scenario = format!("{},{steps},{feedback}", u32::from(hc3i));
     let command = vec![env::current_exe()?.into(), "node".into(), scenario.into()];
-    let options = RunOptions {
-        run_dir: bundle.dir().to_owned(),
-        supervisor: Config {
-            detect_after: Span::from_secs(20),
-            restart_after: Span::from_secs(1),
-            volatile_storage: false,
-            deadline: Span::from_secs(300),
-            plan: Vec::new(),
-            least_work_left_percent: 0,
-        },
-        names: (0..members.len()).map(|it| format!("node-{it}")).collect(),
-        membership: Membership {
-            version: MembershipVersion(0),
-            members: members.into(),
-            clusters: each.into(),
-        },
-        seed: 1,
-        links: Links::default(),
-        storage: StorageOptions::default(),
-        measure_again_for: Span::ZERO,
-        metrics: None,
-        interrupted: Arc::default(),
-    };
+    let options = undisturbed(bundle.dir(), clusters, Span::from_secs(300));
     let mut memory = Memory::default();
     let ended = local::run(command, options, &mut memory)?;
     if let Some(collapse) = ended.collapsed.first() {
@@ -315,7 +277,7 @@ fn by_hand_once() -> io::Result<(f64, f64)> {
 }
 
 /// The slowest of so many at the same time.
-fn slowest(count: usize, one: impl Fn(usize) -> io::Result<f64> + Sync) -> io::Result<f64> {
+fn slowest(count: u32, one: impl Fn(u32) -> io::Result<f64> + Sync) -> io::Result<f64> {
     thread::scope(|scope| {
         let one = &one;
         let all: Vec<_> = (0..count).map(|index| scope.spawn(move || one(index))).collect();

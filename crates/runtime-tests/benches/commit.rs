@@ -19,12 +19,11 @@ use std::time::Instant;
 use faultline_core::application::Job;
 use faultline_core::process::{In, Out};
 use faultline_core::{
-    Action, Attempt, Birth, Chunk, Cluster, ClusterId, Digest, Event, Fact, Gauges, Image, ImageName,
-    Incarnation, Life, Member, Membership, MembershipVersion, NodeId, Position, Process, ProcessId, Role, Sn,
-    Snapshot, Span, Time, Witness,
+    Action, Attempt, Birth, Chunk, Digest, Event, Fact, Gauges, Image, ImageName, Incarnation, Position,
+    Process, ProcessId, Sn, Snapshot, Span, Time, Witness,
 };
-use faultline_runtime::{Links, NodeOptions, RunOptions, StorageOptions, local, node};
-use faultline_supervisor::Config;
+use faultline_runtime::{NodeOptions, local, node};
+use faultline_runtime_tests::undisturbed;
 use faultline_trace::Bundle;
 use serde::{Deserialize, Serialize};
 
@@ -68,37 +67,8 @@ fn nodes(count: u32) -> Result<f64, Box<dyn Error>> {
     let bundle = Bundle::create(dir.path().join("run"))?;
     let results = dir.path().join("results");
     fs::create_dir(&results)?;
-    let member = |index| Member {
-        cluster: ClusterId(0),
-        role: Role::RANK,
-        node: NodeId(index),
-        life: Life(0),
-        up: false,
-    };
     let command = vec![env::current_exe()?.into(), "node".into(), results.clone().into()];
-    let options = RunOptions {
-        run_dir: bundle.dir().to_owned(),
-        supervisor: Config {
-            detect_after: Span::from_secs(20),
-            restart_after: Span::from_secs(1),
-            volatile_storage: false,
-            deadline: Span::from_secs(120),
-            plan: Vec::new(),
-            least_work_left_percent: 0,
-        },
-        membership: Membership {
-            version: MembershipVersion(0),
-            members: (0..count).map(member).collect(),
-            clusters: Arc::new([Cluster { processes: (0..count).map(ProcessId).collect(), started: false }]),
-        },
-        names: (0..count).map(|index| format!("writer-{index}")).collect(),
-        seed: 1,
-        links: Links::default(),
-        storage: StorageOptions::default(),
-        measure_again_for: Span::ZERO,
-        metrics: None,
-        interrupted: Arc::default(),
-    };
+    let options = undisturbed(bundle.dir(), &[count], Span::from_secs(120));
     local::run(command, options, &mut ())?;
     read_results(&results)
 }

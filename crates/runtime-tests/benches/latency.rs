@@ -20,12 +20,12 @@ use std::time::Instant;
 
 use faultline_core::application::Job;
 use faultline_core::{
-    Application, Chunk, Cluster, ClusterId, Digest, Incarnation, Life, Member, Membership, MembershipVersion,
-    Node, NodeConfig, NodeId, Outbox, Payload, ProcessId, Progress, Role, Span,
+    Application, Chunk, Digest, Incarnation, Membership, Node, NodeConfig, Outbox, Payload, ProcessId,
+    Progress, Span,
 };
 use faultline_protocols::none::NoProtocol;
-use faultline_runtime::{Links, NodeOptions, RunOptions, StorageOptions, local, node};
-use faultline_supervisor::Config;
+use faultline_runtime::{NodeOptions, local, node};
+use faultline_runtime_tests::undisturbed;
 use faultline_trace::Bundle;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -67,38 +67,8 @@ fn nodes() -> Result<f64, Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let bundle = Bundle::create(dir.path().join("run"))?;
     let results = dir.path().join("median");
-    let member = |index| Member {
-        cluster: ClusterId(0),
-        role: Role::RANK,
-        node: NodeId(index),
-        life: Life(0),
-        up: false,
-    };
-    let processes = [ProcessId(0), ProcessId(1)];
     let command = vec![env::current_exe()?.into(), "node".into(), results.clone().into()];
-    let options = RunOptions {
-        run_dir: bundle.dir().to_owned(),
-        supervisor: Config {
-            detect_after: Span::from_secs(5),
-            restart_after: Span::from_secs(1),
-            volatile_storage: false,
-            deadline: Span::from_secs(60),
-            plan: Vec::new(),
-            least_work_left_percent: 0,
-        },
-        membership: Membership {
-            version: MembershipVersion(0),
-            members: Arc::new([member(0), member(1)]),
-            clusters: Arc::new([Cluster { processes: Arc::new(processes), started: false }]),
-        },
-        names: vec!["ping".into(), "pong".into()],
-        seed: 1,
-        links: Links::default(),
-        storage: StorageOptions::default(),
-        measure_again_for: Span::ZERO,
-        metrics: None,
-        interrupted: Arc::default(),
-    };
+    let options = undisturbed(bundle.dir(), &[2], Span::from_secs(60));
     local::run(command, options, &mut ())?;
     Ok(fs::read_to_string(results)?.parse()?)
 }

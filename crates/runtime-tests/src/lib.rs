@@ -1,4 +1,4 @@
-//! What the tests of the real driver share: how a federation of probes is run with one process for each.
+//! What the tests and benchmarks of the real driver share: how a federation is run with one process for each node.
 
 pub mod agents;
 
@@ -7,9 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use faultline_conformance::Scenario;
+use faultline_conformance::{Scenario, membership};
 use faultline_core::{ClusterId, Span};
 use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
+use faultline_supervisor::Config;
 use faultline_trace::Bundle;
 
 /// What starts a node of `scenario`; its script is put below `dir`, and `probe_node` is its program.
@@ -39,6 +40,31 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
             kind: if volatile { StorageKind::Memory } else { StorageKind::Disk },
             ..StorageOptions::default()
         },
+        measure_again_for: Span::ZERO,
+        metrics: None,
+        interrupted: Arc::default(),
+    }
+}
+
+/// A run recorded in `run_dir` in which nothing is done to the processes of `clusters`, over links that are not
+/// emulated: for benchmarks. It is given up after `deadline`.
+pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptions {
+    let membership = membership(clusters);
+    RunOptions {
+        run_dir: run_dir.to_owned(),
+        supervisor: Config {
+            detect_after: Span::from_secs(20),
+            restart_after: Span::from_secs(1),
+            volatile_storage: false,
+            deadline,
+            plan: Vec::new(),
+            least_work_left_percent: 0,
+        },
+        names: (0..membership.members.len()).map(|index| format!("node-{index}")).collect(),
+        membership,
+        seed: 1,
+        links: Links::default(),
+        storage: StorageOptions::default(),
         measure_again_for: Span::ZERO,
         metrics: None,
         interrupted: Arc::default(),

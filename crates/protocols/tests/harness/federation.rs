@@ -300,6 +300,11 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.begin_life(process, if replaced { Boot::Replaced } else { Boot::Restarted });
     }
 
+    /// The next step in the return of a dead `process`: everybody is told, or its next life begins.
+    pub(crate) fn come_back(&mut self, process: ProcessId) {
+        if self.member(process).up { self.detect(process) } else { self.restart(process) }
+    }
+
     /// Kills `process`, tells everybody, and begins its next life; nothing settles in between.
     pub(crate) fn crash(&mut self, process: ProcessId, storage: StorageFate) {
         self.kill(process, storage);

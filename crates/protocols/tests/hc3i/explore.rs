@@ -18,7 +18,6 @@ struct Schedule {
     federation: Federation,
     ranks: Vec<ProcessId>,
     /// Whose death the others know of.
-    detected: Vec<ProcessId>,
     /// Of a hundred deaths, how many take the storage with them.
     lost_percent: u32,
     /// Any storage may be lost at any time, which is more than the copies are for.
@@ -62,7 +61,6 @@ impl Schedule {
         Schedule {
             federation,
             ranks,
-            detected: Vec::new(),
             lost_percent,
             is_greedy: dice.random_range(0..4) == 0,
             bereft: None,
@@ -91,7 +89,7 @@ impl Schedule {
                 self.may_corrupt = false;
                 self.federation.corrupt(process);
             }
-            170..230 if !lives => self.come_back(process),
+            170..230 if !lives => self.federation.come_back(process),
             _ => {
                 self.federation.step_any(|count| self.dice.random_range(0..count));
             }
@@ -131,20 +129,6 @@ impl Schedule {
         self.federation.fail_writes(process, self.full.contains(&process));
     }
 
-    /// A death is detected, or the next life begins.
-    fn come_back(&mut self, process: ProcessId) {
-        match self.detected.iter().position(|&it| it == process) {
-            Some(place) => {
-                self.detected.swap_remove(place);
-                self.federation.restart(process);
-            }
-            None => {
-                self.detected.push(process);
-                self.federation.detect(process);
-            }
-        }
-    }
-
     /// Lets everybody live and everything arrive; the last messages show that nobody is stuck.
     fn come_to_rest(&mut self) {
         while let Some(&process) = self.full.first() {
@@ -152,7 +136,7 @@ impl Schedule {
         }
         for process in self.federation.processes() {
             while !self.federation.lives(process) {
-                self.come_back(process);
+                self.federation.come_back(process);
             }
         }
         (0..200).for_each(|_| self.step(false));

@@ -28,7 +28,6 @@ pub(crate) struct Schedule {
     expected: Vec<(ProcessId, Digest)>,
     ranks: Vec<ProcessId>,
     /// Whose death the others know of.
-    detected: Vec<ProcessId>,
     /// Of a hundred deaths, how many take the storage with them.
     lost_percent: u32,
     /// Who has lost what it held; nobody else does before it holds everything again.
@@ -79,7 +78,6 @@ impl Schedule {
             federation,
             expected,
             ranks,
-            detected: Vec::new(),
             lost_percent: pick(&mut dice, &[0, 0, 30]),
             bereft: None,
             deaths: pick(&mut dice, &[1, 3, 6, 12]),
@@ -97,7 +95,7 @@ impl Schedule {
             150..180 if lives => self.federation.wake(process, CHECKPOINT_EVERY),
             180..190 if lives => self.kill(process),
             190..193 if lives => self.kill_cluster(process),
-            200..260 if !lives => self.come_back(process),
+            200..260 if !lives => self.federation.come_back(process),
             _ => {
                 self.federation.step_any(|count| self.dice.random_range(0..count));
             }
@@ -136,25 +134,11 @@ impl Schedule {
         }
     }
 
-    /// A death is detected, or the next life begins.
-    fn come_back(&mut self, process: ProcessId) {
-        match self.detected.iter().position(|&it| it == process) {
-            Some(place) => {
-                self.detected.swap_remove(place);
-                self.federation.restart(process);
-            }
-            None => {
-                self.detected.push(process);
-                self.federation.detect(process);
-            }
-        }
-    }
-
     /// Lets everybody live and the program come to its end, if it does.
     fn come_to_rest(&mut self) {
         for process in self.federation.processes() {
             while !self.federation.lives(process) {
-                self.come_back(process);
+                self.federation.come_back(process);
             }
         }
         loop {
