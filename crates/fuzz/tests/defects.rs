@@ -12,6 +12,7 @@ const BOUND: u32 = 3000;
 const DIRECTED: &[hc3i::Defect] = &[
     hc3i::Defect::RoundWithoutLives,
     hc3i::Defect::NotesNotRefilled,
+    hc3i::Defect::PastOutsideCheckpoint,
     hc3i::Defect::LogCollectedUnaware,
     hc3i::Defect::CollectedRestored,
     hc3i::Defect::CollectsOnSpoilt,

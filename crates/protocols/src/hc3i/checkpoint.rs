@@ -186,7 +186,12 @@ impl Hc3i {
 
     /// Member: the application's state is here, every earlier send has been seen.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut Desk) {
-        let head = Arc::new(Head { ddv: self.raised_ddv(), delivered: self.delivered.clone() });
+        let past = match self.has(Defect::PastOutsideCheckpoint) {
+            true => Arc::default(),
+            false => self.history.of(self.cluster),
+        };
+        let vectors = Vectors { ddv: self.raised_ddv(), delivered: self.delivered.clone() };
+        let head = Arc::new(Head { vectors, past });
         let Phase::Checkpointing(part) = &mut self.phase else {
             return;
         };
@@ -371,7 +376,7 @@ impl Hc3i {
         if !gathering.awaited.remove(&from) {
             return;
         }
-        merge_vectors(&mut gathering.vectors, head);
+        merge_vectors(&mut gathering.vectors, &head.vectors);
         if gathering.awaited.is_empty() {
             gathering.awaits_start = true;
             if !self.has_started() && !self.has(Defect::NoStartGate) {

@@ -85,6 +85,8 @@ crate::defects::defects! {
     RoundWithoutLives,
     /// A refilled holder gets the parts, but not the table of rollbacks: an incarnation can be used twice.
     NotesNotRefilled,
+    /// A part does not tell its cluster's rollbacks: they can be lost although it is left.
+    PastOutsideCheckpoint,
     /// A member collects log entries although it does not know yet of a rollback that undid their delivery.
     LogCollectedUnaware,
     /// Rounds of an older epoch are obeyed (rule 11).

@@ -28,8 +28,14 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
-/// What a listing of a storage shows of a part: its dependencies, from which recovery chooses.
-pub(super) type Head = Vectors;
+/// What a listing of a storage shows of a part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Its dependencies, from which recovery chooses.
+    pub vectors: Vectors,
+    /// The past of its cluster when it was taken: parts outlive the tables of the members and of the holders.
+    pub past: Arc<Past>,
+}
 
 /// The protocol's own state in a part of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -323,7 +323,7 @@ impl Hc3i {
         ddv.resize(self.ddv.len(), Position::default());
         ddv[self.cluster.index()] = self.position;
         self.ddv = ddv.into();
-        self.delivered = image.map_or_else(|| Arc::from([]), |image| image.head.delivered.clone());
+        self.delivered = image.map_or_else(|| Arc::from([]), |image| image.head.vectors.delivered.clone());
         self.log = match image {
             Some(image) if !self.has(Defect::LogOutsideCheckpoint) => image.saved.log.clone(),
             _ => Arc::new(Log::default()),

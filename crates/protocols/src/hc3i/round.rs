@@ -124,6 +124,9 @@ impl Hc3i {
         let reports = core::mem::take(&mut round.reports);
         for (_, report) in &reports {
             self.history.merge(&report.history);
+            for (_, head) in &report.parts {
+                self.history.extend(self.cluster, &head.past);
+            }
         }
         let checkpoints = gather_parts(&reports);
         let holders: Vec<(ProcessId, Vec<ProcessId>)> = self
@@ -192,7 +195,7 @@ impl Hc3i {
         let mut vectors =
             Vectors { ddv: self.ddv.iter().map(|_| Position::default()).collect(), ..Vectors::default() };
         for (head, _) in parts.values() {
-            merge_vectors(&mut vectors, head);
+            merge_vectors(&mut vectors, &head.vectors);
         }
         let mut ddv = vectors.ddv.to_vec();
         ddv[self.cluster.index()] = position;

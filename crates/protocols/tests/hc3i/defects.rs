@@ -211,6 +211,30 @@ fn a_refilled_holder_is_told_of_the_rollbacks_too() {
     });
 }
 
+/// p0's storage, which holds p1's parts, is lost, and a new part arrives before what p1 says of its past; then p1's is lost
+/// too. The message that the rollback undid is acknowledged in p0's checkpoint.
+#[test]
+fn a_part_tells_what_its_cluster_undid_before_it() {
+    caught(Defect::PastOutsideCheckpoint, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.exchange(p(0), p(1), "m");
+        federation.take_checkpoint(c(0));
+        let sent_again = federation.hold(|flight| flight.says("m"));
+        federation.crash(p(1), Kept);
+        federation.retry();
+        let past = says!(Control::Alert { .. } | Control::AlertRecorded { .. } | Control::Offer { .. });
+        let past = federation.hold(past);
+        federation.crash(p(0), Lost);
+        federation.settle();
+        federation.take_checkpoint(c(1));
+        federation.crash(p(1), Lost);
+        federation.release(past);
+        federation.release(sent_again);
+        federation.retry();
+        federation
+    });
+}
+
 /// B4: cluster 1 goes back without a death, acts, and dies: its next incarnation is another one.
 #[test]
 fn the_table_of_rollbacks_is_durable() {
