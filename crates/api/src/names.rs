@@ -48,6 +48,11 @@ impl Names {
         self
     }
 
+    /// The names of the processes beside the ranks.
+    pub fn extra(&self) -> &[String] {
+        &self.extra
+    }
+
     /// How many clusters there are.
     pub fn clusters(&self) -> usize {
         self.clusters.len()

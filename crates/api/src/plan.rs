@@ -29,7 +29,7 @@ const FIRST_STREAM: u64 = 1 << 32;
 /// on every machine. Panics when [`crate::validate()`] finds problems.
 pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
     let spec = &federation.spec;
-    let names = Names::of(spec);
+    let names = Names::of(spec).with_extra(&spec.protocol.extra_processes());
     let mut plan = Vec::new();
     for (entry, fault) in spec.faults.iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -87,11 +87,11 @@ impl Draw<'_> {
     fn fault(&mut self, action: ActionRef<'_>) -> Fault {
         match action {
             ActionRef::Crash(it) => Fault::Crash {
-                process: self.process(&it.cluster, it.node),
+                process: self.process(&it.process, &it.cluster, it.node),
                 storage: it.storage.unwrap_or_default().into(),
             },
             ActionRef::Pause(it) => {
-                Fault::Pause { process: self.process(&it.cluster, it.node), span: it.span.0 }
+                Fault::Pause { process: self.process(&it.process, &it.cluster, it.node), span: it.span.0 }
             }
             ActionRef::LoseCluster(it) => Fault::LoseCluster {
                 cluster: self.cluster(&it.cluster, None),
@@ -108,24 +108,27 @@ impl Draw<'_> {
                 Fault::Partition { from, to, both: !it.one_way, span: it.span.0 }
             }
             ActionRef::SlowStorage(it) => Fault::Storage {
-                process: self.process(&it.cluster, it.node),
+                process: self.process(&it.process, &it.cluster, it.node),
                 how: StorageFault::Slow(it.by.0),
                 span: it.span.map(|it| it.0),
             },
             ActionRef::FullStorage(it) => Fault::Storage {
-                process: self.process(&it.cluster, it.node),
+                process: self.process(&it.process, &it.cluster, it.node),
                 how: StorageFault::Full,
                 span: it.span.map(|it| it.0),
             },
             ActionRef::CorruptStorage(it) => Fault::Storage {
-                process: self.process(&it.cluster, it.node),
+                process: self.process(&it.process, &it.cluster, it.node),
                 how: StorageFault::Corrupt,
                 span: it.span.map(|it| it.0),
             },
         }
     }
 
-    fn process(&mut self, cluster: &str, node: Option<u32>) -> ProcessId {
+    fn process(&mut self, name: &Option<String>, cluster: &str, node: Option<u32>) -> ProcessId {
+        if let Some(name) = name {
+            return self.names.process_id(name).expect("a valid fault names processes that exist");
+        }
         match node {
             Some(node) => {
                 let cluster = self.cluster(cluster, None);

@@ -128,6 +128,14 @@ fn every_mistake_is_explained() {
         ("no trigger", with("at: 4s, ", "")),
         ("two triggers", with("at: 4s, ", "at: 4s, mtbf: { exponential: 30s }, ")),
         ("no action", with(", crash: { cluster: any }", "")),
+        (
+            "process that is not there",
+            with("crash: { cluster: paris, node: 1 }", "crash: { process: paris-9 }"),
+        ),
+        (
+            "process named twice",
+            with("crash: { cluster: paris, node: 1 }", "crash: { process: paris-1, cluster: paris }"),
+        ),
         ("two actions", with("crash: { cluster: any }", "crash: {}, loseCluster: {}")),
         ("unknown fact", with("checkpointRequested", "checkpointRequest")),
         ("fact of the supervisor", with("checkpointRequested", "injecting")),

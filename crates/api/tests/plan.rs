@@ -2,6 +2,7 @@
 
 use std::hash::Hasher;
 
+use faultline_api::resource::{Hc3i, Protocol, ReplicateTo};
 use faultline_api::{Federation, parse, plan};
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{ClusterId, FactKind, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
@@ -54,6 +55,19 @@ fn hash(numbers: impl IntoIterator<Item = u64>) -> u64 {
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     numbers.into_iter().for_each(|it| hasher.write(&it.to_le_bytes()));
     hasher.finish()
+}
+
+#[test]
+fn a_process_is_meant_by_its_name_inside_and_outside_the_clusters() {
+    let mut federation = federation("    - { at: 1s, crash: { process: b-1 } }");
+    let mut on_server = federation.spec.faults[0].clone();
+    on_server.crash.as_mut().unwrap().process = Some("storage-server".into());
+    federation.spec.faults.push(on_server);
+    let replicate_to = Some(ReplicateTo::SharedStorage);
+    federation.spec.protocol = Protocol::Hc3i(Hc3i { replicate_to, ..Hc3i::default() });
+    let faults: Vec<Fault> = plan(&federation, 7).into_iter().map(|it| it.fault).collect();
+    let crash = |process| Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept };
+    assert_eq!(faults, [crash(4), crash(10)]);
 }
 
 #[test]

@@ -94,6 +94,7 @@ impl<P: Protocol> Setup<P> {
     fn new(federation: &Federation, seed: u64, config: P::Config) -> Result<Setup<P>, SetupError> {
         let spec = &federation.spec;
         let extra = P::extra_processes(&config);
+        debug_assert_eq!(extra, spec.protocol.extra_processes(), "faults name the processes that there are");
         let sizes: Vec<usize> = spec.clusters.iter().map(|it| it.nodes as usize).collect();
         let application = application::config(spec);
         application.validate(&sizes)?;

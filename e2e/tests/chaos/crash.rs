@@ -10,7 +10,7 @@ use kube::api::ListParams;
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply("quickstart", |spec| {
-        let crash = Crash { cluster: "paris".into(), node: Some(1), storage: None };
+        let crash = Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None };
         spec.faults = vec![Fault { at: "4s".parse().ok(), crash: Some(crash), ..Fault::default() }];
     })
     .await?;

@@ -111,6 +111,11 @@ pub struct Crash {
     /// The process, by its number in the cluster. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
+    /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
+    /// `storage-server` or `recovery-process`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 60))]
+    pub process: Option<String>,
     /// What becomes of its storage. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
@@ -127,6 +132,11 @@ pub struct Pause {
     /// The process, by its number in the cluster. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
+    /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
+    /// `storage-server` or `recovery-process`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 60))]
+    pub process: Option<String>,
     /// How long. Longer than `failures.detectAfter`, it is taken for dead and replaced.
     #[serde(rename = "for")]
     pub span: Duration,
@@ -208,6 +218,11 @@ pub struct SlowStorage {
     /// The node, by its number in the cluster. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
+    /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
+    /// `storage-server` or `recovery-process`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 60))]
+    pub process: Option<String>,
     /// What each write takes in addition.
     pub by: Duration,
     /// How long the storage is slow. Default: until the end.
@@ -226,6 +241,11 @@ pub struct BadStorage {
     /// The node, by its number in the cluster. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
+    /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
+    /// `storage-server` or `recovery-process`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 60))]
+    pub process: Option<String>,
     /// How long. Default: until the end.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub span: Option<Duration>,

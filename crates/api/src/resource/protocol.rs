@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::Span;
+use faultline_core::{Role, Span};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
@@ -150,6 +150,15 @@ impl Protocol {
             Protocol::Hydee(it) => Some(&it.checkpoint_every_in),
             Protocol::Coordinated(_) | Protocol::None(_) => None,
         }
+    }
+
+    /// The processes that it needs beside the ranks, in their order.
+    pub fn extra_processes(&self) -> Vec<Role> {
+        let keeps_copies =
+            |it: Checkpointing| it.replicas > 0 && it.replicate_to == ReplicateTo::SharedStorage;
+        let recovery = matches!(self, Protocol::Hydee(_)).then_some(Role::RECOVERY_PROCESS);
+        let server = self.checkpointing().is_some_and(keeps_copies).then_some(Role::STORAGE_SERVER);
+        recovery.into_iter().chain(server).collect()
     }
 
     /// Its checkpoints; `None` when it takes none.

@@ -3,6 +3,7 @@
 use faultline_core::{FactKind, Span};
 
 use super::Check;
+use crate::names::Names;
 use crate::quantity::Duration;
 use crate::resource::{ANY, ActionRef, Fault, MAX_FAULTS, Mtbf, Protocol, TriggerRef, When};
 
@@ -111,9 +112,9 @@ impl Check<'_> {
 
     fn action(&mut self, path: &str, action: ActionRef<'_>) {
         match action {
-            ActionRef::Crash(it) => self.target(path, "cluster", &it.cluster, it.node),
+            ActionRef::Crash(it) => self.process(path, &it.process, &it.cluster, it.node),
             ActionRef::Pause(it) => {
-                self.target(path, "cluster", &it.cluster, it.node);
+                self.process(path, &it.process, &it.cluster, it.node);
                 self.lasts(path, Some(it.span));
             }
             ActionRef::LoseCluster(it) => self.target(path, "cluster", &it.cluster, None),
@@ -149,15 +150,38 @@ impl Check<'_> {
                 self.lasts(path, Some(it.span));
             }
             ActionRef::SlowStorage(it) => {
-                self.target(path, "cluster", &it.cluster, it.node);
+                self.process(path, &it.process, &it.cluster, it.node);
                 self.lasts(path, it.span);
                 if it.by.0 == Span::ZERO {
                     self.problem(format!("{path}.by"), "0 is not slower", "write a duration above zero");
                 }
             }
             ActionRef::FullStorage(it) | ActionRef::CorruptStorage(it) => {
-                self.target(path, "cluster", &it.cluster, it.node);
+                self.process(path, &it.process, &it.cluster, it.node);
                 self.lasts(path, it.span);
+            }
+        }
+    }
+
+    /// A process by its name, or by cluster and node.
+    fn process(&mut self, path: &str, name: &Option<String>, cluster: &str, node: Option<u32>) {
+        let Some(name) = name else { return self.target(path, "cluster", cluster, node) };
+        if cluster != ANY || node.is_some() {
+            self.problem(
+                format!("{path}.process"),
+                "the process is named twice, by its name and by its place",
+                "write `process`, or `cluster` and `node`",
+            );
+        } else if self.sized {
+            let names = Names::of(self.spec).with_extra(&self.spec.protocol.extra_processes());
+            let help = match names.extra() {
+                [] => "a process is called by its cluster and number, `paris-1`; none stands outside".into(),
+                extra => {
+                    format!("a process is called by its cluster and number; others: {}", extra.join(", "))
+                }
+            };
+            if names.process_id(name).is_none() {
+                self.problem(format!("{path}.process"), format!("there is no process `{name}`"), help);
             }
         }
     }

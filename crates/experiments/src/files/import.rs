@@ -240,7 +240,12 @@ fn faults(topology: &Topology) -> Vec<Fault> {
     let Some(mean) = topology.mtbf.0 else { return Vec::new() };
     vec![Fault {
         mtbf: Some(Mtbf::Exponential(Duration(mean))),
-        crash: Some(Crash { cluster: resource::ANY.into(), node: None, storage: Some(Fate::Lost) }),
+        crash: Some(Crash {
+            process: None,
+            cluster: resource::ANY.into(),
+            node: None,
+            storage: Some(Fate::Lost),
+        }),
         ..Fault::default()
     }]
 }

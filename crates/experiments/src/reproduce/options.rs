@@ -32,7 +32,12 @@ fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>)
     for node in nodes {
         federation.spec.faults.push(Fault {
             at: Some(Duration(HALF_TIME)),
-            crash: Some(Crash { cluster: cluster.into(), node: Some(node), storage: Some(Fate::Lost) }),
+            crash: Some(Crash {
+                process: None,
+                cluster: cluster.into(),
+                node: Some(node),
+                storage: Some(Fate::Lost),
+            }),
             ..Fault::default()
         });
     }

@@ -137,12 +137,15 @@ impl<'a> Faults<'a> {
         match kind {
             Kind::Crash => {
                 let (cluster, node) = self.node(chance);
-                Fault { crash: Some(Crash { cluster, node, storage: self.fate(chance) }), ..none }
+                Fault {
+                    crash: Some(Crash { process: None, cluster, node, storage: self.fate(chance) }),
+                    ..none
+                }
             }
             Kind::Pause => {
                 let (cluster, node) = self.node(chance);
                 let span = Duration(short(Span(chance.between(self.outage.0 / 8, self.outage.0 * 2))));
-                Fault { pause: Some(Pause { cluster, node, span }), ..none }
+                Fault { pause: Some(Pause { process: None, cluster, node, span }), ..none }
             }
             Kind::LoseCluster => {
                 let (cluster, storage) = (self.cluster(chance), self.fate(chance));
@@ -174,10 +177,19 @@ impl<'a> Faults<'a> {
                 match chance.between(0, 2) {
                     0 => {
                         let by = brief(chance);
-                        Fault { slow_storage: Some(SlowStorage { cluster, node, by, span }), ..none }
+                        Fault {
+                            slow_storage: Some(SlowStorage { process: None, cluster, node, by, span }),
+                            ..none
+                        }
                     }
-                    1 => Fault { full_storage: Some(BadStorage { cluster, node, span }), ..none },
-                    _ => Fault { corrupt_storage: Some(BadStorage { cluster, node, span }), ..none },
+                    1 => Fault {
+                        full_storage: Some(BadStorage { process: None, cluster, node, span }),
+                        ..none
+                    },
+                    _ => Fault {
+                        corrupt_storage: Some(BadStorage { process: None, cluster, node, span }),
+                        ..none
+                    },
                 }
             }
         }

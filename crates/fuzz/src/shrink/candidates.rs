@@ -307,7 +307,12 @@ fn details(spec: &FederationSpec) -> Smaller {
         };
         if let Some(lost) = &fault.lose_cluster {
             put(&|it| {
-                let crash = Crash { cluster: lost.cluster.clone(), node: Some(0), storage: lost.storage };
+                let crash = Crash {
+                    process: None,
+                    cluster: lost.cluster.clone(),
+                    node: Some(0),
+                    storage: lost.storage,
+                };
                 (it.lose_cluster, it.crash) = (None, Some(crash));
             });
             put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.storage = None));
