@@ -1,0 +1,177 @@
+//! Network namespaces for processes on one machine: a hub with a bridge, and around it one namespace per process, joined
+//! by a pair of interfaces.
+//!
+//! None has a name. A namespace lives as long as something holds it: the hub's its owner, that of a process the process.
+//! So whatever ends them, SIGKILL too, nothing is left.
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::thread;
+
+use faultline_core::{Life, ProcessId};
+use faultline_shaper::tree::Prefix;
+use nix::sched::{CloneFlags, setns, unshare};
+use nlink::netlink::link::{BridgeLink, VethLink};
+use nlink::{Connection, Ipv4Address, Route};
+use thiserror::Error;
+
+use crate::runtime;
+
+/// The interface of a process to all others, in its namespace.
+pub const INTERFACE: &str = "data";
+/// Processes that fit around a hub, by their numbers.
+pub const MOST_PROCESSES: u32 = (1 << PROCESS_BITS) - 1;
+
+/// The bridge in the hub.
+const BRIDGE: &str = "faultline";
+/// All addresses are in 10.0.0.0/8; a namespace of ours sees no other network that could have them.
+const NETWORK: u32 = 0x0a00_0000;
+const NETWORK_LENGTH: u8 = 8;
+/// The rest of an address is a process and one of its lives.
+const PROCESS_BITS: u32 = 14;
+const LIFE_BITS: u32 = 10;
+/// Lives of a process that have different addresses: the one before may still be about to go away.
+const LIVES: u32 = 1000;
+/// Where the hub is: at the end, as no process.
+const HUB: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
+const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
+
+/// Why a namespace could not be made.
+#[derive(Debug, Error)]
+pub enum NamespaceError {
+    /// The thread for it, or its asynchronous runtime.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The namespace itself.
+    #[error("cannot make a network namespace: {0} (this takes CAP_SYS_ADMIN: run as root)")]
+    Unshare(nix::Error),
+    /// It cannot be held on to.
+    #[error("cannot open {OWN_NAMESPACE}: {0}")]
+    Open(io::Error),
+    /// The calling thread cannot go there.
+    #[error("cannot enter a network namespace: {0}")]
+    Enter(nix::Error),
+    /// Something in it.
+    #[error("cannot {what}: {source}")]
+    Network {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: nlink::netlink::Error,
+    },
+    /// The hub's port.
+    #[error("cannot listen in the hub: {0}")]
+    Listen(io::Error),
+}
+
+/// The namespace in the middle.
+#[derive(Debug)]
+pub struct Hub {
+    namespace: File,
+    /// Where the one who made the hub was.
+    home: File,
+}
+
+impl Hub {
+    /// Makes a hub, and listens there for the processes around it, at any port.
+    pub fn new() -> Result<(Hub, TcpListener), NamespaceError> {
+        let home = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
+        let (namespace, listener) = isolated(|| {
+            let namespace = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
+            runtime().map_err(NamespaceError::Thread)?.block_on(furnish_hub())?;
+            let listener = TcpListener::bind(SocketAddr::from((HUB, 0))).map_err(NamespaceError::Listen)?;
+            Ok((namespace, listener))
+        })??;
+        Ok((Hub { namespace, home }, listener))
+    }
+
+    /// Does something in the hub, on the calling thread, which is back when this returns. A process that is started there
+    /// is in the hub.
+    ///
+    /// # Panics
+    ///
+    /// If the thread cannot go back.
+    pub fn within<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
+        setns(&self.namespace, CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Enter)?;
+        let result = work();
+        setns(&self.home, CloneFlags::CLONE_NEWNET).expect("a thread may go back to where it came from");
+        Ok(result)
+    }
+}
+
+/// Moves the calling thread, which is in a hub, into a namespace of its own with an interface to the hub. Threads that it
+/// starts later are there, too; a process does this first of all.
+pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
+    assert!(process.0 < MOST_PROCESSES, "{process} has no address");
+    let failed = |what| move |source| NamespaceError::Network { what, source };
+    runtime().map_err(NamespaceError::Thread)?.block_on(async {
+        let hub = Connection::<Route>::new().map_err(failed("talk to the kernel in the hub"))?;
+        unshare(CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Unshare)?;
+        let namespace = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
+        let name = format!("n{}.{}", process.0, life.0 % LIVES);
+        let pair = VethLink::new(name.as_str(), INTERFACE).peer_netns_fd(&namespace);
+        hub.add_link(pair).await.map_err(failed("add a pair of interfaces"))?;
+        hub.set_link_master(name.as_str(), BRIDGE).await.map_err(failed("join the bridge"))?;
+        hub.set_link_up(name.as_str()).await.map_err(failed("bring up the interface to a process"))?;
+        let own = Connection::<Route>::new().map_err(failed("talk to the kernel"))?;
+        own.set_link_up("lo").await.map_err(failed("bring up the loopback"))?;
+        let address = Ipv4Address::new(INTERFACE, address_of(process, life), NETWORK_LENGTH);
+        own.add_address(address).await.map_err(failed("set the address"))?;
+        if let Some(link) = own.get_link_by_name(INTERFACE).await.map_err(failed("look at the interface"))? {
+            // Otherwise 64 KiB travel as one packet, which queues and losses take for one.
+            let set = own.set_link_gso_max_segs_by_index(link.ifindex(), 1).await;
+            set.map_err(failed("turn off segmentation behind the queues"))?;
+        }
+        own.set_link_up(INTERFACE).await.map_err(failed("bring up the interface to the hub"))
+    })
+}
+
+/// The addresses of all lives of a process.
+pub fn prefix_of(process: ProcessId) -> Prefix {
+    Prefix { address: Ipv4Addr::from(NETWORK | process.0 << LIFE_BITS), length: 32 - LIFE_BITS as u8 }
+}
+
+/// Does something in a network namespace that nobody else is in, and that is gone afterwards.
+pub fn isolated<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("namespace".into()).spawn_scoped(scope, || {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Unshare)?;
+            Ok(work())
+        });
+        let result = thread.map_err(NamespaceError::Thread)?.join();
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+async fn furnish_hub() -> Result<(), NamespaceError> {
+    let failed = |what| move |source| NamespaceError::Network { what, source };
+    let kernel = Connection::<Route>::new().map_err(failed("talk to the kernel in the hub"))?;
+    kernel.set_link_up("lo").await.map_err(failed("bring up the hub's loopback"))?;
+    kernel.add_link(BridgeLink::new(BRIDGE)).await.map_err(failed("add a bridge"))?;
+    let address = Ipv4Address::new(BRIDGE, HUB, NETWORK_LENGTH);
+    kernel.add_address(address).await.map_err(failed("set the hub's address"))?;
+    kernel.set_link_up(BRIDGE).await.map_err(failed("bring up the bridge"))
+}
+
+fn address_of(process: ProcessId, life: Life) -> Ipv4Addr {
+    Ipv4Addr::from(NETWORK | process.0 << LIFE_BITS | (1 + life.0 % LIVES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_life_has_an_address_of_its_own_among_those_of_its_process() {
+        let mut seen = std::collections::BTreeSet::new();
+        for process in [0, 1, 77, MOST_PROCESSES - 1].map(ProcessId) {
+            let Prefix { address, length } = prefix_of(process);
+            for life in (0..LIVES).map(Life) {
+                let own = address_of(process, life);
+                assert_eq!(u32::from(own) >> (32 - length), u32::from(address) >> (32 - length), "{own}");
+                assert!(seen.insert(own) && own != HUB, "{own} is taken");
+            }
+        }
+    }
+}

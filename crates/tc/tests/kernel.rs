@@ -1,0 +1,302 @@
+//! Trees in a kernel: the running one, as far as it can. A test that cannot be carried out says so, and why.
+
+#![allow(clippy::disallowed_methods)] // A real kernel has real time.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, Life, ProcessId, Span};
+use faultline_shaper::tree::{Peer, Prefix};
+use faultline_shaper::{Kernel, Place, Tree};
+use faultline_tc::namespace::{Hub, INTERFACE, isolated, leave_hub, prefix_of};
+use faultline_tc::probe::{Ability, Probe};
+use faultline_tc::{ApplyError, TcError, apply, passed};
+use nlink::netlink::link::VethLink;
+use nlink::netlink::tc::{HtbClassConfig, PfifoConfig};
+use nlink::{Connection, Rate, Route, TcHandle};
+
+const HTB: [Ability; 4] = [Ability::Veth, Ability::Htb, Ability::Pfifo, Ability::U32];
+const ARRIVING: [Ability; 7] = [
+    Ability::Veth,
+    Ability::Htb,
+    Ability::Pfifo,
+    Ability::U32,
+    Ability::Netem,
+    Ability::Ifb,
+    Ability::Redirect,
+];
+const MINE: ClusterId = ClusterId(0);
+
+/// Runs a test in a namespace of its own, if the kernel can do what it needs.
+fn with(abilities: &[Ability], test: impl FnOnce() + Send) {
+    let tested = isolated(|| {
+        let probe = Probe::run().expect("whoever has a namespace may try things in it");
+        let lacks = probe.lacks(abilities);
+        if lacks.is_empty() {
+            test();
+            return;
+        }
+        for (ability, why) in lacks {
+            eprintln!("!!! SKIPPED: this kernel has no {}: {why}", ability.module());
+        }
+    });
+    if let Err(error) = tested {
+        eprintln!("!!! SKIPPED: {error}");
+    }
+}
+
+/// Talks to the kernel beside the crate under test.
+fn by_hand<T>(work: impl AsyncFnOnce(Connection<Route>) -> nlink::netlink::Result<T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { work(Connection::<Route>::new().unwrap()).await.unwrap() })
+}
+
+fn add_interface() {
+    by_hand(async |kernel| {
+        kernel.add_link(VethLink::new(INTERFACE, "other")).await?;
+        kernel.set_link_up(INTERFACE).await?;
+        kernel.set_link_up("other").await
+    });
+}
+
+fn peer(number: u16, cluster: u16) -> Peer {
+    let prefix = Prefix { address: Ipv4Addr::new(10, 0, number as u8, 0), length: 24 };
+    Peer { number, cluster: ClusterId(cluster), prefix }
+}
+
+fn link(latency: Span, jitter: Span, bandwidth: u64, loss_ppm: u32) -> LinkProperties {
+    LinkProperties { latency, jitter, bandwidth, loss_ppm }
+}
+
+type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
+
+fn tree(peers: &[Peer], links: &Links, kernel: Kernel, place: Place) -> Tree {
+    let asked = |from, to| links.get(&(from, to)).copied().unwrap_or_default();
+    Tree::new(MINE, peers, asked, kernel, place)
+}
+
+fn three_clusters() -> Links {
+    let wan = link(Span::from_millis(5), Span::from_micros(200), 12_500_000, 10_000);
+    let one = ClusterId(1);
+    let two = ClusterId(2);
+    let slow = LinkProperties { bandwidth: 1_250_000, ..wan };
+    let within = link(Span::from_micros(10), Span::ZERO, 80_000_000, 0);
+    [((MINE, MINE), within), ((MINE, one), wan), ((one, MINE), wan), ((MINE, two), slow), ((two, MINE), slow)]
+        .into()
+}
+
+/// What is asked for comes into force once, a change touches what it must, and nothing is left at the end.
+fn comes_changes_and_goes(kernel: Kernel, place: Place) {
+    add_interface();
+    let peers = [peer(0, 0), peer(1, 1), peer(2, 1), peer(3, 2)];
+    let mut links = three_clusters();
+    let first = tree(&peers, &links, kernel, place);
+    assert!(apply(INTERFACE, &first).unwrap() > 8);
+    assert_eq!(apply(INTERFACE, &first).unwrap(), 0, "what is in force is adopted");
+
+    let wan = links[&(MINE, ClusterId(1))];
+    links.insert((MINE, ClusterId(2)), LinkProperties { bandwidth: 2_500_000, ..wan });
+    let faster = tree(&peers, &links, kernel, place);
+    assert_eq!(apply(INTERFACE, &faster).unwrap(), 1, "one class has another rate");
+    assert_eq!(apply(INTERFACE, &faster).unwrap(), 0);
+
+    // Without a bandwidth, the class is no longer one of those that share an interface.
+    links.insert((MINE, ClusterId(2)), LinkProperties { bandwidth: 0, ..wan });
+    let unlimited = tree(&peers, &links, kernel, place);
+    assert!(apply(INTERFACE, &unlimited).unwrap() > 0);
+    assert_eq!(apply(INTERFACE, &unlimited).unwrap(), 0);
+
+    let moved = Peer { prefix: Prefix { address: Ipv4Addr::new(10, 9, 9, 9), length: 32 }, ..peers[1] };
+    let replaced = tree(&[peers[0], moved, peers[3]], &links, kernel, place);
+    assert!(apply(INTERFACE, &replaced).unwrap() >= 3, "one has moved, one has gone");
+    assert_eq!(apply(INTERFACE, &replaced).unwrap(), 0);
+
+    assert!(apply(INTERFACE, &Tree::default()).unwrap() > 0);
+    assert_eq!(apply(INTERFACE, &Tree::default()).unwrap(), 0);
+    by_hand(async |kernel| {
+        let named = kernel.get_interface_names().await?;
+        let mut names: Vec<_> = named.values().cloned().collect();
+        names.sort_unstable();
+        assert_eq!(names, [INTERFACE, "lo", "other"]);
+        let left = kernel.get_qdiscs_by_name(INTERFACE).await?;
+        assert!(left.iter().all(|it| it.handle_raw() == 0), "{left:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn rates_come_change_and_go() {
+    with(&HTB, || comes_changes_and_goes(Kernel { htb: true, ..Kernel::default() }, Place::Node));
+}
+
+#[test]
+fn delays_where_packets_leave_come_change_and_go() {
+    let kernel = Kernel { htb: true, netem: true, ifb: false };
+    with(&ARRIVING[..5], || comes_changes_and_goes(kernel, Place::Sender));
+}
+
+#[test]
+fn delays_where_packets_arrive_come_change_and_go() {
+    let kernel = Kernel { htb: true, netem: true, ifb: true };
+    with(&ARRIVING, || comes_changes_and_goes(kernel, Place::Receiver));
+}
+
+#[test]
+fn a_class_that_someone_altered_is_repaired() {
+    with(&HTB, || {
+        add_interface();
+        let kernel = Kernel { htb: true, ..Kernel::default() };
+        let tree = tree(&[peer(0, 0), peer(1, 1)], &three_clusters(), kernel, Place::Node);
+        apply(INTERFACE, &tree).unwrap();
+        by_hand(async |kernel| {
+            let classes = kernel.get_classes_by_name(INTERFACE).await?;
+            let leaf = classes.iter().find(|it| it.handle().minor() == 0x11).unwrap();
+            let other = HtbClassConfig::new(Rate::mbit(1)).build();
+            kernel.change_class(INTERFACE, leaf.parent(), leaf.handle(), other).await
+        });
+        assert_eq!(apply(INTERFACE, &tree).unwrap(), 1);
+        assert_eq!(apply(INTERFACE, &tree).unwrap(), 0);
+    });
+}
+
+#[test]
+fn what_is_not_there_or_someone_elses_is_refused() {
+    with(&HTB, || {
+        let kernel = Kernel { htb: true, ..Kernel::default() };
+        let tree = tree(&[peer(1, 1)], &three_clusters(), kernel, Place::Node);
+        let missing = apply(INTERFACE, &tree).unwrap_err();
+        assert!(matches!(missing, TcError::Apply(ApplyError::Interface(_))), "{missing}");
+        add_interface();
+        by_hand(async |kernel| {
+            let foreign = PfifoConfig::new().build();
+            kernel.add_qdisc_full(INTERFACE, TcHandle::ROOT, Some(TcHandle::major_only(7)), foreign).await
+        });
+        let occupied = apply(INTERFACE, &tree).unwrap_err().to_string();
+        assert!(
+            occupied.contains("(pfifo)") && occupied.contains("tc qdisc del dev data root"),
+            "{occupied}"
+        );
+        assert_eq!(apply(INTERFACE, &Tree::default()).unwrap(), 0, "it is not ours to remove");
+    });
+}
+
+#[test]
+fn what_goes_to_a_peer_is_limited_and_nothing_else_is() {
+    let abilities = [&HTB[..], &[Ability::Bridge]].concat();
+    with(&abilities, || {
+        const RATE: u64 = 1_250_000;
+        const BYTES: u64 = 1_250_000;
+        let limited = link(Span::ZERO, Span::ZERO, RATE, 0);
+        let links: Links = [((MINE, ClusterId(1)), limited)].into();
+        let pair = pair(&links, Kernel { htb: true, ..Kernel::default() }, Place::Node);
+        let took = pair.send(BYTES);
+        let least = Duration::from_secs_f64(BYTES as f64 / RATE as f64 * 0.9);
+        assert!(took > least && took < 3 * least, "{BYTES} bytes took {took:?}");
+        let to = pair.near.ask(|| passed(INTERFACE).unwrap().leaving[&ClusterId(1)]);
+        assert!(to.packets > BYTES / 1514 && to.bytes > BYTES, "{to:?} have passed");
+        // The hub is no peer.
+        assert!(pair.near.ask(|| passed(INTERFACE).unwrap().leaving.len()) == 1);
+    });
+}
+
+#[test]
+fn what_comes_from_a_peer_is_delayed_and_lost_as_asked() {
+    let abilities = [&ARRIVING[..], &[Ability::Bridge]].concat();
+    with(&abilities, || {
+        let there = link(Span::from_millis(40), Span::from_millis(2), 12_500_000, 0);
+        let back = link(Span::from_millis(60), Span::ZERO, 0, 0);
+        let links: Links = [((MINE, ClusterId(1)), there), ((ClusterId(1), MINE), back)].into();
+        let pair = pair(&links, Kernel { htb: true, netem: true, ifb: true }, Place::Receiver);
+        let least = (0..20).map(|_| pair.round_trip()).min().unwrap();
+        assert!(least > Duration::from_millis(98) && least < Duration::from_millis(125), "{least:?}");
+        let from = pair.near.ask(|| passed(INTERFACE).unwrap().arriving[&ClusterId(1)]);
+        assert!(from.packets >= 20 && from.drops == 0, "{from:?}");
+    });
+}
+
+/// A process in a namespace of its own, which does what it is asked.
+struct Resident {
+    work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+}
+
+impl Resident {
+    fn new(hub: &Hub, process: u32) -> Resident {
+        let (work, orders) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let live = move || {
+            leave_hub(ProcessId(process), Life(1)).unwrap();
+            orders.iter().for_each(|order| order());
+        };
+        hub.within(|| thread::spawn(live)).unwrap();
+        Resident { work }
+    }
+
+    fn ask<T: Send + 'static>(&self, question: impl FnOnce() -> T + Send + 'static) -> T {
+        let (answer, result) = mpsc::channel();
+        self.work.send(Box::new(move || drop(answer.send(question())))).unwrap();
+        result.recv().expect("a resident answers")
+    }
+}
+
+/// Two processes, of clusters 0 and 1, with a connection between them. The far one says back every byte 1.
+struct Pair {
+    near: Resident,
+    _far: Resident,
+    _hub: Hub,
+    stream: TcpStream,
+}
+
+fn pair(links: &Links, kernel: Kernel, place: Place) -> Pair {
+    let (hub, _) = Hub::new().unwrap();
+    let residents = [0, 1].map(|process| Resident::new(&hub, process));
+    let listener: TcpListener = residents[1].ask(|| TcpListener::bind("0.0.0.0:0").unwrap());
+    let port = listener.local_addr().unwrap().port();
+    let prefix = prefix_of(ProcessId(1)).address;
+    let address = SocketAddr::from((Ipv4Addr::from(u32::from(prefix) + 2), port));
+    for (mine, resident) in residents.iter().enumerate() {
+        let other = 1 - mine as u16;
+        let peers =
+            [Peer { number: other, cluster: ClusterId(other), prefix: prefix_of(ProcessId(other.into())) }];
+        let links = links.clone();
+        resident.ask(move || {
+            let asked = |from, to| links.get(&(from, to)).copied().unwrap_or_default();
+            let tree = Tree::new(ClusterId(mine as u16), &peers, asked, kernel, place);
+            apply(INTERFACE, &tree).unwrap();
+        });
+    }
+    thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        stream.set_nodelay(true).unwrap();
+        let mut bytes = [0; 1 << 16];
+        while let Ok(read @ 1..) = stream.read(&mut bytes) {
+            for _ in bytes[..read].iter().filter(|&&byte| byte == 1) {
+                stream.write_all(&[1]).unwrap();
+            }
+        }
+    });
+    let [near, far] = residents;
+    let stream = near.ask(move || TcpStream::connect(address).unwrap());
+    stream.set_nodelay(true).unwrap();
+    Pair { near, _far: far, _hub: hub, stream }
+}
+
+impl Pair {
+    /// How long `bytes` take until they have all arrived.
+    fn send(&self, bytes: u64) -> Duration {
+        let begun = Instant::now();
+        (&self.stream).write_all(&vec![0; bytes as usize]).unwrap();
+        self.round_trip();
+        begun.elapsed()
+    }
+
+    fn round_trip(&self) -> Duration {
+        let begun = Instant::now();
+        (&self.stream).write_all(&[1]).unwrap();
+        (&self.stream).read_exact(&mut [0]).unwrap();
+        begun.elapsed()
+    }
+}
