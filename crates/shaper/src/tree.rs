@@ -268,3 +268,115 @@ fn burst(rate: u64) -> u32 {
     let bytes = u128::from(rate) * u128::from(BURST.0) / 1_000_000_000;
     u32::try_from(bytes).unwrap_or(u32::MAX).max(2 * FULL_PACKET as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: Kernel = Kernel { htb: true, netem: true, ifb: true };
+    const MINE: ClusterId = ClusterId(0);
+    const OTHER: ClusterId = ClusterId(1);
+    const SLOW: ClusterId = ClusterId(2);
+    const WAN: LinkProperties = LinkProperties {
+        latency: Span::from_millis(5),
+        jitter: Span::from_micros(200),
+        bandwidth: 12_500_000,
+        loss_ppm: 100,
+    };
+
+    fn peers(clusters: &[ClusterId]) -> Vec<Peer> {
+        let of = |(number, &cluster)| {
+            let address = Ipv4Addr::new(10, 0, number as u8, 0);
+            Peer { number: number as u16, cluster, prefix: Prefix { address, length: 24 } }
+        };
+        clusters.iter().enumerate().map(of).collect()
+    }
+
+    fn links(from: ClusterId, to: ClusterId) -> LinkProperties {
+        match (from, to) {
+            (MINE, MINE) => LinkProperties { bandwidth: 80_000_000, ..Default::default() },
+            (_, SLOW) => LinkProperties { bandwidth: 1_250_000, ..WAN },
+            _ => WAN,
+        }
+    }
+
+    #[test]
+    fn rates_are_where_packets_leave_and_delays_where_they_arrive() {
+        let tree = Tree::new(MINE, &peers(&[MINE, OTHER, OTHER, SLOW]), links, ALL, Place::Receiver);
+        let class = |parent, rate, ceiling, burst, leaf| Class { parent, rate, ceiling, burst, leaf };
+        let leaving = [
+            (OTHERS, class(0, 12_500_000, 12_500_000, 3125, Leaf::Classes)),
+            (0x10, class(0, 80_000_000, 80_000_000, 20_000, Leaf::Queue(1000))),
+            (0x11, class(OTHERS, 6_250_000, 12_500_000, 3125, Leaf::Queue(1000))),
+            (0x12, class(OTHERS, 625_000, 1_250_000, 3028, Leaf::Queue(1000))),
+        ];
+        assert_eq!(tree.leaving.classes, leaving.into());
+        // 12.5 MB/s for 5.2 ms from each of two are 2031 packets of 64 bytes, and half as many again.
+        let delay =
+            |limit| Leaf::Delay(Delay { latency: WAN.latency, jitter: WAN.jitter, loss_ppm: 100, limit });
+        let arriving = [
+            (0x11, class(0, UNLIMITED, UNLIMITED, 3_125_000, delay(3046))),
+            (0x12, class(0, UNLIMITED, UNLIMITED, 3_125_000, delay(1523))),
+        ];
+        assert_eq!(tree.arriving.classes, arriving.into());
+        let classes: Vec<_> = tree.leaving.filters.iter().map(|(&peer, it)| (peer, it.class)).collect();
+        assert_eq!(classes, [(0, 0x10), (1, 0x11), (2, 0x11), (3, 0x12)]);
+        assert_eq!(tree.arriving.filters.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_a_kernel_lacks_is_done_elsewhere_or_left_for_the_node() {
+        let peers = peers(&[MINE, OTHER]);
+        let no_ifb = Kernel { ifb: false, ..ALL };
+        for (kernel, asked) in [(no_ifb, Place::Receiver), (ALL, Place::Sender)] {
+            let tree = Tree::new(MINE, &peers, links, kernel, asked);
+            assert!(tree.arriving.is_empty());
+            assert!(matches!(tree.leaving.classes[&0x11].leaf, Leaf::Delay(Delay { loss_ppm: 100, .. })));
+            assert_eq!(kernel.left_for_node(WAN), LinkProperties::default());
+        }
+        let rates_only = Kernel { netem: false, ..ALL };
+        let tree = Tree::new(MINE, &peers, links, rates_only, Place::Receiver);
+        assert!(tree.arriving.is_empty());
+        assert_eq!(tree.leaving.classes[&0x11].leaf, Leaf::Queue(1000));
+        assert_eq!(rates_only.left_for_node(WAN), LinkProperties { bandwidth: 0, ..WAN });
+    }
+
+    #[test]
+    fn a_link_of_which_nothing_is_asked_has_no_class() {
+        let tree = Tree::new(MINE, &peers(&[MINE, OTHER]), |_, _| Default::default(), ALL, Place::Receiver);
+        assert_eq!(tree, Tree::default());
+    }
+
+    #[test]
+    fn those_outside_every_cluster_have_a_class_of_their_own() {
+        for cluster in [ClusterId(0), ClusterId(255), ClusterId::OUTSIDE] {
+            assert_eq!(Direction::cluster_of(Direction::class_of(cluster)), Some(cluster));
+        }
+        assert_eq!(Direction::cluster_of(OTHERS), None);
+    }
+
+    proptest! {
+        #[test]
+        fn queues_hold_what_is_under_way(
+            latency in 0u64..2_000_000_000,
+            jitter in 0u64..100_000_000,
+            bandwidth in prop_oneof![Just(0u64), 1_000u64..20_000_000_000],
+            senders in 1usize..40,
+        ) {
+            let link = LinkProperties { latency: Span(latency), jitter: Span(jitter), bandwidth, loss_ppm: 1 };
+            let clusters = vec![OTHER; senders];
+            let tree = Tree::new(MINE, &peers(&clusters), |_, _| link, ALL, Place::Receiver);
+            let Leaf::Delay(Delay { limit, .. }) = tree.arriving.classes[&0x11].leaf else {
+                panic!("there is a delay")
+            };
+            // Full packets of all senders, for as long as the longest is under way.
+            let bytes = u128::from(bandwidth) * u128::from(latency + jitter) / 1_000_000_000;
+            let packets = bytes * senders as u128 / u128::from(FULL_PACKET);
+            prop_assert!(u128::from(limit) >= packets.min(u128::from(LONGEST_QUEUE)));
+            for class in tree.leaving.classes.values() {
+                prop_assert!(class.rate > 0 && class.rate <= class.ceiling && class.ceiling == bandwidth);
+            }
+        }
+    }
+}

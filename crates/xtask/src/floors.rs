@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
         "faultline-trace",
         "faultline-workloads",
     ],
-    &["faultline-checker", "faultline-conformance"],
+    &["faultline-checker", "faultline-conformance", "faultline-tc"],
     &["faultline-report"],
     &["faultline-runtime", "faultline-sim"],
     &["faultline-catalog", "faultline-operator"],
