@@ -114,7 +114,7 @@ impl Run {
     pub(crate) fn send_as(&mut self, id: MessageId) {
         let seat = self.seats.get_mut(&id.from.0).expect("is part of the run");
         seat.sent = seat.sent.wrapping_add(id.mix());
-        self.state(id.from.0, Fact::Sent(id));
+        self.state(id.from.0, Fact::Sent { id, bytes: 8 });
     }
 
     pub(crate) fn transmit(&mut self, id: MessageId, position: Position) {
@@ -177,7 +177,7 @@ impl Run {
                 (member, incarnation.0, position.sn.0),
                 Saved { witness, channels, vectors: vectors.clone() },
             );
-            self.state(member, Fact::Saved(Box::new((name, witness))));
+            self.state(member, Fact::Saved(Box::new((name, witness, 0))));
             self.durable(member, name);
         }
         for &member in members {

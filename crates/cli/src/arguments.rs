@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use faultline_api::quantity::Duration;
 use faultline_catalog::Defect;
+use faultline_experiments::compare::protocols::NAMES;
 use faultline_fuzz::Protocol;
 
 /// A testbed for rollback-recovery in federations of clusters.
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Simulate(SimulateArguments),
     Import(ImportArguments),
     Reproduce(ReproduceArguments),
+    Compare(CompareArguments),
     Check(CheckArguments),
     Explain(ExplainArguments),
     Report(ReportArguments),
@@ -207,6 +209,44 @@ pub(crate) struct ReproduceArguments {
 pub(crate) enum Paper {
     /// Monnet, Morin, Badrinath: Hybrid Checkpointing for Parallel Applications in Cluster Federations, 2003.
     Hc3i,
+}
+
+/// Run one federation under several protocols, and put what each costs and saves side by side.
+///
+/// Application, faults and seeds are the same for all. Each protocol runs in virtual time with every seed, once without
+/// faults and once with those of the file, and every run is judged. A protocol that the file asks for keeps its options;
+/// others take over those that both have (checkpointEvery, collectEvery, replicas, replicateTo). Writes one page with a
+/// picture (index.html), the picture alone (picture.svg) and the numbers (comparison.json), and prints a table.
+///
+/// Exits with 1 when a run violated something; that a protocol cannot survive a fault is a row, and no failure.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline compare my.yaml
+  faultline compare my.yaml --protocols hc3i,hydee --seeds 30 --out /tmp/compared
+  faultline compare my.yaml --format json > compared.json")]
+pub(crate) struct CompareArguments {
+    /// The federation.
+    pub(crate) file: PathBuf,
+    /// Which protocols, by name, in the order of the table.
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_values = NAMES,
+        value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
+    pub(crate) protocols: Vec<String>,
+    /// Runs of each protocol with faults, and as many without, with consecutive seeds.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) seeds: u32,
+    /// The first seed, instead of the one in the file.
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
+    #[arg(long, value_name = "J")]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// Where the page, the picture and the numbers go.
+    #[arg(long, value_name = "DIR", default_value = "faultline-compare")]
+    pub(crate) out: PathBuf,
+    /// How the comparison is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 /// How statistics are printed.

@@ -184,3 +184,22 @@ fn real_processes_count_like_the_simulator() {
     }
     assert_eq!(real["result"]["digests"], simulated["result"]["digests"]);
 }
+
+#[test]
+fn protocols_are_compared_in_a_table_and_on_a_page() {
+    let place = Place::new();
+    place.write("small.yaml", common::small(common::CRASH));
+    let compare =
+        ["compare", "small.yaml", "--protocols", "hydee,coordinated", "--seeds", "1", "--out", "out"];
+    place
+        .faultline(compare)
+        .assert()
+        .code(0)
+        .stdout(contains("hydee").and(contains("until all have gone on")).and(contains("out/index.html")));
+    assert!(place.path("out/index.html").exists() && place.path("out/picture.svg").exists());
+    place
+        .faultline(["compare", "small.yaml", "--protocols", "hydra"])
+        .assert()
+        .code(2)
+        .stderr(contains("possible values: hc3i, hydee, coordinated, none"));
+}

@@ -344,7 +344,7 @@ impl<const FIFO: bool> Probe<FIFO> {
             }
             Act::Persist(number, len) => {
                 let image = self.image(number, len);
-                self.state(Fact::Saved(Box::new((image.name, Witness::default()))), out);
+                self.state(Fact::Saved(Box::new((image.name, Witness::default(), 0))), out);
                 out.push(Action::Persist(Arc::new(image)));
             }
             Act::Read(by, number) => out.push(Action::Read(name(self.me, by, number))),

@@ -158,7 +158,12 @@ pub enum Claim {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     /// The application sent a message.
-    Sent(MessageId),
+    Sent {
+        /// The message.
+        id: MessageId,
+        /// The length of its content.
+        bytes: u32,
+    },
     /// The protocol let a message go to the network, for the first time or again.
     Transmitted {
         /// The message.
@@ -174,8 +179,8 @@ pub enum Fact {
     Consumed(MessageId),
     /// The protocol dropped a message that a rollback of its sender had undone.
     DroppedStale(MessageId),
-    /// An image was handed to the storage.
-    Saved(Box<(ImageName, Witness)>),
+    /// An image was handed to the storage; its application state has this many bytes.
+    Saved(Box<(ImageName, Witness, u64)>),
     /// The storage reported an image durable here; the owner may be another process.
     Durable(ImageName),
     /// The application's state was replaced by an image's, under this incarnation; no image means the initial state.
@@ -271,7 +276,7 @@ impl Fact {
     #[inline]
     pub fn kind(&self) -> FactKind {
         match self {
-            Fact::Sent(_) => FactKind::Sent,
+            Fact::Sent { .. } => FactKind::Sent,
             Fact::Transmitted { .. } => FactKind::Transmitted,
             Fact::Suppressed(_) => FactKind::Suppressed,
             Fact::Delivered(_) => FactKind::Delivered,

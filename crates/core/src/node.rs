@@ -223,7 +223,8 @@ impl<A: Application> Seat<A> {
             let number = self.next_number(to);
             let id = MessageId { from: self.me, to, incarnation: self.incarnation, number };
             self.sent = self.sent.wrapping_add(id.mix());
-            self.fact::<P>(|| Fact::Sent(id), out);
+            let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+            self.fact::<P>(|| Fact::Sent { id, bytes }, out);
             self.unseen.push_back(Deed::Sent(id, payload));
         }
         for (_, from, number) in consumed {
@@ -360,7 +361,7 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     }
 
     fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
-        self.fact(|| Fact::Saved(Box::new((image.name, image.snapshot.witness))));
+        self.fact(|| Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len()))));
         self.out.push(Action::Persist(image));
     }
 

@@ -179,7 +179,7 @@ mod tests {
 
         fn checkpoint(&mut self, processes: &[u32], sn: u32) {
             for &process in processes {
-                self.fact(process, Fact::Saved(Box::new((Story::part(process, sn), Witness::default()))));
+                self.fact(process, Fact::Saved(Box::new((Story::part(process, sn), Witness::default(), 0))));
                 let (position, attempt) = (Position::new(0, sn), Attempt(1));
                 let (frozen, vectors) = Default::default();
                 self.claim(process, Claim::Committed { position, attempt, forced: false, frozen, vectors });

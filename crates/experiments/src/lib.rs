@@ -1,10 +1,11 @@
-//! Published experiments, repeated on the simulator: the HC3I paper's three files, its statistics, its figures.
+//! Experiments on the simulator: the HC3I paper's three files, its statistics, its figures; protocols side by side.
 //!
 //! Nothing here runs anything in a way of its own: three files become a federation, which is set up by the catalog and
 //! run by the simulator as every other. Numbers are drawn from the facts. Nothing prints, and nothing reads a clock.
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | [`compare`] | one federation under several protocols |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
 //! | [`samples`] | the files of the paper's experiments |
 //! | [`mod@reproduce`] | the paper's evaluation, repeated, and its page |
@@ -13,6 +14,7 @@
 //! | [`measures`] | the same as a flat list, and their spread over runs |
 //! | [`tell`] | them as text, JSON and CSV |
 
+pub mod compare;
 pub mod files;
 mod ledger;
 pub mod measures;

@@ -72,7 +72,7 @@ impl Writer<'_> {
     fn fact(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
         let me = self.cast.process(process);
         match fact {
-            Fact::Sent(id) => {
+            Fact::Sent { id, .. } => {
                 let name = format!("m{}", self.names.len() + 1);
                 self.names.insert(*id, name.clone());
                 self.line(at, me, format!("sends {name} to {}", self.cast.process(id.to)));

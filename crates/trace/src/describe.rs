@@ -13,7 +13,7 @@ pub fn describe(fact: &Fact) -> impl Display + '_ {
 /// The message that a fact is about, if it is about one.
 pub fn message_of(fact: &Fact) -> Option<MessageId> {
     match fact {
-        Fact::Sent(id)
+        Fact::Sent { id, .. }
         | Fact::Transmitted { id, .. }
         | Fact::Suppressed(id)
         | Fact::Delivered(id)
@@ -37,7 +37,7 @@ struct Predicate<'a>(&'a Fact);
 impl Display for Predicate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Fact::Sent(id) => write!(f, "sent {id}"),
+            Fact::Sent { id, .. } => write!(f, "sent {id}"),
             Fact::Transmitted { id, position } => write!(f, "gave {id} to the network at {position}"),
             Fact::Suppressed(id) => write!(f, "kept {id} from the network"),
             Fact::Delivered(id) => write!(f, "delivered {id}"),
@@ -166,7 +166,7 @@ mod tests {
             incarnation: Incarnation::default(),
             number: 3,
         };
-        assert_eq!(describe(&Fact::Sent(id)).to_string(), "sent p1->p2 #3");
+        assert_eq!(describe(&Fact::Sent { id, bytes: 8 }).to_string(), "sent p1->p2 #3");
         let claim = Claim::RolledBack {
             to: Position::new(1, 2),
             checkpoint: Position::new(0, 2),

@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use crate::memory::Stream;
 
-const MAGIC: [u8; 8] = *b"FLFACTS\x01";
+const MAGIC: [u8; 8] = *b"FLFACTS\x02";
 const HEADER_LEN: usize = 16;
 const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
@@ -196,7 +196,7 @@ mod tests {
             .map(|number| {
                 let id =
                     MessageId { from: ProcessId(1), to: ProcessId(2), incarnation: Incarnation(0), number };
-                (Time(u64::from(number) * 1_000_000_007), Fact::Sent(id))
+                (Time(u64::from(number) * 1_000_000_007), Fact::Sent { id, bytes: 64 })
             })
             .chain([(Time(9), Fact::Begun)])
             .collect()

@@ -113,7 +113,7 @@ impl<'a> Builder<'a> {
         let history = &mut self.history;
         let at = Point { segment: SegmentNo(history.segments.len() as u32), fact };
         match what {
-            Fact::Sent(id) => {
+            Fact::Sent { id, .. } => {
                 history.messages.entry(*id).1.sent.push(at);
                 cursor.sums.sent = cursor.sums.sent.wrapping_add(id.mix());
                 self.moved(cursor, fact, time);
@@ -136,7 +136,7 @@ impl<'a> Builder<'a> {
                 self.moved(cursor, fact, time);
             }
             Fact::Saved(saved) => {
-                let (name, witness) = &**saved;
+                let (name, witness, _) = &**saved;
                 history.witnessed.push(Witnessed {
                     at,
                     owner: name.owner,

@@ -25,7 +25,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             let Some(stream) = history.trace.streams.get(&(segment.process, segment.life)) else { continue };
             for fact in segment.begin..segment.survives {
                 let doing = match stream[fact as usize].1 {
-                    Fact::Sent(id) => Doing::Sends(id),
+                    Fact::Sent { id, .. } => Doing::Sends(id),
                     Fact::Consumed(id) if is_sent(history, id) => Doing::Consumes(id),
                     _ => continue,
                 };

@@ -96,7 +96,7 @@ mod tests {
         let mut witness = run.witness(1);
         witness.delivered = 0;
         let name = run.image(1, 0, 1);
-        run.state(1, Fact::Saved(Box::new((name, witness))));
+        run.state(1, Fact::Saved(Box::new((name, witness, 0))));
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
         assert!(finding.violations[0].text.contains("it had delivered"), "{:?}", finding.violations);
@@ -125,7 +125,7 @@ mod tests {
         let mut run = Run::new(&[&[0]]);
         let witness = Witness { life: Life(1), upto: FactNo(99), sent: 1, delivered: 0 };
         let name = run.image(0, 0, 1);
-        run.state(0, Fact::Saved(Box::new((name, witness))));
+        run.state(0, Fact::Saved(Box::new((name, witness, 0))));
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
         assert!(finding.unknown.unwrap().contains(&p(0).to_string()));

@@ -424,7 +424,7 @@ impl<P: Protocol> Federation<P> {
         let before = self.log.len();
         self.feed(from, Event::Computed(job, Send { to, text: text.into() }));
         let sent = self.log[before..].iter().find_map(|entry| match entry {
-            Entry::Fact { fact: Fact::Sent(id), .. } => Some(*id),
+            Entry::Fact { fact: Fact::Sent { id, .. }, .. } => Some(*id),
             _ => None,
         });
         let id = sent.expect("an application sends what it is told");

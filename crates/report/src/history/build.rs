@@ -136,7 +136,7 @@ impl Builder {
             for (index, &(at, ref fact)) in stream.iter().enumerate() {
                 let place = (life, index);
                 match fact {
-                    Fact::Sent(id) => {
+                    Fact::Sent { id, .. } => {
                         let message = history.messages.entry(*id).or_default();
                         message.sent = Some(at);
                         message.sent_place = Some(place);

@@ -280,7 +280,7 @@ impl World {
         let id = MessageId { from, to, incarnation: Incarnation(it.incarnation), number: *number };
         *number += 1;
         let position = Position::new(it.incarnation, it.sn);
-        self.state(from, after, Fact::Sent(id));
+        self.state(from, after, Fact::Sent { id, bytes: 8 });
         if self.cluster_of(to) != cluster {
             self.clusters[cluster].log.push((id, position, None));
         }
@@ -365,7 +365,7 @@ impl World {
             let witness = Witness { life, upto, sent: 0, delivered: 0 };
             saved.images.push(name);
             saved.witnesses.push(witness);
-            self.state(me, Span::from_micros(300), Fact::Saved(Box::new((name, witness))));
+            self.state(me, Span::from_micros(300), Fact::Saved(Box::new((name, witness, 0))));
             self.state(me, Span::from_millis(9), Fact::Durable(name));
             let claim = Claim::Committed {
                 position,

@@ -131,7 +131,7 @@ mod tests {
         );
         let id =
             MessageId { from: ProcessId(0), to: ProcessId(1), incarnation: Default::default(), number: 0 };
-        meter.count(Time(300), &Fact::Sent(id));
+        meter.count(Time(300), &Fact::Sent { id, bytes: 8 });
         let mut counts = meter.counts;
         assert_eq!((counts.lost, counts.frozen, counts.forced), (Span(160), Span(10), 1));
         counts.add(&counts.clone());

@@ -1,0 +1,48 @@
+//! `faultline compare`: one federation under several protocols.
+
+use std::fs;
+
+use faultline_experiments::compare::{Settings, compare as run, page, tell};
+use faultline_experiments::reproduce::Interrupted;
+
+use crate::arguments::{CompareArguments, Format};
+use crate::paper::jobs;
+use crate::progress::Progress;
+use crate::trouble::{Exit, Trouble};
+use crate::{files, interrupt, output};
+
+/// `faultline compare`
+pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
+    let CompareArguments { file, protocols, seeds, seed, out, format, .. } = arguments;
+    let federation = files::read(file)?.parse()?;
+    let help = "name a directory that can be written with `--out`";
+    fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
+    let settings = Settings {
+        protocols: protocols.clone(),
+        first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
+        seeds: *seeds,
+        jobs: jobs(arguments.jobs),
+    };
+    let interrupted = interrupt::flag();
+    let mut progress = Progress::new();
+    let done = run(&federation, &settings, &interrupted, &mut |what, runs| {
+        progress.show(|| format!("{what} ({runs} runs done)"));
+    });
+    drop(progress);
+    let done = done.map_err(|Interrupted| Trouble::machine("interrupted: nothing was written"))?;
+    let json = tell::json(&done);
+    let files = [
+        ("index.html", page::render(&done)),
+        ("picture.svg", page::file(&done)),
+        ("comparison.json", json.clone()),
+    ];
+    for (name, content) in files {
+        let path = out.join(name);
+        fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, help))?;
+    }
+    output::print(&match format {
+        Format::Json => json,
+        Format::Text => format!("{}\n{}\n", tell::text(&done), out.join("index.html").display()),
+    })?;
+    Ok(if done.has_failed() { Exit::Fail } else { Exit::Pass })
+}

@@ -1,0 +1,329 @@
+//! What one run cost, kept from the facts in the order of virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use faultline_api::Names;
+use faultline_core::{Claim, ClusterId, Fact, ImageName, ProcessId, Span, Time};
+use faultline_trace::Record;
+use serde::Serialize;
+
+use crate::simulate::Watch;
+
+/// What one run cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Costs {
+    /// From the beginning of the application to the end of the run.
+    pub seconds: f64,
+    /// Committed checkpoints of all processes, without the initial one.
+    pub checkpoints: u64,
+    /// Of these, those that a message forced.
+    pub forced: u64,
+    /// Application state that was handed to storages, copies included.
+    pub checkpoint_bytes: u64,
+    /// Content of all messages that the application sent.
+    pub sent_bytes: u64,
+    /// Of this, what went from one cluster to another.
+    pub between_bytes: u64,
+    /// In the order of the failures that began them.
+    pub outages: Vec<Outage>,
+}
+
+/// From a failure until everybody has gone on, with all that fails meanwhile, and the rollbacks that follow from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outage {
+    /// Processes that died.
+    pub died: usize,
+    /// Processes that went back to an older state.
+    pub went_back: usize,
+    /// Work that was undone, the sum of all processes.
+    pub lost_seconds: f64,
+    /// From the first failure until the last process that went back has gone on; absent when one never did.
+    pub recovery_seconds: Option<f64>,
+}
+
+/// Keeps the books of one run.
+pub(crate) struct Bookkeeper<'a> {
+    interrupted: &'a AtomicBool,
+    /// By process; [`ClusterId::OUTSIDE`] and beyond the end: no rank.
+    cluster_of: Vec<ClusterId>,
+    ranks: Vec<Rank>,
+    begun: Option<Time>,
+    last: Time,
+    costs: Costs,
+    outages: Vec<Open>,
+}
+
+/// The work of one process: time in which its application was neither dead nor in recovery.
+#[derive(Clone, Debug, Default)]
+struct Rank {
+    done: Span,
+    since: Option<Time>,
+    /// What was done when a part of a checkpoint was saved.
+    saved: BTreeMap<ImageName, Span>,
+}
+
+/// An outage that may not be over.
+#[derive(Clone, Debug)]
+struct Open {
+    at: Time,
+    died: BTreeSet<ProcessId>,
+    went_back: BTreeSet<ProcessId>,
+    /// Who has yet to go on.
+    awaited: BTreeSet<ProcessId>,
+    lost: Span,
+    went_on: Time,
+}
+
+impl<'a> Bookkeeper<'a> {
+    /// Of a run that `interrupted` cuts short.
+    pub(crate) fn new(interrupted: &'a AtomicBool) -> Bookkeeper<'a> {
+        Bookkeeper {
+            interrupted,
+            cluster_of: Vec::new(),
+            ranks: Vec::new(),
+            begun: None,
+            last: Time::ZERO,
+            costs: Costs::default(),
+            outages: Vec::new(),
+        }
+    }
+
+    /// What the run cost.
+    pub(crate) fn close(self) -> Costs {
+        let outage = |it: Open| Outage {
+            died: it.died.len(),
+            went_back: it.went_back.len(),
+            lost_seconds: it.lost.as_secs_f64(),
+            recovery_seconds: it.awaited.is_empty().then(|| it.went_on.since(it.at).as_secs_f64()),
+        };
+        Costs {
+            seconds: self.begun.map_or(0.0, |it| self.last.since(it).as_secs_f64()),
+            outages: self.outages.into_iter().map(outage).collect(),
+            ..self.costs
+        }
+    }
+
+    fn note(&mut self, record: &Record) {
+        let Record { process, at, ref fact, .. } = *record;
+        self.last = at;
+        match fact {
+            Fact::Begun => {
+                self.begun = Some(at);
+                self.ranks.iter_mut().for_each(|it| it.go_on(at));
+            }
+            Fact::Failed { process, .. } => self.failed(*process, at),
+            _ if process.index() < self.ranks.len() => self.stated(process, at, fact),
+            _ => {}
+        }
+    }
+
+    fn stated(&mut self, process: ProcessId, at: Time, fact: &Fact) {
+        let rank = &mut self.ranks[process.index()];
+        match fact {
+            Fact::Sent { id, bytes } => {
+                let bytes = u64::from(*bytes);
+                self.costs.sent_bytes += bytes;
+                let cluster = |it: ProcessId| self.cluster_of[it.index()];
+                self.costs.between_bytes += if cluster(id.from) == cluster(id.to) { 0 } else { bytes };
+            }
+            // Who receives is at work, whatever its protocol said before.
+            Fact::Delivered(_) if self.begun.is_some() => rank.go_on(at),
+            Fact::Saved(saved) => {
+                let (name, _, bytes) = **saved;
+                self.costs.checkpoint_bytes += bytes;
+                if name.owner == process {
+                    let done = rank.done_at(at);
+                    // A part that was fetched from a copy is saved once more before it is restored.
+                    rank.saved.entry(name).or_insert(done);
+                }
+            }
+            Fact::Restored(restored) => {
+                let lost = rank.go_back(restored.0.as_ref(), at);
+                if let Some(outage) = self.outages.last_mut() {
+                    outage.lost = outage.lost + lost;
+                    outage.went_back.insert(process);
+                    outage.awaited.insert(process);
+                }
+            }
+            Fact::Claim(claim) => match **claim {
+                Claim::Committed { position, forced, .. } if position.sn.0 > 1 => {
+                    self.costs.checkpoints += 1;
+                    self.costs.forced += u64::from(forced);
+                }
+                Claim::RecoveryStarted { .. } => rank.stop(at),
+                Claim::RolledBack { .. } => {
+                    rank.go_on(at);
+                    if let Some(outage) = self.outages.last_mut() {
+                        outage.awaited.remove(&process);
+                        outage.went_on = at;
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn failed(&mut self, process: ProcessId, at: Time) {
+        // The death of a process that is no rank undoes no work by itself.
+        let Some(rank) = self.ranks.get_mut(process.index()) else { return };
+        rank.stop(at);
+        if self.outages.last().is_none_or(|it| it.awaited.is_empty()) {
+            let (died, went_back, awaited) = Default::default();
+            self.outages.push(Open { at, died, went_back, awaited, lost: Span::ZERO, went_on: at });
+        }
+        let outage = self.outages.last_mut().expect("there is one now");
+        outage.died.insert(process);
+        outage.awaited.insert(process);
+    }
+}
+
+impl Rank {
+    fn done_at(&self, at: Time) -> Span {
+        self.since.map_or(self.done, |since| self.done + at.since(since))
+    }
+
+    fn go_on(&mut self, at: Time) {
+        self.since.get_or_insert(at);
+    }
+
+    fn stop(&mut self, at: Time) {
+        self.done = self.done_at(at);
+        self.since = None;
+    }
+
+    /// Back to a saved state, or to the initial one; what was lost.
+    fn go_back(&mut self, to: Option<&ImageName>, at: Time) -> Span {
+        self.stop(at);
+        let kept = to.and_then(|it| self.saved.get(it)).copied().unwrap_or_default();
+        let lost = Span(self.done.0.saturating_sub(kept.0));
+        self.done = kept;
+        lost
+    }
+}
+
+impl Watch for Bookkeeper<'_> {
+    fn stated(&mut self, names: &Names, record: &Record) {
+        if self.ranks.is_empty() {
+            let clusters = (0..names.clusters() as u16).map(ClusterId);
+            self.cluster_of = clusters.flat_map(|it| names.processes_of(it).map(move |_| it)).collect();
+            self.ranks = vec![Rank::default(); self.cluster_of.len()];
+        }
+        self.note(record);
+    }
+
+    fn goes_on(&mut self, _: Time) -> bool {
+        !self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{
+        Attempt, Cause, FactNo, Incarnation, Life, MessageId, Position, Sn, StorageFate, Witness,
+    };
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
+    struct Story(Bookkeeper<'static>);
+
+    impl Story {
+        /// Two clusters of two ranks, and a process outside.
+        fn new() -> Story {
+            let mut books = Bookkeeper::new(&NEVER);
+            books.cluster_of = [0, 0, 1, 1].map(ClusterId).to_vec();
+            books.ranks = vec![Rank::default(); 4];
+            let mut story = Story(books);
+            story.supervisor(100, Fact::Begun);
+            story
+        }
+
+        fn state(&mut self, process: ProcessId, at: u64, fact: Fact) {
+            let (life, number, at) = (Life(1), FactNo(0), Time(at * 1_000_000_000));
+            self.0.note(&Record { process, life, number, at, fact });
+        }
+
+        fn supervisor(&mut self, at: u64, fact: Fact) {
+            self.state(ProcessId::SUPERVISOR, at, fact);
+        }
+
+        fn fails(&mut self, process: u32, at: u64) {
+            let process = ProcessId(process);
+            self.supervisor(at, Fact::Failed { process, life: Life(1), storage: StorageFate::Kept });
+        }
+
+        fn part(owner: u32) -> ImageName {
+            ImageName { owner: ProcessId(owner), incarnation: Incarnation(0), sn: Sn(2), attempt: Attempt(1) }
+        }
+
+        fn goes_back(&mut self, process: u32, at: u64) {
+            let image = Some(Story::part(process));
+            let restored = Box::new((image, Incarnation(1), Witness::default()));
+            self.state(ProcessId(process), at, Fact::Restored(restored));
+        }
+
+        fn goes_on(&mut self, process: u32, at: u64) {
+            let (to, checkpoint) = (Position::new(1, 2), Position::new(0, 2));
+            let vectors = Default::default();
+            let claim = Claim::RolledBack { to, checkpoint, cause: Cause::Failure, vectors };
+            self.state(ProcessId(process), at, Fact::Claim(Box::new(claim)));
+        }
+    }
+
+    #[test]
+    fn an_outage_ends_when_everybody_has_gone_on() {
+        let mut story = Story::new();
+        for process in 0..2 {
+            let saved = Box::new((Story::part(process), Witness::default(), 50));
+            story.state(ProcessId(process), 110, Fact::Saved(saved));
+        }
+        story.fails(0, 115);
+        story.fails(1, 116);
+        let fetched = Box::new((Story::part(0), Witness::default(), 50));
+        story.state(ProcessId(0), 117, Fact::Saved(fetched));
+        story.goes_back(0, 118);
+        story.goes_back(1, 118);
+        story.goes_on(0, 119);
+        story.fails(0, 120);
+        story.goes_back(0, 121);
+        story.goes_on(1, 121);
+        story.goes_on(0, 122);
+        // Another one.
+        story.fails(2, 130);
+        story.supervisor(140, Fact::Completed);
+        let costs = story.0.close();
+        let [first, second] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
+        assert_eq!((first.died, first.went_back, first.recovery_seconds), (2, 2, Some(7.0)));
+        assert_eq!(first.lost_seconds, 5.0 + 6.0 + 1.0, "twice for the process that failed twice");
+        assert_eq!((second.died, second.went_back, second.recovery_seconds), (1, 0, None));
+        assert_eq!((costs.seconds, costs.checkpoint_bytes), (40.0, 150));
+    }
+
+    #[test]
+    fn bytes_between_clusters_are_told_from_others() {
+        let mut story = Story::new();
+        for (to, bytes) in [(1, 10), (2, 7)] {
+            let id =
+                MessageId { from: ProcessId(0), to: ProcessId(to), incarnation: Incarnation(0), number: 0 };
+            story.state(ProcessId(0), 101, Fact::Sent { id, bytes });
+        }
+        let costs = story.0.close();
+        assert_eq!((costs.sent_bytes, costs.between_bytes), (17, 7));
+    }
+
+    #[test]
+    fn a_restore_to_the_initial_state_loses_all_work_and_a_second_one_nothing_more() {
+        let mut story = Story::new();
+        story.fails(0, 107);
+        for at in [108, 109] {
+            let restored = Box::new((None, Incarnation(1), Witness::default()));
+            story.state(ProcessId(0), at, Fact::Restored(restored));
+        }
+        story.goes_on(0, 110);
+        assert_eq!(story.0.close().outages[0].lost_seconds, 7.0);
+    }
+}

@@ -1,0 +1,65 @@
+//! A mean over runs, and how well it is known.
+
+use serde::Serialize;
+
+use crate::measures::Spread;
+
+/// A mean over runs with different seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Estimate {
+    /// Mean, deviation and range.
+    #[serde(flatten)]
+    pub spread: Spread,
+    /// Half the width of the interval that covers the mean of all possible runs with a confidence of 95 % (Student's t);
+    /// absent for a single run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
+}
+
+impl Estimate {
+    /// From the values that runs gave; `None` when none gave any.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Estimate> {
+        let spread = Spread::of(values);
+        let runs = spread.runs;
+        let half_width = (runs > 1).then(|| student(runs - 1) * spread.deviation / (runs as f64).sqrt());
+        (runs > 0).then_some(Estimate { spread, half_width })
+    }
+
+    /// The mean.
+    pub fn mean(&self) -> f64 {
+        self.spread.mean
+    }
+}
+
+/// The 97.5 % quantile of Student's t distribution; beyond the table that of the next smaller entry, which is the safe
+/// side.
+fn student(degrees: usize) -> f64 {
+    const FIRST: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
+        2.045, 2.042,
+    ];
+    match degrees {
+        1..=30 => FIRST[degrees - 1],
+        31..60 => 2.042,
+        60..120 => 2.000,
+        _ => 1.980,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_that_of_student() {
+        let estimate = Estimate::of([9.0, 11.0, 10.0, 10.0]).expect("four values");
+        // The deviation is sqrt(2/3), the quantile for three degrees of freedom 3.182.
+        let expected = 3.182 * (2.0_f64 / 3.0).sqrt() / 2.0;
+        assert_eq!(estimate.mean(), 10.0);
+        assert!((estimate.half_width.expect("several") - expected).abs() < 1e-12, "{estimate:?}");
+        assert_eq!(Estimate::of([4.0]).expect("one").half_width, None);
+        assert_eq!(Estimate::of([]), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! The protocols that can be compared, and the federation of a file under each of them.
+
+use std::collections::BTreeMap;
+
+use faultline_api::Federation;
+use faultline_api::quantity::Period;
+use faultline_api::resource::{Coordinated, Hc3i, Hydee, Protocol, Unprotected};
+
+/// Names of all that can be compared, in the order of a table that nobody has ordered.
+pub const NAMES: [&str; 4] = ["hc3i", "hydee", "coordinated", "none"];
+
+/// What a protocol copies to a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logs {
+    /// Nothing.
+    Nothing,
+    /// Messages from one cluster to another.
+    BetweenClusters,
+}
+
+/// The same federation under the protocol of this name; `None` when there is no such protocol.
+///
+/// A protocol that the file itself asks for keeps its options. Others take over those that both have: the delays between
+/// checkpoints and collections, the copies and their place. What the file does not state has the protocol's default.
+pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
+    let stated = &federation.spec.protocol;
+    let protocol =
+        if stated.name() == name { stated.clone() } else { Stated::of(stated).into_protocol(name)? };
+    let mut other = federation.clone();
+    other.spec.protocol = protocol;
+    Some(other)
+}
+
+/// The same federation to which nothing happens.
+pub(crate) fn without_faults(federation: &Federation) -> Federation {
+    let mut other = federation.clone();
+    other.spec.faults.clear();
+    other
+}
+
+/// What a protocol logs.
+pub(crate) fn logs(protocol: &Protocol) -> Logs {
+    match protocol {
+        Protocol::Hc3i(_) | Protocol::Hydee(_) => Logs::BetweenClusters,
+        Protocol::Coordinated(_) | Protocol::None(_) => Logs::Nothing,
+    }
+}
+
+/// The options that protocols have in common, as far as the file states them.
+#[derive(Default)]
+struct Stated {
+    checkpoint_every: Option<Period>,
+    checkpoint_every_in: BTreeMap<String, Period>,
+    collect_every: Option<Period>,
+    replicas: Option<u32>,
+    replicate_to: Option<faultline_api::resource::ReplicateTo>,
+}
+
+impl Stated {
+    fn of(protocol: &Protocol) -> Stated {
+        match protocol.clone() {
+            Protocol::Hc3i(it) => Stated {
+                checkpoint_every: it.checkpoint_every,
+                checkpoint_every_in: it.checkpoint_every_in,
+                collect_every: it.collect_every,
+                replicas: it.replicas,
+                replicate_to: it.replicate_to,
+            },
+            Protocol::Hydee(it) => Stated {
+                checkpoint_every: it.checkpoint_every,
+                checkpoint_every_in: it.checkpoint_every_in,
+                collect_every: None,
+                replicas: it.replicas,
+                replicate_to: it.replicate_to,
+            },
+            Protocol::Coordinated(it) => Stated {
+                checkpoint_every: it.checkpoint_every,
+                checkpoint_every_in: BTreeMap::new(),
+                collect_every: it.collect_every,
+                replicas: it.replicas,
+                replicate_to: it.replicate_to,
+            },
+            Protocol::None(_) => Stated::default(),
+        }
+    }
+
+    fn into_protocol(self, name: &str) -> Option<Protocol> {
+        let Stated { checkpoint_every, checkpoint_every_in, collect_every, replicas, replicate_to } = self;
+        Some(match name {
+            "hc3i" => Protocol::Hc3i(Hc3i {
+                checkpoint_every,
+                checkpoint_every_in,
+                collect_every,
+                replicas,
+                replicate_to,
+                piggyback: None,
+            }),
+            "hydee" => {
+                Protocol::Hydee(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to })
+            }
+            "coordinated" => {
+                Protocol::Coordinated(Coordinated { checkpoint_every, collect_every, replicas, replicate_to })
+            }
+            "none" => Protocol::None(Unprotected {}),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_api::samples::sample;
+
+    #[test]
+    fn every_name_is_a_protocol_of_that_name_with_the_options_of_the_file() {
+        let text = sample("quickstart").expect("is a sample").text;
+        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("can be run");
+        for name in NAMES {
+            let other = under(&federation, name).expect("is a protocol");
+            assert_eq!(other.spec.protocol.name(), name);
+            if let (Some(own), Some(here)) =
+                (federation.spec.protocol.checkpointing(), other.spec.protocol.checkpointing())
+            {
+                assert_eq!(
+                    (own.every, own.replicas, own.replicate_to),
+                    (here.every, here.replicas, here.replicate_to)
+                );
+            }
+        }
+        assert_eq!(under(&federation, "hc3i"), Some(federation.clone()));
+        assert_eq!(under(&federation, "hc4i"), None);
+    }
+}

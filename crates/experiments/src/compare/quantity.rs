@@ -1,0 +1,196 @@
+//! What protocols are compared by.
+
+use faultline_report::text::span;
+
+use super::Run;
+use super::estimate::Estimate;
+use super::protocols::Logs;
+use crate::measures::short;
+
+/// One number by which protocols are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantity {
+    /// In the JSON form.
+    pub name: &'static str,
+    /// In tables.
+    pub title: &'static str,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// Whether it is of the runs with the faults of the file, and not of those without any.
+    pub faulty: bool,
+    /// Whether it stands in the picture.
+    pub drawn: bool,
+    /// Of one run, given the seconds that the same seed takes unprotected and without faults; `None` when the run has none.
+    pub(super) of: fn(&Run, Option<f64>) -> Option<f64>,
+}
+
+/// What a quantity is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Pieces.
+    Count,
+    /// Hundredths.
+    Percent,
+    /// Bytes.
+    Bytes,
+    /// Seconds.
+    Seconds,
+}
+
+/// All of them, in the order of the table: those without faults come first.
+pub const QUANTITIES: [Quantity; 10] = [
+    Quantity {
+        name: "overheadPercent",
+        title: "longer than unprotected",
+        unit: Unit::Percent,
+        faulty: false,
+        drawn: true,
+        of: longer,
+    },
+    Quantity {
+        name: "checkpointsPerProcess",
+        title: "checkpoints per process",
+        unit: Unit::Count,
+        faulty: false,
+        drawn: false,
+        of: |run, _| Some(run.costs.checkpoints as f64 / run.ranks as f64),
+    },
+    Quantity {
+        name: "forcedPerProcess",
+        title: "forced checkpoints per process",
+        unit: Unit::Count,
+        faulty: false,
+        drawn: true,
+        of: |run, _| Some(run.costs.forced as f64 / run.ranks as f64),
+    },
+    Quantity {
+        name: "checkpointBytes",
+        title: "state saved, with copies",
+        unit: Unit::Bytes,
+        faulty: false,
+        drawn: true,
+        of: |run, _| Some(run.costs.checkpoint_bytes as f64),
+    },
+    Quantity {
+        name: "loggedBytes",
+        title: "messages logged",
+        unit: Unit::Bytes,
+        faulty: false,
+        drawn: false,
+        of: |run, _| Some(logged(run)),
+    },
+    Quantity {
+        name: "loggedPercent",
+        title: "logged, of all sent",
+        unit: Unit::Percent,
+        faulty: false,
+        drawn: true,
+        of: |run, _| {
+            let sent = run.costs.sent_bytes as f64;
+            Some(if sent > 0.0 { 100.0 * logged(run) / sent } else { 0.0 })
+        },
+    },
+    Quantity {
+        name: "slowdownPercent",
+        title: "longer than unprotected without faults",
+        unit: Unit::Percent,
+        faulty: true,
+        drawn: true,
+        of: longer,
+    },
+    Quantity {
+        name: "rolledBackPercent",
+        title: "processes that go back, per outage",
+        unit: Unit::Percent,
+        faulty: true,
+        drawn: true,
+        of: |run, _| per_outage(run, |it| Some(100.0 * it.went_back as f64 / run.ranks as f64)),
+    },
+    Quantity {
+        name: "lostSeconds",
+        title: "work undone, per outage",
+        unit: Unit::Seconds,
+        faulty: true,
+        drawn: true,
+        of: |run, _| per_outage(run, |it| Some(it.lost_seconds)),
+    },
+    Quantity {
+        name: "recoverySeconds",
+        title: "until all have gone on",
+        unit: Unit::Seconds,
+        faulty: true,
+        drawn: true,
+        of: |run, _| per_outage(run, |it| it.recovery_seconds),
+    },
+];
+
+impl Unit {
+    /// For people: the mean and, where it is known, half the width of its interval, in one unit.
+    pub fn text(self, estimate: &Estimate) -> String {
+        let mean = estimate.mean();
+        let (divisor, unit) = self.scale(mean);
+        let value = short(mean / divisor);
+        let value = match estimate.half_width.map(|it| short(it / divisor)) {
+            Some(half) if half != "0" => format!("{value} ±{half}"),
+            _ => value,
+        };
+        if unit.is_empty() { value } else { format!("{value} {unit}") }
+    }
+
+    /// The same for a mean alone.
+    pub fn brief(self, mean: f64) -> String {
+        if self == Unit::Seconds {
+            return span(mean);
+        }
+        let (divisor, unit) = self.scale(mean);
+        format!("{} {unit}", short(mean / divisor)).trim_end().to_owned()
+    }
+
+    fn scale(self, mean: f64) -> (f64, &'static str) {
+        match self {
+            Unit::Count => (1.0, ""),
+            Unit::Percent => (1.0, "%"),
+            Unit::Bytes if mean >= 1e9 => (1e9, "GB"),
+            Unit::Bytes if mean >= 1e6 => (1e6, "MB"),
+            Unit::Bytes if mean >= 1e3 => (1e3, "kB"),
+            Unit::Bytes => (1.0, "B"),
+            Unit::Seconds if mean > 0.0 && mean < 1.0 => (1e-3, "ms"),
+            Unit::Seconds => (1.0, "s"),
+        }
+    }
+}
+
+fn longer(run: &Run, native: Option<f64>) -> Option<f64> {
+    let native = native.filter(|it| *it > 0.0)?;
+    run.completed.then(|| 100.0 * (run.costs.seconds / native - 1.0))
+}
+
+fn logged(run: &Run) -> f64 {
+    match run.logs {
+        Logs::Nothing => 0.0,
+        Logs::BetweenClusters => run.costs.between_bytes as f64,
+    }
+}
+
+/// The mean over the outages of a run that everybody survived.
+fn per_outage(run: &Run, of: impl Fn(&super::Outage) -> Option<f64>) -> Option<f64> {
+    let survived = run.costs.outages.iter().filter(|it| it.recovery_seconds.is_some());
+    let values: Vec<f64> = survived.filter_map(of).collect();
+    (run.completed && !values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_interval_have_one_unit() {
+        let text = |unit: Unit, values: &[f64]| {
+            unit.text(&Estimate::of(values.iter().copied()).expect("there are values"))
+        };
+        assert_eq!(text(Unit::Bytes, &[2e6, 2.2e6]), "2.1 ±1.27 MB");
+        assert_eq!(text(Unit::Percent, &[3.25]), "3.25 %");
+        assert_eq!(text(Unit::Count, &[3.0, 3.0]), "3");
+        assert_eq!(text(Unit::Seconds, &[0.25]), "250 ms");
+    }
+}

@@ -1,0 +1,160 @@
+//! A comparison as text for a terminal, and as one JSON object.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use faultline_report::explain::count;
+use serde::Serialize;
+
+use super::estimate::Estimate;
+use super::quantity::{QUANTITIES, Quantity, Unit};
+use super::{Comparison, Row, Tally};
+
+/// For people: protocols side by side.
+pub fn text(it: &Comparison) -> String {
+    let mut text = format!(
+        "{}: {} on {} in {}, {}\n",
+        it.name,
+        it.application,
+        count(it.ranks.into(), "process"),
+        count(it.clusters as u64, "cluster"),
+        seeds(it),
+    );
+    if let Some(unprotected) = &it.unprotected {
+        let seconds = Unit::Seconds.text(unprotected);
+        writeln!(text, "Unprotected and without faults it takes {seconds}.")
+            .expect("a string takes everything");
+    }
+    text.push('\n');
+    text.push_str(&table(it));
+    for row in &it.rows {
+        for line in remarks(it, row) {
+            writeln!(text, "{line}").expect("a string takes everything");
+        }
+    }
+    text
+}
+
+/// As one object; a quantity that no run has is missing.
+pub fn json(it: &Comparison) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Object<'a> {
+        name: &'a str,
+        application: &'a str,
+        processes: u32,
+        clusters: usize,
+        first_seed: u64,
+        seeds: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unprotected_seconds: Option<Estimate>,
+        protocols: Vec<Protocol<'a>>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Protocol<'a> {
+        protocol: &'a str,
+        options: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cannot: Option<&'a str>,
+        without_faults: &'a Tally,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cannot_with_faults: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        with_faults: Option<&'a Tally>,
+        quantities: &'a BTreeMap<&'static str, Estimate>,
+    }
+    let object = Object {
+        name: &it.name,
+        application: it.application,
+        processes: it.ranks,
+        clusters: it.clusters,
+        first_seed: it.first_seed,
+        seeds: it.seeds,
+        unprotected_seconds: it.unprotected,
+        protocols: it
+            .rows
+            .iter()
+            .map(|row| Protocol {
+                protocol: &row.protocol,
+                options: &row.options,
+                cannot: row.cannot.as_deref(),
+                without_faults: &row.calm,
+                cannot_with_faults: row.cannot_with_faults.as_deref().filter(|_| it.has_faults),
+                with_faults: it.has_faults.then_some(&row.faulty),
+                quantities: &row.values,
+            })
+            .collect(),
+    };
+    serde_json::to_string_pretty(&object).expect("numbers and words have a JSON form") + "\n"
+}
+
+/// What a protocol has for a quantity.
+pub(super) fn cell(row: &Row, quantity: &Quantity) -> String {
+    row.values.get(quantity.name).map_or_else(|| "-".to_owned(), |it| quantity.unit.text(it))
+}
+
+/// `5 pass`, or whatever there is.
+pub(super) fn verdicts(tally: &Tally) -> String {
+    let all = [(tally.fail, "fail"), (tally.unknown, "unknown"), (tally.pass, "pass")];
+    let some: Vec<String> =
+        all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if some.is_empty() { "-".to_owned() } else { some.join(", ") }
+}
+
+/// `8 of 10`.
+pub(super) fn finished(tally: &Tally) -> String {
+    if tally.runs == 0 { "-".to_owned() } else { format!("{} of {}", tally.completed, tally.runs) }
+}
+
+/// `seeds 1 to 10`.
+pub(super) fn seeds(it: &Comparison) -> String {
+    let last = it.first_seed + u64::from(it.seeds) - 1;
+    if it.seeds == 1 { format!("seed {last}") } else { format!("seeds {} to {last}", it.first_seed) }
+}
+
+/// What cannot be told in a number.
+pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
+    let cannot = row.cannot.iter().map(|it| format!("{} cannot run this: {it}", row.protocol));
+    let faulty = row.cannot_with_faults.iter().filter(|_| it.has_faults);
+    let faulty = faulty.map(|it| format!("{} is not run with the faults: {it}", row.protocol));
+    let side = |when: &'static str, tally: &Tally| {
+        let lines: Vec<String> =
+            tally.reasons.iter().map(|it| format!("{} {when}, {it}", row.protocol)).collect();
+        lines
+    };
+    cannot
+        .chain(faulty)
+        .chain(side("without faults", &row.calm))
+        .chain(side("with faults", &row.faulty))
+        .collect()
+}
+
+fn table(it: &Comparison) -> String {
+    let mut table = Table::new();
+    let names = it.rows.iter().map(|row| row.protocol.clone());
+    table.load_style(NOTHING).force_no_tty().set_header(std::iter::once(String::new()).chain(names));
+    let mut add = |title: &str, of: &dyn Fn(&Row) -> String| {
+        table.add_row(std::iter::once(title.to_owned()).chain(it.rows.iter().map(of)));
+    };
+    for (title, faulty) in [("WITHOUT FAULTS", false), ("WITH FAULTS", true)] {
+        if faulty && !it.has_faults {
+            continue;
+        }
+        let tally = |row: &Row| if faulty { row.faulty.clone() } else { row.calm.clone() };
+        add(title, &|_| String::new());
+        add("verdicts", &|row| verdicts(&tally(row)));
+        add("finished", &|row| finished(&tally(row)));
+        for quantity in QUANTITIES.iter().filter(|it| it.faulty == faulty) {
+            add(quantity.title, &|row| cell(row, quantity));
+        }
+    }
+    let columns: Vec<_> = table.column_iter_mut().collect();
+    for column in columns.into_iter().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let blank = |line: &str| if line.trim_start().starts_with("WITH FAULTS") { "\n" } else { "" };
+    table.lines().map(|it| format!("{}{}\n", blank(&it), it.trim_end())).collect()
+}
