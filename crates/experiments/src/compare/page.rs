@@ -30,7 +30,6 @@ const NUMBER: f64 = 92.0;
 pub fn render(it: &Comparison) -> String {
     let protocols: Vec<&str> = it.rows.iter().map(|row| row.protocol.as_str()).collect();
     let body = html! {
-        style { (PreEscaped(STYLE)) (PreEscaped(TABLE)) }
         header { div {
             h1 { (it.name) ": " (protocols.join(", ")) }
             p.meta {
@@ -54,7 +53,7 @@ pub fn render(it: &Comparison) -> String {
         (explanations())
         footer { "Made by " code { "faultline compare" } ", faultline " (env!("CARGO_PKG_VERSION")) ". Runs are bit-identical per seed." }
     };
-    document(&format!("{}: protocols compared", it.name), body)
+    document(&format!("{}: protocols compared", it.name), &[STYLE, TABLE], body)
 }
 
 /// The picture as a file of its own.
