@@ -335,6 +335,20 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// The process that the action names, if it names one.
+    pub fn process(&self) -> Option<&str> {
+        let named = [
+            self.crash.as_ref().map(|it| &it.process),
+            self.pause.as_ref().map(|it| &it.process),
+            self.slow_storage.as_ref().map(|it| &it.process),
+            self.full_storage.as_ref().map(|it| &it.process),
+            self.corrupt_storage.as_ref().map(|it| &it.process),
+        ];
+        named.into_iter().flatten().flatten().next().map(String::as_str)
+    }
+}
+
 impl LinkChange {
     /// The properties that the change states.
     pub fn link(&self) -> Link {

@@ -38,7 +38,7 @@ use crate::simulate::simulate;
 use costs::Bookkeeper;
 pub use costs::{Costs, Outage};
 use estimate::Estimate;
-use protocols::{Logs, logs, under, without_faults};
+use protocols::{Logs, logs, under, without_absent, without_faults};
 use quantity::QUANTITIES;
 
 /// The protocol that all others are measured against.
@@ -91,6 +91,8 @@ pub struct Row {
     pub options: String,
     /// Why it cannot be run with this federation.
     pub cannot: Option<String>,
+    /// Faults that are left out, because they are those of processes that it does not have.
+    pub left_out: Vec<String>,
     /// Why it cannot be run with the faults of the file.
     pub cannot_with_faults: Option<String>,
     /// What became of the runs without faults.
@@ -194,11 +196,13 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn row(&mut self, federation: &Federation, native: &BTreeMap<u64, f64>) -> Result<Row, Interrupted> {
+        let (federation, left_out) = &without_absent(federation);
         let protocol = &federation.spec.protocol;
         let mut row = Row {
             protocol: protocol.name().to_owned(),
             options: options(protocol),
             cannot: None,
+            left_out: left_out.clone(),
             cannot_with_faults: None,
             calm: Tally::default(),
             faulty: Tally::default(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use faultline_api::Federation;
 use faultline_api::quantity::Period;
 use faultline_api::resource::{Coordinated, Hc3i, Hydee, Protocol, Unprotected};
+use faultline_api::{Federation, Names};
 
 /// Names of all that can be compared, in the order of a table that nobody has ordered.
 pub const NAMES: [&str; 4] = ["hc3i", "hydee", "coordinated", "none"];
@@ -36,6 +36,22 @@ pub(crate) fn without_faults(federation: &Federation) -> Federation {
     let mut other = federation.clone();
     other.spec.faults.clear();
     other
+}
+
+/// The same federation without the faults of processes that its protocol does not have, and what each of them was.
+pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String>) {
+    let mut other = federation.clone();
+    let spec = &federation.spec;
+    let names = Names::of(spec).with_extra(&spec.protocol.extra_processes());
+    let mut left_out = Vec::new();
+    let mut number = 0;
+    other.spec.faults.retain(|fault| {
+        let absent = fault.process().filter(|name| names.process_id(name).is_none());
+        left_out.extend(absent.map(|name| format!("spec.faults[{number}]: it has no {name}")));
+        number += 1;
+        absent.is_none()
+    });
+    (other, left_out)
 }
 
 /// What a protocol logs.
@@ -130,5 +146,15 @@ mod tests {
         }
         assert_eq!(under(&federation, "hc3i"), Some(federation.clone()));
         assert_eq!(under(&federation, "hc4i"), None);
+    }
+
+    #[test]
+    fn a_fault_of_a_process_that_a_protocol_does_not_have_is_left_out() {
+        let text = sample("hydee").expect("is a sample").text;
+        let federation = faultline_api::parse("hydee", text.as_bytes()).expect("can be run");
+        assert_eq!(without_absent(&federation), (federation.clone(), vec![]));
+        let (other, left_out) = without_absent(&under(&federation, "hc3i").expect("is a protocol"));
+        assert_eq!(left_out, ["spec.faults[4]: it has no recovery-process"]);
+        assert_eq!(other.spec.faults, federation.spec.faults[..4]);
     }
 }

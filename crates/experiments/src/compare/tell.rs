@@ -60,6 +60,7 @@ pub fn json(it: &Comparison) -> String {
         #[serde(skip_serializing_if = "Option::is_none")]
         cannot: Option<&'a str>,
         without_faults: &'a Tally,
+        left_out: &'a [String],
         #[serde(skip_serializing_if = "Option::is_none")]
         cannot_with_faults: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,6 +83,7 @@ pub fn json(it: &Comparison) -> String {
                 options: &row.options,
                 cannot: row.cannot.as_deref(),
                 without_faults: &row.calm,
+                left_out: &row.left_out,
                 cannot_with_faults: row.cannot_with_faults.as_deref().filter(|_| it.has_faults),
                 with_faults: it.has_faults.then_some(&row.faulty),
                 quantities: &row.values,
@@ -118,6 +120,7 @@ pub(super) fn seeds(it: &Comparison) -> String {
 /// What cannot be told in a number.
 pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
     let cannot = row.cannot.iter().map(|it| format!("{} cannot run this: {it}", row.protocol));
+    let left_out = row.left_out.iter().map(|it| format!("{} runs without {it}", row.protocol));
     let faulty = row.cannot_with_faults.iter().filter(|_| it.has_faults);
     let faulty = faulty.map(|it| format!("{} is not run with the faults: {it}", row.protocol));
     let side = |when: &'static str, tally: &Tally| {
@@ -126,6 +129,7 @@ pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
         lines
     };
     cannot
+        .chain(left_out)
         .chain(faulty)
         .chain(side("without faults", &row.calm))
         .chain(side("with faults", &row.faulty))
