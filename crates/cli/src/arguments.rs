@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Import(ImportArguments),
     Reproduce(ReproduceArguments),
     Compare(CompareArguments),
+    Cluster(ClusterArguments),
     Check(CheckArguments),
     Explain(ExplainArguments),
     Report(ReportArguments),
@@ -185,7 +186,8 @@ pub(crate) struct ImportArguments {
 #[command(after_help = "\
 Examples:
   faultline reproduce hc3i
-  faultline reproduce hc3i --quick --out /tmp/hc3i")]
+  faultline reproduce hc3i --quick --out /tmp/hc3i
+  faultline reproduce hydee-table1                  the clusters of the HydEE paper's table I, found")]
 pub(crate) struct ReproduceArguments {
     /// Which evaluation.
     #[arg(value_enum)]
@@ -199,9 +201,46 @@ pub(crate) struct ReproduceArguments {
     /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
     #[arg(long, value_name = "J")]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Where the page, the tables and the figures go.
-    #[arg(long, value_name = "DIR", default_value = "faultline-hc3i")]
-    pub(crate) out: PathBuf,
+    /// Where the page, the tables and the figures go. Default `faultline-hc3i` or `faultline-hydee-table1`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Find out from a communication graph which processes should be in one cluster.
+///
+/// With few large clusters a failure takes many processes back; with many small ones much goes between clusters and has
+/// to be logged. Prints the divisions that no other beats at both shares, and the chosen one: the least sum of both. The
+/// graph is an edge list (`from to bytes [messages]`, one channel a line; `faultline export --format graph` writes one) or a
+/// METIS file (`.graph` or `.metis`). With `--out`, also writes the picture of all divisions (front.svg), each process's
+/// cluster (clusters.csv), the clusters as they stand in a federation file (clusters.yaml), and the object of
+/// `--format json` (clusters.json).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline run my.yaml --backend simulate --out /tmp/run
+  faultline export /tmp/run --format graph > my.edges
+  faultline cluster my.edges
+  faultline cluster my.edges --max-rollback 10 --out clusters")]
+pub(crate) struct ClusterArguments {
+    /// The communication graph.
+    pub(crate) graph: PathBuf,
+    /// The greatest share of processes that one failure may take back, in percent.
+    #[arg(long, value_name = "PCT", value_parser = percent)]
+    pub(crate) max_rollback: Option<f64>,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Where the files go.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// A share in percent.
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(value) if value > 0.0 && value <= 100.0 => Ok(value),
+        _ => Err("write a number above 0 and up to 100, such as 12.5".to_owned()),
+    }
 }
 
 /// A published evaluation.
@@ -209,6 +248,8 @@ pub(crate) struct ReproduceArguments {
 pub(crate) enum Paper {
     /// Monnet, Morin, Badrinath: Hybrid Checkpointing for Parallel Applications in Cluster Federations, 2003.
     Hc3i,
+    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012, table I: clusters for the NAS kernels. Nothing is run.
+    HydeeTable1,
 }
 
 /// Run one federation under several protocols, and put what each costs and saves side by side.
@@ -374,11 +415,12 @@ pub(crate) struct ReplayArguments {
 #[command(after_help = "\
 Examples:
   faultline export faultline-runs/quickstart-7 > facts.jsonl
-  faultline export faultline-runs/quickstart-7 --format csv > facts.csv")]
+  faultline export faultline-runs/quickstart-7 --format csv > facts.csv
+  faultline export faultline-runs/quickstart-7 --format graph > quickstart.edges")]
 pub(crate) struct ExportArguments {
     /// The record of a run.
     pub(crate) dir: PathBuf,
-    /// One JSON object a line with everything, or what a spreadsheet can use.
+    /// One JSON object a line with everything, what a spreadsheet can use, or the communication graph.
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub(crate) format: ExportFormat,
 }
@@ -390,6 +432,8 @@ pub(crate) enum ExportFormat {
     Jsonl,
     /// Comma-separated values.
     Csv,
+    /// Who sent how much to whom, as an edge list for `faultline cluster`.
+    Graph,
 }
 
 /// Search random federations under random faults for the schedule that breaks recovery.

@@ -1,6 +1,7 @@
 //! `faultline`: runs federations, judges them, and says what happened. Only this file ends the program.
 
 mod arguments;
+mod cluster;
 mod compare;
 mod files;
 mod fuzz;
@@ -44,6 +45,7 @@ fn perform(command: Command) -> Result<Exit, Trouble> {
         Command::Import(arguments) => paper::import(&arguments),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Cluster(arguments) => cluster::cluster(&arguments),
         Command::Check(arguments) => recording::check(&arguments),
         Command::Explain(arguments) => recording::tell(&arguments),
         Command::Report(arguments) => recording::report(&arguments),

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use faultline_checker::{Context, Judgement, judge};
+use faultline_core::{ProcessId, Role};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
 use faultline_report::text::{self, Layout};
@@ -109,11 +110,18 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
 pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
     const HELP: &str = "give the directory that `faultline run` named at its end";
     let wrong = |error: BundleError| Trouble::path("use", &arguments.dir, error, HELP);
-    let trace = Bundle::open(&arguments.dir).read_trace().map_err(wrong)?;
+    let bundle = Bundle::open(&arguments.dir);
+    let trace = bundle.read_trace().map_err(wrong)?;
     let out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
         ExportFormat::Jsonl => export::json_lines(&trace, out),
         ExportFormat::Csv => export::csv(&trace, out),
+        ExportFormat::Graph => {
+            let manifest = bundle.read_manifest().map_err(wrong)?;
+            let ranks = (0..).map(ProcessId).zip(&manifest.processes).filter(|(_, it)| it.role == Role::RANK);
+            let names: Vec<_> = ranks.map(|(process, it)| (process, it.name.as_str())).collect();
+            export::graph(&trace, &names, out)
+        }
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

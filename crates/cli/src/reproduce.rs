@@ -1,10 +1,11 @@
 //! `faultline reproduce`: runs a published evaluation, and writes the page, the tables and the figures.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use faultline_experiments::reproduce::{Settings, page, reproduce as repeat};
+use faultline_experiments::table1;
 
 use crate::arguments::{Paper, ReproduceArguments};
 use crate::paper::jobs;
@@ -17,11 +18,44 @@ const SEEDS: u32 = 30;
 /// The same when only the shape is wanted.
 const QUICK_SEEDS: u32 = 5;
 
+/// What helps when the results cannot be written.
+const HELP: &str = "name a directory that can be written with `--out`";
+
 /// `faultline reproduce`
 pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
-    let ReproduceArguments { paper: Paper::Hc3i, quick, out, .. } = arguments;
-    let help = "name a directory that can be written with `--out`";
-    fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
+    match arguments.paper {
+        Paper::Hc3i => hc3i(arguments),
+        Paper::HydeeTable1 => hydee_table1(arguments),
+    }
+}
+
+/// Where the results go, which exists afterwards.
+fn place(arguments: &ReproduceArguments, default: &str) -> Result<PathBuf, Trouble> {
+    let out = arguments.out.clone().unwrap_or_else(|| default.into());
+    fs::create_dir_all(&out).map_err(|error| Trouble::path("write to", &out, error, HELP))?;
+    Ok(out)
+}
+
+fn write(out: &Path, name: &str, content: &str) -> Result<(), Trouble> {
+    let path = out.join(name);
+    fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, HELP))
+}
+
+fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+    let out = place(arguments, "faultline-hydee-table1")?;
+    let rows = table1::repeat();
+    for row in &rows {
+        let name = format!("{}.svg", row.pattern.name().to_lowercase());
+        write(&out, &name, &row.chart().file())?;
+    }
+    write(&out, "index.html", &table1::page(&rows))?;
+    output::print(&format!("{}\n{}\n", table1::text(&rows), out.join("index.html").display()))?;
+    Ok(if rows.iter().all(table1::Row::agrees) { Exit::Pass } else { Exit::Fail })
+}
+
+fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+    let ReproduceArguments { quick, .. } = arguments;
+    let out = place(arguments, "faultline-hc3i")?;
     let seeds = arguments.seeds.unwrap_or(if *quick { QUICK_SEEDS } else { SEEDS });
     let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
     let interrupted = interrupt::flag();
@@ -34,10 +68,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble>
         debug_assert!(interrupted.load(Ordering::Relaxed));
         return Err(Trouble::machine("interrupted: nothing was written"));
     };
-    let write = |name: &str, content: &str| {
-        let path = out.join(name);
-        fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, help))
-    };
+    let write = |name: &str, content: &str| write(&out, name, content);
     for section in &done.sections {
         for table in &section.tables {
             write(&format!("{}.csv", table.name), &table.csv())?;
@@ -48,6 +79,6 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble>
     }
     write("index.html", &page::render(&done))?;
     output::print(&page::text(&done))?;
-    output::print(&format!("{}\n", Path::new(out).join("index.html").display()))?;
+    output::print(&format!("{}\n", out.join("index.html").display()))?;
     Ok(if done.judged.wrong.is_empty() { Exit::Pass } else { Exit::Fail })
 }

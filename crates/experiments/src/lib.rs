@@ -12,6 +12,7 @@
 //! | [`mod@simulate`] | one run, told in numbers |
 //! | [`statistics`] | the numbers of a run |
 //! | [`measures`] | the same as a flat list, and their spread over runs |
+//! | [`table1`] | the HydEE paper's table of clusterings, repeated |
 //! | [`tell`] | them as text, JSON and CSV |
 
 pub mod compare;
@@ -22,6 +23,7 @@ pub mod reproduce;
 pub mod samples;
 pub mod simulate;
 pub mod statistics;
+pub mod table1;
 pub mod tell;
 
 pub use files::Files;

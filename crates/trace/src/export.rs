@@ -1,8 +1,10 @@
-//! Facts for other programs: JSON Lines with everything, CSV with what a spreadsheet can use.
+//! Facts for other programs: JSON Lines with everything, CSV with what a spreadsheet can use, and who sent how much to
+//! whom.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use faultline_core::{Fact, MessageId};
+use faultline_core::{Fact, MessageId, ProcessId};
 
 use crate::describe::{describe, message_of};
 use crate::memory::{Record, Trace};
@@ -29,6 +31,31 @@ pub fn csv(trace: &Trace, mut out: impl Write) -> io::Result<()> {
             None => out.write_all(b",,,,")?,
         }
         writeln!(out, ",\"{}\"", describe(&fact).to_string().replace('"', "\"\""))?;
+    }
+    out.flush()
+}
+
+/// Writes the communication graph as an edge list: a line with the name of each process, then one for each channel with
+/// its bytes and messages. A message that is sent again, or by a re-execution under its old name, counts once.
+pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) -> io::Result<()> {
+    let mut channels: BTreeMap<(ProcessId, ProcessId), (u64, u64)> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for record in trace.records() {
+        if let Fact::Sent { id, bytes } = record.fact
+            && seen.insert(id)
+        {
+            let (sum, messages) = channels.entry((id.from, id.to)).or_default();
+            *sum += u64::from(bytes);
+            *messages += 1;
+        }
+    }
+    let names: BTreeMap<ProcessId, &str> = names.iter().copied().collect();
+    names.values().try_for_each(|it| writeln!(out, "{it}"))?;
+    writeln!(out, "# from to bytes messages")?;
+    for ((from, to), (bytes, messages)) in channels {
+        if let (Some(from), Some(to)) = (names.get(&from), names.get(&to)) {
+            writeln!(out, "{from} {to} {bytes} {messages}")?;
+        }
     }
     out.flush()
 }
@@ -70,6 +97,20 @@ mod tests {
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
         assert_eq!(read, trace().records().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_graph_counts_each_message_once() {
+        let mut trace = Trace::default();
+        let id =
+            |number| MessageId { from: ProcessId(0), to: ProcessId(1), incarnation: Incarnation(0), number };
+        for (number, (name, bytes)) in [(0, 10), (1, 20), (1, 20)].into_iter().enumerate() {
+            let (number, fact) = (FactNo(number as u64), Fact::Sent { id: id(name), bytes });
+            trace.record(Record { process: ProcessId(0), life: Life(1), number, at: Time(5), fact });
+        }
+        let mut bytes = Vec::new();
+        graph(&trace, &[(ProcessId(0), "a-0"), (ProcessId(1), "a-1")], &mut bytes).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), "a-0\na-1\n# from to bytes messages\na-0 a-1 30 2\n");
     }
 
     #[test]

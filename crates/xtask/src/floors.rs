@@ -13,6 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["faultline-core"],
     &[
         "faultline-api",
+        "faultline-clustering",
         "faultline-protocols",
         "faultline-shaper",
         "faultline-supervisor",

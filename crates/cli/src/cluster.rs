@@ -1,0 +1,139 @@
+//! `faultline cluster`: clusters from a communication graph.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use faultline_clustering::read::{Form, read};
+use faultline_clustering::{Division, Found, Graph, Wish, find};
+use faultline_experiments::table1::front_chart;
+use miette::miette;
+use serde::Serialize;
+
+use crate::arguments::{ClusterArguments, Format};
+use crate::trouble::{Exit, Trouble};
+use crate::{files, output};
+
+/// Divisions of the front that are printed; the chosen one is always among them.
+const ROWS: usize = 16;
+
+/// The object of `--format json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Object<'a> {
+    processes: usize,
+    bytes: u64,
+    #[serde(flatten)]
+    found: &'a Found,
+    /// Of the chosen division: the members of each cluster.
+    clusters: Vec<Vec<&'a str>>,
+}
+
+/// `faultline cluster`
+pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
+    let graph = graph(&arguments.graph)?;
+    let found = find(&graph, Wish { max_rollback_percent: arguments.max_rollback });
+    let chosen = &found.front[found.chosen];
+    let object = Object {
+        processes: graph.len(),
+        bytes: graph.total(),
+        found: &found,
+        clusters: members(&graph, chosen),
+    };
+    let (json, fragment) = (output::json(&object), fragment(&object.clusters));
+    if let Some(out) = &arguments.out {
+        let help = "name a directory that can be written with `--out`";
+        fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
+        let picture = front_chart("divisions", &found, &[]).file();
+        let table = csv(&graph, chosen);
+        let files = [
+            ("front.svg", &picture),
+            ("clusters.csv", &table),
+            ("clusters.yaml", &fragment),
+            ("clusters.json", &json),
+        ];
+        for (name, content) in files {
+            let path = out.join(name);
+            fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, help))?;
+        }
+    }
+    output::print(&match arguments.format {
+        Format::Json => json,
+        Format::Text => text(&graph, &found, &fragment),
+    })?;
+    Ok(Exit::Pass)
+}
+
+fn graph(path: &Path) -> Result<Graph, Trouble> {
+    const HELP: &str =
+        "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the forms";
+    let source = files::read_with(path, HELP)?;
+    let is_metis = path.extension().is_some_and(|it| it == "graph" || it == "metis");
+    let form = if is_metis { Form::Metis } else { Form::EdgeList };
+    read(&source.text(), form)
+        .map_err(|error| Trouble::input(miette!(help = HELP, "{}: {error}", source.label)))
+}
+
+/// The names of the processes of each cluster.
+fn members<'a>(graph: &'a Graph, division: &Division) -> Vec<Vec<&'a str>> {
+    let mut members = vec![Vec::new(); division.clusters];
+    for (name, &cluster) in graph.names().iter().zip(&division.cluster_of) {
+        members[cluster as usize].push(name.as_str());
+    }
+    members
+}
+
+fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
+    let mut text = format!(
+        "{} processes, {} pairs that talk, {} bytes\n\n   clusters  rolled back   logged      sum\n",
+        graph.len(),
+        graph.pairs(),
+        graph.total(),
+    );
+    let mut shown: Vec<usize> = (0..found.front.len()).filter(|it| found.front[*it].clusters > 1).collect();
+    shown.sort_by(|&a, &b| found.front[a].cost().total_cmp(&found.front[b].cost()));
+    shown.truncate(ROWS);
+    if !shown.contains(&found.chosen) {
+        shown.push(found.chosen);
+    }
+    shown.sort_unstable();
+    let mut line =
+        |arguments: std::fmt::Arguments<'_>| text.write_fmt(arguments).expect("a string takes everything");
+    for index in shown {
+        let it = &found.front[index];
+        let mark = if index == found.chosen { "->" } else { "  " };
+        let (rolled, logged) = (it.rolled_back_percent, it.logged_percent);
+        line(format_args!(
+            "{mark} {:>8}  {rolled:>9.2} %  {logged:>5.2} %  {:>7.2}\n",
+            it.clusters,
+            it.cost()
+        ));
+    }
+    let hidden = found.front.len().saturating_sub(ROWS);
+    if hidden > 0 {
+        line(format_args!(
+            "   ({} divisions are on the front; those with the least sum are shown)\n",
+            found.front.len()
+        ));
+    }
+    line(format_args!("\nChosen: {}.\n\n{fragment}", found.reason));
+    text
+}
+
+/// The clusters as they stand in a federation file. Its processes are numbered cluster by cluster: the comment says which
+/// process of the graph each of them is.
+fn fragment(clusters: &[Vec<&str>]) -> String {
+    let mut text = "spec:\n  clusters:\n".to_owned();
+    for (number, members) in clusters.iter().enumerate() {
+        let name = format!("cluster-{number}");
+        writeln!(text, "    - {{ name: {name}, nodes: {} }} # {}", members.len(), members.join(" "))
+            .expect("a string takes everything");
+    }
+    text
+}
+
+fn csv(graph: &Graph, chosen: &Division) -> String {
+    let rows = graph.names().iter().zip(&chosen.cluster_of);
+    let rows = rows.map(|(name, cluster)| format!("{name},cluster-{cluster}\n"));
+    "process,cluster\n".to_owned() + &rows.collect::<String>()
+}

@@ -1,0 +1,281 @@
+//! A graph in parts of equal size, by halving again and again.
+//!
+//! A half is found by many levels (Karypis and Kumar): neighbours that talk most are merged until few are left, those are
+//! divided by growing one half from several starts, and on the way back each level is refined by moving one after the
+//! other, also at a loss, and keeping the best state on the way (Fiduccia and Mattheyses).
+
+use std::collections::BTreeSet;
+
+use crate::chance::Chance;
+use crate::graph::Graph;
+
+/// Merging stops here.
+const COARSEST: usize = 40;
+/// Starts from which a half is grown.
+const STARTS: usize = 12;
+/// Passes over a level that may still improve it.
+const PASSES: usize = 8;
+/// Moves at a loss before a pass gives up.
+const PATIENCE: usize = 120;
+/// Moves from one half that are looked at for one that keeps the balance.
+const LOOKS: usize = 8;
+
+/// Divides a graph into `parts` parts of about the same size; by process, its part.
+pub(crate) fn into(graph: &Graph, parts: usize) -> Vec<u32> {
+    let mut part_of = vec![0; graph.len()];
+    let all: Vec<u32> = (0..graph.len() as u32).collect();
+    let mut chance = Chance(parts as u64);
+    split(graph, all, 0, parts, &mut part_of, &mut chance);
+    part_of
+}
+
+/// Gives the numbers from `first` to `first + parts` to these processes.
+fn split(
+    graph: &Graph,
+    processes: Vec<u32>,
+    first: u32,
+    parts: usize,
+    part_of: &mut [u32],
+    chance: &mut Chance,
+) {
+    if parts < 2 || processes.len() < 2 {
+        processes.iter().for_each(|&it| part_of[it as usize] = first);
+        return;
+    }
+    let left_parts = parts / 2;
+    let share = processes.len() as u64 * left_parts as u64 / parts as u64;
+    let level = Level::of(graph, &processes);
+    let is_left = level.halve(share, chance);
+    let (left, right): (Vec<_>, Vec<_>) = (0..processes.len()).partition(|&it| is_left[it]);
+    let named = |places: Vec<usize>| places.into_iter().map(|it| processes[it]).collect();
+    split(graph, named(left), first, left_parts, part_of, chance);
+    split(graph, named(right), first + left_parts as u32, parts - left_parts, part_of, chance);
+}
+
+/// A graph whose nodes may stand for several processes.
+struct Level {
+    /// How many processes a node stands for.
+    sizes: Vec<u64>,
+    peers: Vec<Vec<(u32, u64)>>,
+}
+
+impl Level {
+    /// What these processes say to each other.
+    fn of(graph: &Graph, processes: &[u32]) -> Level {
+        let mut place = vec![u32::MAX; graph.len()];
+        processes.iter().zip(0..).for_each(|(&it, number)| place[it as usize] = number);
+        let peers = |&it: &u32| {
+            let all = graph.peers(it as usize).iter().map(|&(other, bytes)| (place[other as usize], bytes));
+            all.filter(|it| it.0 != u32::MAX).collect()
+        };
+        Level { sizes: vec![1; processes.len()], peers: processes.iter().map(peers).collect() }
+    }
+
+    fn len(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Halves of which the left one has about this size.
+    fn halve(&self, share: u64, chance: &mut Chance) -> Vec<bool> {
+        let mut is_left = if self.len() <= COARSEST {
+            self.grow(share, chance)
+        } else {
+            let (coarser, merged_into) = self.merge(chance);
+            // Where nothing talks to anything, merging does not get on.
+            if coarser.len() * 20 > self.len() * 19 {
+                self.grow(share, chance)
+            } else {
+                let halves = coarser.halve(share, chance);
+                merged_into.iter().map(|&it| halves[it as usize]).collect()
+            }
+        };
+        self.refine(&mut is_left, share);
+        is_left
+    }
+
+    /// Merges pairs that talk most, in an order of chance.
+    fn merge(&self, chance: &mut Chance) -> (Level, Vec<u32>) {
+        const FREE: u32 = u32::MAX;
+        let most = (self.sizes.iter().sum::<u64>() / COARSEST as u64).max(2);
+        let mut merged_into = vec![FREE; self.len()];
+        let mut sizes = Vec::new();
+        for one in chance.order(self.len()) {
+            if merged_into[one as usize] != FREE {
+                continue;
+            }
+            let size = self.sizes[one as usize];
+            let fits = |it: &&(u32, u64)| {
+                merged_into[it.0 as usize] == FREE && it.0 != one && size + self.sizes[it.0 as usize] <= most
+            };
+            let partner =
+                self.peers[one as usize].iter().filter(fits).max_by_key(|it| (it.1, it.0)).map(|it| it.0);
+            merged_into[one as usize] = sizes.len() as u32;
+            if let Some(partner) = partner {
+                merged_into[partner as usize] = sizes.len() as u32;
+            }
+            sizes.push(size + partner.map_or(0, |it| self.sizes[it as usize]));
+        }
+        let mut members = vec![Vec::new(); sizes.len()];
+        (0..self.len()).for_each(|it| members[merged_into[it] as usize].push(it));
+        let mut sum = vec![0_u64; sizes.len()];
+        let peers = |(own, members): (usize, &Vec<usize>)| {
+            let mut met = Vec::new();
+            for &(other, bytes) in members.iter().flat_map(|&it| &self.peers[it]) {
+                let other = merged_into[other as usize];
+                if other as usize == own || bytes == 0 {
+                    continue;
+                }
+                if sum[other as usize] == 0 {
+                    met.push(other);
+                }
+                sum[other as usize] += bytes;
+            }
+            met.sort_unstable();
+            met.into_iter().map(|it| (it, std::mem::take(&mut sum[it as usize]))).collect()
+        };
+        let peers = members.iter().enumerate().map(peers).collect();
+        (Level { sizes, peers }, merged_into)
+    }
+
+    /// The best of several halves, each grown from one node by what talks most to it.
+    fn grow(&self, share: u64, chance: &mut Chance) -> Vec<bool> {
+        let grown = (0..STARTS).map(|_| {
+            let mut is_left = vec![false; self.len()];
+            let mut pull = vec![0_u64; self.len()];
+            let (mut next, mut size) = (chance.below(self.len()), 0);
+            loop {
+                is_left[next] = true;
+                size += self.sizes[next];
+                self.peers[next].iter().for_each(|&(it, bytes)| pull[it as usize] += bytes);
+                let fits = |it: &usize| !is_left[*it] && size + self.sizes[*it] <= share;
+                let Some(best) = (0..self.len()).filter(fits).max_by_key(|&it| (pull[it], self.len() - it))
+                else {
+                    break;
+                };
+                next = best;
+            }
+            self.refine(&mut is_left, share);
+            is_left
+        });
+        grown.min_by_key(|it| self.cut(it)).expect("there are several starts")
+    }
+
+    fn cut(&self, is_left: &[bool]) -> u64 {
+        let of = |one: usize| {
+            let others = self.peers[one].iter();
+            others.filter(move |it| is_left[one] != is_left[it.0 as usize]).map(|it| it.1)
+        };
+        (0..self.len()).flat_map(of).sum()
+    }
+
+    /// Moves that lessen what is cut, as long as both halves keep about their size.
+    fn refine(&self, is_left: &mut [bool], share: u64) {
+        for _ in 0..PASSES {
+            if !self.pass(is_left, share) {
+                return;
+            }
+        }
+    }
+
+    /// One pass; whether it was of any use.
+    fn pass(&self, is_left: &mut [bool], share: u64) -> bool {
+        // While nodes move, one of them may be too many; where a pass stops, only as many as cannot be told apart.
+        let coarse = self.sizes.iter().max().copied().unwrap_or(1);
+        let slack = if coarse > 1 { coarse.max(share / 50) } else { share / 50 };
+        let mut gains: Vec<i64> = (0..self.len())
+            .map(|one| {
+                let signed = |it: &(u32, u64)| {
+                    let bytes = it.1 as i64;
+                    if is_left[one] == is_left[it.0 as usize] { -bytes } else { bytes }
+                };
+                self.peers[one].iter().map(signed).sum()
+            })
+            .collect();
+        let mut free: [BTreeSet<(i64, u32)>; 2] = Default::default();
+        (0..self.len()).for_each(|it| _ = free[usize::from(is_left[it])].insert((gains[it], it as u32)));
+        let mut left: u64 = (0..self.len()).filter(|&it| is_left[it]).map(|it| self.sizes[it]).sum();
+        let off = |left: u64| left.abs_diff(share).saturating_sub(slack);
+        // Being out of balance counts more than anything that is cut.
+        let (mut gained, mut best) = (0_i64, (off(left), 0_i64, left.abs_diff(share)));
+        let (mut moved, mut kept) = (Vec::new(), 0);
+        while moved.len() - kept < PATIENCE {
+            let after = |it: u32| {
+                let size = self.sizes[it as usize];
+                if is_left[it as usize] { left - size } else { left + size }
+            };
+            let allowed = |it: &&(i64, u32)| off(after(it.1)) <= coarse || off(after(it.1)) < off(left);
+            // What is too heavy now is mostly followed by something lighter.
+            let movable = |side: &BTreeSet<(i64, u32)>| side.iter().rev().take(LOOKS).find(allowed).copied();
+            let Some((gain, one)) = free.iter().filter_map(movable).max() else { break };
+            free[usize::from(is_left[one as usize])].remove(&(gain, one));
+            left = after(one);
+            is_left[one as usize] ^= true;
+            gained += gain;
+            moved.push(one);
+            for &(other, bytes) in &self.peers[one as usize] {
+                let change =
+                    if is_left[one as usize] == is_left[other as usize] { -2 } else { 2 } * bytes as i64;
+                let side = &mut free[usize::from(is_left[other as usize])];
+                if side.remove(&(gains[other as usize], other)) {
+                    side.insert((gains[other as usize] + change, other));
+                }
+                gains[other as usize] += change;
+            }
+            let state = (off(left), -gained, left.abs_diff(share));
+            if state < best {
+                (best, kept) = (state, moved.len());
+            }
+        }
+        for &one in &moved[kept..] {
+            is_left[one as usize] ^= true;
+        }
+        kept > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mesh of so many rows and columns.
+    fn mesh(rows: usize, columns: usize) -> Graph {
+        let mut graph = Graph::new((0..rows * columns).map(|it| it.to_string()).collect());
+        for it in 0..rows * columns {
+            if it % columns + 1 < columns {
+                graph.add(it, it + 1, 1, 1);
+            }
+            if it + columns < rows * columns {
+                graph.add(it, it + columns, 1, 1);
+            }
+        }
+        graph
+    }
+
+    #[test]
+    fn a_mesh_is_cut_straight() {
+        let graph = mesh(16, 16);
+        let halves = into(&graph, 2);
+        assert_eq!(halves.iter().filter(|&&it| it == 0).count(), 128);
+        assert!(graph.between(&halves) <= 17, "{}", graph.between(&halves));
+        let quarters = into(&graph, 4);
+        assert!(graph.between(&quarters) <= 36, "{}", graph.between(&quarters));
+    }
+
+    #[test]
+    fn parts_have_about_the_same_size_whatever_their_number() {
+        let graph = mesh(10, 10);
+        for parts in [3, 5, 7] {
+            let part_of = into(&graph, parts);
+            for part in 0..parts as u32 {
+                let size = part_of.iter().filter(|&&it| it == part).count();
+                assert!(size.abs_diff(100 / parts) <= 4, "{parts}: {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn silence_can_be_divided_too() {
+        let part_of = into(&Graph::new((0..200).map(|it| it.to_string()).collect()), 4);
+        assert!((0..4).all(|part| part_of.iter().filter(|&&it| it == part).count() == 50), "{part_of:?}");
+    }
+}

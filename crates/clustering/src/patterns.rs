@@ -1,0 +1,196 @@
+//! The communication of the six NAS kernels that the HydEE paper clusters (table I), in closed form.
+//!
+//! Only ratios matter here: which process talks to which, and how much relative to others. The shapes follow from the
+//! decompositions of the kernels; the bytes of a run are larger by a factor, which no share depends on.
+
+use crate::graph::Graph;
+
+/// One of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Block tridiagonal solver: a torus with neighbours in rows, columns and one diagonal.
+    Bt,
+    /// Conjugate gradient: exchanges in rows by powers of two, and one with the transposed place.
+    Cg,
+    /// Fourier transform: everybody with everybody.
+    Ft,
+    /// Lower-upper solver: a mesh.
+    Lu,
+    /// Multigrid: a torus of three dimensions whose third is shorter and has smaller faces.
+    Mg,
+    /// Scalar pentadiagonal solver: as BT.
+    Sp,
+}
+
+/// A row of the paper's table I: a division on 256 processes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Published {
+    /// Clusters.
+    pub clusters: usize,
+    /// Mean share of processes that roll back, in percent.
+    pub rolled_back_percent: f64,
+    /// Share of bytes that are logged, in percent.
+    pub logged_percent: f64,
+}
+
+impl Pattern {
+    /// All of them, in the order of the table.
+    pub const ALL: [Pattern; 6] =
+        [Pattern::Bt, Pattern::Cg, Pattern::Ft, Pattern::Lu, Pattern::Mg, Pattern::Sp];
+
+    /// As the table calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Bt => "BT",
+            Pattern::Cg => "CG",
+            Pattern::Ft => "FT",
+            Pattern::Lu => "LU",
+            Pattern::Mg => "MG",
+            Pattern::Sp => "SP",
+        }
+    }
+
+    /// What the paper's table I says of it.
+    pub fn published(self) -> Published {
+        let (clusters, rolled_back_percent, logged_percent) = match self {
+            Pattern::Bt => (5, 21.78, 18.09),
+            Pattern::Cg => (16, 6.25, 18.98),
+            Pattern::Ft => (2, 50.0, 50.19),
+            Pattern::Lu => (8, 12.5, 13.26),
+            Pattern::Mg => (4, 25.0, 19.63),
+            Pattern::Sp => (6, 18.56, 20.04),
+        };
+        Published { clusters, rolled_back_percent, logged_percent }
+    }
+
+    /// Its communication on so many processes.
+    ///
+    /// # Panics
+    ///
+    /// When `processes` is not a power of four from 16 up.
+    pub fn graph(self, processes: usize) -> Graph {
+        let side = processes.isqrt();
+        assert!(
+            processes >= 16 && side * side == processes && side.is_power_of_two(),
+            "{processes} processes"
+        );
+        let mut graph =
+            Graph::new((0..processes).map(|it| format!("{}-{it}", self.name().to_lowercase())).collect());
+        for it in 0..processes {
+            let (row, column) = (it / side, it % side);
+            let at = |row: usize, column: usize| row % side * side + column % side;
+            match self {
+                Pattern::Bt | Pattern::Sp => {
+                    graph.add(it, at(row, column + 1), 1, 1);
+                    graph.add(it, at(row + 1, column), 1, 1);
+                    graph.add(it, at(row + 1, column + side - 1), 1, 1);
+                }
+                Pattern::Cg => {
+                    let exchanges = side.trailing_zeros();
+                    (0..exchanges).for_each(|power| graph.add(it, at(row, column ^ (1 << power)), 1, 1));
+                    graph.add(it, at(column, row), 1, 1);
+                }
+                Pattern::Ft => (0..processes).for_each(|to| graph.add(it, to, 1, 1)),
+                Pattern::Lu => {
+                    if column + 1 < side {
+                        graph.add(it, at(row, column + 1), 1, 1);
+                    }
+                    if row + 1 < side {
+                        graph.add(it, at(row + 1, column), 1, 1);
+                    }
+                }
+                Pattern::Mg => mg(&mut graph, it),
+            }
+        }
+        graph
+    }
+}
+
+/// The torus of MG: two equal sides, and a third of the same length or half of it; faces along the third weigh half.
+fn mg(graph: &mut Graph, it: usize) {
+    let bits = graph.len().trailing_zeros();
+    let long = 1 << bits.div_ceil(3);
+    let high = graph.len() / (long * long);
+    let (x, y, z) = (it % long, it / long % long, it / (long * long));
+    let at = |x: usize, y: usize, z: usize| (z % high * long + y % long) * long + x % long;
+    graph.add(it, at(x + 1, y, z), 2, 1);
+    graph.add(it, at(x, y + 1, z), 2, 1);
+    graph.add(it, at(x, y, z + 1), 1, 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Division, Wish, find};
+
+    /// The paper's division of each pattern, by process.
+    fn paper(pattern: Pattern, it: usize) -> u32 {
+        let (row, column) = (it / 16, it % 16);
+        let quadrant = (row / 8 * 2 + column / 8) as u32;
+        match pattern {
+            Pattern::Bt => {
+                if quadrant == 0 && row >= 4 {
+                    4
+                } else {
+                    quadrant
+                }
+            }
+            Pattern::Sp => match quadrant {
+                0 if row >= 4 => 4,
+                3 if row >= 12 => 5,
+                other => other,
+            },
+            Pattern::Cg => row as u32,
+            Pattern::Ft => (it / 128) as u32,
+            Pattern::Lu => (row / 4 * 2 + column / 8) as u32,
+            Pattern::Mg => (it / 64) as u32,
+        }
+    }
+
+    #[test]
+    fn the_graphs_give_the_ratios_of_the_paper() {
+        for pattern in Pattern::ALL {
+            let published = pattern.published();
+            let graph = pattern.graph(256);
+            let cluster_of: Vec<u32> = (0..256).map(|it| paper(pattern, it)).collect();
+            let here = Division::new(&graph, &cluster_of);
+            assert_eq!(here.clusters, published.clusters, "{pattern:?}");
+            assert!(
+                (here.rolled_back_percent - published.rolled_back_percent).abs() < 0.4,
+                "{pattern:?}: {}",
+                here.rolled_back_percent
+            );
+            assert!(
+                (here.logged_percent - published.logged_percent).abs() < 0.5,
+                "{pattern:?}: {}",
+                here.logged_percent
+            );
+        }
+    }
+
+    #[test]
+    fn the_papers_divisions_lie_on_or_behind_the_front() {
+        for pattern in Pattern::ALL {
+            let published = pattern.published();
+            let found = find(&pattern.graph(256), Wish::default());
+            let as_good = found.front.iter().any(|it| {
+                it.clusters > 1
+                    && it.rolled_back_percent <= published.rolled_back_percent + 0.4
+                    && it.logged_percent <= published.logged_percent + 0.5
+            });
+            assert!(
+                as_good,
+                "{pattern:?}: {:?}",
+                found.front.iter().map(|it| (it.rolled_back_percent, it.logged_percent)).collect::<Vec<_>>()
+            );
+            let chosen = &found.front[found.chosen];
+            let cost = published.rolled_back_percent + published.logged_percent;
+            assert!(
+                chosen.cost() <= cost + 0.5,
+                "{pattern:?}: {} clusters, {}",
+                chosen.clusters,
+                chosen.cost()
+            );
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Graphs from text.
+//!
+//! *Edge list*: a line for each channel, `from to bytes` or `from to bytes messages`, separated by blanks or commas. A
+//! line with one word names a process that may be silent. What follows `#` is a comment; a first line that begins with
+//! `from` names the columns. Processes stand in the order in which they are named.
+//!
+//! *METIS*: `processes edges [format]` in the first line, then for each process its neighbours, counted from 1, each
+//! followed by the weight of the edge when the format ends in `1`. Lines that begin with `%` are comments. Each edge
+//! stands twice, once for each end.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::graph::Graph;
+
+/// How a graph is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A line for each channel.
+    EdgeList,
+    /// The graph file of METIS.
+    Metis,
+}
+
+/// Why a text is no graph. Lines are counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ReadError {
+    /// There is nothing in it.
+    #[error("it names no process")]
+    Empty,
+    /// A line of an edge list has another number of words.
+    #[error("line {line} has {words} words; write `from to bytes` or `from to bytes messages`")]
+    Words {
+        /// Where.
+        line: usize,
+        /// How many.
+        words: usize,
+    },
+    /// Something should be a number and is not.
+    #[error("line {line}: `{word}` is not a whole number that is at least 0")]
+    Number {
+        /// Where.
+        line: usize,
+        /// What stands there.
+        word: String,
+    },
+    /// A METIS file begins with something else.
+    #[error(
+        "line {line} is no header of a METIS file; write `processes edges`, or `processes edges 001` with weights"
+    )]
+    Header {
+        /// Where.
+        line: usize,
+    },
+    /// A METIS file has weights of processes, which mean nothing here.
+    #[error("line {line}: the format is {format}, with weights of processes; only 0, 1 and 001 can be read")]
+    Format {
+        /// Where.
+        line: usize,
+        /// As stated.
+        format: String,
+    },
+    /// A METIS file has another number of lines than processes.
+    #[error("the header states {stated} processes, and lines follow for {found}")]
+    Lines {
+        /// In the header.
+        stated: usize,
+        /// Below it.
+        found: usize,
+    },
+    /// A neighbour does not exist.
+    #[error("line {line} names neighbour {neighbour}; processes are numbered from 1 to {processes}")]
+    Neighbour {
+        /// Where.
+        line: usize,
+        /// Which.
+        neighbour: u64,
+        /// How many there are.
+        processes: usize,
+    },
+    /// A weight is missing.
+    #[error("line {line} ends with a neighbour that has no weight")]
+    Weight {
+        /// Where.
+        line: usize,
+    },
+    /// The edges of a METIS file do not stand twice with the same weight.
+    #[error(
+        "line {line}: the edge to {neighbour} does not stand in that process's line with the same weight"
+    )]
+    Lopsided {
+        /// Where.
+        line: usize,
+        /// The other end.
+        neighbour: usize,
+    },
+}
+
+/// Reads a graph.
+pub fn read(text: &str, form: Form) -> Result<Graph, ReadError> {
+    match form {
+        Form::EdgeList => edge_list(text),
+        Form::Metis => metis(text),
+    }
+}
+
+fn edge_list(text: &str) -> Result<Graph, ReadError> {
+    let mut names: Vec<String> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut place = |name: &str| {
+        *places.entry(name.to_owned()).or_insert_with(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        })
+    };
+    let mut channels = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let words = line.split('#').next().unwrap_or_default().split([',', ' ', '\t']);
+        let words: Vec<&str> = words.map(str::trim).filter(|it| !it.is_empty()).collect();
+        let line = index + 1;
+        match words[..] {
+            [] => {}
+            ["from", "to", ..] if channels.is_empty() => {}
+            [name] => {
+                place(name);
+            }
+            [from, to, bytes] => channels.push((place(from), place(to), number(bytes, line)?, 0)),
+            [from, to, bytes, messages] => {
+                channels.push((place(from), place(to), number(bytes, line)?, number(messages, line)?));
+            }
+            _ => return Err(ReadError::Words { line, words: words.len() }),
+        }
+    }
+    if names.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    let mut graph = Graph::new(names);
+    channels.into_iter().for_each(|(from, to, bytes, messages)| graph.add(from, to, bytes, messages));
+    Ok(graph)
+}
+
+fn metis(text: &str) -> Result<Graph, ReadError> {
+    let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with('%'));
+    let (header, line) = lines.by_ref().find(|(line, _)| !line.trim().is_empty()).ok_or(ReadError::Empty)?;
+    let words: Vec<&str> = header.split_whitespace().collect();
+    let (processes, weighted) = match words[..] {
+        [processes, _] => (processes, false),
+        [processes, _, format] => match format.trim_start_matches('0') {
+            "" => (processes, false),
+            "1" => (processes, true),
+            _ => return Err(ReadError::Format { line, format: format.to_owned() }),
+        },
+        _ => return Err(ReadError::Header { line }),
+    };
+    let processes = number(processes, line).map_err(|_| ReadError::Header { line })? as usize;
+    let mut rows: Vec<(usize, BTreeMap<usize, u64>)> = Vec::new();
+    for (text, line) in lines {
+        if text.trim().is_empty() && rows.len() == processes {
+            continue;
+        }
+        let numbers: Vec<u64> =
+            text.split_whitespace().map(|it| number(it, line)).collect::<Result<_, _>>()?;
+        let mut row = BTreeMap::new();
+        for pair in numbers.chunks(if weighted { 2 } else { 1 }) {
+            let weight = match *pair {
+                [_, weight] => weight,
+                _ if weighted => return Err(ReadError::Weight { line }),
+                _ => 1,
+            };
+            if !(1..=processes as u64).contains(&pair[0]) {
+                return Err(ReadError::Neighbour { line, neighbour: pair[0], processes });
+            }
+            row.insert(pair[0] as usize - 1, weight);
+        }
+        rows.push((line, row));
+    }
+    if rows.len() != processes {
+        return Err(ReadError::Lines { stated: processes, found: rows.len() });
+    }
+    if processes == 0 {
+        return Err(ReadError::Empty);
+    }
+    let mut graph = Graph::new((1..=processes).map(|it| it.to_string()).collect());
+    for (one, (line, row)) in rows.iter().enumerate() {
+        for (&other, &weight) in row {
+            if rows[other].1.get(&one) != Some(&weight) {
+                return Err(ReadError::Lopsided { line: *line, neighbour: other + 1 });
+            }
+            if one < other {
+                graph.add(one, other, weight, 0);
+            }
+        }
+    }
+    Ok(graph)
+}
+
+fn number(word: &str, line: usize) -> Result<u64, ReadError> {
+    word.parse().map_err(|_| ReadError::Number { line, word: word.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edge_list_names_processes_in_their_order() {
+        let text = "from,to,bytes,messages\n# a comment\nquiet\nb,a,10,2\na b 5   # and back\n";
+        let graph = read(text, Form::EdgeList).unwrap();
+        assert_eq!(graph.names(), ["quiet", "b", "a"]);
+        assert_eq!((graph.total(), graph.messages(), graph.pairs()), (15, 2, 1));
+    }
+
+    #[test]
+    fn a_metis_file_counts_each_edge_once() {
+        let graph = read("% made by hand\n3 2 001\n2 7\n1 7 3 4\n2 4\n", Form::Metis).unwrap();
+        assert_eq!((graph.names().join(" "), graph.total(), graph.pairs()), ("1 2 3".to_owned(), 11, 2));
+        let graph = read("3 1\n2\n1\n\n", Form::Metis).unwrap();
+        assert_eq!((graph.len(), graph.total()), (3, 1));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let wrong = |text: &str, form| read(text, form).unwrap_err().to_string();
+        assert_eq!(wrong("# nothing\n", Form::EdgeList), "it names no process");
+        assert!(wrong("a b 1\na b\n", Form::EdgeList).starts_with("line 2 has 2 words"));
+        assert!(wrong("a b -1\n", Form::EdgeList).starts_with("line 1: `-1` is not a whole number"));
+        assert!(wrong("a b\n", Form::Metis).starts_with("line 1 is no header"));
+        assert!(wrong("2 1 011\n2\n1\n", Form::Metis).contains("the format is 011"));
+        assert_eq!(
+            wrong("3 1\n2\n1\n", Form::Metis),
+            "the header states 3 processes, and lines follow for 2"
+        );
+        assert!(wrong("2 1\n3\n1\n", Form::Metis).contains("names neighbour 3"));
+        assert!(wrong("2 1 1\n2\n1 1\n", Form::Metis).contains("has no weight"));
+        assert!(wrong("2 1\n2\n\n", Form::Metis).contains("the edge to 2 does not stand"));
+    }
+}

@@ -1,0 +1,165 @@
+//! Moves of single processes, and merges of whole clusters, that pay by the criterion itself.
+//!
+//! Halving cares for equal sizes and for what is cut; the criterion weighs the share that rolls back against the share that
+//! is logged, and does not mind unequal sizes. Several weights give several variants of one division.
+
+use std::collections::BTreeMap;
+
+use crate::chance::Chance;
+use crate::graph::Graph;
+
+/// What a point of logging is worth, in points of rollback.
+const WEIGHTS: [f64; 3] = [0.5, 1.0, 2.0];
+/// Rounds over all processes.
+const ROUNDS: usize = 20;
+
+/// A division as it is, and refined with different weights.
+pub(crate) fn variants(graph: &Graph, cluster_of: &[u32]) -> Vec<Vec<u32>> {
+    let mut all = vec![cluster_of.to_vec()];
+    for weight in WEIGHTS {
+        let mut state = State::new(graph, cluster_of, weight);
+        state.move_processes();
+        all.push(state.cluster_of.clone());
+        if state.merge_clusters() {
+            state.move_processes();
+            all.push(state.cluster_of);
+        }
+    }
+    all
+}
+
+struct State<'a> {
+    graph: &'a Graph,
+    cluster_of: Vec<u32>,
+    /// By cluster.
+    sizes: Vec<f64>,
+    /// What a byte between clusters costs, when a process that rolls back because of one other costs 1.
+    price: f64,
+}
+
+impl<'a> State<'a> {
+    fn new(graph: &'a Graph, cluster_of: &[u32], weight: f64) -> State<'a> {
+        let clusters = cluster_of.iter().max().map_or(0, |it| *it as usize + 1);
+        let mut sizes = vec![0.0; clusters];
+        cluster_of.iter().for_each(|&it| sizes[it as usize] += 1.0);
+        let processes = cluster_of.len() as f64;
+        let price = weight * processes * processes / graph.total().max(1) as f64;
+        State { graph, cluster_of: cluster_of.to_vec(), sizes, price }
+    }
+
+    /// Moves processes to the clusters of those whom they talk to, as long as it pays.
+    fn move_processes(&mut self) {
+        let mut chance = Chance(self.sizes.len() as u64);
+        let mut bytes = vec![0; self.sizes.len()];
+        for _ in 0..ROUNDS {
+            let mut moved = false;
+            for one in chance.order(self.cluster_of.len()) {
+                moved |= self.move_one(one as usize, &mut bytes);
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// `bytes` has room for each cluster, and is zero before and after.
+    fn move_one(&mut self, one: usize, bytes: &mut [u64]) -> bool {
+        let own = self.cluster_of[one];
+        let peers = self.graph.peers(one);
+        let cluster = |it: &(u32, u64)| self.cluster_of[it.0 as usize];
+        if peers.iter().all(|it| cluster(it) == own) {
+            return false;
+        }
+        peers.iter().for_each(|it| bytes[cluster(it) as usize] += it.1);
+        let here = bytes[own as usize] as f64;
+        // What it costs to go: n² - (n-1)² and (m+1)² - m² are the changes of the squares.
+        let size = self.sizes[own as usize];
+        let cost = |to: u32| {
+            let squares = 2.0 * (self.sizes[to as usize] - size + 1.0);
+            (squares + self.price * (here - bytes[to as usize] as f64), to)
+        };
+        let others = peers.iter().map(cluster).filter(|it| *it != own).map(cost);
+        let best = others.min_by(|a, b| a.partial_cmp(b).expect("costs are numbers"));
+        peers.iter().for_each(|it| bytes[cluster(it) as usize] = 0);
+        let Some((_, to)) = best.filter(|it| it.0 < -1e-9) else { return false };
+        self.cluster_of[one] = to;
+        self.sizes[own as usize] -= 1.0;
+        self.sizes[to as usize] += 1.0;
+        true
+    }
+
+    /// Merges the pair of clusters for which it pays most, again and again; whether there was any.
+    fn merge_clusters(&mut self) -> bool {
+        // Between clusters, the smaller number first.
+        let mut bytes: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        for one in 0..self.cluster_of.len() {
+            let own = self.cluster_of[one];
+            for &(other, count) in self.graph.peers(one) {
+                let other = self.cluster_of[other as usize];
+                if own < other {
+                    *bytes.entry((own, other)).or_default() += count;
+                }
+            }
+        }
+        let mut merged_into: Vec<u32> = (0..self.sizes.len() as u32).collect();
+        let mut any = false;
+        loop {
+            let cost = |(&(a, b), &count): (&(u32, u32), &u64)| {
+                let squares = 2.0 * self.sizes[a as usize] * self.sizes[b as usize];
+                (squares - self.price * count as f64, a, b)
+            };
+            let best = bytes.iter().map(cost).min_by(|a, b| a.partial_cmp(b).expect("costs are numbers"));
+            let Some((_, into, gone)) = best.filter(|it| it.0 < -1e-9) else { break };
+            any = true;
+            merged_into.iter_mut().filter(|it| **it == gone).for_each(|it| *it = into);
+            self.sizes[into as usize] += self.sizes[gone as usize];
+            self.sizes[gone as usize] = 0.0;
+            let mut of_gone = Vec::new();
+            bytes.retain(|&pair, &mut count| {
+                let stays = pair.0 != gone && pair.1 != gone;
+                if !stays {
+                    of_gone.push((pair, count));
+                }
+                stays
+            });
+            for ((a, b), count) in of_gone {
+                let other = if a == gone { b } else { a };
+                if other != into {
+                    *bytes.entry((other.min(into), other.max(into))).or_default() += count;
+                }
+            }
+        }
+        self.cluster_of.iter_mut().for_each(|it| *it = merged_into[*it as usize]);
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Division;
+
+    #[test]
+    fn a_process_in_the_wrong_cluster_goes_where_it_belongs() {
+        let mut graph = Graph::new((0..8).map(|it| it.to_string()).collect());
+        for from in 0..8 {
+            for to in (0..8).filter(|to| *to != from && to / 4 == from / 4) {
+                graph.add(from, to, 10, 1);
+            }
+        }
+        let wrong = [0, 0, 0, 1, 1, 1, 1, 0];
+        let cost = |it: &Vec<u32>| Division::new(&graph, it).cost();
+        let best = variants(&graph, &wrong).into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        assert_eq!(best.as_deref(), Some(&[0, 0, 0, 0, 1, 1, 1, 1][..]));
+    }
+
+    #[test]
+    fn clusters_that_belong_together_are_merged() {
+        let mut graph = Graph::new((0..4).map(|it| it.to_string()).collect());
+        graph.add(0, 1, 1000, 1);
+        graph.add(2, 3, 1000, 1);
+        graph.add(1, 2, 1, 1);
+        let merged = variants(&graph, &[0, 1, 2, 3]);
+        assert!(merged.iter().any(|it| Division::new(&graph, it).cluster_of == [0, 0, 1, 1]), "{merged:?}");
+    }
+}
