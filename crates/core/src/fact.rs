@@ -275,6 +275,10 @@ impl Fact {
     /// What kind of fact this is.
     #[inline]
     pub fn kind(&self) -> FactKind {
+        // By itself, so that the rest is a table.
+        if let Fact::Claim(claim) = self {
+            return claim.kind();
+        }
         match self {
             Fact::Sent { .. } => FactKind::Sent,
             Fact::Transmitted { .. } => FactKind::Transmitted,
@@ -286,20 +290,7 @@ impl Fact {
             Fact::Durable(_) => FactKind::Durable,
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,
-            Fact::Claim(claim) => match **claim {
-                Claim::CheckpointRequested { .. } => FactKind::CheckpointRequested,
-                Claim::Committed { .. } => FactKind::CheckpointCommitted,
-                Claim::Aborted { .. } => FactKind::CheckpointAborted,
-                Claim::RecoveryStarted { .. } => FactKind::RecoveryStarted,
-                Claim::RolledBack { .. } => FactKind::RolledBack,
-                Claim::Alerted { .. } => FactKind::Alerted,
-                Claim::Resent { .. } => FactKind::Resent,
-                Claim::Forcing { .. } => FactKind::Forcing,
-                Claim::Collected { .. } => FactKind::Collected,
-                Claim::NotRepeated { .. } => FactKind::NotRepeated,
-                Claim::Protected => FactKind::Protected,
-                Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
-            },
+            Fact::Claim(_) => unreachable!("dealt with"),
             Fact::LifeStarted { .. } => FactKind::LifeStarted,
             Fact::Begun => FactKind::Begun,
             Fact::Injecting { .. } => FactKind::Injecting,
@@ -307,6 +298,26 @@ impl Fact {
             Fact::Failed { .. } => FactKind::Failed,
             Fact::Detected { .. } => FactKind::Detected,
             Fact::Completed => FactKind::Completed,
+        }
+    }
+}
+
+impl Claim {
+    /// What kind of fact this is.
+    pub fn kind(&self) -> FactKind {
+        match self {
+            Claim::CheckpointRequested { .. } => FactKind::CheckpointRequested,
+            Claim::Committed { .. } => FactKind::CheckpointCommitted,
+            Claim::Aborted { .. } => FactKind::CheckpointAborted,
+            Claim::RecoveryStarted { .. } => FactKind::RecoveryStarted,
+            Claim::RolledBack { .. } => FactKind::RolledBack,
+            Claim::Alerted { .. } => FactKind::Alerted,
+            Claim::Resent { .. } => FactKind::Resent,
+            Claim::Forcing { .. } => FactKind::Forcing,
+            Claim::Collected { .. } => FactKind::Collected,
+            Claim::NotRepeated { .. } => FactKind::NotRepeated,
+            Claim::Protected => FactKind::Protected,
+            Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
         }
     }
 }

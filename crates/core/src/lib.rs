@@ -42,7 +42,7 @@ pub use id::{
 };
 pub use image::{Chunk, Image, ImageName, Snapshot};
 pub use membership::{Birth, Boot, Cluster, Member, Membership};
-pub use message::{MessageId, Payload};
+pub use message::{MessageId, Payload, Short};
 pub use node::{Node, NodeConfig};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
 pub use protocol::{Host, Input, Protocol, Stamp};

@@ -50,23 +50,47 @@ impl fmt::Display for MessageId {
 }
 
 /// Content of an application message, opaque to protocols.
+///
+/// Made of whole words, its tag included, so that everything around it is copied word by word: a copy in other pieces
+/// than those that were just written makes today's processors wait.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Payload {
     /// A length without bytes, for simulations in which only the size counts.
-    Virtual(u32),
-    /// Up to 16 bytes in place.
-    Inline(u8, [u8; 16]),
+    Virtual(u64),
+    /// A few bytes in place.
+    Inline(Short),
     /// More, shared.
     Shared(Arc<[u8]>),
+}
+
+/// Up to 15 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+#[repr(align(8))]
+pub struct Short([u8; 16]);
+
+impl Short {
+    /// The most bytes that there is room for: the last place holds their number.
+    pub const MOST: usize = 15;
+
+    fn new(bytes: &[u8]) -> Short {
+        let mut short = [0; 16];
+        short[..bytes.len()].copy_from_slice(bytes);
+        short[Short::MOST] = bytes.len() as u8;
+        Short(short)
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        usize::from(self.0[Short::MOST]).min(Short::MOST)
+    }
 }
 
 impl Payload {
     /// The payload that carries `bytes`.
     pub fn from_slice(bytes: &[u8]) -> Payload {
-        if bytes.len() <= 16 {
-            let mut inline = [0; 16];
-            inline[..bytes.len()].copy_from_slice(bytes);
-            Payload::Inline(bytes.len() as u8, inline)
+        if bytes.len() <= Short::MOST {
+            Payload::Inline(Short::new(bytes))
         } else {
             Payload::Shared(bytes.into())
         }
@@ -77,7 +101,7 @@ impl Payload {
     pub fn len(&self) -> usize {
         match self {
             Payload::Virtual(len) => *len as usize,
-            Payload::Inline(len, _) => usize::from(*len),
+            Payload::Inline(bytes) => bytes.len(),
             Payload::Shared(bytes) => bytes.len(),
         }
     }
@@ -91,7 +115,7 @@ impl Payload {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Virtual(_) => &[],
-            Payload::Inline(len, bytes) => &bytes[..usize::from(*len)],
+            Payload::Inline(bytes) => &bytes.0[..bytes.len()],
             Payload::Shared(bytes) => bytes,
         }
     }
@@ -102,3 +126,5 @@ impl fmt::Debug for Payload {
         write!(f, "{} bytes", self.len())
     }
 }
+
+const _: () = assert!(size_of::<Payload>() == 24, "payloads travel by value");

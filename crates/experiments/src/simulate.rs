@@ -16,7 +16,7 @@ use faultline_checker::{Account, Context, History, judge_history};
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, Node, ProcessId, Protocol, Span, Time};
 use faultline_sim::{Simulation, in_order};
-use faultline_trace::{Record, Sink, Trace};
+use faultline_trace::{Record, Recorder, Sink};
 use faultline_workloads::Workload;
 
 use crate::ledger::Ledger;
@@ -117,7 +117,7 @@ impl Visitor for Once<'_> {
         };
         let seed = setup.seed;
         let ledger = Ledger::new(cluster_of, spec.clusters.len());
-        let mut sink = Watched { trace: Trace::default(), ledger, names: &names, watch: &self.watch };
+        let mut sink = Watched { trace: Recorder::default(), ledger, names: &names, watch: &self.watch };
         let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut sink);
         while (0..EVENTS).all(|_| simulation.step()) {
             if !self.watch.borrow_mut().goes_on(simulation.now()) {
@@ -127,6 +127,7 @@ impl Visitor for Once<'_> {
         let begun = simulation.status().begun.unwrap_or(Time::ZERO);
         let run = simulation.run();
         let Watched { trace, ledger, .. } = sink;
+        let trace = trace.finish();
         context.outcome = Some(run.outcome.clone());
         context.end = run.ended;
         let duration = run.ended.since(Time::ZERO);
@@ -161,7 +162,7 @@ impl Visitor for Once<'_> {
 
 /// Keeps every fact, and shows it.
 struct Watched<'a, 'w> {
-    trace: Trace,
+    trace: Recorder,
     ledger: Ledger,
     names: &'a Names,
     watch: &'a RefCell<&'w mut dyn Watch>,

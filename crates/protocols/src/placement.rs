@@ -29,7 +29,7 @@ impl Placement {
     pub fn holders(self, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
         let cluster = membership.cluster_of(owner);
         let members = membership.processes_of(cluster);
-        let index = members.iter().position(|&it| it == owner).expect("a process stands in its own cluster");
+        let index = members.binary_search(&owner).expect("a process stands in its own cluster");
         let copies = usize::from(self.replicas);
         match self.to {
             ReplicateTo::SameCluster => {

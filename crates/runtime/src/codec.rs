@@ -163,8 +163,8 @@ fn encode_message<S: Wire>(id: MessageId, stamp: &S, payload: &Payload) -> Vec<u
         incarnation: U32::new(id.incarnation.0),
         number: U32::new(id.number),
         virtual_len: U32::new(match payload {
-            Payload::Virtual(len) => *len,
-            Payload::Inline(..) | Payload::Shared(_) => NOT_VIRTUAL,
+            Payload::Virtual(len) => u32::try_from(*len).expect("virtual lengths are below 4 GiB"),
+            Payload::Inline(_) | Payload::Shared(_) => NOT_VIRTUAL,
         }),
         stamp_len: U16::new(stamp_len),
     };
@@ -187,7 +187,7 @@ fn decode_message<P: Process>(body: &Bytes) -> Result<PacketOf<P>, CodecError> {
         stamp: from_bytes("a stamp", stamp)?,
         payload: match header.virtual_len.get() {
             NOT_VIRTUAL => Payload::from_slice(payload),
-            len => Payload::Virtual(len),
+            len => Payload::Virtual(len.into()),
         },
     })
 }

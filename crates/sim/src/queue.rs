@@ -103,7 +103,7 @@ impl<T> Queue<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<(Time, T)> {
         if self.near.is_empty() {
             self.approach();

@@ -49,8 +49,8 @@ pub(crate) struct Seat<P: Process> {
     pub(crate) timer: Time,
     /// Facts stated in this life.
     pub(crate) facts: u64,
-    /// `None` before the start of a life and after its end.
-    pub(crate) process: Option<P>,
+    /// Free before the start of a life and after its end.
+    pub(crate) process: Place<P>,
     /// The membership as this process knows it.
     pub(crate) view: Option<Arc<Membership>>,
     /// The newest membership that is on its way: one that has not arrived yet is replaced by a newer one.
@@ -60,6 +60,32 @@ pub(crate) struct Seat<P: Process> {
     /// Jobs that are out.
     pub(crate) jobs: Vec<(JobNo, P::Job)>,
     backlog: Option<Box<Backlog<P>>>,
+}
+
+/// Room for a process. An [`Option`] would say that there is none in some rarely used field of the process, far away in
+/// memory; this says it beside what every packet touches.
+#[repr(u8)]
+pub(crate) enum Place<P> {
+    Free,
+    Taken(P),
+}
+
+impl<P> Place<P> {
+    #[inline]
+    pub(crate) fn as_ref(&self) -> Option<&P> {
+        match self {
+            Place::Free => None,
+            Place::Taken(process) => Some(process),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn as_mut(&mut self) -> Option<&mut P> {
+        match self {
+            Place::Free => None,
+            Place::Taken(process) => Some(process),
+        }
+    }
 }
 
 /// What few processes have at any time.
@@ -75,7 +101,7 @@ pub(crate) struct Backlog<P: Process> {
 impl<P: Process> Seat<P> {
     pub(crate) fn new() -> Seat<P> {
         Seat {
-            process: None,
+            process: Place::Free,
             life: Life(0),
             alive: false,
             boot: Boot::Fresh,

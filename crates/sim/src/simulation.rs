@@ -3,6 +3,7 @@
 //! The supervisor's side is in `supervising.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 
 use faultline_core::application::{Job, Wire};
@@ -19,7 +20,7 @@ use crate::chance::Dice;
 use crate::config::{Chance, Config, Control, StorageCosts};
 use crate::network::{Network, Route};
 use crate::queue::Queue;
-use crate::seat::{Due, Flight, Input, Seat};
+use crate::seat::{Due, Flight, Input, Place, Seat};
 use crate::stats::Stats;
 use crate::storage::{Operation, Storage};
 
@@ -39,9 +40,7 @@ pub struct Simulation<'s, P: Process, S> {
     /// Indexed by process, like the next three.
     pub(crate) seats: Vec<Seat<P>>,
     pub(crate) storages: Vec<Storage<P>>,
-    cluster_of: Vec<ClusterId>,
-    /// The newest life that was announced, and the version of the membership that did so.
-    pub(crate) announced: Vec<(Life, MembershipVersion)>,
+    pub(crate) addresses: Vec<Address>,
     pub(crate) network: Network,
     /// Packets that wait for their link to be healed, by link.
     pub(crate) held: BTreeMap<usize, VecDeque<Flight<P>>>,
@@ -68,6 +67,22 @@ pub struct Simulation<'s, P: Process, S> {
     /// Reused from event to event.
     actions: Vec<ActionOf<P>>,
     pub(crate) orders: Vec<Order>,
+}
+
+/// What every sender has to know of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub(crate) cluster: ClusterId,
+    /// The newest life that was announced.
+    pub(crate) life: Life,
+    /// The version of the membership that did so.
+    pub(crate) since: MembershipVersion,
+}
+
+impl Address {
+    fn new(cluster: ClusterId) -> Address {
+        Address { cluster, life: Life(0), since: MembershipVersion(0) }
+    }
 }
 
 /// What the queue holds.
@@ -122,8 +137,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             queue: Queue::new(),
             seats: (0..processes).map(|_| Seat::new()).collect(),
             storages: (0..processes).map(|_| Storage::new()).collect(),
-            cluster_of: membership.members.iter().map(|member| member.cluster).collect(),
-            announced: vec![(Life(0), MembershipVersion(0)); processes],
+            addresses: membership.members.iter().map(|member| Address::new(member.cluster)).collect(),
             network: Network::new(links, processes, P::FIFO, chance, Dice::new(seed, 0)),
             held: BTreeMap::new(),
             echoes: BTreeMap::new(),
@@ -235,36 +249,44 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     // Packets
 
-    #[inline]
-    fn send(&mut self, from: ProcessId, to: ProcessId, packet: PacketOf<P>) {
-        let packet = if self.paranoid { through_bytes(&packet) } else { packet };
-        let seat = &self.seats[from.index()];
-        let flight = Flight { from, from_life: seat.life, to, to_life: self.known_life(seat, to), packet };
-        let bytes = flight.packet.wire_len();
-        let between = self.cluster_of[from.index()] != self.cluster_of[to.index()];
-        self.stats.sent::<P>(&flight.packet, bytes, between);
-        self.carry(flight, bytes);
-    }
-
-    /// Puts a packet of `bytes` on its link now, or keeps it until the link is healed.
     #[inline(always)]
-    pub(crate) fn carry(&mut self, flight: Flight<P>, bytes: u64) {
-        let route = Route {
-            from: flight.from,
-            from_cluster: self.cluster_of[flight.from.index()],
-            to: flight.to,
-            to_cluster: self.cluster_of[flight.to.index()],
-        };
+    fn send(&mut self, from: ProcessId, to: ProcessId, mut packet: PacketOf<P>) {
+        if self.paranoid {
+            packet = through_bytes(&packet);
+        }
+        let bytes = packet.wire_len();
+        let route = self.route(from, to);
+        self.stats.sent::<P>(&packet, bytes, route.from_cluster != route.to_cluster);
+        let seat = &self.seats[from.index()];
+        let (from_life, to_life) = (seat.life, self.known_life(seat, to));
         match self.network.arrival(route, bytes, self.now) {
             Some(at) => {
-                let Flight { from, from_life, to, to_life, packet } = flight;
                 self.queue.push(at, || Happening::Arrival(Flight { from, from_life, to, to_life, packet }));
             }
-            None => {
-                let link = self.network.link(route.from_cluster, route.to_cluster);
-                self.held.entry(link).or_default().push_back(flight);
-            }
+            None => self.hold(route, Flight { from, from_life, to, to_life, packet }),
         }
+    }
+
+    /// Puts a packet on its link again, which had been cut.
+    pub(crate) fn carry(&mut self, flight: Flight<P>) {
+        let route = self.route(flight.from, flight.to);
+        match self.network.arrival(route, flight.packet.wire_len(), self.now) {
+            Some(at) => self.queue.push(at, || Happening::Arrival(flight)),
+            None => self.hold(route, flight),
+        }
+    }
+
+    /// Keeps a packet until its link is healed.
+    #[cold]
+    fn hold(&mut self, route: Route, flight: Flight<P>) {
+        let link = self.network.link(route.from_cluster, route.to_cluster);
+        self.held.entry(link).or_default().push_back(flight);
+    }
+
+    #[inline]
+    fn route(&self, from: ProcessId, to: ProcessId) -> Route {
+        let cluster = |process: ProcessId| self.addresses[process.index()].cluster;
+        Route { from, from_cluster: cluster(from), to, to_cluster: cluster(to) }
     }
 
     #[inline(always)]
@@ -302,7 +324,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// The newest life of `other` that the process in `seat` knows of.
     #[inline]
     fn known_life(&self, seat: &Seat<P>, other: ProcessId) -> Life {
-        let (life, since) = self.announced[other.index()];
+        let Address { life, since, .. } = self.addresses[other.index()];
         if seat.view_version >= since {
             return life;
         }
@@ -327,7 +349,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         while !self.seats[process.index()].stands() {
             let Some(backlog) = self.seats[process.index()].existing_backlog() else { break };
             if !backlog.rest.is_empty() {
-                let mut rest = std::mem::take(&mut backlog.rest);
+                let mut rest = mem::take(&mut backlog.rest);
                 self.perform(process, &mut rest);
             } else if let Some(input) = backlog.waiting.pop_front() {
                 self.give(process, input);
@@ -376,7 +398,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let membership = seat.coming.take().expect("a membership is coming until it is met");
         seat.view_version = membership.version;
         seat.view = Some(membership.clone());
-        if seat.process.is_some() {
+        if seat.process.as_ref().is_some() {
             self.feed(process, Event::Membership(membership));
         } else {
             let birth = Birth {
@@ -388,12 +410,12 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 record: self.storages[process.index()].record(),
                 seed: process_seed(self.seed, process),
             };
-            let mut actions = std::mem::take(&mut self.actions);
+            let mut actions = mem::take(&mut self.actions);
             let life = seat.life;
             if let Some(recorder) = &mut self.recorder {
                 recorder.born(self.now, &birth);
             }
-            seat.process = Some(P::start(birth, self.now, &mut actions));
+            seat.process = Place::Taken(P::start(birth, self.now, &mut actions));
             if let Some(recorder) = &mut self.recorder {
                 recorder.did(process, life, self.now, &actions);
             }
@@ -401,7 +423,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             self.actions = actions;
         }
         if let Some(backlog) = self.seats[process.index()].existing_backlog() {
-            for flight in std::mem::take(&mut backlog.early) {
+            for flight in mem::take(&mut backlog.early) {
                 self.offer(process, Input::Packet(flight));
             }
         }
@@ -409,7 +431,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     #[inline(always)]
     fn feed(&mut self, process: ProcessId, event: In<P>) {
-        let mut actions = std::mem::take(&mut self.actions);
+        let mut actions = mem::take(&mut self.actions);
         let seat = &mut self.seats[process.index()];
         let value = seat.process.as_mut().expect("only a started life is given inputs");
         if let Some(recorder) = &mut self.recorder {
@@ -454,21 +476,37 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
-        let mut actions = actions.drain(..);
-        while let Some(action) = actions.next() {
-            if self.act(process, action) {
-                self.seats[process.index()].backlog().rest.extend(actions);
-                return;
+        for place in 0..actions.len() {
+            let halted = match &mut actions[place] {
+                // Where nobody takes facts they stay where they are.
+                Action::Fact(fact) if !S::TAKES => self.count(process, fact).1,
+                // A plain action takes the place of the one that is performed.
+                action => self.act(process, mem::replace(action, Action::List)),
+            };
+            if halted {
+                self.seats[process.index()].backlog().rest.extend(actions.drain(place + 1..));
+                break;
             }
         }
+        actions.clear();
     }
 
     /// Performs one action. True when the process halts after it.
-    #[inline]
+    #[inline(always)]
     fn act(&mut self, process: ProcessId, action: ActionOf<P>) -> bool {
         match action {
             Action::Fact(fact) => return self.state(process, fact),
             Action::Send { to: To::One(to), packet } => self.send(process, to, packet),
+            other => self.act_otherwise(process, other),
+        }
+        false
+    }
+
+    /// Performs an action that is not one of the most frequent.
+    #[inline(never)]
+    fn act_otherwise(&mut self, process: ProcessId, action: ActionOf<P>) {
+        match action {
+            Action::Fact(_) | Action::Send { to: To::One(_), .. } => unreachable!("performed by the caller"),
             Action::Send { to: To::Cluster(cluster), packet } => {
                 for &to in self.federation.processes_of(cluster).clone().iter().filter(|&&to| to != process) {
                     self.send(process, to, packet.clone());
@@ -498,7 +536,6 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 self.queue.push(at, || Happening::Due(process, life, Due::Computed(no)));
             }
         }
-        false
     }
 
     fn store(&mut self, process: ProcessId, operation: Operation<P>) {
@@ -510,20 +547,26 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Records a fact. True when the process halts at it.
     #[inline]
     fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
+        let (number, halted) = self.count(process, &fact);
+        let life = self.seats[process.index()].life;
+        self.sink.record(Record { process, life, number, at: self.now, fact });
+        halted
+    }
+
+    /// Numbers a fact, and reports it where it is waited for. True when the process halts at it.
+    #[inline(always)]
+    fn count(&mut self, process: ProcessId, fact: &Fact) -> (FactNo, bool) {
         let noticed = 1 << fact.kind() as u32 & (self.watched_kinds | self.followed_kinds) != 0;
-        let halted = noticed && self.report_fact(process, &fact);
+        let halted = noticed && self.report_fact(process, fact);
         let seat = &mut self.seats[process.index()];
         let number = FactNo(seat.facts);
         seat.facts += 1;
-        if S::TAKES {
-            self.sink.record(Record { process, life: seat.life, number, at: self.now, fact });
-        }
-        halted
+        (number, halted)
     }
 
     /// Reports a fact that the supervisor follows or waits for. True when the process halts at it.
     fn report_fact(&mut self, process: ProcessId, fact: &Fact) -> bool {
-        let (kind, cluster) = (fact.kind(), self.cluster_of[process.index()]);
+        let (kind, cluster) = (fact.kind(), self.addresses[process.index()].cluster);
         let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
         if halted || self.followed_kinds & (1 << kind as u32) != 0 {
             let seat = &mut self.seats[process.index()];

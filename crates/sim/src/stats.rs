@@ -1,6 +1,6 @@
 //! What a simulation counts.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Sub};
 
 use faultline_core::process::PacketOf;
 use faultline_core::{Packet, Process};
@@ -22,6 +22,13 @@ impl AddAssign<u64> for Traffic {
     }
 }
 
+impl Sub for Traffic {
+    type Output = Traffic;
+    fn sub(self, part: Traffic) -> Traffic {
+        Traffic { packets: self.packets - part.packets, bytes: self.bytes - part.bytes }
+    }
+}
+
 /// What a simulation counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -39,29 +46,44 @@ pub struct Stats {
     pub stale: u64,
     /// Packets that died with their sender.
     pub lost_in_flight: u64,
-    /// Packets by kind, inside clusters and between them, in the order of their first appearance.
+    /// Protocol messages by kind, inside clusters and between them, in the order of their first appearance.
     kinds: Vec<(&'static str, [Traffic; 2])>,
+    /// Of the other two, what went between clusters.
+    application_between: Traffic,
+    images_between: Traffic,
 }
 
 impl Stats {
     /// Packets by kind (`application`, `image`, or what the protocol calls its messages), inside clusters and between
     /// them.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, [Traffic; 2])> + '_ {
-        self.kinds.iter().copied()
+        let packets = [
+            ("application", [self.application - self.application_between, self.application_between]),
+            ("image", [self.images - self.images_between, self.images_between]),
+        ];
+        let sent = packets.into_iter().filter(|(_, by_place)| by_place.iter().any(|it| it.packets > 0));
+        sent.chain(self.kinds.iter().copied())
     }
 
     /// Counts a packet that is sent.
+    #[inline]
     pub(crate) fn sent<P: Process>(&mut self, packet: &PacketOf<P>, bytes: u64, between: bool) {
-        let (kind, all) = match packet {
-            Packet::Application { .. } => ("application", &mut self.application),
-            Packet::Control(message) => (P::control_kind(message), &mut self.control),
-            Packet::Image(_) => ("image", &mut self.images),
-        };
-        *all += bytes;
+        match packet {
+            Packet::Application { .. } => self.application += bytes,
+            Packet::Control(message) => {
+                self.control += bytes;
+                self.kind(P::control_kind(message))[usize::from(between)] += bytes;
+            }
+            Packet::Image(_) => self.images += bytes,
+        }
         if between {
             self.between_clusters += bytes;
+            match packet {
+                Packet::Application { .. } => self.application_between += bytes,
+                Packet::Control(_) => {}
+                Packet::Image(_) => self.images_between += bytes,
+            }
         }
-        self.kind(kind)[usize::from(between)] += bytes;
     }
 
     fn kind(&mut self, kind: &'static str) -> &mut [Traffic; 2] {

@@ -77,7 +77,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
 
     pub(crate) fn refresh_gauges(&mut self) {
         for (index, seat) in self.seats.iter().enumerate() {
-            if let Some(value) = &seat.process {
+            if let Some(value) = seat.process.as_ref() {
                 let (process, life, gauges) = (ProcessId(index as u32), seat.life, value.gauges());
                 self.supervisor.handle(Report::Gauges { process, life, gauges }, self.now, &mut self.orders);
             }
@@ -139,8 +139,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                 self.network.set_cut(link, cut);
                 if !cut {
                     for flight in self.held.remove(&link).into_iter().flatten() {
-                        let bytes = flight.packet.wire_len();
-                        self.carry(flight, bytes);
+                        self.carry(flight);
                     }
                 }
             }
@@ -153,8 +152,9 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
     fn announce(&mut self, membership: Arc<Membership>) {
         for index in 0..self.seats.len() {
             let member = &membership.members[index];
-            if self.announced[index].0 != member.life {
-                self.announced[index] = (member.life, membership.version);
+            let address = &mut self.addresses[index];
+            if address.life != member.life {
+                (address.life, address.since) = (member.life, membership.version);
             }
             let seat = &mut self.seats[index];
             let reaches = member.up && seat.alive && seat.life == member.life;

@@ -206,7 +206,7 @@ impl Hc3i {
         if self.has(Defect::RaisesNotMerged) || self.waiting.is_empty() {
             return self.ddv.clone();
         }
-        let mut ddv = self.ddv.to_vec();
+        let mut ddv = self.whole(&self.ddv);
         let mut raise = |cluster: ClusterId, position: Position| {
             let stands =
                 !self.is_undone(cluster, position) && position.incarnation <= self.history.known(cluster);
@@ -407,13 +407,12 @@ impl Hc3i {
     }
 
     fn commit_gathered(&mut self, now: Time, host: &mut Desk) {
-        let cluster = self.cluster;
         let Some(gathering) = self.coordination().gathering.take() else {
             return;
         };
         let Gathering { position, attempt, mut vectors, .. } = gathering;
-        let mut ddv = vectors.ddv.to_vec();
-        ddv[cluster.index()] = position;
+        let mut ddv = self.whole(&vectors.ddv);
+        ddv[self.cluster.index()] = position;
         vectors.ddv = ddv.into();
         let vectors = Arc::new(vectors);
         self.broadcast(Control::Commit { position, attempt, vectors: vectors.clone() }, host);

@@ -33,7 +33,7 @@ impl Hc3i {
         }
         let round = coordination.collecting.as_ref().map_or(0, |it| it.round) + 1;
         coordination.collect_at = self.config.collect_every.map(|every| now + every);
-        let stock = core::iter::repeat_n(None, self.ddv.len()).collect();
+        let stock = core::iter::repeat_n(None, self.clusters.into()).collect();
         self.coordination().collecting = Some(Collecting { round, stock });
         for cluster in self.clusters().filter(|&cluster| cluster != self.cluster) {
             let coordinator = self.membership.processes_of(cluster)[0];

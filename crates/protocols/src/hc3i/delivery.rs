@@ -51,7 +51,7 @@ impl Hc3i {
             *self.sent_within.get_mut(id.to) += 1;
         } else {
             if self.config.piggyback == Piggyback::Ddv {
-                stamp.ddv = Some(Arc::new(self.ddv.to_vec()));
+                stamp.ddv = Some(Arc::new(self.whole(&self.ddv)));
             }
             Arc::make_mut(&mut self.log).push(Entry {
                 id,
@@ -131,7 +131,7 @@ impl Hc3i {
             host.control(To::One(id.from), Control::Acknowledge { id, position });
             return;
         }
-        if position > self.ddv[cluster.index()] && !self.has(Defect::NoForcedCheckpoint) {
+        if position > self.dependency(cluster) && !self.has(Defect::NoForcedCheckpoint) {
             host.claim(Claim::Forcing { id });
             self.waiting.push_back(arrival);
             self.ask_for_checkpoint(now, host);

@@ -88,7 +88,10 @@ pub struct Hc3i {
     copies: Copies,
 
     members: Arc<[ProcessId]>,
-    /// Direct dependencies vector of the last checkpoint (section 3.2).
+    /// Clusters of the federation.
+    clusters: u16,
+    /// Direct dependencies vector of the last checkpoint (section 3.2). Entries that are missing are zero: before the first
+    /// checkpoint nobody needs a vector of his own.
     ddv: Arc<[Position]>,
     /// Greatest position delivered here from each cluster and incarnation, ascending (finding 5).
     delivered: Arc<[(ClusterId, Position)]>,
@@ -196,8 +199,9 @@ impl Protocol for Hc3i {
                 (true, false) => Phase::Recovering(Box::default()),
             },
             position: Position::default(),
-            ddv: vec![Position::default(); clusters].into(),
-            delivered: Arc::from([]),
+            clusters: clusters as u16,
+            ddv: Arc::default(),
+            delivered: Arc::default(),
             history: History::default(),
             log: Arc::default(),
             received: Arc::default(),
@@ -422,7 +426,19 @@ impl Hc3i {
     }
 
     fn clusters(&self) -> impl Iterator<Item = ClusterId> + use<> {
-        (0..self.ddv.len()).map(|index| ClusterId(index as u16))
+        (0..self.clusters).map(ClusterId)
+    }
+
+    /// What this cluster's last checkpoint depends on of another.
+    #[inline]
+    fn dependency(&self, on: ClusterId) -> Position {
+        self.ddv.get(on.index()).copied().unwrap_or_default()
+    }
+
+    /// A vector with every entry, to be changed.
+    fn whole(&self, ddv: &[Position]) -> Vec<Position> {
+        let missing = usize::from(self.clusters).saturating_sub(ddv.len());
+        ddv.iter().copied().chain(core::iter::repeat_n(Position::default(), missing)).collect()
     }
 
     fn is_up(&self, process: ProcessId) -> bool {
@@ -497,7 +513,9 @@ fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
 
 /// Element-wise maxima of vectors.
 fn merge_vectors(into: &mut Vectors, other: &Vectors) {
-    if !Arc::ptr_eq(&into.ddv, &other.ddv) && *into.ddv != *other.ddv {
+    if into.ddv.is_empty() {
+        into.ddv = other.ddv.clone();
+    } else if !other.ddv.is_empty() && !Arc::ptr_eq(&into.ddv, &other.ddv) && *into.ddv != *other.ddv {
         into.ddv = into.ddv.iter().zip(other.ddv.iter()).map(|(&a, &b)| a.max(b)).collect();
     }
     if into.delivered.is_empty() {

@@ -137,7 +137,7 @@ impl Hc3i {
         if self.has(Defect::PrintedLine) {
             return self
                 .clusters()
-                .zip(vectors.ddv.iter().copied())
+                .zip(self.whole(&vectors.ddv))
                 .find(|&(cluster, position)| cluster != self.cluster && self.is_undone(cluster, position))
                 .map(|(cluster, _)| self.last_rollback(cluster));
         }
@@ -319,8 +319,7 @@ impl Hc3i {
         host.restore(image, target.incarnation);
         self.position = Position { incarnation: target.incarnation, sn: target.sn() };
         let vectors = target.checkpoint.as_ref().map(|kept| kept.vectors.clone()).unwrap_or_default();
-        let mut ddv: Vec<Position> = vectors.ddv.iter().copied().collect();
-        ddv.resize(self.ddv.len(), Position::default());
+        let mut ddv = self.whole(&vectors.ddv);
         ddv[self.cluster.index()] = self.position;
         self.ddv = ddv.into();
         self.delivered = image.map_or_else(|| Arc::from([]), |image| image.head.vectors.delivered.clone());

@@ -192,12 +192,11 @@ impl Hc3i {
 
     /// Maxima over a checkpoint's parts.
     fn vectors_of(&self, position: Position, parts: &Parts) -> Vectors {
-        let mut vectors =
-            Vectors { ddv: self.ddv.iter().map(|_| Position::default()).collect(), ..Vectors::default() };
+        let mut vectors = Vectors::default();
         for (head, _) in parts.values() {
             merge_vectors(&mut vectors, &head.vectors);
         }
-        let mut ddv = vectors.ddv.to_vec();
+        let mut ddv = self.whole(&vectors.ddv);
         ddv[self.cluster.index()] = position;
         Vectors { ddv: ddv.into(), ..vectors }
     }

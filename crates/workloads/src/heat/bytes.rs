@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
-use faultline_core::{Chunk, Payload};
+use faultline_core::{Chunk, Payload, Short};
 
 /// Shared, immutable bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Bytes {
 
     /// The bytes as the content of a message, shared with it when they are long.
     pub(super) fn to_payload(&self) -> Payload {
-        if self.len() > 16 { Payload::Shared(self.0.clone()) } else { Payload::from_slice(self) }
+        if self.len() > Short::MOST { Payload::Shared(self.0.clone()) } else { Payload::from_slice(self) }
     }
 }
 

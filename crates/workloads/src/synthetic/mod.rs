@@ -39,7 +39,8 @@ use plan::Plan;
 pub(crate) struct Rank {
     peers: Peers,
     plan: Plan,
-    message: Payload,
+    /// Length of a message.
+    message: u64,
     state_bytes: u64,
     rng: ChaCha8Rng,
     state: State,
@@ -64,7 +65,7 @@ impl Rank {
         let peers = Peers::new(me, membership);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let plan = Plan::new(&config.traffic, &peers, &mut rng);
-        let message = Payload::Virtual(config.message_bytes);
+        let message = config.message_bytes.into();
         let mut rank =
             Rank { peers, plan, message, state_bytes: config.state_bytes, rng, state: State::default() };
         rank.begin();
@@ -98,7 +99,7 @@ impl Rank {
         plan.sends(state, peers, rng, |to| {
             sent += 1;
             receivers = mix(receivers ^ u64::from(to.0));
-            out.send(to, message.clone());
+            out.send(to, Payload::Virtual(*message));
         });
         (state.sent, state.receivers) = (sent, receivers);
         state.current = plan.computation(state, rng);
