@@ -1,8 +1,13 @@
 //! One table of all benchmarks: what was measured beside its baseline, and whether the goal is met. A goal that is
 //! missed is no failure: time is never a test. `benches/README.md` says how it is measured.
 
+use std::collections::BTreeMap;
 use std::error::Error;
+use std::fs;
 use std::process::{Command, ExitCode, Stdio};
+
+use faultline_experiments::measures::Spread;
+use faultline_experiments::reproduce::chart::{Chart, Series};
 
 use crate::Repository;
 
@@ -43,7 +48,7 @@ pub(crate) fn run(
         return Err(format!("there is no benchmark {name}: {}, or {SIMULATOR}", all.join(", ")).into());
     }
     let wanted = |it: &&_| names.is_empty() || names.iter().any(|name| is_named(it, name));
-    let (mut rows, mut broken) = (Vec::new(), Vec::new());
+    let (mut rows, mut points, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for (package, bench) in BENCHES.iter().filter(wanted) {
         eprintln!("{package}: {bench}");
         let mut command = Command::new("cargo");
@@ -54,6 +59,7 @@ pub(crate) fn run(
         let output = command.current_dir(&repository.root).stderr(Stdio::inherit()).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         let found: Vec<Row> = text.lines().filter_map(tabbed).collect();
+        points.extend(text.lines().filter_map(point));
         for note in text.lines().filter_map(|it| it.strip_prefix("note\t")) {
             eprintln!("  {note}");
         }
@@ -61,6 +67,10 @@ pub(crate) fn run(
             broken.push(format!("{package}: {bench}"));
         }
         rows.extend(found);
+    }
+    // Fewer turns and sizes make no picture that is worth keeping.
+    if !quick {
+        draw(repository, &points)?;
     }
     println!("| what | measured | baseline | ratio | goal | |\n| --- | --- | --- | --- | --- | --- |");
     for Row { what, measured, baseline, ratio, goal } in rows {
@@ -93,6 +103,35 @@ fn tabbed(line: &str) -> Option<Row> {
     })
 }
 
+/// A point of a figure: what grows, its size, and the time for an event beside that of the smallest.
+fn point(line: &str) -> Option<(String, f64, f64)> {
+    let fields: Vec<&str> = line.strip_prefix("point\t")?.split('\t').collect();
+    let [figure, x, y] = fields[..] else { return None };
+    Some((figure.into(), x.parse().ok()?, y.parse().ok()?))
+}
+
+/// Writes a figure for each thing that grows, `benches/growth-THING.svg`.
+fn draw(repository: &Repository, points: &[(String, f64, f64)]) -> Result<(), Box<dyn Error>> {
+    let mut figures: BTreeMap<&str, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
+    for (figure, x, y) in points {
+        figures.entry(figure).or_default().entry(*x as u64).or_default().push(*y);
+    }
+    for (what, sizes) in figures {
+        let spreads = sizes.into_iter().map(|(x, ratios)| ((x as f64).log10(), Spread::of(ratios)));
+        let chart = Chart {
+            title: format!("Time for an event of the simulator by the number of {what}"),
+            x: format!("{what}, as a power of ten"),
+            y: "time for an event, beside the smallest".into(),
+            series: vec![Series { name: "mean and range of the turns".into(), points: spreads.collect() }],
+            stated: Vec::new(),
+        };
+        let path = repository.root.join(format!("benches/growth-{what}.svg"));
+        fs::write(&path, chart.file())?;
+        eprintln!("{}", path.display());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +142,12 @@ mod tests {
         assert_eq!(named("peers"), ["peers"]);
         assert_eq!(named("simulator"), ["throughput", "peers", "growth", "memory"]);
         assert_eq!(named("speed"), [""; 0]);
+    }
+
+    #[test]
+    fn a_point_is_read_whole_or_not_at_all() {
+        assert_eq!(point("point\tnodes\t1000\t1.5"), Some(("nodes".to_owned(), 1000.0, 1.5)));
+        assert_eq!(point("point\tnodes\t1000"), None);
     }
 
     #[test]
