@@ -211,7 +211,7 @@ pub(crate) struct ReproduceArguments {
 /// With few large clusters a failure takes many processes back; with many small ones much goes between clusters and has
 /// to be logged. Prints the divisions that no other beats at both shares, and the chosen one: the least sum of both. The
 /// graph is an edge list (`from to bytes [messages]`, one channel a line; `faultline export --format graph` writes one) or a
-/// METIS file (`.graph` or `.metis`). With `--out`, also writes the picture of all divisions (front.svg), each process's
+/// METIS file (`.graph` or `.metis`) or GraphML (`.graphml`). With `--out`, also writes the picture of all divisions (front.svg), each process's
 /// cluster (clusters.csv), the clusters as they stand in a federation file (clusters.yaml), and the object of
 /// `--format json` (clusters.json).
 #[derive(Debug, Args)]

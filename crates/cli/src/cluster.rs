@@ -68,8 +68,11 @@ fn graph(path: &Path) -> Result<Graph, Trouble> {
     const HELP: &str =
         "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the forms";
     let source = files::read_with(path, HELP)?;
-    let is_metis = path.extension().is_some_and(|it| it == "graph" || it == "metis");
-    let form = if is_metis { Form::Metis } else { Form::EdgeList };
+    let form = match path.extension().and_then(|it| it.to_str()) {
+        Some("graph" | "metis") => Form::Metis,
+        Some("graphml" | "xml") => Form::GraphMl,
+        _ => Form::EdgeList,
+    };
     read(&source.text(), form)
         .map_err(|error| Trouble::input(miette!(help = HELP, "{}: {error}", source.label)))
 }

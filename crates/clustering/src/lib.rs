@@ -9,7 +9,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`graph`] | who sends how much to whom |
-//! | [`read`] | graphs from text: edge lists and METIS files |
+//! | [`read`] | graphs from text: edge lists, METIS, GraphML |
 //! | `bisect` | a graph in two halves, by many levels |
 //! | `refine` | moves of single processes that pay |
 //! | [`patterns`] | the communication of the six NAS kernels that the HydEE paper clusters, in closed form |

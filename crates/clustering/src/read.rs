@@ -7,6 +7,9 @@
 //! *METIS*: `processes edges [format]` in the first line, then for each process its neighbours, counted from 1, each
 //! followed by the weight of the edge when the format ends in `1`. Lines that begin with `%` are comments. Each edge
 //! stands twice, once for each end.
+//!
+//! *GraphML*: the nodes and edges of the first graph of the file. The bytes of an edge are the `data` whose key is called
+//! `bytes` or `weight`, and the messages the one called `messages`; an edge without bytes counts 1.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +24,8 @@ pub enum Form {
     EdgeList,
     /// The graph file of METIS.
     Metis,
+    /// The XML form of many graph tools.
+    GraphMl,
 }
 
 /// Why a text is no graph. Lines are counted from 1.
@@ -95,6 +100,30 @@ pub enum ReadError {
         /// The other end.
         neighbour: usize,
     },
+    /// A GraphML file is no XML.
+    #[error("it is not XML: {0}")]
+    Xml(String),
+    /// A GraphML file has no graph in it.
+    #[error("it has no `graph` element; a GraphML file has one, with `node` and `edge` elements")]
+    NoGraph,
+    /// An element of a GraphML file has no such attribute.
+    #[error("line {line}: the `{element}` has no `{attribute}`")]
+    Attribute {
+        /// Where.
+        line: usize,
+        /// Which.
+        element: &'static str,
+        /// What is missing.
+        attribute: &'static str,
+    },
+    /// An edge of a GraphML file ends at a node that is not there.
+    #[error("line {line}: there is no node `{node}`")]
+    Node {
+        /// Where.
+        line: usize,
+        /// Which.
+        node: String,
+    },
 }
 
 /// Reads a graph.
@@ -102,6 +131,7 @@ pub fn read(text: &str, form: Form) -> Result<Graph, ReadError> {
     match form {
         Form::EdgeList => edge_list(text),
         Form::Metis => metis(text),
+        Form::GraphMl => graph_ml(text),
     }
 }
 
@@ -195,6 +225,60 @@ fn metis(text: &str) -> Result<Graph, ReadError> {
     Ok(graph)
 }
 
+fn graph_ml(text: &str) -> Result<Graph, ReadError> {
+    let document = roxmltree::Document::parse(text).map_err(|error| ReadError::Xml(error.to_string()))?;
+    let line = |it: roxmltree::Node<'_, '_>| document.text_pos_at(it.range().start).row as usize;
+    let attribute = |it: roxmltree::Node<'_, '_>, element, attribute| {
+        let value = it.attribute(attribute).map(str::to_owned);
+        value.ok_or_else(|| ReadError::Attribute { line: line(it), element, attribute })
+    };
+    // What a `data` is about is said by the key that it names.
+    let keys = document.descendants().filter(|it| it.is_called("key"));
+    let titles: BTreeMap<&str, &str> =
+        keys.filter_map(|it| Some((it.attribute("id")?, it.attribute("attr.name")?))).collect();
+    let graph = document.descendants().find(|it| it.is_called("graph")).ok_or(ReadError::NoGraph)?;
+    let (mut names, mut places) = (Vec::new(), BTreeMap::new());
+    for node in graph.children().filter(|it| it.is_called("node")) {
+        let name = attribute(node, "node", "id")?;
+        places.entry(name.clone()).or_insert_with(|| {
+            names.push(name);
+            names.len() - 1
+        });
+    }
+    if names.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    let mut channels = Graph::new(names);
+    for edge in graph.children().filter(|it| it.is_called("edge")) {
+        let end = |which| {
+            let node = attribute(edge, "edge", which)?;
+            places.get(&node).copied().ok_or(ReadError::Node { line: line(edge), node })
+        };
+        let value = |wanted: &[&str]| {
+            let of = |it: &roxmltree::Node<'_, '_>| {
+                let key = it.attribute("key").unwrap_or_default();
+                wanted.contains(titles.get(key).unwrap_or(&key))
+            };
+            let data = edge.children().filter(|it| it.is_called("data")).find(of);
+            data.map(|it| number(it.text().unwrap_or_default().trim(), line(it))).transpose()
+        };
+        let bytes = value(&["bytes", "weight"])?.unwrap_or(1);
+        channels.add(end("source")?, end("target")?, bytes, value(&["messages"])?.unwrap_or(0));
+    }
+    Ok(channels)
+}
+
+/// Elements by name, whatever namespace the file declares.
+trait Named {
+    fn is_called(&self, name: &str) -> bool;
+}
+
+impl Named for roxmltree::Node<'_, '_> {
+    fn is_called(&self, name: &str) -> bool {
+        self.is_element() && self.tag_name().name() == name
+    }
+}
+
 fn number(word: &str, line: usize) -> Result<u64, ReadError> {
     word.parse().map_err(|_| ReadError::Number { line, word: word.to_owned() })
 }
@@ -217,6 +301,34 @@ mod tests {
         assert_eq!((graph.names().join(" "), graph.total(), graph.pairs()), ("1 2 3".to_owned(), 11, 2));
         let graph = read("3 1\n2\n1\n\n", Form::Metis).unwrap();
         assert_eq!((graph.len(), graph.total()), (3, 1));
+    }
+
+    const GRAPH_ML: &str = r#"<?xml version="1.0"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key id="d0" for="edge" attr.name="bytes" attr.type="long"/>
+  <graph edgedefault="directed">
+    <node id="a"/> <node id="b"/> <node id="quiet"/>
+    <edge source="a" target="b"><data key="d0"> 12 </data></edge>
+    <edge source="b" target="a"/>
+  </graph>
+</graphml>"#;
+
+    #[test]
+    fn graph_ml_has_bytes_under_their_key() {
+        let graph = read(GRAPH_ML, Form::GraphMl).unwrap();
+        assert_eq!(graph.names(), ["a", "b", "quiet"]);
+        assert_eq!((graph.total(), graph.pairs()), (13, 1));
+    }
+
+    #[test]
+    fn what_is_wrong_in_graph_ml_is_said_with_its_line() {
+        let wrong =
+            |from: &str, to: &str| read(&GRAPH_ML.replace(from, to), Form::GraphMl).unwrap_err().to_string();
+        assert_eq!(wrong("target=\"a\"", "target=\"c\""), "line 7: there is no node `c`");
+        assert_eq!(wrong("target=\"a\"", ""), "line 7: the `edge` has no `target`");
+        assert!(wrong(" 12 ", "many").starts_with("line 6: `many` is not a whole number"));
+        assert!(wrong("</graphml>", "").starts_with("it is not XML"));
+        assert!(read("<a/>", Form::GraphMl).unwrap_err().to_string().contains("no `graph` element"));
     }
 
     #[test]
