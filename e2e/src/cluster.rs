@@ -1,10 +1,11 @@
 //! A Kubernetes cluster, and the room that a scenario has in it.
 
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationSpec, FederationStatus};
+use faultline_api::resource::{FederationSpec, FederationStatus, Phase};
 use faultline_api::samples::sample;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -14,10 +15,18 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::{Condition, await_condition};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::Failure;
 
+/// What a federation is called that was given no other name, and the sample that all are made from.
+pub const QUICK_START: &str = "quickstart";
+/// Applications run within this.
+const STARTS: Duration = Duration::from_secs(120);
+/// Runs are over and judged within this.
+const JUDGED: Duration = Duration::from_secs(240);
+/// Between two looks at what cannot be watched.
+const LOOK: Duration = Duration::from_millis(500);
 /// Namespaces are gone within this.
 const CLEANED_UP: Duration = Duration::from_secs(120);
 
@@ -75,14 +84,21 @@ impl Room {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// A sample, changed, as the API server then has it.
-    pub async fn apply(
+    /// The quick start, changed, as the API server then has it.
+    pub async fn apply(&self, change: impl FnOnce(&mut FederationSpec)) -> Result<Federation, Failure> {
+        self.apply_as(QUICK_START, change).await
+    }
+
+    /// The same under another name.
+    pub async fn apply_as(
         &self,
         name: &str,
         change: impl FnOnce(&mut FederationSpec),
     ) -> Result<Federation, Failure> {
-        let text = sample(name).ok_or("there is no such sample")?.text;
-        let mut federation = faultline_api::parse(name, text.as_bytes()).map_err(|it| it.to_string())?;
+        let text = sample(QUICK_START).ok_or("there is no such sample")?.text;
+        let mut federation =
+            faultline_api::parse(QUICK_START, text.as_bytes()).map_err(|it| it.to_string())?;
+        federation.metadata.name = Some(name.to_owned());
         change(&mut federation.spec);
         Ok(self.api().create(&PostParams::default(), &federation).await?)
     }
@@ -98,6 +114,11 @@ impl Room {
         let is_so = |it: Option<&Federation>| it.and_then(|it| it.status.as_ref()).is_some_and(&wanted);
         let federation = self.until::<Federation>(name, what, within, is_so).await?;
         federation.and_then(|it| it.status).ok_or_else(|| format!("{name} is gone").into())
+    }
+
+    /// Waits until a federation has come as far as this.
+    pub async fn reach(&self, name: &str, phase: Phase) -> Result<FederationStatus, Failure> {
+        self.wait(name, &format!("the phase {phase:?}"), STARTS, |it| it.phase >= phase).await
     }
 
     /// Waits until an object is as wanted, or gone when that is wanted.
@@ -125,24 +146,73 @@ impl Room {
     /// Waits for the verdict of a run.
     pub async fn verdict(&self, name: &str) -> Result<FederationStatus, Failure> {
         let is_over = |it: &FederationStatus| condition(it, "Completed").is_some_and(|it| it == "True");
-        self.wait(name, "a verdict", Duration::from_secs(180), is_over).await
+        self.wait(name, "a verdict", JUDGED, is_over).await
     }
 
-    /// What would be left of federations: names of everything that the operator makes.
-    pub async fn remains(&self) -> Result<Vec<String>, Failure> {
-        async fn names<K>(api: Api<K>) -> Result<Vec<String>, Failure>
+    /// Waits for the verdict of a run, which has to pass.
+    pub async fn passes(&self, name: &str) -> Result<FederationStatus, Failure> {
+        let status = self.verdict(name).await?;
+        let how: Vec<&str> = status.conditions.iter().map(|it| it.message.as_str()).collect();
+        if status.verdict.as_deref() == Some("pass") {
+            Ok(status)
+        } else {
+            Err(format!("the verdict is {:?}: {}", status.verdict, how.join("; ")).into())
+        }
+    }
+
+    /// Deletes a federation, and waits until nothing of it is left but what belongs to others.
+    pub async fn delete(&self, name: &str) -> Result<(), Failure> {
+        self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
+        let is_gone = |it: Option<&Federation>| it.is_none();
+        self.until::<Federation>(name, &format!("{name} is gone"), CLEANED_UP, is_gone).await?;
+        // The garbage collector takes the key and the file, which belonged to the federation and to nobody else.
+        let begun = Instant::now();
+        loop {
+            let left = self.remains(name).await?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() > CLEANED_UP {
+                return Err(format!("{name} is gone, but there is still {}", left.join(", ")).into());
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Deletes a pod without a warning, as if its machine had failed.
+    pub async fn kill_pod(&self, name: &str) -> Result<(), Failure> {
+        self.api::<Pod>().delete(name, &DeleteParams::default().grace_period(0)).await?;
+        Ok(())
+    }
+
+    /// UID and restarts of every pod.
+    pub async fn pods(&self) -> Result<BTreeMap<String, (Option<String>, i32)>, Failure> {
+        let restarts = |pod: &Pod| {
+            let statuses =
+                pod.status.as_ref().and_then(|it| it.container_statuses.clone()).unwrap_or_default();
+            statuses.iter().map(|it| it.restart_count).sum()
+        };
+        let pods = self.api::<Pod>().list(&ListParams::default()).await?;
+        Ok(pods.iter().map(|it| (it.name_any(), (it.uid(), restarts(it)))).collect())
+    }
+
+    /// What is left of a federation: names of everything that the operator made for it.
+    pub async fn remains(&self, name: &str) -> Result<Vec<String>, Failure> {
+        async fn names<K>(api: Api<K>, of_it: &ListParams) -> Result<Vec<String>, Failure>
         where
             K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
         {
-            let of_ours = ListParams::default().labels("app.kubernetes.io/managed-by=faultline-operator");
             let kind = K::kind(&());
-            Ok(api.list(&of_ours).await?.iter().map(|it| format!("{kind} {}", it.name_any())).collect())
+            Ok(api.list(of_it).await?.iter().map(|it| format!("{kind} {}", it.name_any())).collect())
         }
-        let mut left = names(self.api::<StatefulSet>()).await?;
-        left.extend(names(self.api::<Pod>()).await?);
-        left.extend(names(self.api::<Secret>()).await?);
-        left.extend(names(self.api::<ConfigMap>()).await?);
-        left.extend(names(self.api::<PersistentVolumeClaim>()).await?);
+        let labels =
+            format!("app.kubernetes.io/managed-by=faultline-operator,faultline.dev/federation={name}");
+        let of_it = &ListParams::default().labels(&labels);
+        let mut left = names(self.api::<StatefulSet>(), of_it).await?;
+        left.extend(names(self.api::<Pod>(), of_it).await?);
+        left.extend(names(self.api::<Secret>(), of_it).await?);
+        left.extend(names(self.api::<ConfigMap>(), of_it).await?);
+        left.extend(names(self.api::<PersistentVolumeClaim>(), of_it).await?);
         Ok(left)
     }
 

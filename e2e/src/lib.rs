@@ -4,7 +4,9 @@
 //! waits for conditions, never for time to pass. When it fails, what there is is printed.
 
 mod cluster;
+mod program;
 mod scenario;
 
-pub use cluster::{Cluster, Room, condition};
+pub use cluster::{Cluster, QUICK_START, Room, condition};
+pub use program::{Program, Ran};
 pub use scenario::{Failure, Scenario, main};

@@ -37,7 +37,7 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
         chosen.iter().for_each(|it| println!("{}: test", it.name));
         return ExitCode::SUCCESS;
     }
-    let Some(kubeconfig) = env::var(KUBECONFIG).ok().filter(|it| !it.is_empty()) else {
+    let Some(kubeconfig) = kubeconfig() else {
         eprintln!("!!! SKIPPED: {} scenarios on Kubernetes: {KUBECONFIG} names no kubeconfig", chosen.len());
         return ExitCode::SUCCESS;
     };
@@ -55,6 +55,11 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The kubeconfig of the cluster that the scenarios are run on.
+pub(crate) fn kubeconfig() -> Option<String> {
+    env::var(KUBECONFIG).ok().filter(|it| !it.is_empty())
 }
 
 async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure> {

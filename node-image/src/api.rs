@@ -21,6 +21,8 @@ use faultline_api::supervision::{BUNDLE, PLACES, Places, Refusal, STATUS};
 use faultline_core::ProcessId;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{Desk, Place};
+use futures::future::ready;
+use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -135,13 +137,19 @@ async fn bundle(State(office): State<Arc<Office>>) -> Response {
     }
     let (near, far) = tokio::io::duplex(PIPE);
     let dir = office.dir.clone();
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = pack(&dir, SyncIoBridge::new(near)) {
-            // The stream ends early, which no reader of tar takes for the end.
-            warn!(%error, "the record was not sent whole");
+    let packed = tokio::task::spawn_blocking(move || pack(&dir, SyncIoBridge::new(near)));
+    // A record that was not packed whole breaks the answer: it may end where one could end well.
+    let failure = stream::once(async {
+        match packed.await.map_err(io::Error::other).flatten() {
+            Ok(()) => None,
+            Err(error) => {
+                warn!(%error, "the record was not sent whole");
+                Some(Err(error))
+            }
         }
     });
-    ([(CONTENT_TYPE, "application/x-tar")], Body::from_stream(ReaderStream::new(far))).into_response()
+    let record = ReaderStream::new(far).chain(failure.filter_map(ready));
+    ([(CONTENT_TYPE, "application/x-tar")], Body::from_stream(record)).into_response()
 }
 
 async fn metrics(State(office): State<Arc<Office>>) -> Response {

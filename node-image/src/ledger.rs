@@ -35,10 +35,12 @@ struct Book {
 }
 
 impl Ledger {
-    /// Of a run that has not begun.
-    pub(crate) fn new(names: Names, desk: Desk) -> Ledger {
+    /// Of a run that has not begun, kept by the supervisor of this name.
+    pub(crate) fn new(supervisor: String, names: Names, desk: Desk) -> Ledger {
         let processes = names.processes().len() as u32;
-        Ledger { names, processes, desk, book: Arc::default() }
+        let ledger = Ledger { names, processes, desk, book: Arc::default() };
+        ledger.lock().status.supervisor = supervisor;
+        ledger
     }
 
     /// The status now, with the events after this number.
@@ -202,7 +204,11 @@ impl Observer for Keeper {
             (cluster.processes, cluster.up) = (seen.processes, seen.up);
             (cluster.checkpoints, cluster.forced) = (checkpoints as u32, forced as u32);
             cluster.rollbacks = self.narrator.rollbacks(id) as u32;
-            (cluster.steps_done, cluster.steps) = (seen.progress.done, seen.progress.total);
+            let total = seen.progress.total;
+            // What was heard last may be older than the end.
+            let is_finished = cluster.state == ClusterState::Finished;
+            (cluster.steps_done, cluster.steps) =
+                (if is_finished { total } else { seen.progress.done }, total);
             status.rollbacks += cluster.rollbacks;
         }
         status.faults = Faults { worst_skew_micros: status.faults.worst_skew_micros, ..faults(&seen.faults) };

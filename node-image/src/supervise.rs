@@ -96,7 +96,7 @@ impl Visitor for Run<'_> {
         let Run { arguments, federation, text, secret, token, ended } = self;
         let out = &arguments.out;
         let (desk, sum) = (Desk::default(), Sum::default());
-        let ledger = Ledger::new(setup.names.clone(), desk.clone());
+        let ledger = Ledger::new(identity()?, setup.names.clone(), desk.clone());
         let office = Office {
             token,
             names: setup.names.clone(),
@@ -108,21 +108,26 @@ impl Visitor for Run<'_> {
         let bundle = Bundle::open(out);
         let mut manifest = manifest::draft(federation, text, &setup, Backend::Kubernetes, SystemTime::now());
         let mut keeper = ledger.keep(&manifest);
+        let before = if bundle.holds_a_run() { begun(&bundle)? } else { None };
+        if before.is_some() {
+            // Nobody is to take this for a run that has not begun, not even for a moment.
+            ledger.judging();
+        }
         let address = api::serve(arguments.api, office).map_err(|error| {
             Trouble::machine(format!("cannot serve the API on {}: {error}", arguments.api))
         })?;
         println!("{address}");
-        if bundle.holds_a_run() {
-            if let Some(trace) = begun(&bundle)? {
-                let manifest = bundle.read_manifest().map_err(Trouble::machine)?;
-                if manifest.outcome.is_some() {
-                    return conclude(&bundle, &manifest, &ledger, &[], &ended);
-                }
-                end_in_gaps(&bundle, &trace)?;
-                const RESTARTED: &str = "the supervisor was restarted, and the run ended with it";
-                ledger.note(None, warning("SupervisorRestarted", RESTARTED.to_owned()));
-                return conclude(&bundle, &manifest, &ledger, &[RESTARTED], &ended);
+        if let Some(trace) = before {
+            let manifest = bundle.read_manifest().map_err(Trouble::machine)?;
+            if manifest.outcome.is_some() {
+                return conclude(&bundle, &manifest, &ledger, &[], &ended);
             }
+            end_in_gaps(&bundle, &trace)?;
+            const RESTARTED: &str = "the supervisor was restarted, and the run ended with it";
+            ledger.note(None, warning("SupervisorRestarted", RESTARTED.to_owned()));
+            return conclude(&bundle, &manifest, &ledger, &[RESTARTED], &ended);
+        }
+        if bundle.holds_a_run() {
             // Nobody computes yet: it can begin anew.
             bundle.clear().map_err(Trouble::machine)?;
         }
@@ -158,6 +163,14 @@ impl Visitor for Run<'_> {
         bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
         conclude(&bundle, &manifest, &ledger, &[], &ended)
     }
+}
+
+/// What this start of the program is called, unlike any other.
+fn identity() -> Result<String, Trouble> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random)
+        .map_err(|error| Trouble::machine(format!("there are no random bytes: {error}")))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The facts of a recorded run whose application had begun.

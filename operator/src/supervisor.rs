@@ -1,19 +1,22 @@
-//! The client of a supervisor's API. Each request is one connection with one deadline; whoever asks tries again at the
-//! next look.
+//! The client of a supervisor's API. Each request is one connection; whoever asks tries again at the next look.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
 use faultline_api::supervision::{self, KeyError, PLACES, Places, STATUS, Status};
+use futures::FutureExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Far above what a supervisor has to say.
@@ -75,37 +78,81 @@ impl Supervisor {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, SupervisorError> {
-        timeout(DEADLINE, self.ask_patiently(method, path, body))
-            .await
-            .map_err(|_| SupervisorError::Timeout)?
+        let answer = async {
+            let stream = TcpStream::connect(self.address).await.map_err(SupervisorError::Connect)?;
+            let host = self.address.to_string();
+            Question { host: &host, token: &self.token, method, path, body }.ask(stream).await?.whole().await
+        };
+        timeout(DEADLINE, answer).await.map_err(|_| SupervisorError::Timeout)?
     }
+}
 
-    async fn ask_patiently(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, SupervisorError> {
-        let stream = TcpStream::connect(self.address).await.map_err(SupervisorError::Connect)?;
+/// What is asked of a supervisor.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// What the supervisor is called.
+    pub host: &'a str,
+    /// What opens the API.
+    pub token: &'a str,
+    /// What is to be done.
+    pub method: Method,
+    /// With what.
+    pub path: &'a str,
+    /// What is said.
+    pub body: Bytes,
+}
+
+/// An answer that is on its way. The connection ends with it.
+pub struct Answer {
+    body: Incoming,
+    _connection: AbortOnDropHandle<()>,
+}
+
+impl Question<'_> {
+    /// Asks over a connection that has been made already. An answer that is a refusal is an error.
+    pub async fn ask<S>(self, stream: S) -> Result<Answer, SupervisorError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // Its failures are those of the request and of the body.
+        let connection = AbortOnDropHandle::new(tokio::spawn(connection.map(drop)));
         let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, self.address.to_string())
+            .method(self.method)
+            .uri(self.path)
+            .header(HOST, self.host)
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
+            .body(Full::new(self.body))
             .expect("its parts are valid");
-        let answer = async {
-            let response = sender.send_request(request).await?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-            let body = body.map_err(SupervisorError::Body)?.to_bytes();
-            if status.is_success() {
-                Ok(body)
-            } else {
-                Err(SupervisorError::Refused(status, String::from_utf8_lossy(&body).into_owned()))
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let answer = Answer { body: response.into_body(), _connection: connection };
+        if status.is_success() {
+            Ok(answer)
+        } else {
+            let said = answer.whole().await?;
+            Err(SupervisorError::Refused(status, String::from_utf8_lossy(&said).into_owned()))
+        }
+    }
+}
+
+impl Answer {
+    /// All of it, if it is not too much.
+    pub async fn whole(self) -> Result<Bytes, SupervisorError> {
+        let body = Limited::new(self.body, MAX_ANSWER).collect().await;
+        Ok(body.map_err(SupervisorError::Body)?.to_bytes())
+    }
+
+    /// The next piece; `None` at its end.
+    pub async fn piece(&mut self) -> Option<Result<Bytes, SupervisorError>> {
+        loop {
+            match self.body.frame().await?.map(hyper::body::Frame::into_data) {
+                Ok(Ok(piece)) => return Some(Ok(piece)),
+                // Trailers say nothing here.
+                Ok(Err(_)) => {}
+                Err(error) => return Some(Err(error.into())),
             }
-        };
-        // The connection moves the bytes; it ends with the answer.
-        tokio::select! {
-            answer = answer => answer,
-            Err(error) = connection => Err(error.into()),
         }
     }
 }

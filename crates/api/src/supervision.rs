@@ -75,6 +75,8 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
+    /// Which supervisor says this: another one after each start of the program. Its events are numbered anew.
+    pub supervisor: String,
     /// How far the run is.
     pub phase: Phase,
     /// Of the places that are known; 0 before the first.

@@ -11,6 +11,8 @@ use faultline_catalog::Defect;
 use faultline_experiments::compare::protocols::NAMES;
 use faultline_fuzz::Protocol;
 
+use crate::kubernetes::{ClusterArguments, FetchArguments};
+
 /// A testbed for rollback-recovery in federations of clusters.
 ///
 /// One file describes a federation: clusters, links, a protocol, an application, faults and a seed. Faultline runs it,
@@ -42,6 +44,7 @@ Exit status:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArguments),
+    Fetch(FetchArguments),
     Simulate(SimulateArguments),
     Import(ImportArguments),
     Reproduce(ReproduceArguments),
@@ -81,6 +84,7 @@ Examples:
   faultline run my.yaml --backend simulate --seed 42
   faultline run my.yaml --backend simulate --repeat 1000 -q   rows of the runs that do not pass
   faultline run my.yaml --repeat 20                   on real processes; every record is kept
+  faultline run my.yaml --backend kubernetes          in pods (docs/kubernetes.md)
   faultline run my.yaml --format json > summary.json")]
 pub(crate) struct RunArguments {
     /// The federation; without one, the quick start (`faultline samples quickstart`).
@@ -103,6 +107,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Also records what each process is given, for `faultline replay`.
+    ///
+    /// Not in pods.
     #[arg(long)]
     pub(crate) record: bool,
     /// Serves the sum of all nodes' metrics as Prometheus text at http://ADDR/metrics while the run lasts (local).
@@ -110,6 +116,8 @@ pub(crate) struct RunArguments {
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
 }
 
 /// The three files of the HC3I paper's simulator.
@@ -335,6 +343,8 @@ pub(crate) enum BackendName {
     Local,
     /// The same protocol code in virtual time, bit-identical per seed.
     Simulate,
+    /// Pods of a Kubernetes cluster on which Faultline is installed; nothing is left of them at the end.
+    Kubernetes,
 }
 
 /// How output is printed.

@@ -6,6 +6,7 @@ mod compare;
 mod files;
 mod fuzz;
 mod interrupt;
+mod kubernetes;
 mod live;
 mod local;
 mod output;
@@ -15,6 +16,7 @@ mod recording;
 mod replay;
 mod reproduce;
 mod run;
+mod screen;
 mod simulate;
 mod trouble;
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
 fn perform(command: Command) -> Result<Exit, Trouble> {
     match command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Fetch(arguments) => kubernetes::fetch(&arguments),
         Command::Simulate(arguments) => paper::simulate(&arguments),
         Command::Import(arguments) => paper::import(&arguments),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),

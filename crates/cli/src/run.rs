@@ -17,6 +17,7 @@ use faultline_runtime::RunOutcome;
 use faultline_runtime::supervise::Collapse;
 use faultline_trace::manifest::{Backend, LinkEntry};
 use faultline_trace::{Bundle, BundleError, Manifest};
+use miette::miette;
 use serde::Serialize;
 
 use crate::arguments::{BackendName, Format, RunArguments};
@@ -24,8 +25,9 @@ use crate::files::{self, Source};
 use crate::live::Live;
 use crate::recording::Recording;
 use crate::replay::Tapes;
+use crate::screen::Screen;
 use crate::trouble::{Exit, Trouble};
-use crate::{interrupt, local, output, simulate};
+use crate::{interrupt, kubernetes, local, output, simulate};
 
 /// Where records go that nobody gave a place.
 pub(crate) const RUNS: &str = "faultline-runs";
@@ -100,7 +102,33 @@ struct Repetitions<'a> {
 impl Session<'_> {
     /// Runs and judges once; the record is in `dir`.
     fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
+        if self.arguments.backend == BackendName::Kubernetes {
+            return self.in_pods(seed, dir);
+        }
         with_setup(self.federation, Some(seed), Once { session: self, dir }).map_err(files::unfit)?
+    }
+
+    /// The same on a cluster: what is run there is the resource, and what is judged here is the record.
+    fn in_pods(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
+        let Self { arguments, federation, interrupted, .. } = self;
+        if arguments.record {
+            let help = "leave `--record` out, or take another backend";
+            return Err(Trouble::input(miette!(
+                help = help,
+                "what processes are given is not recorded in pods"
+            )));
+        }
+        let help = "name a seed below 4294967296 with `--seed`";
+        let seed = u32::try_from(seed).map_err(|_| {
+            Trouble::input(miette!(help = help, "{seed} is too large for the seed of a resource"))
+        })?;
+        let mut federation = (*federation).clone();
+        federation.spec.seed = Some(seed);
+        with_setup(&federation, None, Fits).map_err(files::unfit)?;
+        let title = title(&federation, Backend::Kubernetes, u64::from(seed));
+        let screen = Screen::new(arguments.output, arguments.repeat > 1, title);
+        kubernetes::run(arguments, &federation, dir, interrupted, screen)?;
+        Recording::read(dir)
     }
 
     /// Runs with consecutive seeds until done or interrupted.
@@ -167,17 +195,20 @@ impl Session<'_> {
         match (&self.arguments.out, self.arguments.repeat) {
             (Some(out), 1) => Ok(out.clone()),
             (Some(out), _) => Ok(out.join(format!("seed-{seed}"))),
-            (None, _) => {
-                let base = format!("{}-{seed}", self.name());
-                let free = (1..).map(|number| match number {
-                    1 => base.clone(),
-                    number => format!("{base}.{number}"),
-                });
-                let mut places = free.map(|it| Path::new(RUNS).join(it)).filter(|it| !it.exists());
-                Ok(places.next().expect("there are as many names as numbers"))
-            }
+            (None, _) => Ok(free_place(self.name(), seed)),
         }
     }
+}
+
+/// A directory that is not there yet, for the record of a run.
+pub(crate) fn free_place(name: &str, seed: u64) -> PathBuf {
+    let base = format!("{name}-{seed}");
+    let free = (1..).map(|number| match number {
+        1 => base.clone(),
+        number => format!("{base}.{number}"),
+    });
+    let mut places = free.map(|it| Path::new(RUNS).join(it)).filter(|it| !it.exists());
+    places.next().expect("there are as many names as numbers")
 }
 
 /// The row of a run in the table of all, with the reasons why it does not pass below.
@@ -219,6 +250,7 @@ impl Visitor for Once<'_> {
         let backend = match arguments.backend {
             BackendName::Local => Backend::Local,
             BackendName::Simulate => Backend::Simulate,
+            BackendName::Kubernetes => unreachable!("pods are not run by this program"),
         };
         let mut manifest = manifest::draft(federation, text, &setup, backend, SystemTime::now());
         let bundle = Bundle::create(dir).map_err(|error| match error {
@@ -238,7 +270,7 @@ impl Visitor for Once<'_> {
         let mut live = Live::new(
             arguments.output,
             arguments.repeat > 1,
-            title(&manifest, federation),
+            title(federation, backend, manifest.seed),
             Cast::new(&manifest),
         );
         let (ended, trace) = match backend {
@@ -277,13 +309,27 @@ fn mourn(collapse: &Collapse, manifest: &Manifest) {
     collapse.last_words.lines().for_each(|line| anstream::eprintln!("  {line}"));
 }
 
-fn title(manifest: &Manifest, federation: &Federation) -> String {
+fn title(federation: &Federation, backend: Backend, seed: u64) -> String {
     let name = federation.metadata.name.as_deref().unwrap_or("federation");
     let protocol = federation.spec.protocol.name();
-    let on = match manifest.backend {
+    let on = match backend {
         Backend::Local => "real processes",
         Backend::Simulate => "virtual time",
         Backend::Kubernetes => "pods",
     };
-    format!("{name}: {protocol} in {on}, seed {}", manifest.seed)
+    format!("{name}: {protocol} in {on}, seed {seed}")
+}
+
+/// Finds out whether a federation can be set up.
+struct Fits;
+
+impl Visitor for Fits {
+    type Output = ();
+
+    fn visit<P>(self, _: Setup<P>)
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+    }
 }

@@ -7,12 +7,19 @@
 
 mod bad_manifests;
 mod cluster_lost;
+mod cluster_lost_beyond_recovery;
+mod cluster_lost_storage_kept;
+mod clusters_lost_together;
+mod command_line;
 mod crash;
 mod federation_deleted;
 mod operator_killed;
+mod pause;
 mod pod_deleted;
 mod quick_start;
 mod refused;
+mod side_by_side;
+mod supervisor_killed;
 
 use std::process::ExitCode;
 
@@ -26,11 +33,18 @@ macro_rules! scenarios {
 
 const SCENARIOS: &[Scenario] = scenarios![
     quick_start,
+    command_line,
     crash,
+    pause,
     pod_deleted,
     cluster_lost,
+    cluster_lost_storage_kept,
+    cluster_lost_beyond_recovery,
+    clusters_lost_together,
     operator_killed,
+    supervisor_killed,
     federation_deleted,
+    side_by_side,
     bad_manifests,
     refused,
 ];

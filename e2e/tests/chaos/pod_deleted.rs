@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use faultline_e2e::{Failure, Room};
+use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -11,16 +11,16 @@ use kube::api::DeleteParams;
 const VICTIM: &str = "quickstart-paris-1";
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply("quickstart", |spec| spec.faults.clear()).await?;
+    room.apply(|spec| spec.faults.clear()).await?;
     let has_checkpoints = |it: &faultline_api::resource::FederationStatus| {
         it.clusters.iter().all(|it| it.checkpoints >= 2) && !it.clusters.is_empty()
     };
-    room.wait("quickstart", "two checkpoints", Duration::from_secs(120), has_checkpoints).await?;
+    room.wait(QUICK_START, "two checkpoints", Duration::from_secs(120), has_checkpoints).await?;
     let uid = room.api::<Pod>().get(VICTIM).await?.uid();
     room.api::<Pod>().delete(VICTIM, &DeleteParams::default()).await?;
     let is_replaced = |it: Option<&Pod>| it.is_some_and(|it| it.uid() != uid);
     room.until::<Pod>(VICTIM, "the pod is replaced", Duration::from_secs(60), is_replaced).await?;
-    let status = room.verdict("quickstart").await?;
+    let status = room.verdict(QUICK_START).await?;
     assert!(status.rollbacks.is_some_and(|it| it >= 1), "{status:#?}");
     // Nobody planned this: the run is not wrong, but it is not what was asked for either.
     assert_ne!(status.verdict.as_deref(), Some("fail"), "{status:#?}");

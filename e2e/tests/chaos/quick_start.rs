@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use faultline_e2e::{Failure, Room};
+use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply("quickstart", |_| {}).await?;
+    room.apply(|_| {}).await?;
     let is_running = |it: &faultline_api::resource::FederationStatus| {
         it.conditions.iter().any(|it| it.kind == "PodsReady" && it.status == "True")
     };
-    room.wait("quickstart", "all pods run", std::time::Duration::from_secs(120), is_running).await?;
+    room.wait(QUICK_START, "all pods run", std::time::Duration::from_secs(120), is_running).await?;
     let pods = room.api::<Pod>().list(&ListParams::default()).await?;
     let hosts: BTreeSet<String> = pods.iter().filter_map(|it| it.spec.as_ref()?.node_name.clone()).collect();
     let nodes = Api::<Node>::all(room.client.clone()).list(&ListParams::default()).await?;
@@ -23,8 +23,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         return Err(format!("the pods of {workers} workers are all on {hosts:?}").into());
     }
 
-    let status = room.verdict("quickstart").await?;
-    assert_eq!(status.verdict.as_deref(), Some("pass"), "{status:#?}");
+    let status = room.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
     assert!(status.rollbacks.is_some_and(|it| it >= 2), "both clusters rolled back");
     assert!(status.worst_skew_micros.is_some_and(|it| it < 50_000), "a cluster is lost at once");

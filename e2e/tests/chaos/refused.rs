@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use faultline_api::resource::FederationStatus;
-use faultline_e2e::{Failure, Room};
+use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
@@ -13,16 +13,16 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         json!({ "metadata": { "name": "small" }, "spec": { "hard": { "pods": "2" } } }),
     )?;
     room.api().create(&PostParams::default(), &quota).await?;
-    room.apply("quickstart", |_| {}).await?;
+    room.apply(|_| {}).await?;
     let reason = |it: &FederationStatus| {
         let it = it.conditions.iter().find(|it| it.kind == "PodsReady")?;
         Some((it.status.clone(), it.reason.clone(), it.message.clone()))
     };
     let is_refused = |it: &FederationStatus| reason(it).is_some_and(|it| it.1 == "Quota");
-    let status = room.wait("quickstart", "the quota is named", Duration::from_secs(60), is_refused).await?;
+    let status = room.wait(QUICK_START, "the quota is named", Duration::from_secs(60), is_refused).await?;
     assert!(reason(&status).is_some_and(|it| it.2.contains("exceeded quota: small")), "{status:#?}");
     room.api::<ResourceQuota>().delete("small", &DeleteParams::default()).await?;
     let all_run = |it: &FederationStatus| reason(it).is_some_and(|it| it.0 == "True");
-    room.wait("quickstart", "all pods run", Duration::from_secs(240), all_run).await?;
+    room.wait(QUICK_START, "all pods run", Duration::from_secs(240), all_run).await?;
     Ok(())
 }

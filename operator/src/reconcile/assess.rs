@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use super::apply::{Applied, Trouble};
 use super::build;
-use super::dereference::{Observed, Supervision};
+use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
@@ -110,9 +110,26 @@ impl Report<'_> {
             );
             return;
         }
+        if observed.has_lost_record() {
+            self.record_lost();
+            return;
+        }
         self.pods(validated, observed, applied);
         self.supervision(validated, observed);
         self.headline(observed, applied);
+    }
+
+    /// The run is over, and nobody can say more of it.
+    fn record_lost(&mut self) {
+        let message = "the supervisor's pod was replaced, and the record of the run went with it; with \
+                       spec.kubernetes.results the record is on a volume, which outlives the pod";
+        self.status.phase = Phase::Completed;
+        self.status.verdict = Some(word(&Verdict::Unknown));
+        self.condition(condition::RUNNING, "False", "Over", "the run is over");
+        if self.condition(condition::COMPLETED, "True", "RecordLost", message) {
+            self.tell(condition::COMPLETED, "RecordLost", message, true);
+        }
+        self.say(message);
     }
 
     /// The pods: how many run, and what is in their way.
@@ -309,7 +326,9 @@ impl Report<'_> {
 
     /// The supervisor's events, as far as they have not been told.
     fn story(&mut self, said: &Status) {
-        let told = self.status.last_event.unwrap_or(0).unsigned_abs();
+        let same = is_known(self.federation, &said.supervisor);
+        let told = if same { self.status.last_event.unwrap_or(0).unsigned_abs() } else { 0 };
+        self.status.supervisor = Some(said.supervisor.clone());
         let Some(newest) = said.events.last() else { return };
         let over = self.status.phase == Phase::Completed;
         for event in said.events.iter().filter(|it| it.number > told) {
@@ -317,7 +336,7 @@ impl Report<'_> {
             if event.number <= MAX_EVENTS || last {
                 let at = event.at_seconds.map(|it| format!("At {it:.2} s: ")).unwrap_or_default();
                 self.news.push(News {
-                    name: self.news_name(&format!("event {}", event.number)),
+                    name: self.news_name(&format!("event {} of {}", event.number, said.supervisor)),
                     reason: event.reason.clone(),
                     note: shortened(&format!("{at}{}", event.text), MAX_NOTE),
                     warning: event.warning,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
-use faultline_api::supervision::{Places, Status};
+use faultline_api::supervision::{Phase as Run, Places, Status};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use kube::api::ListParams;
@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::build;
 use crate::controller::Context;
 use crate::naming;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Supervisor, SupervisorError};
 
 /// What there is of a federation.
 #[derive(Clone, Debug)]
@@ -78,6 +78,14 @@ impl Observed {
     pub fn phase(&self) -> Phase {
         self.federation.status.as_ref().map(|it| it.phase).unwrap_or_default()
     }
+
+    /// Whether the record of the run is gone: the application had begun, and there is a supervisor that knows nothing of
+    /// it. Left to itself it would run the federation once more.
+    pub fn has_lost_record(&self) -> bool {
+        let Supervision::Known(said) = &self.supervision else { return false };
+        let begins = !matches!(said.phase, Run::Judging | Run::Completed | Run::Failed);
+        self.phase() == Phase::Running && begins && !is_known(&self.federation, &said.supervisor)
+    }
 }
 
 /// Finds out what there is.
@@ -95,8 +103,7 @@ pub async fn dereference(
     let supervisor = observed.pods.get(&format!("{}-0", naming::supervisor(federation)));
     if let Some(address) = supervisor.and_then(|pod| build::address(pod)) {
         let supervisor = find_supervisor(federation, address, context).await?;
-        let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
-        observed.supervision = match supervisor.status(told.unsigned_abs()).await {
+        observed.supervision = match ask(&supervisor, federation).await {
             Ok(status) => Supervision::Known(Box::new(status)),
             Err(error) => Supervision::Silent(error.to_string()),
         };
@@ -104,6 +111,22 @@ pub async fn dereference(
     observed.pushed = context.session(&uid, |it| it.pushed.clone());
     observed.refused = refused(&observed, context).await?;
     Ok(observed)
+}
+
+/// What a supervisor says, with those of its events that have not been told.
+async fn ask(supervisor: &Supervisor, federation: &Federation) -> Result<Status, SupervisorError> {
+    let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
+    let status = supervisor.status(told.unsigned_abs()).await?;
+    if told == 0 || is_known(federation, &status.supervisor) {
+        Ok(status)
+    } else {
+        supervisor.status(0).await
+    }
+}
+
+/// Whether what has been told was told by this supervisor.
+pub(super) fn is_known(federation: &Federation, supervisor: &str) -> bool {
+    federation.status.as_ref().is_some_and(|it| it.supervisor.as_deref() == Some(supervisor))
 }
 
 /// The supervisor at this address, with the federation's key, which is read once.

@@ -58,6 +58,10 @@ pub struct FederationStatus {
     /// The number of the supervisor's newest event that is also a Kubernetes event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event: Option<i64>,
+    /// Which supervisor told that event: another one after each start of its program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 40))]
+    pub supervisor: Option<String>,
 }
 
 /// How far a federation is.

@@ -205,6 +205,42 @@ fn a_supervisor_that_falls_silent_is_news_and_changes_no_phase() {
 }
 
 #[test]
+fn a_supervisor_that_knows_nothing_of_a_run_that_had_begun_ends_it() {
+    let first = Status { supervisor: "first".into(), phase: Run::Running, ..Status::default() };
+    let mut observed = running(first);
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    assert_eq!(status.supervisor.as_deref(), Some("first"));
+    assert!(!observed.has_lost_record());
+    let second = Status { supervisor: "second".into(), phase: Run::Gathering, ..Status::default() };
+    observed.supervision = Supervision::Known(Box::new(second));
+    assert!(observed.has_lost_record());
+    let (status, news) = look(&mut observed, &accepted(None), 2);
+    assert_eq!(status.phase, Phase::Completed);
+    assert_eq!(status.verdict.as_deref(), Some("unknown"));
+    assert_eq!(condition_of(&status, condition::COMPLETED).reason, "RecordLost");
+    assert_eq!(reasons(&news), ["RecordLost"]);
+    assert_eq!(look(&mut observed, &accepted(None), 3).1, vec![], "it stays over");
+}
+
+#[test]
+fn a_supervisor_that_was_started_anew_tells_a_story_of_its_own() {
+    let said = |supervisor: &str, phase, events| Status {
+        supervisor: supervisor.into(),
+        phase,
+        events,
+        ..Status::default()
+    };
+    let mut observed = running(said("first", Run::Running, vec![event(1, "Begun"), event(2, "RolledBack")]));
+    let (_, told) = look(&mut observed, &accepted(None), 1);
+    let second = said("second", Run::Completed, vec![event(1, "SupervisorRestarted")]);
+    observed.supervision = Supervision::Known(Box::new(second));
+    let (status, news) = look(&mut observed, &accepted(None), 2);
+    assert_eq!(reasons(&news), ["SupervisorRestarted"]);
+    assert_ne!(news[0].name, told[0].name, "it is another event 1");
+    assert_eq!((status.last_event, status.supervisor.as_deref()), (Some(1), Some("second")));
+}
+
+#[test]
 fn the_same_news_has_the_same_name_and_other_news_another() {
     let situation = Situation::Rejected(Refusal { message: "no".into() });
     let first = Observed::of(Arc::new(quickstart()));

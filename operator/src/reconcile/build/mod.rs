@@ -56,7 +56,7 @@ pub enum Order {
 pub fn build(validated: &Validated, observed: &Observed, settings: &Settings) -> Desired {
     let federation = &validated.federation;
     // Once the run is over only its record is wanted.
-    let over = observed.phase() == Phase::Completed;
+    let over = observed.phase() == Phase::Completed || observed.has_lost_record();
     let mut sets = vec![supervisor::set(federation, settings)];
     sets.extend(validated.groups.iter().map(|it| node::set(federation, it, over, settings)));
     let sets = sets.into_iter().map(stamped).filter(|it| differs(it, observed)).collect();
@@ -130,7 +130,7 @@ pub(super) fn hosts<'a>(validated: &'a Validated, observed: &'a Observed) -> Vec
 /// knows them already.
 fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     let Supervision::Known(status) = &observed.supervision else { return None };
-    if observed.phase() == Phase::Completed {
+    if observed.phase() == Phase::Completed || observed.has_lost_record() {
         return None;
     }
     let place = |(process, pod): (String, &Pod)| {

@@ -1,0 +1,152 @@
+//! A cluster that the user's kubeconfig leads to, and the federations on it.
+
+use std::time::Duration;
+
+use faultline_api::Federation;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use miette::miette;
+
+use super::arguments::ClusterArguments;
+use super::supervisor::Supervisor;
+use crate::trouble::Trouble;
+
+/// Between two looks at something that is waited for.
+const LOOK: Duration = Duration::from_millis(500);
+const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
+
+/// One namespace of a cluster.
+pub(crate) struct Cluster {
+    client: Client,
+    namespace: String,
+}
+
+impl Cluster {
+    /// Connects as `kubectl` would.
+    pub(crate) async fn connect(arguments: &ClusterArguments) -> Result<Cluster, Trouble> {
+        const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and a context of it with \
+                            `--context`; `kubectl get federations` has to work, too";
+        // Another part of the program may have chosen the same already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let unfit = |error: &dyn std::fmt::Display| {
+            Trouble::input(miette!(help = HELP, "no Kubernetes cluster is known: {error}"))
+        };
+        let config = match &arguments.context {
+            None => Config::infer().await.map_err(|it| unfit(&it))?,
+            Some(context) => {
+                let options = KubeConfigOptions { context: Some(context.clone()), ..Default::default() };
+                let kubeconfig = Kubeconfig::read().map_err(|it| unfit(&it))?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|it| unfit(&it))?
+            }
+        };
+        let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).map_err(|it| unfit(&it))?;
+        Ok(Cluster { client, namespace })
+    }
+
+    /// Its name.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A federation that has to be there.
+    pub(crate) async fn federation(&self, name: &str) -> Result<Federation, Trouble> {
+        self.find(name).await?.ok_or_else(|| {
+            let help = "`kubectl get federations --all-namespaces` shows those that there are; name a namespace with \
+                        `--namespace`";
+            Trouble::input(miette!(
+                help = help,
+                "there is no federation `{name}` in the namespace `{}`",
+                self.namespace
+            ))
+        })
+    }
+
+    /// Makes a federation.
+    pub(crate) async fn create(&self, federation: &Federation) -> Result<Federation, Trouble> {
+        let name = federation.name_any();
+        match self.federations().create(&PostParams::default(), federation).await {
+            Ok(made) => Ok(made),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let help = format!(
+                    "wait for it, or delete it: `kubectl delete federation {name} --namespace {}`",
+                    self.namespace
+                );
+                Err(Trouble::input(miette!(help = help, "there is a federation `{name}` already")))
+            }
+            Err(kube::Error::Api(status)) if status.is_invalid() => {
+                let help = "change the file; `faultline samples` shows whole federations";
+                Err(Trouble::input(miette!(help = help, "the API server refuses it: {}", status.message)))
+            }
+            Err(error) => Err(self.denied("create", "federations", &error)),
+        }
+    }
+
+    /// Deletes a federation, and waits until nothing is left of it.
+    pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), Trouble> {
+        let name = federation.name_any();
+        match self.federations().delete(&name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(error) => return Err(self.denied("delete", "federations", &error)),
+        }
+        while self.find(&name).await?.is_some_and(|it| it.uid() == federation.uid()) {
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// The supervisor of a federation, with the key that opens its API.
+    pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, Trouble> {
+        let name = faultline_operator::naming::key(federation);
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let secret = secrets.get(&name).await.map_err(|it| self.denied("get", "secrets", &it))?;
+        let key = secret.data.unwrap_or_default().remove("key").map(|it| it.0).unwrap_or_default();
+        let token = faultline_api::supervision::token(&String::from_utf8_lossy(&key))
+            .map_err(|error| Trouble::machine(format!("the secret {name} holds no key: {error}")))?;
+        let pods = Api::namespaced(self.client.clone(), &self.namespace);
+        Ok(Supervisor::new(pods, format!("{}-0", faultline_operator::naming::supervisor(federation)), token))
+    }
+
+    /// A federation, if it is there.
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, Trouble> {
+        match self.federations().get(name).await {
+            Ok(federation) => Ok(Some(federation)),
+            // The name is in the details when the kind is known, and nothing but the name is missing.
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                let kind_is_known = status.details.as_ref().is_some_and(|it| it.name == name);
+                if kind_is_known {
+                    return Ok(None);
+                }
+                Err(Trouble::input(miette!(help = INSTALL, "the cluster knows no federations")))
+            }
+            Err(error) => Err(self.denied("get", "federations", &error)),
+        }
+    }
+
+    fn federations(&self) -> Api<Federation> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Why something could not be done.
+    fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> Trouble {
+        match error {
+            kube::Error::Api(status) if status.is_forbidden() => {
+                let help = format!(
+                    "it takes the right to `{verb}` {what} in the namespace `{}`; docs/kubernetes.md has a role with \
+                     all rights that this program needs",
+                    self.namespace
+                );
+                Trouble::input(miette!(help = help, "{}", status.message))
+            }
+            kube::Error::Api(status) if status.is_not_found() => Trouble::input(miette!(
+                help = INSTALL,
+                "the cluster cannot {verb} {what}: {}",
+                status.message
+            )),
+            error => Trouble::machine(format!("the API server does not {verb} {what}: {error}")),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `faultline fetch`: the record of a run on a cluster, as a directory on this machine.
+
+use std::fs;
+use std::path::Path;
+
+use faultline_api::Federation;
+use faultline_api::resource::Phase;
+use faultline_trace::{Bundle, BundleError};
+use kube::ResourceExt;
+use miette::miette;
+
+use super::arguments::FetchArguments;
+use super::cluster::Cluster;
+use super::supervisor::{AskError, Supervisor};
+use crate::output;
+use crate::run::free_place;
+use crate::trouble::{Exit, Trouble};
+
+/// `faultline fetch`
+pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
+    let dir = super::block_on(async {
+        let name = name(&arguments.federation)?;
+        let cluster = Cluster::connect(&arguments.cluster).await?;
+        let federation = cluster.federation(name).await?;
+        let phase = federation.status.as_ref().map(|it| it.phase).unwrap_or_default();
+        if phase != Phase::Completed {
+            let help = format!(
+                "wait for it: `kubectl wait federation/{name} --namespace {} --for=condition=Completed`",
+                cluster.namespace()
+            );
+            return Err(Trouble::input(miette!(
+                help = help,
+                "the federation `{name}` has no record yet: its phase is {phase:?}"
+            )));
+        }
+        let seed = federation.spec.seed();
+        let dir = arguments.out.clone().unwrap_or_else(|| free_place(name, seed));
+        let supervisor = cluster.supervisor(&federation).await?;
+        unpack(&supervisor, &federation, &dir).await?;
+        Ok(dir)
+    })?;
+    output::print(&format!("{}\n", dir.display()))?;
+    Ok(Exit::Pass)
+}
+
+/// Unpacks the record of a federation into `dir`, which must not hold one. A record that could not be had whole is
+/// removed.
+pub(super) async fn unpack(
+    supervisor: &Supervisor,
+    federation: &Federation,
+    dir: &Path,
+) -> Result<(), Trouble> {
+    let bundle = Bundle::create(dir).map_err(|error| match error {
+        BundleError::Occupied(_) => {
+            Trouble::path("fetch into", dir, error, "name another directory with `--out`")
+        }
+        other => Trouble::path("fetch into", dir, other, "name a directory that can be written with `--out`"),
+    })?;
+    let fetched = supervisor.fetch(dir).await;
+    if fetched.is_err() {
+        // What made it fail may be in the way of this, too; a record that is cut short is found to be one.
+        let _ = bundle.clear().map(|()| fs::remove_dir(dir));
+    }
+    fetched.map_err(|error| unreachable(error, federation))
+}
+
+/// Why a supervisor could not be asked, with what can be done about it.
+pub(super) fn unreachable(error: AskError, federation: &Federation) -> Trouble {
+    if error.is_forbidden() {
+        let help = "it takes the rights to `get` and to `create` pods/portforward; docs/kubernetes.md has a role with \
+                    all rights that this program needs";
+        return Trouble::input(miette!(help = help, "{error}"));
+    }
+    let namespace = federation.namespace().unwrap_or_default();
+    let pod = format!("{}-0", faultline_operator::naming::supervisor(federation));
+    Trouble::machine(format!("{error}; `kubectl describe pod {pod} --namespace {namespace}` says how it is"))
+}
+
+/// The name out of `NAME` or `federation/NAME`.
+fn name(given: &str) -> Result<&str, Trouble> {
+    const HELP: &str = "write it as kubectl does: `federation/quickstart`";
+    let name = match given.split_once('/') {
+        None => given,
+        Some(("federation" | "federations" | "fed" | "federations.faultline.dev", name)) => name,
+        Some((kind, _)) => {
+            return Err(Trouble::input(miette!(
+                help = HELP,
+                "`{kind}` is not what a record can be fetched of"
+            )));
+        }
+    };
+    if name.is_empty() || name.contains('/') {
+        return Err(Trouble::input(miette!(help = HELP, "`{given}` names no federation")));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_federation_is_named_as_kubectl_names_it() {
+        assert_eq!(name("quickstart").unwrap(), "quickstart");
+        for kind in ["federation", "federations", "fed", "federations.faultline.dev"] {
+            assert_eq!(name(&format!("{kind}/quickstart")).unwrap(), "quickstart");
+        }
+        for wrong in ["pod/quickstart", "federation/", "", "federation/a/b"] {
+            assert_eq!(name(wrong).unwrap_err().exit, Exit::BadInput, "{wrong}");
+        }
+    }
+}

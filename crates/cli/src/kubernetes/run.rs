@@ -1,0 +1,178 @@
+//! The `kubernetes` backend: a federation on a cluster, from its making to its end. Nothing is left of it there once its
+//! record is here.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use faultline_api::Federation;
+use faultline_api::resource::{FederationStatus, Phase, condition};
+use faultline_api::supervision::{self, Status};
+use miette::miette;
+use tokio::time::sleep;
+
+use super::cluster::Cluster;
+use super::fetch::{unpack, unreachable};
+use super::supervisor::{Supervisor, is_over};
+use crate::arguments::RunArguments;
+use crate::screen::{Row, Screen};
+use crate::trouble::Trouble;
+
+/// Between two looks at a run.
+const LOOK: Duration = Duration::from_secs(1);
+/// A supervisor that has been heard may be silent for so long before somebody is told.
+const PATIENCE: u32 = 5;
+
+/// Runs a federation to its end; the record is in `dir` then.
+pub(crate) fn run(
+    arguments: &RunArguments,
+    federation: &Federation,
+    dir: &Path,
+    interrupted: &AtomicBool,
+    screen: Screen,
+) -> Result<(), Trouble> {
+    super::block_on(async {
+        let cluster = Cluster::connect(&arguments.cluster).await?;
+        let mut wanted = Federation::new(&name(federation), federation.spec.clone());
+        wanted.metadata.namespace = Some(cluster.namespace().to_owned());
+        let federation = cluster.create(&wanted).await?;
+        let mut watch =
+            Watch { cluster: &cluster, federation: &federation, screen, told: 0, said: String::new() };
+        let ended = tokio::select! {
+            ended = watch.follow() => ended,
+            () = raised(interrupted) => Err(Trouble::machine(
+                "interrupted: the federation is deleted from the cluster, and there is no record of it",
+            )),
+        };
+        watch.screen.finish();
+        let fetched = match &ended {
+            Ok(supervisor) => unpack(supervisor, &federation, dir).await,
+            Err(_) => Ok(()),
+        };
+        // A record that could not be had stays where it is.
+        if fetched.is_ok() {
+            cluster.delete(&federation).await?;
+        }
+        ended.and(fetched)
+    })
+}
+
+/// A run that is watched.
+struct Watch<'a> {
+    cluster: &'a Cluster,
+    federation: &'a Federation,
+    screen: Screen,
+    /// The newest event that was shown.
+    told: u64,
+    /// The message that was shown last.
+    said: String,
+}
+
+impl Watch<'_> {
+    /// Shows the run until there is a record, and returns who has it.
+    async fn follow(&mut self) -> Result<Supervisor, Trouble> {
+        let mut supervisor = None;
+        let mut silent = 0;
+        loop {
+            let status = self.resource().await?;
+            if status.phase == Phase::Rejected {
+                let why = status.message.unwrap_or_default();
+                return Err(Trouble::input(miette!("the operator refuses the federation: {why}")));
+            }
+            if supervisor.is_none() && is_true(&status, condition::SUPERVISED) {
+                supervisor = Some(self.cluster.supervisor(self.federation).await?);
+            }
+            match &supervisor {
+                None => self.say(status.message.as_deref().unwrap_or("waiting for the operator")),
+                Some(supervisor) => match supervisor.status(self.told).await {
+                    Ok(said) => {
+                        silent = 0;
+                        self.show(&said, &status);
+                        if is_over(&said) {
+                            break;
+                        }
+                    }
+                    Err(error) if error.is_forbidden() => return Err(unreachable(error, self.federation)),
+                    // It may be in another pod soon, with another story.
+                    Err(error) => {
+                        silent += 1;
+                        if silent == PATIENCE {
+                            self.screen.tell(None, &format!("nothing is heard: {error}"));
+                        }
+                    }
+                },
+            }
+            sleep(LOOK).await;
+        }
+        supervisor.ok_or_else(|| Trouble::machine("the run is over, and nobody has its record"))
+    }
+
+    /// What the resource says.
+    async fn resource(&self) -> Result<FederationStatus, Trouble> {
+        let name = self.federation.metadata.name.as_deref().unwrap_or_default();
+        let there = self.cluster.find(name).await?;
+        let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
+        match there {
+            Some(it) if it.metadata.deletion_timestamp.is_none() => Ok(it.status.unwrap_or_default()),
+            _ => Err(Trouble::machine("somebody deleted the federation from the cluster")),
+        }
+    }
+
+    fn say(&mut self, message: &str) {
+        if self.said != message {
+            self.said = message.to_owned();
+            self.screen.tell(None, message);
+        }
+        if self.screen.is_due() {
+            self.screen.show(None, "starting", &[]);
+        }
+    }
+
+    fn show(&mut self, said: &Status, resource: &FederationStatus) {
+        for event in said.events.iter().filter(|it| it.number > self.told) {
+            self.screen.tell(event.at_seconds, &event.text);
+        }
+        self.told = said.events.last().map_or(self.told, |it| it.number);
+        let state = match said.phase {
+            supervision::Phase::Gathering => {
+                self.say(resource.message.as_deref().unwrap_or("waiting for processes"));
+                "starting"
+            }
+            supervision::Phase::Measuring => "measuring the links",
+            supervision::Phase::Running => "running",
+            supervision::Phase::Judging => "judging",
+            supervision::Phase::Completed | supervision::Phase::Failed => "over",
+        };
+        if self.screen.is_due() {
+            let rows: Vec<Row> = said.clusters.iter().map(row).collect();
+            self.screen.show(said.elapsed_seconds, state, &rows);
+        }
+    }
+}
+
+fn row(cluster: &supervision::Cluster) -> Row {
+    Row {
+        name: cluster.name.clone(),
+        processes: cluster.processes,
+        up: cluster.up,
+        checkpoints: cluster.checkpoints,
+        forced: cluster.forced,
+        done: cluster.steps_done,
+        total: cluster.steps,
+    }
+}
+
+fn is_true(status: &FederationStatus, kind: &str) -> bool {
+    status.conditions.iter().any(|it| it.kind == kind && it.status == "True")
+}
+
+fn name(federation: &Federation) -> String {
+    federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned())
+}
+
+/// Waits for an interrupt.
+async fn raised(interrupted: &AtomicBool) {
+    while !interrupted.load(Ordering::Relaxed) {
+        sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,56 @@
+//! The program that users have, `faultline`.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::Failure;
+
+/// Where it is.
+pub struct Program(PathBuf);
+
+/// What came of running it.
+pub struct Ran {
+    /// The exit status; none when it was killed.
+    pub status: Option<i32>,
+    /// What it wrote to its standard output.
+    pub out: String,
+    /// What it wrote to its standard error.
+    pub said: String,
+}
+
+impl Program {
+    /// The program as it was built last, beside these tests.
+    pub fn here() -> Result<Program, Failure> {
+        // target/debug/deps/chaos-0123, target/debug/faultline
+        let tests = std::env::current_exe()?;
+        let place = tests.ancestors().nth(2).ok_or("the tests are in no directory")?;
+        let program = place.join("faultline");
+        if program.exists() {
+            Ok(Program(program))
+        } else {
+            Err(format!("there is no {}: `cargo build -p faultline-cli` makes it", program.display()).into())
+        }
+    }
+
+    /// Runs it to its end, on the cluster that the tests are run on.
+    pub async fn run(&self, arguments: &[&str]) -> Result<Ran, Failure> {
+        let mut command = Command::new(&self.0);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        if let Some(kubeconfig) = crate::scenario::kubeconfig() {
+            command.env("KUBECONFIG", kubeconfig);
+        }
+        let output = command.output().await?;
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Ran { status: output.status.code(), out: text(&output.stdout), said: text(&output.stderr) })
+    }
+}
+
+impl Ran {
+    /// Its output as JSON.
+    pub fn json(&self) -> Result<Value, Failure> {
+        Ok(serde_json::from_str(&self.out)?)
+    }
+}

@@ -1,0 +1,20 @@
+//! A whole cluster is killed at once with its storage, and all copies of its checkpoints were in it. Nothing is wrong with the
+//! protocol, but the run cannot be what was asked for: its verdict is `unknown`, and says why.
+
+use faultline_api::resource::{Fate, Fault, LoseCluster, Protocol, ReplicateTo};
+use faultline_e2e::{Failure, QUICK_START, Room};
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    room.apply(|spec| {
+        let Protocol::Hc3i(hc3i) = &mut spec.protocol else { panic!("the quick start runs HC3I") };
+        hc3i.replicate_to = Some(ReplicateTo::SameCluster);
+        let lose = LoseCluster { cluster: "rennes".into(), storage: Some(Fate::Lost) };
+        spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
+    })
+    .await?;
+    let status = room.verdict(QUICK_START).await?;
+    assert_eq!(status.verdict.as_deref(), Some("unknown"), "{status:#?}");
+    let rennes = status.clusters.iter().find(|it| it.name == "rennes").expect("it is listed");
+    assert_eq!(rennes.state.as_deref(), Some("unrecoverable"), "{status:#?}");
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! A whole cluster is killed at once. Its storage is kept, and brings it back.
+
+use faultline_api::resource::{Fate, Fault, LoseCluster, Phase};
+use faultline_e2e::{Failure, QUICK_START, Room};
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    room.apply(|spec| {
+        let lose = LoseCluster { cluster: "paris".into(), storage: Some(Fate::Kept) };
+        spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
+    })
+    .await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    let status = room.passes(QUICK_START).await?;
+    assert!(status.clusters.iter().any(|it| it.name == "paris" && it.rollbacks >= 1), "{status:#?}");
+    assert!(status.worst_skew_micros.is_some_and(|it| it < 50_000), "{:?}", status.worst_skew_micros);
+    Ok(())
+}

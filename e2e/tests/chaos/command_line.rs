@@ -1,0 +1,70 @@
+//! The same file on the simulator and in pods, by the program that users have: the same plan of faults, the same result of
+//! the computation, the same summary and exit status. Nothing is left of the federation then. The record of one that was
+//! applied by hand is fetched.
+
+use std::path::Path;
+
+use faultline_api::Federation;
+use faultline_e2e::{Failure, Program, QUICK_START, Room};
+use kube::api::ListParams;
+use serde_json::Value;
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let program = Program::here()?;
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("federation.yaml");
+    let sample = faultline_api::samples::sample(QUICK_START).ok_or("there is no such sample")?;
+    std::fs::write(&file, sample.text)?;
+    let path = |it: &Path| it.display().to_string();
+    let file = path(&file);
+
+    let (simulated, in_pods) = (path(&dir.path().join("simulated")), path(&dir.path().join("pods")));
+    let of_simulation = program
+        .run(&["run", &file, "--backend", "simulate", "--out", &simulated, "--format", "json"])
+        .await?;
+    let in_namespace = ["--namespace", &room.namespace];
+    let on_cluster = ["run", &file, "--backend", "kubernetes", "--out", &in_pods, "--format", "json"];
+    let of_pods = program.run(&[&on_cluster[..], &in_namespace].concat()).await?;
+    assert_eq!((of_simulation.status, of_pods.status), (Some(0), Some(0)), "{}", of_pods.said);
+    let (of_simulation, of_pods) = (of_simulation.json()?, of_pods.json()?);
+    assert_eq!(of_pods["verdict"], "pass");
+    assert_eq!(of_pods["run"]["backend"], "kubernetes");
+    assert_eq!(digests(&of_pods)?, digests(&of_simulation)?);
+    assert_eq!(plan(&of_pods)?, plan(&of_simulation)?);
+    let left = room.api::<Federation>().list(&ListParams::default()).await?.items;
+    assert!(left.is_empty(), "a federation was left: {left:?}");
+
+    room.apply(|spec| spec.faults.clear()).await?;
+    let early = program.run(&[&["fetch", "federation/quickstart"][..], &in_namespace].concat()).await?;
+    assert_eq!(early.status, Some(2), "{}", early.said);
+    assert!(early.said.contains("has no record yet"), "{}", early.said);
+    room.passes(QUICK_START).await?;
+    let fetched = path(&dir.path().join("fetched"));
+    let fetch = ["fetch", "federation/quickstart", "--out", &fetched];
+    let done = program.run(&[&fetch[..], &in_namespace].concat()).await?;
+    assert_eq!((done.status, done.out.trim()), (Some(0), &*fetched), "{}", done.said);
+    let checked = program.run(&["check", &fetched, "--format", "json"]).await?;
+    assert_eq!(checked.status, Some(0), "{}", checked.said);
+    assert_eq!(digests(&checked.json()?)?, digests(&of_simulation)?, "a result without faults is the same");
+
+    let missing = program.run(&[&["fetch", "federation/nobody"][..], &in_namespace].concat()).await?;
+    assert_eq!(missing.status, Some(2));
+    assert!(missing.said.contains("there is no federation `nobody`"), "{}", missing.said);
+    Ok(())
+}
+
+/// Of each rank, as the summary has them.
+fn digests(summary: &Value) -> Result<&Value, Failure> {
+    let digests = &summary["result"]["digests"];
+    if digests.as_object().is_some_and(|it| it.len() == 6) {
+        Ok(digests)
+    } else {
+        Err(format!("not six digests: {digests}").into())
+    }
+}
+
+/// What was planned when, as the summary has it.
+fn plan(summary: &Value) -> Result<Vec<[&Value; 3]>, Failure> {
+    let faults = summary["faults"].as_array().ok_or("there are no faults")?;
+    Ok(faults.iter().map(|it| [&it["no"], &it["when"], &it["what"]]).collect())
+}

@@ -1,0 +1,19 @@
+//! Two federations run at the same time in one namespace, each with failures of its own, and do not touch each other. One
+//! is deleted while the other goes on.
+
+use faultline_api::resource::{FederationSpec, Phase};
+use faultline_e2e::{Failure, Room};
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let small = |spec: &mut FederationSpec| spec.clusters.iter_mut().for_each(|it| it.nodes = 2);
+    for name in ["first", "second", "third"] {
+        room.apply_as(name, small).await?;
+    }
+    room.reach("third", Phase::Running).await?;
+    room.delete("third").await?;
+    for name in ["first", "second"] {
+        let status = room.passes(name).await?;
+        assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{name}");
+    }
+    Ok(())
+}
