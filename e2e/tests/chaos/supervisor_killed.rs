@@ -31,6 +31,8 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let status = room.verdict(QUICK_START).await?;
     let (reason, message) = completed(&status).expect("it has a verdict");
     assert_eq!((status.verdict.as_deref(), &*reason), (Some("unknown"), "Unknown"), "{message}");
-    assert!(message.contains("the supervisor was restarted"), "{message}");
+    // The first is its word for having been told to end; the second that of a successor, when there was no time for it.
+    let known = ["the run was interrupted", "the supervisor was restarted"];
+    assert!(known.iter().any(|it| message.contains(it)), "{message}");
     Ok(())
 }
