@@ -7,7 +7,12 @@ use faultline_e2e::{Failure, QUICK_START, Room};
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
         let pause = |span: &str| {
-            Some(Pause { process: None, cluster: "rennes".into(), node: Some(2), span: span.parse().expect("a duration") })
+            Some(Pause {
+                process: None,
+                cluster: "rennes".into(),
+                node: Some(2),
+                span: span.parse().expect("a duration"),
+            })
         };
         spec.faults = vec![
             Fault { at: "2s".parse().ok(), pause: pause("100ms"), ..Fault::default() },
