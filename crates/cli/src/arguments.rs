@@ -11,7 +11,7 @@ use faultline_catalog::Defect;
 use faultline_experiments::compare::protocols::NAMES;
 use faultline_fuzz::Protocol;
 
-use crate::kubernetes::{ClusterArguments, FetchArguments};
+use crate::kubernetes::{FetchArguments, KubernetesArguments};
 
 /// A testbed for rollback-recovery in federations of clusters.
 ///
@@ -117,7 +117,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
+    pub(crate) cluster: KubernetesArguments,
 }
 
 /// The three files of the HC3I paper's simulator.

@@ -7,7 +7,7 @@ use clap::Args;
 /// Which cluster, and where on it.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Kubernetes")]
-pub(crate) struct ClusterArguments {
+pub(crate) struct KubernetesArguments {
     /// The namespace of the federation, instead of that of the kubeconfig's context.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
@@ -34,5 +34,5 @@ pub(crate) struct FetchArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
+    pub(crate) cluster: KubernetesArguments,
 }

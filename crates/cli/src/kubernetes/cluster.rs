@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
 
-use super::arguments::ClusterArguments;
+use super::arguments::KubernetesArguments;
 use super::supervisor::Supervisor;
 use crate::trouble::Trouble;
 
@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Connects as `kubectl` would.
-    pub(crate) async fn connect(arguments: &ClusterArguments) -> Result<Cluster, Trouble> {
+    pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, Trouble> {
         const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and a context of it with \
                             `--context`; `kubectl get federations` has to work, too";
         // Another part of the program may have chosen the same already.

@@ -7,7 +7,7 @@ mod fetch;
 mod run;
 mod supervisor;
 
-pub(crate) use arguments::{ClusterArguments, FetchArguments};
+pub(crate) use arguments::{FetchArguments, KubernetesArguments};
 pub(crate) use fetch::fetch;
 pub(crate) use run::run;
 
