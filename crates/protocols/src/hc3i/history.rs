@@ -109,7 +109,16 @@ impl History {
 
     /// Notes that what is older than `checkpoint` of `cluster` was collected.
     pub fn collect(&mut self, cluster: ClusterId, checkpoint: Checkpoint) {
-        self.extend(cluster, &Past { collected: checkpoint, ..Past::default() });
+        if checkpoint > self.collected(cluster) {
+            Arc::make_mut(self.entry(cluster)).collected = checkpoint;
+        }
+    }
+
+    fn entry(&mut self, cluster: ClusterId) -> &mut Arc<Past> {
+        if self.clusters.len() <= cluster.index() {
+            self.clusters.resize_with(cluster.index() + 1, Arc::default);
+        }
+        &mut self.clusters[cluster.index()]
     }
 
     /// Adds what is not known yet; says whether there was a rollback among it.
@@ -119,11 +128,8 @@ impl History {
         if all == *mine {
             return false;
         }
-        if self.clusters.len() <= cluster.index() {
-            self.clusters.resize_with(cluster.index() + 1, Arc::default);
-        }
         let is_news = all.rollbacks.len() > mine.rollbacks.len();
-        self.clusters[cluster.index()] = Arc::new(all);
+        *self.entry(cluster) = Arc::new(all);
         is_news
     }
 
