@@ -310,7 +310,7 @@ fn option_of_other_protocols(word: &str) -> String {
         "checkpointEvery" | "collectEvery" | "replicas" | "replicateTo" => {
             format!(" (`{word}` is an option of hc3i and coordinated)")
         }
-        "checkpointEveryIn" | "piggyback" => format!(" (`{word}` is an option of hc3i)"),
+        "checkpointEveryIn" | "piggyback" | "forcing" => format!(" (`{word}` is an option of hc3i)"),
         _ => String::new(),
     }
 }

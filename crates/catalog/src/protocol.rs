@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::Span;
-use faultline_protocols::hc3i::{Config, Defects, Piggyback, Scope};
+use faultline_protocols::hc3i::{Config, Defects, Forcing, Piggyback, Scope};
 use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
@@ -28,6 +28,12 @@ pub(crate) fn hc3i(
                 Piggyback::Ddv
             }
             _ => Piggyback::Sn,
+        },
+        forcing: match &spec.protocol {
+            Protocol::Hc3i(resource::Hc3i { forcing: Some(resource::Forcing::EveryMessage), .. }) => {
+                Forcing::EveryMessage
+            }
+            _ => Forcing::News,
         },
         retry_every: retry_every(spec),
         defects: defects(defect)?,

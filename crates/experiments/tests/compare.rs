@@ -21,7 +21,7 @@ spec:
 {faults}"
     );
     let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("can be run");
-    let protocols = ["hc3i", "hydee", "coordinated", "none"].map(str::to_owned).to_vec();
+    let protocols = ["hc3i", "hydee", "coordinated", "every-message", "none"].map(str::to_owned).to_vec();
     let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
     compare(&federation, &settings, &AtomicBool::new(false), &mut |_, _| {}).expect("nobody interrupts")
 }
@@ -33,11 +33,11 @@ fn mean(row: &Row, quantity: &str) -> f64 {
 #[test]
 fn each_protocol_pays_and_saves_in_its_own_way() {
     let compared = compared(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
-    let [hc3i, hydee, coordinated, none] = &compared.rows[..] else { panic!("four rows") };
+    let [hc3i, hydee, coordinated, every, none] = &compared.rows[..] else { panic!("five rows") };
     for row in &compared.rows {
         assert_eq!((row.cannot.as_deref(), row.calm.pass, row.calm.completed), (None, 2, 2), "{row:?}");
     }
-    for row in [hc3i, hydee, coordinated] {
+    for row in [hc3i, hydee, coordinated, every] {
         assert_eq!((row.faulty.pass, row.faulty.completed), (2, 2), "{row:?}");
         assert!(mean(row, "overheadPercent") > 0.0 && mean(row, "lostSeconds") > 0.0, "{row:?}");
         assert!(mean(row, "slowdownPercent") > mean(row, "overheadPercent"), "{row:?}");
@@ -48,6 +48,7 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
     }
     // Feedback forces checkpoints under HC3I and nowhere else; HydEE and HC3I log the same messages.
     assert!(mean(hc3i, "forcedPerProcess") > 0.0);
+    assert!(mean(every, "forcedPerProcess") > 2.0 * mean(hc3i, "forcedPerProcess"), "{every:?}");
     assert_eq!(mean(hydee, "forcedPerProcess") + mean(coordinated, "forcedPerProcess"), 0.0);
     assert_eq!(mean(hc3i, "loggedBytes"), mean(hydee, "loggedBytes"));
     assert!(mean(hydee, "loggedBytes") > 0.0 && mean(coordinated, "loggedBytes") == 0.0);

@@ -43,6 +43,7 @@ fn protocol() -> hc3i::Config {
         replicate_to: ReplicateTo::SameCluster,
         scope: Scope::Cluster,
         piggyback: hc3i::Piggyback::Sn,
+        forcing: hc3i::Forcing::News,
         retry_every: Span::from_secs(1),
         defects: hc3i::Defects::default(),
     }

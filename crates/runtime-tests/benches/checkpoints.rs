@@ -196,6 +196,7 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
             replicate_to: if steps > 0 { ReplicateTo::OtherCluster } else { ReplicateTo::SameCluster },
             scope: Scope::Cluster,
             piggyback: hc3i::Piggyback::Sn,
+            forcing: hc3i::Forcing::News,
             retry_every: Span::from_millis(500),
             defects: hc3i::Defects::default(),
         });

@@ -47,6 +47,9 @@ pub struct Hc3i {
     /// What a message between clusters carries of its sender's dependencies. Default `sn`, as in the paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub piggyback: Option<Piggyback>,
+    /// Which messages between clusters force a checkpoint before their delivery. Default `news`, as in the paper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forcing: Option<Forcing>,
 }
 
 /// Options of HydEE.
@@ -104,6 +107,17 @@ pub enum Piggyback {
     /// The whole vector of dependencies, so that a forced checkpoint also covers what the sender had received from
     /// others: fewer are forced where messages go in circles.
     Ddv,
+}
+
+/// Which messages between clusters force a checkpoint before their delivery.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Forcing {
+    /// Those that bring news of a checkpoint of the sender's cluster.
+    #[default]
+    News,
+    /// Every one: a baseline, which takes far more checkpoints.
+    EveryMessage,
 }
 
 /// Where copies of checkpoints are kept.

@@ -162,7 +162,7 @@ pub fn compare(
     let mut rows = Vec::new();
     for name in &settings.protocols {
         let it = under(federation, name).unwrap_or_else(|| panic!("`{name}` is no protocol"));
-        rows.push(bench.row(&it, &native)?);
+        rows.push(bench.row(name, &it, &native)?);
     }
     let spec = &federation.spec;
     Ok(Comparison {
@@ -195,11 +195,16 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn row(&mut self, federation: &Federation, native: &BTreeMap<u64, f64>) -> Result<Row, Interrupted> {
+    fn row(
+        &mut self,
+        name: &str,
+        federation: &Federation,
+        native: &BTreeMap<u64, f64>,
+    ) -> Result<Row, Interrupted> {
         let (federation, left_out) = &without_absent(federation);
         let protocol = &federation.spec.protocol;
         let mut row = Row {
-            protocol: protocol.name().to_owned(),
+            protocol: name.to_owned(),
             options: options(protocol),
             cannot: None,
             left_out: left_out.clone(),

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use faultline_api::quantity::Period;
-use faultline_api::resource::{Coordinated, Hc3i, Hydee, Protocol, Unprotected};
+use faultline_api::resource::{Coordinated, Forcing, Hc3i, Hydee, Protocol, Unprotected};
 use faultline_api::{Federation, Names};
 
 /// Names of all that can be compared, in the order of a table that nobody has ordered.
-pub const NAMES: [&str; 4] = ["hc3i", "hydee", "coordinated", "none"];
+pub const NAMES: [&str; 5] = ["hc3i", "hydee", "coordinated", EVERY_MESSAGE, "none"];
+/// HC3I as it would be if every message between clusters forced a checkpoint: the baseline of its kind.
+const EVERY_MESSAGE: &str = "every-message";
 
 /// What a protocol copies to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +26,13 @@ pub(crate) enum Logs {
 /// checkpoints and collections, the copies and their place. What the file does not state has the protocol's default.
 pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     let stated = &federation.spec.protocol;
-    let protocol =
-        if stated.name() == name { stated.clone() } else { Stated::of(stated).into_protocol(name)? };
+    let protocol = match (stated, name) {
+        (Protocol::Hc3i(it), EVERY_MESSAGE) => {
+            Protocol::Hc3i(Hc3i { forcing: Some(Forcing::EveryMessage), ..it.clone() })
+        }
+        (stated, name) if stated.name() == name => stated.clone(),
+        (stated, name) => Stated::of(stated).into_protocol(name)?,
+    };
     let mut other = federation.clone();
     other.spec.protocol = protocol;
     Some(other)
@@ -103,13 +110,14 @@ impl Stated {
     fn into_protocol(self, name: &str) -> Option<Protocol> {
         let Stated { checkpoint_every, checkpoint_every_in, collect_every, replicas, replicate_to } = self;
         Some(match name {
-            "hc3i" => Protocol::Hc3i(Hc3i {
+            "hc3i" | EVERY_MESSAGE => Protocol::Hc3i(Hc3i {
                 checkpoint_every,
                 checkpoint_every_in,
                 collect_every,
                 replicas,
                 replicate_to,
                 piggyback: None,
+                forcing: (name == EVERY_MESSAGE).then_some(Forcing::EveryMessage),
             }),
             "hydee" => {
                 Protocol::Hydee(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to })
@@ -134,7 +142,8 @@ mod tests {
         let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("can be run");
         for name in NAMES {
             let other = under(&federation, name).expect("is a protocol");
-            assert_eq!(other.spec.protocol.name(), name);
+            let expected = if name == EVERY_MESSAGE { "hc3i" } else { name };
+            assert_eq!(other.spec.protocol.name(), expected);
             if let (Some(own), Some(here)) =
                 (federation.spec.protocol.checkpointing(), other.spec.protocol.checkpointing())
             {

@@ -233,6 +233,7 @@ fn protocol(timers: &Timers, origins: &mut Origins) -> Hc3i {
         replicas: Some(1),
         replicate_to: Some(resource::ReplicateTo::SameCluster),
         piggyback: None,
+        forcing: None,
     }
 }
 

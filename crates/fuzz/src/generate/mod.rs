@@ -141,6 +141,7 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             replicas,
             replicate_to,
             piggyback,
+            forcing: None,
         }),
         Protocol::Coordinated => Options::Coordinated(Coordinated {
             checkpoint_every: Some(every),

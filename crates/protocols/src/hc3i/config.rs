@@ -22,6 +22,8 @@ pub struct Config {
     pub scope: Scope,
     /// What a message to another cluster carries.
     pub piggyback: Piggyback,
+    /// Which messages from another cluster force a checkpoint.
+    pub forcing: Forcing,
     /// How long an unanswered request between clusters, or a failed write, waits before it is made again.
     pub retry_every: Span,
     /// Known defects, for tests.
@@ -46,6 +48,16 @@ pub enum Piggyback {
     /// The sender's whole DDV: a checkpoint forced by one cluster's message also covers what that cluster had received
     /// from others, whose own messages then force none (section 7).
     Ddv,
+}
+
+/// Which messages from another cluster force a checkpoint before their delivery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Forcing {
+    /// Those that bring news of a checkpoint of the sender's cluster (section 3.2).
+    #[default]
+    News,
+    /// Every one: the baseline of communication-induced checkpointing that section 3.2 improves on.
+    EveryMessage,
 }
 
 crate::defects::defects! {

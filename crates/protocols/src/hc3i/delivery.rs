@@ -10,7 +10,7 @@ use faultline_core::{
     Attempt, Claim, ClusterId, Incarnation, MessageId, Payload, Position, ProcessId, Time, To,
 };
 
-use super::config::{Defect, Piggyback};
+use super::config::{Defect, Forcing, Piggyback};
 use super::log::Entry;
 use super::message::{Control, Stamp};
 use super::{Desk, Hc3i, Phase};
@@ -21,6 +21,8 @@ pub(super) struct Arrival {
     pub(super) id: MessageId,
     pub(super) stamp: Stamp,
     payload: Payload,
+    /// Where this process was when it first asked for a checkpoint because of the message.
+    asked: Option<Position>,
 }
 
 /// What came from inside the cluster before this process was where its sender is (rule 8).
@@ -77,7 +79,7 @@ impl Hc3i {
         if cluster == self.cluster {
             self.arrived_within(id, stamp, payload, now, host);
         } else {
-            self.arrived_between(cluster, Arrival { id, stamp, payload }, now, host);
+            self.arrived_between(cluster, Arrival { id, stamp, payload, asked: None }, now, host);
         }
     }
 
@@ -107,7 +109,7 @@ impl Hc3i {
     }
 
     /// Rule 10, in its order.
-    fn arrived_between(&mut self, cluster: ClusterId, arrival: Arrival, now: Time, host: &mut Desk) {
+    fn arrived_between(&mut self, cluster: ClusterId, mut arrival: Arrival, now: Time, host: &mut Desk) {
         let Arrival { id, stamp: Stamp { position, .. }, .. } = arrival;
         let stale = self.is_undone(cluster, position) && !self.has(Defect::StaleNotDropped);
         let older = position.incarnation < self.history.known(cluster);
@@ -131,8 +133,13 @@ impl Hc3i {
             host.control(To::One(id.from), Control::Acknowledge { id, position });
             return;
         }
-        if position > self.dependency(cluster) && !self.has(Defect::NoForcedCheckpoint) {
+        let forces = match self.config.forcing {
+            Forcing::News => position > self.dependency(cluster),
+            Forcing::EveryMessage => arrival.asked.is_none_or(|asked| self.position <= asked),
+        };
+        if forces && !self.has(Defect::NoForcedCheckpoint) {
             host.claim(Claim::Forcing { id });
+            arrival.asked.get_or_insert(self.position);
             self.waiting.push_back(arrival);
             self.ask_for_checkpoint(now, host);
             return;

@@ -44,7 +44,7 @@ use faultline_core::{
 };
 
 pub use crate::placement::ReplicateTo;
-pub use config::{Config, Defect, Defects, Piggyback, Scope};
+pub use config::{Config, Defect, Defects, Forcing, Piggyback, Scope};
 pub use history::{Checkpoint, History, Past};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;

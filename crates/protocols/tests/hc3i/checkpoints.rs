@@ -2,7 +2,7 @@
 
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Attempt, Claim, Position, Sn, Span};
-use faultline_protocols::hc3i::{Config, Control, Defects, Piggyback};
+use faultline_protocols::hc3i::{Config, Control, Defects, Forcing, Piggyback};
 
 use crate::harness::{c, p};
 use crate::setting::{CHECKPOINT_EVERY, Federation, RETRY, config, part_of, running, says, to, within};
@@ -230,6 +230,23 @@ fn the_whole_vector_forces_fewer_checkpoints() {
         assert_eq!(federation.received(p(2)), [""; 0], "m3 was undone, and m2 was sent after m1");
         assert_eq!(federation.wrong(), [""; 0]);
         federation.exchange(p(0), p(2), "m4");
+        assert_eq!(federation.wrong(), [""; 0]);
+    }
+}
+
+/// The baseline forces a checkpoint for every message between clusters, also for those that bring no news.
+#[test]
+fn every_message_can_force_a_checkpoint() {
+    for (forcing, taken) in [(Forcing::News, 2), (Forcing::EveryMessage, 4)] {
+        let mut federation = running(&[1, 1], Config { forcing, ..config(Defects::default()) });
+        for text in ["m1", "m2", "m3"] {
+            federation.exchange(p(0), p(1), text);
+        }
+        assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"]);
+        assert_eq!(federation.protocol(p(1)).position().sn, Sn(taken), "{forcing:?}");
+        federation.crash(p(1), Kept);
+        federation.retry();
+        assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"], "what the rollback undid was sent again");
         assert_eq!(federation.wrong(), [""; 0]);
     }
 }

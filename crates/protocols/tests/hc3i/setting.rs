@@ -2,7 +2,7 @@
 
 use faultline_checker::Property;
 use faultline_core::{Claim, ClusterId, Packet, ProcessId, Sn, Span};
-use faultline_protocols::hc3i::{Config, Defects, Hc3i, Piggyback, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{Config, Defects, Forcing, Hc3i, Piggyback, ReplicateTo, Scope};
 use faultline_trace::manifest::ProtocolKind;
 
 use crate::harness::{Federation as AnyFederation, Flight, p};
@@ -24,6 +24,7 @@ pub(crate) fn config(defects: Defects) -> Config {
         replicate_to: ReplicateTo::OtherCluster,
         scope: Scope::Cluster,
         piggyback: Piggyback::Sn,
+        forcing: Forcing::News,
         retry_every: RETRY,
         defects,
     }

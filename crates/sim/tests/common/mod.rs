@@ -54,6 +54,7 @@ pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
         replicate_to: ReplicateTo::OtherCluster,
         scope: Scope::Cluster,
         piggyback: hc3i::Piggyback::Sn,
+        forcing: hc3i::Forcing::News,
         retry_every: Span::from_millis(100),
         defects: hc3i::Defects::default(),
     }
