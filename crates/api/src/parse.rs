@@ -307,10 +307,12 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
 /// Says so when `word` would be right for another protocol.
 fn option_of_other_protocols(word: &str) -> String {
     match word {
-        "checkpointEvery" | "collectEvery" | "replicas" | "replicateTo" => {
-            format!(" (`{word}` is an option of hc3i and coordinated)")
+        "checkpointEvery" | "replicas" | "replicateTo" => {
+            format!(" (`{word}` is an option of hc3i, hydee and coordinated)")
         }
-        "checkpointEveryIn" | "piggyback" | "forcing" => format!(" (`{word}` is an option of hc3i)"),
+        "collectEvery" => format!(" (`{word}` is an option of hc3i and coordinated)"),
+        "checkpointEveryIn" => format!(" (`{word}` is an option of hc3i and hydee)"),
+        "piggyback" | "forcing" => format!(" (`{word}` is an option of hc3i)"),
         _ => String::new(),
     }
 }

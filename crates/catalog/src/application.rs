@@ -1,6 +1,6 @@
 //! From the application's parameters to its configuration.
 
-use faultline_api::resource::{self, Application, FederationSpec};
+use faultline_api::resource::{self, Application, FederationSpec, Receive};
 use faultline_core::Span;
 use faultline_workloads::{Config, exchange, heat, salted, synthetic};
 
@@ -24,7 +24,7 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
             pattern: it.pattern().into(),
             exchanges: it.exchanges(),
             step_cost: it.step_time(),
-            ..exchange::Config::default()
+            classes: it.receive().into_iter().map(class).collect(),
         }),
         Application::Salted(it) => Config::Salted(salted::Config {
             steps: it.steps(),
@@ -34,6 +34,14 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
             reply: it.reply(),
             reply_depth: it.reply_depth() as u8,
         }),
+    }
+}
+
+fn class(receive: Receive) -> exchange::Class {
+    match receive {
+        Receive::Named => exchange::Class::Named,
+        Receive::Gathered => exchange::Class::Gathered,
+        Receive::Polled => exchange::Class::Polled,
     }
 }
 

@@ -1,17 +1,20 @@
 //! The known defects of all protocols, by name. They can be switched on in builds with the feature `defects`.
+//!
+//! Two protocols may have the same rule, and so a defect of the same name: those of HydEE are told by `hydee-` before it.
 
 use std::fmt;
 use std::str::FromStr;
 
-use faultline_protocols::hc3i;
-use serde::{Deserialize, Serialize};
+use faultline_protocols::{hc3i, hydee};
+use serde::Serialize;
 
 /// One way in which a protocol can be made wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Defect {
     /// Of HC3I, and of the coordinated baseline, which is HC3I with one cluster.
     Hc3i(hc3i::Defect),
+    /// Of HydEE.
+    Hydee(hydee::Defect),
 }
 
 /// A name that no defect has.
@@ -19,19 +22,35 @@ pub enum Defect {
 #[error("there is no known defect `{0}`")]
 pub struct UnknownDefect(pub String);
 
+/// Before the names of HydEE's defects.
+const HYDEE: &str = "hydee-";
+
 /// Whether this build can switch defects on.
 pub const AVAILABLE: bool = cfg!(feature = "defects");
 
 impl Defect {
     /// Every known defect.
     pub fn all() -> impl Iterator<Item = Defect> {
-        hc3i::Defect::ALL.iter().copied().map(Defect::Hc3i)
+        let of_hc3i = hc3i::Defect::ALL.iter().copied().map(Defect::Hc3i);
+        of_hc3i.chain(hydee::Defect::ALL.iter().copied().map(Defect::Hydee))
+    }
+
+    /// The known defects of a protocol.
+    pub fn of(protocol: &str) -> impl Iterator<Item = Defect> {
+        Defect::all().filter(move |it| it.protocol() == protocol)
+    }
+
+    /// What the protocol's document calls it.
+    pub fn switch(self) -> String {
+        let name = self.to_string();
+        name.strip_prefix(HYDEE).map(str::to_owned).unwrap_or(name)
     }
 
     /// The protocol that it is a defect of, by its name in the resource.
     pub fn protocol(self) -> &'static str {
         match self {
             Defect::Hc3i(_) => "hc3i",
+            Defect::Hydee(_) => "hydee",
         }
     }
 }
@@ -40,6 +59,10 @@ impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Defect::Hc3i(defect) => defect.serialize(f),
+            Defect::Hydee(defect) => {
+                f.write_str(HYDEE)?;
+                defect.serialize(f)
+            }
         }
     }
 }
@@ -62,6 +85,11 @@ mod tests {
             assert_eq!(defect.to_string().parse(), Ok(defect));
         }
         assert_eq!(Defect::Hc3i(hc3i::Defect::NoDrain).to_string(), "no-drain");
+        let of_hydee = Defect::Hydee(hydee::Defect::NoDrain);
+        assert_eq!(
+            (of_hydee.to_string().as_str(), of_hydee.switch().as_str()),
+            ("hydee-no-drain", "no-drain")
+        );
         assert_eq!("no-brain".parse::<Defect>(), Err(UnknownDefect("no-brain".into())));
     }
 }

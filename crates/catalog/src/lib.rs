@@ -149,7 +149,10 @@ pub fn with_valid<V: Visitor>(
             let config = protocol::hc3i(spec, Scope::Cluster, defect)?;
             visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
         }
-        Asked::Hydee(_) => visitor.visit(Setup::<Hydee>::new(federation, seed, protocol::hydee(spec))?),
+        Asked::Hydee(_) => {
+            let config = protocol::hydee(spec, defect)?;
+            visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+        }
         Asked::Coordinated(_) => {
             let config = protocol::hc3i(spec, Scope::Federation, defect)?;
             visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::Span;
-use faultline_protocols::hc3i::{Config, Defects, Forcing, Piggyback, Scope};
+use faultline_protocols::hc3i::{self, Config, Forcing, Piggyback, Scope};
 use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
+use crate::defect::AVAILABLE;
 use crate::{Defect, SetupError};
 
 /// Parameters of HC3I, which is also the coordinated baseline when its scope is the federation.
@@ -36,38 +37,40 @@ pub(crate) fn hc3i(
             _ => Forcing::News,
         },
         retry_every: retry_every(spec),
-        defects: defects(defect)?,
+        defects: match defect {
+            None => hc3i::Defects::default(),
+            #[cfg(feature = "defects")]
+            Some(Defect::Hc3i(defect)) => hc3i::Defects::only(defect),
+            Some(defect) => return Err(unfit(defect)),
+        },
     })
 }
 
-#[cfg(feature = "defects")]
-fn defects(defect: Option<Defect>) -> Result<Defects, SetupError> {
-    Ok(match defect {
-        None => Defects::default(),
-        Some(Defect::Hc3i(defect)) => Defects::only(defect),
-    })
-}
-
-#[cfg(not(feature = "defects"))]
-fn defects(defect: Option<Defect>) -> Result<Defects, SetupError> {
-    match defect {
-        None => Ok(Defects::default()),
-        Some(_) => Err(SetupError::WithoutDefects),
+/// Why a defect cannot be switched on.
+fn unfit(defect: Defect) -> SetupError {
+    match AVAILABLE {
+        true => SetupError::AnothersDefect(defect),
+        false => SetupError::WithoutDefects,
     }
 }
 
 /// Parameters of HydEE.
-pub(crate) fn hydee(spec: &FederationSpec) -> hydee::Config {
+pub(crate) fn hydee(spec: &FederationSpec, defect: Option<Defect>) -> Result<hydee::Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
-    hydee::Config {
+    Ok(hydee::Config {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
         placement: Placement {
             replicas: checkpointing.replicas as u16,
             to: replicate_to(checkpointing.replicate_to),
         },
         retry_every: retry_every(spec),
-        defects: hydee::Defects::default(),
-    }
+        defects: match defect {
+            None => hydee::Defects::default(),
+            #[cfg(feature = "defects")]
+            Some(Defect::Hydee(defect)) => hydee::Defects::only(defect),
+            Some(defect) => return Err(unfit(defect)),
+        },
+    })
 }
 
 /// By cluster.

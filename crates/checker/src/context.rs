@@ -1,7 +1,9 @@
 //! What a checker has to know of a run that no fact states.
 
+use std::collections::BTreeSet;
+
 use faultline_core::fault::Outcome;
-use faultline_core::{ClusterId, Digest, MessageId, ProcessId, Span, Time};
+use faultline_core::{ClusterId, Digest, FactKind, MessageId, ProcessId, Span, Time, Trigger};
 use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest, ProtocolKind};
 
 /// What a checker has to know of a run that no fact states.
@@ -27,6 +29,8 @@ pub struct Context {
     pub bounds: Option<Bounds>,
     /// Whether a node's storage dies with the node's process.
     pub volatile_storage: bool,
+    /// Facts at which processes were halted until the supervisor let them go on, because a fault waited for them.
+    pub halting: BTreeSet<FactKind>,
     /// Links as asked for and as measured.
     pub links: Vec<LinkEntry>,
     /// All processes read the same clock, so that times of different processes can be compared.
@@ -50,6 +54,7 @@ impl Context {
             expected: None,
             bounds: None,
             volatile_storage: false,
+            halting: BTreeSet::new(),
             links: Vec::new(),
             common_clock: false,
             settled_after: None,
@@ -75,6 +80,7 @@ impl Context {
             expected: manifest.expected.as_ref().map(|it| it.digests.clone()),
             bounds: manifest.bounds.clone(),
             volatile_storage: manifest.volatile_storage,
+            halting: manifest.plan.iter().filter_map(|it| halting(&it.trigger)).collect(),
             links: manifest.links.clone(),
             common_clock: manifest.backend == Backend::Simulate,
             settled_after: (manifest.backend == Backend::Simulate)
@@ -124,5 +130,12 @@ impl Context {
             }
             ProtocolKind::Coordinated => "the federation".into(),
         }
+    }
+}
+
+fn halting(trigger: &Trigger) -> Option<FactKind> {
+    match trigger {
+        Trigger::When { fact, .. } => Some(*fact),
+        Trigger::At(_) => None,
     }
 }

@@ -37,12 +37,20 @@ pub enum Property {
     MaximalLine,
     /// Only failed clusters rolled back.
     Contained,
+    /// Every message whose send was undone, and whose receiver has it, was sent again and then kept from the network.
+    OrphansReplayed,
+    /// A process that went back got nothing of a later phase before it had sent such a message again.
+    OrphansFirst,
+    /// The phases of such messages are what follows from what was consumed.
+    PhasesAgree,
     /// No failure made a cluster go back again and again.
     RecoveryTerminates,
     /// A cluster was given up only when every copy of a part was lost.
     UnrecoverableJustified,
     /// Nothing that had been collected was needed again.
     SafeCollection,
+    /// No logged message was forgotten before a checkpoint of its receiver held it.
+    LogKept,
     /// No failure lost more work than the checkpoint interval allows.
     BoundedLoss,
     /// At most one life of a process acted at a time.
@@ -70,9 +78,13 @@ impl Property {
             Property::DurableBeforeCommit => "checkpoints are durable before they are committed",
             Property::MaximalLine => "no cluster rolled back too far or without need",
             Property::Contained => "only failed clusters rolled back",
+            Property::OrphansReplayed => "messages whose send was undone are sent again",
+            Property::OrphansFirst => "nothing overtakes a message that has to be sent again",
+            Property::PhasesAgree => "phases follow from what was consumed",
             Property::RecoveryTerminates => "recovery comes to an end",
             Property::UnrecoverableJustified => "no cluster was given up that could be restored",
             Property::SafeCollection => "nothing that was collected was needed again",
+            Property::LogKept => "no logged message is forgotten too early",
             Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
             Property::OneLife => "one life of a process acts at a time",
             Property::NoUnplannedDeath => "no process ended by itself",

@@ -73,6 +73,13 @@ impl Run {
         run
     }
 
+    /// A run under another protocol.
+    pub(crate) fn under(protocol: ProtocolKind, clusters: &[&[u32]]) -> Run {
+        let mut run = Run::new(clusters);
+        run.context.protocol = protocol;
+        run
+    }
+
     pub(crate) fn wait(&mut self, span: Span) {
         self.now += span;
     }

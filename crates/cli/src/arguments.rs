@@ -463,9 +463,10 @@ Examples:
 
 Known defects are compiled in by a feature, so that no other build can be wrong on purpose:
   cargo run --release --features defects -- fuzz --defect no-drain
-  cargo run --release --features defects -- fuzz --table --runs 3000")]
+  cargo run --release --features defects -- fuzz --defect hydee-no-gate
+  cargo run --release --features defects -- fuzz --table --protocol hydee --runs 3000")]
 pub(crate) struct FuzzArguments {
-    /// Only federations with this protocol (hc3i, coordinated), instead of mostly hc3i.
+    /// Only federations with this protocol (hc3i, coordinated, hydee), instead of all.
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
     /// How many schedules.
@@ -535,9 +536,10 @@ impl FuzzArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example (known defects are compiled in by a feature):
-  cargo run --release --features defects -- errata hc3i --out errata")]
+  cargo run --release --features defects -- errata hc3i --out errata
+  cargo run --release --features defects -- errata hydee --out errata-hydee")]
 pub(crate) struct ErrataArguments {
-    /// Whose: hc3i.
+    /// Whose: hc3i, hydee.
     pub(crate) protocol: String,
     /// Where the page and the records of the counterexamples go.
     #[arg(long, value_name = "DIR", default_value = "errata")]
@@ -575,11 +577,17 @@ pub(crate) struct PlanArguments {
 /// Say whether a file can be run, and if not, what to change where.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
-  faultline validate my.yaml")]
+Examples:
+  faultline validate my.yaml
+  faultline validate my.yaml --orders 8")]
 pub(crate) struct ValidateArguments {
     /// The federation.
     pub(crate) file: PathBuf,
+    /// Also runs the application, without failures, in so many random orders of delivery, and compares what each process
+    /// sends: a protocol that repeats executions, such as hydee, cannot protect a program that lets the order of arrival
+    /// decide. Takes as long as the application computes, for each order.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) orders: Option<u32>,
 }
 
 /// Print a federation to start from, or list what there is.

@@ -6,14 +6,18 @@ use std::time::SystemTime;
 
 use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
+use faultline_api::resource::Protocol;
 use faultline_api::samples::{SAMPLES, Sample};
 use faultline_catalog::{Setup, Visitor, manifest, with_setup};
-use faultline_core::{Fault, Protocol, Trigger};
+use faultline_core::{Fault, Trigger};
+use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::Cast;
 use faultline_report::explain::count;
 use faultline_report::fault::{describe_fault, describe_trigger};
+use faultline_supervisor::process_seed;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::Backend;
+use faultline_workloads::Workload;
 use miette::miette;
 use serde::Serialize;
 
@@ -65,7 +69,56 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
         count(nodes, "process"),
         count(manifest.plan.len() as u64, "fault"),
     ))?;
-    Ok(Exit::Pass)
+    match arguments.orders {
+        Some(orders) => repeats(&federation, &manifest, orders),
+        None => Ok(Exit::Pass),
+    }
+}
+
+/// Says whether the application sends the same in every order of delivery. Bad input if its protocol relies on that.
+fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, Trouble> {
+    let found = with_setup(federation, None, Orders(orders)).map_err(unfit)?;
+    let said = format!("in {}", count(u64::from(orders) + 1, "order"));
+    let Some(Difference { process, send, what, .. }) = found else {
+        output::print(&format!("every process sends the same messages {said} of delivery\n"))?;
+        return Ok(Exit::Pass);
+    };
+    let process = Cast::new(manifest).process(process);
+    let differs = match what {
+        Differs::Message => "is another message",
+        Differs::Consumed => "is sent after other messages were consumed",
+        Differs::Count => "is not sent at all",
+    };
+    let text = format!(
+        "the application does not repeat itself: in another order of delivery message {send} of {process} {differs}"
+    );
+    match federation.spec.protocol {
+        Protocol::Hydee(_) => Err(Trouble::input(miette!(
+            help = "run it under a protocol that does not rely on that, such as hc3i, or let it receive by name, gather, or \
+                    poll and fence",
+            "{text}"
+        ))),
+        _ => {
+            output::print(&format!("{text}; hydee could not protect it\n"))?;
+            Ok(Exit::Pass)
+        }
+    }
+}
+
+/// Compares orders of delivery of a federation's application.
+struct Orders(u32);
+
+impl Visitor for Orders {
+    type Output = Option<Difference>;
+
+    fn visit<P>(self, setup: Setup<P>) -> Option<Difference>
+    where
+        P: faultline_core::Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let seed = |process| process_seed(setup.seed, process);
+        difference::<Workload>(&setup.process.application, &setup.membership, seed, self.0)
+    }
 }
 
 /// `faultline plan`
@@ -154,7 +207,7 @@ impl Visitor for Expand<'_> {
 
     fn visit<P>(self, setup: Setup<P>) -> Manifest
     where
-        P: Protocol + Send + Sync + 'static,
+        P: faultline_core::Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
     {
         manifest::draft(self.federation, self.text, &setup, Backend::Simulate, SystemTime::UNIX_EPOCH)

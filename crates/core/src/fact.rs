@@ -152,6 +152,13 @@ pub enum Claim {
         /// For each member whose part is missing everywhere: the newest checkpoint that lacks it, and who was asked.
         missing: Arc<[(ImageName, Vec<ProcessId>)]>,
     },
+    /// This process has a message whose send a rollback undid, and which will be sent again.
+    Orphaned {
+        /// The message.
+        id: MessageId,
+        /// Its phase as recorded when it was received.
+        phase: u32,
+    },
 }
 
 /// One fact, as it stands in a process's stream. The driver adds process, life, number and time.
@@ -262,6 +269,7 @@ pub enum FactKind {
     NotRepeated,
     Protected,
     Unrecoverable,
+    Orphaned,
     LifeStarted,
     Begun,
     Injecting,
@@ -318,13 +326,14 @@ impl Claim {
             Claim::NotRepeated { .. } => FactKind::NotRepeated,
             Claim::Protected => FactKind::Protected,
             Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
+            Claim::Orphaned { .. } => FactKind::Orphaned,
         }
     }
 }
 
 impl FactKind {
     /// The kinds that a process states and a trigger may wait for.
-    pub const OF_PROCESSES: [FactKind; 22] = [
+    pub const OF_PROCESSES: [FactKind; 23] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -347,6 +356,7 @@ impl FactKind {
         FactKind::NotRepeated,
         FactKind::Protected,
         FactKind::Unrecoverable,
+        FactKind::Orphaned,
     ];
 }
 

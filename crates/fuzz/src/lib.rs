@@ -12,14 +12,17 @@
 //! | `trial` | a scenario, run and judged |
 //! | `coverage` | what many trials reached |
 //! | `shrink` | the smallest scenario that violates a property |
+//! | `contract` | whether a program sends the same in every order of delivery |
 
 mod chance;
+mod contract;
 mod coverage;
 mod generate;
 mod scenario;
 mod shrink;
 mod trial;
 
+pub use contract::{Difference, Differs, difference};
 pub use coverage::{Coverage, Observed, Shares, State};
 pub use scenario::{Protocol, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};

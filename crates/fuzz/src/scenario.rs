@@ -27,11 +27,13 @@ pub enum Protocol {
     Hc3i,
     /// The coordinated baseline.
     Coordinated,
+    /// HydEE.
+    Hydee,
 }
 
 /// A name that no protocol has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no federations are drawn for a protocol `{0}`; there are: hc3i, coordinated")]
+#[error("no federations are drawn for a protocol `{0}`; there are: hc3i, coordinated, hydee")]
 pub struct UnknownProtocol(String);
 
 impl Scenario {
@@ -60,6 +62,7 @@ impl Protocol {
         match self {
             Protocol::Hc3i => "hc3i",
             Protocol::Coordinated => "coordinated",
+            Protocol::Hydee => "hydee",
         }
     }
 }
@@ -74,7 +77,7 @@ impl FromStr for Protocol {
     type Err = UnknownProtocol;
 
     fn from_str(name: &str) -> Result<Protocol, UnknownProtocol> {
-        let all = [Protocol::Hc3i, Protocol::Coordinated];
+        let all = [Protocol::Hc3i, Protocol::Coordinated, Protocol::Hydee];
         all.into_iter().find(|it| it.name() == name).ok_or_else(|| UnknownProtocol(name.to_owned()))
     }
 }

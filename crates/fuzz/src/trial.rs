@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use faultline_catalog::{Setup, SetupError, Visitor, manifest, with_valid};
 use faultline_checker::{Context, Judgement, Property, judge};
 use faultline_core::{Node, Span, Time};
-use faultline_sim::Run;
+use faultline_sim::{Run, Simulation};
 use faultline_trace::manifest::Backend;
 use faultline_trace::{Manifest, Trace};
 use faultline_workloads::Workload;
@@ -34,6 +34,9 @@ impl Trial {
         self.judgement.violated()
     }
 }
+
+/// A run that takes more is ended: two processes of a protocol that is wrong on purpose can answer each other for ever.
+const MOST_EVENTS: u64 = 2_000_000;
 
 thread_local! {
     static UNDER_WAY: Cell<Option<u32>> = const { Cell::new(None) };
@@ -94,10 +97,13 @@ impl Visitor for Play<'_> {
     {
         let mut manifest = manifest::draft(&self.0.federation, "", &setup, Backend::Simulate, UNIX_EPOCH);
         manifest.expected = manifest::expected(&setup);
-        // How much work a failure may cost presumes storages and networks that answer in time: here few do.
-        manifest.bounds = None;
         let mut trace = Trace::default();
-        let run = faultline_sim::run::<Node<P, Workload>>(setup.simulation(), &mut trace);
+        let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut trace);
+        while simulation.stats().events < MOST_EVENTS && simulation.step() {}
+        if simulation.outcome().is_none() {
+            simulation.interrupt();
+        }
+        let run = simulation.run();
         Played { run, manifest, trace }
     }
 }

@@ -1,25 +1,36 @@
 //! Random faults, and no violation.
 
-use faultline_checker::Verdict;
-use faultline_fuzz::{Coverage, Observed, Scenario, repeats, run};
+use faultline_checker::{Property, Verdict};
+use faultline_fuzz::{Coverage, Observed, Protocol, Scenario, Shares, repeats, run};
 
-#[test]
-fn hundreds_of_seeds_are_clean_and_reach_what_they_are_meant_to() {
+/// Runs the first scenarios of a protocol, none of which may violate anything; how often each of these properties was
+/// judged.
+fn clean<const N: usize>(protocol: Protocol, runs: u32, properties: [Property; N]) -> (Shares, [u64; N]) {
     let mut coverage = Coverage::default();
-    for seed in 0..600 {
-        let scenario = Scenario::new(seed, None, None);
+    let mut judged = [0; N];
+    let mut wrong = Vec::new();
+    for seed in 0..runs {
+        let scenario = Scenario::new(seed, Some(protocol), None);
         let problems = faultline_api::validate::plain(&scenario.federation);
         assert!(problems.is_empty(), "seed {seed}: {problems:?}");
         let trial = run(scenario).unwrap();
-        assert_ne!(trial.judgement.verdict, Verdict::Fail, "seed {seed}: {:#?}", trial.judgement.reasons);
+        if trial.judgement.verdict == Verdict::Fail {
+            wrong.push((seed, trial.violated().collect::<Vec<_>>(), trial.judgement.reasons.clone()));
+        }
+        for (judged, property) in judged.iter_mut().zip(properties) {
+            *judged += trial.judgement.of(property).instances;
+        }
         coverage.add(&Observed::new(&trial, None));
     }
+    assert!(wrong.is_empty(), "{protocol}: {wrong:#?}");
+    (coverage.shares(), judged)
+}
 
-    let shares = coverage.shares();
+/// What holds for every protocol.
+fn reaches_much(shares: &Shares) {
+    println!("{shares:#?}");
     assert!(shares.median_events >= 1000, "{shares:#?}");
-    assert!(shares.cascading >= 15.0, "{shares:#?}");
     assert!(shares.failed_in_recovery >= 10.0, "{shares:#?}");
-    assert!(shares.salted >= 50.0, "{shares:#?}");
     let percent = |count: Option<&u64>| count.copied().unwrap_or(0) * 100 / shares.runs;
     assert!(percent(shares.outcomes.get("completed")) > 80, "{shares:#?}");
     assert!(percent(shares.verdicts.get(&Verdict::Pass)) > 70, "{shares:#?}");
@@ -27,6 +38,37 @@ fn hundreds_of_seeds_are_clean_and_reach_what_they_are_meant_to() {
         let states = shares.hits.get(fault).map_or(0, |it| it.len());
         assert!(states >= 4, "{fault} struck a cluster in {states} of 5 states: {shares:#?}");
     }
+}
+
+#[test]
+fn hundreds_of_seeds_of_hc3i_are_clean_and_reach_what_they_are_meant_to() {
+    let (shares, judged) = clean(Protocol::Hc3i, 400, [Property::BoundedLoss]);
+    reaches_much(&shares);
+    assert!(shares.cascading >= 30.0, "{shares:#?}");
+    assert!(shares.salted >= 50.0, "{shares:#?}");
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
+}
+
+#[test]
+fn hundreds_of_seeds_of_hydee_are_clean_and_reach_what_they_are_meant_to() {
+    let properties = [
+        Property::BoundedLoss,
+        Property::CausalOrder,
+        Property::Contained,
+        Property::OrphansReplayed,
+        Property::OrphansFirst,
+        Property::PhasesAgree,
+        Property::LogKept,
+    ];
+    let (shares, judged) = clean(Protocol::Hydee, 400, properties);
+    println!("{judged:?}");
+    reaches_much(&shares);
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
+}
+
+#[test]
+fn the_coordinated_baseline_is_clean() {
+    clean(Protocol::Coordinated, 60, []);
 }
 
 #[test]

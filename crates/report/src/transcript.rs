@@ -191,6 +191,10 @@ impl Writer<'_> {
             Claim::Protected => {
                 self.line(at, self.cast.process(process), "holds all copies again".to_owned());
             }
+            Claim::Orphaned { id, phase } => {
+                let text = format!("has {} of phase {phase}, whose send is undone", self.name(*id));
+                self.line(at, self.cast.process(process), text);
+            }
             Claim::NotRepeated { id, .. } => {
                 let text = format!("does not send {} as it did before", self.name(*id));
                 self.line(at, self.cast.process(process), text);

@@ -3,14 +3,23 @@
 //! A rank's witness holds two hashes of multisets: of what it has sent and of what it has delivered. When every rank is
 //! finished and the sums over all ranks agree, no message is under way, so that no rank can ever act again. Witnesses
 //! taken at different times cannot agree by accident: a message counted on one side only keeps the sums apart.
+//!
+//! Words of different processes overtake each other. When one member of a cluster says that it goes on under a new
+//! incarnation, what the others said under an older one is void, though their own word of it is still to come.
 
-use faultline_core::{ProcessId, Witness};
+use std::collections::BTreeMap;
+
+use faultline_core::{ClusterId, Incarnation, ProcessId, Witness};
 
 /// Which ranks are finished, with what.
 #[derive(Debug)]
 pub(crate) struct Completion {
     /// The sums of each finished rank, indexed by process.
     finished: Vec<Option<(u64, u64)>>,
+    /// Cluster, and the incarnation that it has restored something under, indexed by process.
+    restored: Vec<(ClusterId, Incarnation)>,
+    /// The newest of these, by cluster.
+    newest: BTreeMap<ClusterId, Incarnation>,
     ranks: usize,
     count: usize,
     sent: u64,
@@ -18,20 +27,48 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn new(processes: usize, ranks: usize) -> Completion {
-        Completion { finished: vec![None; processes], ranks, count: 0, sent: 0, delivered: 0 }
+    /// Of processes of these clusters, so many of which are ranks.
+    pub(crate) fn new(clusters: impl Iterator<Item = ClusterId>, ranks: usize) -> Completion {
+        let restored: Vec<_> = clusters.map(|cluster| (cluster, Incarnation(0))).collect();
+        let finished = vec![None; restored.len()];
+        Completion { finished, restored, newest: BTreeMap::new(), ranks, count: 0, sent: 0, delivered: 0 }
     }
 
     /// `rank` is finished in this state.
     pub(crate) fn finished(&mut self, rank: ProcessId, witness: &Witness) {
         self.unfinished(rank);
+        if self.is_outdated(rank) {
+            return;
+        }
         self.finished[rank.index()] = Some((witness.sent, witness.delivered));
         self.count += 1;
         self.sent = self.sent.wrapping_add(witness.sent);
         self.delivered = self.delivered.wrapping_add(witness.delivered);
     }
 
-    /// `rank` has gone back, or has died.
+    /// `rank` has gone back, and goes on under this incarnation; so will its cluster.
+    pub(crate) fn restored(&mut self, rank: ProcessId, incarnation: Incarnation) {
+        self.unfinished(rank);
+        let (cluster, own) = &mut self.restored[rank.index()];
+        *own = incarnation;
+        let (cluster, newest) = (*cluster, self.newest.entry(*cluster).or_default());
+        if incarnation > *newest {
+            *newest = incarnation;
+            for index in (0..self.restored.len()).filter(|&it| it != rank.index()) {
+                if self.restored[index].0 == cluster {
+                    self.unfinished(ProcessId(index as u32));
+                }
+            }
+        }
+    }
+
+    /// Whether another member of its cluster has gone back since `rank` last did.
+    fn is_outdated(&self, rank: ProcessId) -> bool {
+        let (cluster, incarnation) = self.restored[rank.index()];
+        self.newest.get(&cluster).is_some_and(|&newest| newest > incarnation)
+    }
+
+    /// `rank` has died.
     pub(crate) fn unfinished(&mut self, rank: ProcessId) {
         if let Some((sent, delivered)) = self.finished[rank.index()].take() {
             self.count -= 1;
@@ -43,5 +80,43 @@ impl Completion {
     /// Whether every rank is finished and no message is under way.
     pub(crate) fn is_complete(&self) -> bool {
         self.count == self.ranks && self.sent == self.delivered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUMS: Witness =
+        Witness { life: faultline_core::Life(1), upto: faultline_core::FactNo(0), sent: 0, delivered: 0 };
+
+    /// Two ranks of one cluster that have finished, and one of another.
+    fn finished() -> Completion {
+        let clusters = [ClusterId(0), ClusterId(0), ClusterId(1)];
+        let mut completion = Completion::new(clusters.into_iter(), 3);
+        (0..3).for_each(|rank| completion.finished(ProcessId(rank), &SUMS));
+        assert!(completion.is_complete());
+        completion
+    }
+
+    #[test]
+    fn what_was_finished_before_its_cluster_went_back_is_not_finished() {
+        let mut completion = finished();
+        completion.restored(ProcessId(0), Incarnation(1));
+        completion.finished(ProcessId(0), &SUMS);
+        assert!(!completion.is_complete(), "the other one goes back, too, and has yet to say so");
+        completion.finished(ProcessId(1), &SUMS);
+        assert!(!completion.is_complete(), "this was said before");
+        completion.restored(ProcessId(1), Incarnation(1));
+        completion.finished(ProcessId(1), &SUMS);
+        assert!(completion.is_complete());
+    }
+
+    #[test]
+    fn other_clusters_are_not_concerned() {
+        let mut completion = finished();
+        completion.restored(ProcessId(2), Incarnation(1));
+        completion.finished(ProcessId(2), &SUMS);
+        assert!(completion.is_complete());
     }
 }

@@ -102,7 +102,7 @@ impl Supervisor {
             agenda: BTreeMap::new(),
             planned: 0,
             plan: Plan::new(config.plan.clone()),
-            completion: Completion::new(processes, ranks),
+            completion: Completion::new(membership.members.iter().map(|it| it.cluster), ranks),
             links_measured: false,
             begun: None,
             outcome: None,
@@ -311,7 +311,7 @@ impl Supervisor {
     fn learn(&mut self, process: ProcessId, fact: &Fact, out: &mut Vec<Order>) {
         match fact {
             Fact::Finished(state) => self.completion.finished(process, &state.0),
-            Fact::Restored(_) => self.completion.unfinished(process),
+            Fact::Restored(restored) => self.completion.restored(process, restored.1),
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, .. } | Claim::RolledBack { to: position, .. } => {
                     if let Some(newest) = self.committed.get_mut(self.membership.cluster_of(process).index())

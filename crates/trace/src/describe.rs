@@ -20,7 +20,10 @@ pub fn message_of(fact: &Fact) -> Option<MessageId> {
         | Fact::Consumed(id)
         | Fact::DroppedStale(id) => Some(*id),
         Fact::Claim(claim) => match **claim {
-            Claim::Resent { id } | Claim::Forcing { id } | Claim::NotRepeated { id, .. } => Some(id),
+            Claim::Resent { id }
+            | Claim::Forcing { id }
+            | Claim::NotRepeated { id, .. }
+            | Claim::Orphaned { id, .. } => Some(id),
             _ => None,
         },
         _ => None,
@@ -100,6 +103,9 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Claim::NotRepeated { id, recorded, repeated } => {
             write!(f, "found {id} sent again in phase {repeated}, which had been {recorded}")
+        }
+        Claim::Orphaned { id, phase } => {
+            write!(f, "has {id} of phase {phase}, whose send was undone")
         }
         Claim::Protected => f.write_str("holds everything again that it should hold"),
         Claim::Unrecoverable { cluster, missing } => {

@@ -172,6 +172,22 @@ pub struct Exchange {
     /// How long a process computes before an exchange that it begins. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
+    /// How messages are received; each way as often as it stands here. Default: every way once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16))]
+    pub receive: Option<Vec<Receive>>,
+}
+
+/// How a program receives messages.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Receive {
+    /// By the name of their sender.
+    Named,
+    /// As many as were asked for, in any order.
+    Gathered,
+    /// Looked for while it computes, and waited for at a fence.
+    Polled,
 }
 
 /// Parameters of the salted application.
@@ -305,6 +321,12 @@ impl Exchange {
     /// See [`Exchange::step_time`].
     pub fn step_time(&self) -> Span {
         self.step_time.map_or(Span::from_millis(20), |it| it.0)
+    }
+
+    /// See [`Exchange::receive`].
+    pub fn receive(&self) -> Vec<Receive> {
+        let every = || vec![Receive::Named, Receive::Gathered, Receive::Polled];
+        self.receive.clone().unwrap_or_else(every)
     }
 }
 

@@ -132,6 +132,14 @@ impl Check<'_> {
         self.positive(&format!("{path}.exchanges"), exchange.exchanges());
         self.at_most(&format!("{path}.exchanges"), exchange.exchanges().into(), 1 << 20);
         self.computes(&format!("{path}.stepTime"), exchange.step_time());
+        if exchange.receive().is_empty() {
+            self.problem(
+                format!("{path}.receive"),
+                "the program receives in no way",
+                "name `named`, `gathered` or `polled`, or leave it out for all three",
+            );
+        }
+        self.at_most(&format!("{path}.receive"), exchange.receive().len() as u64, 16);
         if self.sized && self.nodes.values().sum::<u32>() == 1 {
             self.problem(path, "a single process has nobody to exchange messages with", "add nodes");
         }

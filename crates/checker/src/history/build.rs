@@ -70,6 +70,7 @@ impl<'a> Builder<'a> {
             supervision: Supervision::new(trace.supervisor(), context.volatile_storage),
             witnessed: Vec::new(),
             between: Vec::new(),
+            suppressed: Vec::new(),
             claims: Vec::new(),
             results: Vec::new(),
             is_settled: false,
@@ -135,6 +136,7 @@ impl<'a> Builder<'a> {
                 cursor.sums.delivered = cursor.sums.delivered.wrapping_add(id.mix());
                 self.moved(cursor, fact, time);
             }
+            Fact::Suppressed(id) => history.suppressed.push((*id, at)),
             Fact::Saved(saved) => {
                 let (name, witness, _) = &**saved;
                 history.witnessed.push(Witnessed {

@@ -10,7 +10,7 @@ mod messages;
 mod supervision;
 
 use faultline_core::{
-    Claim, Digest, FactNo, ImageName, Incarnation, Life, ProcessId, Time, Vectors, Witness,
+    Claim, Digest, FactNo, ImageName, Incarnation, Life, MessageId, ProcessId, Time, Vectors, Witness,
 };
 use faultline_trace::Trace;
 
@@ -154,6 +154,8 @@ pub struct History<'a> {
     pub witnessed: Vec<Witnessed>,
     /// Every delivery between groups.
     pub between: Vec<BetweenDelivery<'a>>,
+    /// Every message that was kept from the network, and where, in the order of processes and lives.
+    pub suppressed: Vec<(MessageId, Point)>,
     /// Every claim but those about a single message.
     pub claims: Vec<Claimed<'a>>,
     /// The last result that each segment states, by segment.

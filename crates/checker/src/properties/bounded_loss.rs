@@ -3,11 +3,12 @@
 //! Judged where the bound applies: at rollbacks for a failure that restore the newest committed checkpoint. What the
 //! protocol decides of that bound is how long its coordinator waits between a commit and the next request, by the
 //! coordinator's own clock; how long a commit takes is the storage's and the network's business, and is reported, not
-//! bounded. Runs in which a fault holds messages, writes or processes back are not judged.
+//! bounded. Runs in which a fault holds messages, writes or processes back are not judged, and neither is the time for which
+//! a coordinator was halted at a fact of its own so that a fault could strike.
 
 use faultline_core::{Cause, Claim, Fault, Incarnation, Position, Span, Time};
 
-use crate::history::{Group, History, Rollback};
+use crate::history::{Group, History, LifeEnd, Point, Rollback};
 use crate::judgement::{Finding, Property};
 
 /// What timers of real processes may be late.
@@ -62,6 +63,12 @@ fn waited(
     if group.committed_after(&group.line_before(incarnation), target).next().is_some() {
         return None;
     }
+    let acted = |state: Point| history.segment(state.segment).is_active;
+    let has_acted = rollback.restores().any(|it| history.state_before(it).is_some_and(acted));
+    if target == Position::default() && !has_acted {
+        // It waited for its first checkpoint, which is taken before anything is done that could be lost.
+        return Some(Span::ZERO);
+    }
     let restored = rollback.restored.first().copied().flatten()?;
     let state = history.state_before(&restored)?;
     let life = history.segment(state.segment).life;
@@ -89,10 +96,28 @@ fn waited(
     };
     let stood = stood.or_else(|| restored.before.map(|_| restored.time)).or_else(last_words)?;
     let since = since?;
-    // Who waits for a dead member's next life takes no checkpoint; when it learns of the death, no fact says.
-    let deaths = history.supervision.ends.iter().filter(|it| group.members.contains(&it.process));
-    let first = deaths.map(|it| it.at).filter(|it| history.context.common_clock && *it >= since).min();
-    Some(first.map_or(stood, |it| it.min(stood)).since(since))
+    // Who waits for a dead member's next life takes no checkpoint; when it learns of the death, no fact says. A member may
+    // have died before the last commit, after it had done its part.
+    let deaths = history.supervision.ends.iter();
+    let unmended =
+        deaths.filter(|end| history.context.common_clock && !is_mended(history, group, end, since));
+    let first = unmended.map(|it| it.at.max(since)).min();
+    let stood = first.map_or(stood, |it| it.min(stood));
+    // Who is halted, so that a fault can strike at a fact of its, asks for nothing either.
+    let stream = &history.trace.streams[&(process, life)];
+    let after = stream.partition_point(|(time, _)| *time < since);
+    let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= stood);
+    let halted =
+        facts.find(|(_, fact)| history.context.halting.contains(&fact.kind())).map(|(time, _)| *time);
+    Some(halted.unwrap_or(stood).since(since))
+}
+
+/// Whether the end of a life concerns the group no more by `now`: the process is no member, or has restored something in a
+/// later life.
+fn is_mended(history: &History<'_>, group: &Group<'_>, end: &LifeEnd, now: Time) -> bool {
+    let Ok(place) = group.members.binary_search(&end.process) else { return true };
+    let mut restores = group.rollbacks.values().filter_map(|it| it.restored[place]);
+    restores.any(|it| it.time <= now && history.segment(it.at.segment).life > end.life)
 }
 
 #[cfg(test)]
@@ -137,8 +162,51 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_died_before_the_last_commit_is_waited_for_as_well() {
+        let mut run = run(Span::from_millis(900));
+        run.kill(1, false);
+        run.commit_all(0, &[0]);
+        run.wait(Span::from_secs(5));
+        run.restore(0, 2, Some((1, 2)));
+        run.restore(1, 2, Some((0, 1)));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
+    }
+
+    #[test]
     fn a_checkpoint_that_was_overdue_is_found() {
         assert_eq!(check_alone(check, &run(Span::from_millis(1_200))).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_halted_process_is_not_blamed() {
+        let mut run = run(Span::from_millis(1_200));
+        run.context.halting = [faultline_core::FactKind::CheckpointCommitted].into();
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.context.halting = [faultline_core::FactKind::Delivered].into();
+        assert_eq!(check_alone(check, &run).violation_count(), 1, "it stated nothing of this kind");
+    }
+
+    #[test]
+    fn who_has_not_acted_has_lost_nothing() {
+        let failed_twice = |acts: bool| {
+            let context = run(Span::ZERO).context;
+            let mut run = Run::new(&[&[0, 1]]);
+            run.context = context;
+            run.restore(0, 1, None);
+            run.restore(1, 1, None);
+            run.wait(Span::from_secs(9));
+            if acts {
+                run.send(0, 1);
+            }
+            run.kill(1, false);
+            run.restore(0, 2, None);
+            run.restore(1, 2, None);
+            check_alone(check, &run)
+        };
+        let finding = failed_twice(false);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
+        assert_eq!(failed_twice(true).violation_count(), 1);
     }
 
     #[test]

@@ -5,39 +5,17 @@
 //! sent them again, a message that depends on them can overtake them: be consumed by what led to them. Judged where the
 //! application states what it consumes.
 
-use std::collections::{HashMap, HashSet};
-
-use faultline_core::{Fact, MessageId, ProcessId};
-
-use crate::history::{Ending, History};
-use crate::judgement::{Finding, Property, Source};
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+use crate::properties::order::{Doing, doings, replay};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::CausalOrder);
-    let mut doings: Vec<Vec<(Doing, Source)>> = (0..history.processes.len()).map(|_| Vec::new()).collect();
-    let mut consumed = 0;
-    for (index, process) in history.processes.iter().enumerate() {
-        if !matches!(history.ending(ProcessId(index as u32)), Ending::Known(_) | Ending::Silent) {
-            continue;
-        }
-        for number in process.segments.clone() {
-            let segment = &history.segments[number as usize];
-            let Some(stream) = history.trace.streams.get(&(segment.process, segment.life)) else { continue };
-            for fact in segment.begin..segment.survives {
-                let doing = match stream[fact as usize].1 {
-                    Fact::Sent { id, .. } => Doing::Sends(id),
-                    Fact::Consumed(id) if is_sent(history, id) => Doing::Consumes(id),
-                    _ => continue,
-                };
-                consumed += u64::from(matches!(doing, Doing::Consumes(_)));
-                let at = crate::history::Point { segment: crate::history::SegmentNo(number), fact };
-                doings[index].push((doing, history.source(at)));
-            }
-        }
-    }
-    finding.instances = consumed;
-    if consumed > 0
-        && let Some((id, at)) = first_that_depends_on_itself(&doings)
+    let doings = doings(history);
+    let is_consumed = |doing: &Doing| matches!(doing, Doing::Consumes(_));
+    finding.instances = doings.iter().flatten().filter(|(doing, _)| is_consumed(doing)).count() as u64;
+    if finding.instances > 0
+        && let Some((id, at)) = replay(&doings, |_, _| {})
     {
         let context = history.context;
         finding.violated([at], || {
@@ -46,45 +24,6 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         });
     }
     finding
-}
-
-#[derive(Clone, Copy)]
-enum Doing {
-    Sends(MessageId),
-    Consumes(MessageId),
-}
-
-/// Whether the message has a send in the end; if it has none, `no_ghost` says so, and if that is not known, nobody can.
-fn is_sent(history: &History<'_>, id: MessageId) -> bool {
-    history.messages.find(id).and_then(|message| history.send_survives(message)) == Some(true)
-}
-
-/// Lets every process go on as far as it can, and tells of one that waits when nobody can.
-fn first_that_depends_on_itself(doings: &[Vec<(Doing, Source)>]) -> Option<(MessageId, Source)> {
-    let mut done = vec![0; doings.len()];
-    let mut sent = HashSet::new();
-    let mut waiting: HashMap<MessageId, usize> = HashMap::new();
-    let mut ready: Vec<usize> = (0..doings.len()).collect();
-    while let Some(process) = ready.pop() {
-        while let Some((doing, _)) = doings[process].get(done[process]) {
-            match *doing {
-                Doing::Sends(id) => {
-                    sent.insert(id);
-                    ready.extend(waiting.remove(&id));
-                }
-                Doing::Consumes(id) if !sent.contains(&id) => {
-                    waiting.insert(id, process);
-                    break;
-                }
-                Doing::Consumes(_) => {}
-            }
-            done[process] += 1;
-        }
-    }
-    doings.iter().zip(done).find_map(|(doings, done)| match doings.get(done) {
-        Some(&(Doing::Consumes(id), at)) => Some((id, at)),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

@@ -11,11 +11,16 @@ mod exactly_once;
 mod faults_took_effect;
 mod forced_before_delivery;
 mod links_as_asked;
+mod log_kept;
 mod maximal_line;
 mod members_agree;
 mod no_ghost;
 mod no_loss;
 mod one_life;
+mod order;
+mod orphans_first;
+mod orphans_replayed;
+mod phases_agree;
 mod recovery_terminates;
 mod safe_collection;
 mod same_result;
@@ -27,7 +32,7 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 21] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 25] = [
     completed::check,
     faults_took_effect::check,
     links_as_asked::check,
@@ -43,9 +48,13 @@ pub const ALL: [fn(&History<'_>) -> Finding; 21] = [
     durable_before_commit::check,
     maximal_line::check,
     contained::check,
+    orphans_replayed::check,
+    orphans_first::check,
+    phases_agree::check,
     recovery_terminates::check,
     unrecoverable_justified::check,
     safe_collection::check,
+    log_kept::check,
     bounded_loss::check,
     one_life::check,
     unplanned_death::check,

@@ -22,21 +22,56 @@ use crate::arguments::{ErrataArguments, Format, FuzzArguments};
 use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
-/// What the paper says, what that breaks, and what stands here, beside the switch that goes back to it.
-const HC3I: &str = include_str!("../../../../docs/hc3i.md");
-/// Schedules that were thought out, for defects that random ones hardly ever meet.
-const DIRECTED: &str = include_str!("../../../protocols/tests/hc3i/defects.rs");
+/// A published protocol with errata.
+struct Paper {
+    /// Its name in the resource, and that of its tests.
+    protocol: &'static str,
+    title: &'static str,
+    /// What the paper says, what that breaks, and what stands here, beside the switch that goes back to it.
+    document: &'static str,
+    /// Schedules that were thought out, for defects that random ones hardly ever meet.
+    directed: &'static str,
+    authors: &'static str,
+    publication: &'static str,
+    /// What is wrong with it, in a sentence.
+    about: &'static str,
+}
+
+const PAPERS: [Paper; 2] = [
+    Paper {
+        protocol: "hc3i",
+        title: "HC3I",
+        document: include_str!("../../../../docs/hc3i.md"),
+        directed: include_str!("../../../protocols/tests/hc3i/defects.rs"),
+        authors: "Monnet, Morin and Badrinath",
+        publication: "Hybrid Checkpointing for Parallel Applications in Cluster Federations (2003)",
+        about: "Its rules as printed, taken literally by every process of a cluster, lose messages; other rules are not \
+                in the paper, and something breaks without them.",
+    },
+    Paper {
+        protocol: "hydee",
+        title: "HydEE",
+        document: include_str!("../../../../docs/hydee.md"),
+        directed: include_str!("../../../protocols/tests/hydee/defects.rs"),
+        authors: "Guermouche, Ropars, Snir and Cappello",
+        publication: "HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI \
+                      Applications (2012)",
+        about: "Its algorithms as printed, run by asynchronous processes, wait for ever or lose messages; other rules \
+                are not in the paper, and something breaks without them.",
+    },
+];
 
 /// `faultline errata`
 pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
-    if arguments.protocol != "hc3i" {
+    let Some(paper) = PAPERS.iter().find(|it| it.protocol == arguments.protocol) else {
+        let known: Vec<&str> = PAPERS.iter().map(|it| it.protocol).collect();
         return Err(Trouble::input(miette!(
-            help = "there are errata of: hc3i",
+            help = format!("there are errata of: {}", known.join(", ")),
             "there are no errata of a protocol `{}`",
             arguments.protocol
         )));
-    }
-    let entries = entries(HC3I);
+    };
+    let entries = entries(paper);
     let first = entries.iter().find_map(|it| it.defects.first().copied());
     if let (false, Some(first)) = (defect::AVAILABLE, first) {
         available(first)?;
@@ -52,10 +87,11 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
             name_the_seed_of_a_panic(Some(defect));
             shown.push(counterexample(arguments, defect, &interrupted)?);
         }
-        body.push(section(number, entry, &shown));
+        body.push(section(paper, number, entry, &shown));
     }
     let page = arguments.out.join("errata.html");
-    let content = document("HC3I: errata", &[], front(arguments, &entries, &body));
+    let content =
+        document(&format!("{}: errata", paper.title), &[], front(arguments, paper, &entries, &body));
     fs::write(&page, content)
         .map_err(|error| Trouble::path("write", &page, error, "name another directory with `--out`"))?;
     output::print(&format!("{}\n", page.display()))?;
@@ -76,10 +112,10 @@ struct Entry {
 }
 
 /// The rows of the document's two tables of rules.
-fn entries(text: &str) -> Vec<Entry> {
+fn entries(paper: &Paper) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut printed = None;
-    for line in text.lines() {
+    for line in paper.document.lines() {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
         match (&cells[..], printed) {
             (["printed", "what happens", "here", "switch"], _) => printed = Some(true),
@@ -90,14 +126,14 @@ fn entries(text: &str) -> Vec<Entry> {
                     printed: Some((*rule).to_owned()),
                     effect: (*effect).to_owned(),
                     corrected: (*corrected).to_owned(),
-                    defects: defects(switches),
+                    defects: defects(paper, switches),
                 })
             }
             ([rule, effect, switches], Some(false)) if !rule.starts_with("---") => entries.push(Entry {
                 printed: None,
                 effect: (*effect).to_owned(),
                 corrected: (*rule).to_owned(),
-                defects: defects(switches),
+                defects: defects(paper, switches),
             }),
             _ => {}
         }
@@ -106,8 +142,9 @@ fn entries(text: &str) -> Vec<Entry> {
 }
 
 /// The defects that a cell names.
-fn defects(cell: &str) -> Vec<Defect> {
-    cell.split('`').filter_map(|word| word.parse().ok()).collect()
+fn defects(paper: &Paper, cell: &str) -> Vec<Defect> {
+    let of = |word: &str| Defect::of(paper.protocol).find(|it| it.switch() == word);
+    cell.split('`').filter_map(of).collect()
 }
 
 /// What was found about one defect.
@@ -161,13 +198,12 @@ fn remove(bundle: &Path) -> Result<(), Trouble> {
     }
 }
 
-fn front(arguments: &ErrataArguments, entries: &[Entry], sections: &[Markup]) -> Markup {
+fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[Entry], sections: &[Markup]) -> Markup {
     let switched = entries.iter().filter(|it| !it.defects.is_empty()).count();
     html! {
-        h1 { "HC3I: errata" }
+        h1 { (paper.title) ": errata" }
         p {
-            "HC3I is the protocol of Monnet, Morin and Badrinath, " em { "Hybrid Checkpointing for Parallel Applications in Cluster Federations" }
-            " (2003). Its rules as printed, taken literally by every process of a cluster, lose messages; other rules are not in the paper, and something breaks without them. "
+            (paper.title) " is the protocol of " (paper.authors) ", " em { (paper.publication) } ". " (paper.about) " "
             "Of the " (entries.len()) " entries below, " (switched) " can be switched off, and are shown by a run."
         }
         p {
@@ -182,7 +218,7 @@ fn front(arguments: &ErrataArguments, entries: &[Entry], sections: &[Markup]) ->
     }
 }
 
-fn section(number: usize, entry: &Entry, shown: &[Counterexample]) -> Markup {
+fn section(paper: &Paper, number: usize, entry: &Entry, shown: &[Counterexample]) -> Markup {
     html! {
         h2 { (number) ". " (prose(entry.printed.as_deref().unwrap_or(&entry.corrected))) }
         table {
@@ -193,14 +229,14 @@ fn section(number: usize, entry: &Entry, shown: &[Counterexample]) -> Markup {
         @if shown.is_empty() {
             p { "There is no switch that goes back to it: the code cannot be wrong in this way any more." }
         }
-        @for it in shown { (example(it)) }
+        @for it in shown { (example(paper, it)) }
     }
 }
 
-fn example(example: &Counterexample) -> Markup {
+fn example(paper: &Paper, example: &Counterexample) -> Markup {
     let Counterexample { defect, detection, found } = example;
     html! {
-        h3 { "With the rule as it was: " code { (defect.to_string()) } }
+        h3 { "With the rule as it was: " code { (defect.switch()) } }
         p { "It breaks " (detection.share_text()) " of the schedules, " (detection.violating) " of " (detection.runs) "." }
         @match found {
             Some(Found { property, trial, bundle }) => {
@@ -210,23 +246,26 @@ fn example(example: &Counterexample) -> Markup {
                 pre { (Shown::new(trial).text()) }
                 pre { (reproduce(bundle, trial)) }
             }
-            None => (directed(*defect))
+            None => (directed(paper, *defect))
         }
     }
 }
 
 /// The schedule that was thought out for a defect which the search did not meet.
-fn directed(defect: Defect) -> Markup {
-    let Defect::Hc3i(of_hc3i) = defect;
-    let name = format!("Defect::{of_hc3i:?},");
-    let tests: Vec<&str> = DIRECTED.split("\n\n").filter(|it| it.contains("#[test]")).collect();
-    let test = tests.iter().find(|it| it.contains(&name));
+fn directed(paper: &Paper, defect: Defect) -> Markup {
+    let name = match defect {
+        Defect::Hc3i(defect) => format!("Defect::{defect:?}"),
+        Defect::Hydee(defect) => format!("Defect::{defect:?}"),
+    };
+    let is_named = |test: &&&str| [",", ")"].iter().any(|end| test.contains(&format!("{name}{end}")));
+    let tests: Vec<&str> = paper.directed.split("\n\n").filter(|it| it.contains("#[test]")).collect();
+    let test = tests.iter().find(is_named);
     html! {
         p { "The search did not meet it: what follows is a schedule that was thought out, step by step, and not a random one." }
         @match test {
             Some(test) => {
                 pre { (test.trim()) }
-                pre { "cargo test -p faultline-protocols --test hc3i " (test_name(test)) }
+                pre { "cargo test -p faultline-protocols --test " (paper.protocol) " " (test_name(test)) }
             }
             None => p { "There is none." }
         }
@@ -265,26 +304,38 @@ mod tests {
 
     #[test]
     fn the_document_has_entries_and_each_defect_in_it_is_known() {
-        let entries = entries(HC3I);
-        let printed = entries.iter().filter(|it| it.printed.is_some()).count();
-        assert!(printed >= 8 && entries.len() - printed >= 10, "{entries:#?}");
-        let named: Vec<Defect> = entries.iter().flat_map(|it| it.defects.clone()).collect();
-        let cells = HC3I
-            .lines()
-            .skip_while(|it| !it.starts_with("## Where"))
-            .take_while(|it| !it.starts_with("## Defect"));
-        let switches = cells
-            .filter(|it| it.starts_with('|'))
-            .filter_map(|it| it.trim_end_matches('|').rsplit(" | ").next())
-            .map(|it| it.matches('`').count() / 2);
-        assert_eq!(named.len(), switches.sum::<usize>(), "{named:?}");
+        for (paper, least_printed, least_missing) in [(&PAPERS[0], 8, 10), (&PAPERS[1], 8, 4)] {
+            let entries = entries(paper);
+            let printed = entries.iter().filter(|it| it.printed.is_some()).count();
+            assert!(printed >= least_printed && entries.len() - printed >= least_missing, "{entries:#?}");
+            let named: Vec<Defect> = entries.iter().flat_map(|it| it.defects.clone()).collect();
+            let cells = paper
+                .document
+                .lines()
+                .skip_while(|it| !it.starts_with("## Where"))
+                .take_while(|it| !it.starts_with("## Options") && !it.starts_with("## Defect"));
+            let switches = cells
+                .filter(|it| it.starts_with('|'))
+                .filter_map(|it| it.trim_end_matches('|').rsplit(" | ").next())
+                .map(|it| it.matches('`').count() / 2);
+            assert_eq!(named.len(), switches.sum::<usize>(), "{named:?}");
+        }
+        let of_hydee: Vec<Defect> = entries(&PAPERS[1]).into_iter().flat_map(|it| it.defects).collect();
+        let missing: Vec<Defect> = Defect::of("hydee").filter(|it| !of_hydee.contains(it)).collect();
+        assert_eq!(missing, []);
     }
 
     #[test]
     fn a_directed_schedule_is_found_by_its_defect() {
-        for name in ["notes-not-refilled", "no-write-barrier", "tables-volatile"] {
-            let text = directed(name.parse().unwrap()).into_string();
-            assert!(text.contains("cargo test -p faultline-protocols --test hc3i "), "{text}");
+        for (paper, name) in [
+            (&PAPERS[0], "notes-not-refilled"),
+            (&PAPERS[0], "no-write-barrier"),
+            (&PAPERS[0], "tables-volatile"),
+            (&PAPERS[1], "hydee-older-level-obeyed"),
+        ] {
+            let text = directed(paper, name.parse().unwrap()).into_string();
+            let command = format!("cargo test -p faultline-protocols --test {} ", paper.protocol);
+            assert!(text.contains(&command), "{text}");
         }
     }
 }

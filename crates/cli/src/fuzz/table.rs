@@ -49,20 +49,33 @@ impl Detection {
 
 /// `faultline fuzz --table`
 pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Result<Exit, Trouble> {
+    let is_asked_for =
+        |it: &Defect| arguments.protocol.is_none_or(|protocol| protocol.name() == it.protocol());
     let defects: Vec<Defect> = match arguments.defect {
         Some(defect) => vec![defect],
-        None => Defect::all().collect(),
+        None => Defect::all().filter(is_asked_for).collect(),
     };
     if let (false, Some(first)) = (defect::AVAILABLE, defects.first()) {
         available(*first)?;
     }
+    // Each row takes a while: it is printed as soon as it is known.
+    if arguments.format == Format::Text {
+        output::print(HEAD)?;
+    }
     let mut rows = Vec::new();
     for defect in defects {
-        rows.push(detect(arguments, defect, interrupted)?);
+        let detection = detect(arguments, defect, interrupted)?;
+        if arguments.format == Format::Text {
+            output::print(&row(&detection))?;
+        }
+        rows.push(detection);
     }
     output::print(&match arguments.format {
         Format::Json => output::json(&rows),
-        Format::Text => markdown(&rows, arguments),
+        Format::Text => {
+            let first = arguments.seed.unwrap_or(0);
+            format!("\nSeeds from {first}, {} for each defect.\n", arguments.runs)
+        }
     })?;
     Ok(Exit::Pass)
 }
@@ -98,16 +111,11 @@ pub(crate) fn detect(
     Ok(row)
 }
 
-fn markdown(rows: &[Detection], arguments: &FuzzArguments) -> String {
-    let first = arguments.seed.unwrap_or(0);
-    let mut text =
-        "| defect | found after | violated | schedules that it breaks |\n| --- | ---: | --- | ---: |\n"
-            .to_owned();
-    for row in rows {
-        let seeds = row.seeds.map_or_else(|| format!("not in {}", row.runs), |it| it.to_string());
-        let property = row.property.map_or("", Property::statement);
-        text.push_str(&format!("| `{}` | {seeds} | {} | {} |\n", row.defect, property, row.share_text()));
-    }
-    text.push_str(&format!("\nSeeds from {first}, {} for each defect.\n", arguments.runs));
-    text
+const HEAD: &str =
+    "| defect | found after | violated | schedules that it breaks |\n| --- | ---: | --- | ---: |\n";
+
+fn row(row: &Detection) -> String {
+    let seeds = row.seeds.map_or_else(|| format!("not in {}", row.runs), |it| it.to_string());
+    let property = row.property.map_or("", Property::statement);
+    format!("| `{}` | {seeds} | {} | {} |\n", row.defect, property, row.share_text())
 }

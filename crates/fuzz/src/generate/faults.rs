@@ -12,6 +12,8 @@ use crate::chance::{Chance, short};
 /// The kinds of fault that a scenario has at all: each scenario does without some (swarm testing).
 pub(super) struct Faults<'a> {
     clusters: &'a [Cluster],
+    /// Processes outside every cluster, by name.
+    outside: Vec<String>,
     length: Span,
     /// From a death to the next life, about.
     outage: Span,
@@ -24,6 +26,8 @@ pub(super) struct Faults<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Crash,
+    /// Of a process outside the clusters.
+    CrashOutside,
     Pause,
     LoseCluster,
     Partition,
@@ -49,12 +53,14 @@ const MOMENTS: &[FactKind] = &[
     FactKind::Resent,
     FactKind::Collected,
     FactKind::Delivered,
+    FactKind::Orphaned,
 ];
 
 impl<'a> Faults<'a> {
     pub(super) fn new(
         chance: &mut Chance,
         clusters: &'a [Cluster],
+        outside: Vec<String>,
         length: Span,
         outage: Span,
     ) -> Faults<'a> {
@@ -62,13 +68,19 @@ impl<'a> Faults<'a> {
         for (kind, percent) in [
             (Kind::Crash, 90),
             (Kind::Crash, 60),
+            (Kind::CrashOutside, 30),
             (Kind::Pause, 30),
             (Kind::LoseCluster, 35),
             (Kind::Partition, 35),
             (Kind::Link, 20),
             (Kind::Storage, 30),
         ] {
-            if chance.percent(percent) && (kind != Kind::Partition || clusters.len() > 1) {
+            let is_possible = match kind {
+                Kind::Partition => clusters.len() > 1,
+                Kind::CrashOutside => !outside.is_empty(),
+                _ => true,
+            };
+            if chance.percent(percent) && is_possible {
                 kinds.push(kind);
             }
         }
@@ -76,17 +88,17 @@ impl<'a> Faults<'a> {
             kinds.push(Kind::Crash);
         }
         let (storage_lost, by_fact, in_bursts) = (chance.percent(50), chance.percent(60), chance.percent(50));
-        Faults { clusters, length, outage, kinds, storage_lost, by_fact, in_bursts }
+        Faults { clusters, outside, length, outage, kinds, storage_lost, by_fact, in_bursts }
     }
 
     pub(super) fn list(&self, chance: &mut Chance) -> Vec<Fault> {
-        let count = if chance.percent(4) { 0 } else { chance.pick(&[1, 2, 2, 3, 3, 4, 4, 5, 6]) };
+        let count = if chance.percent(4) { 0 } else { chance.pick(&[1, 2, 2, 3, 3, 4, 4, 5, 6, 6]) };
         let mut last = None;
         (0..count)
             .map(|number| {
                 // Most have a death in them, whatever else they have.
                 let kind =
-                    if number == 0 && chance.percent(75) { Kind::Crash } else { chance.pick(&self.kinds) };
+                    if number == 0 && chance.percent(90) { Kind::Crash } else { chance.pick(&self.kinds) };
                 let fault = self.fault(kind, chance);
                 // While the damage of the one before is being repaired.
                 let soon = last.filter(|_| self.in_bursts && chance.percent(60));
@@ -137,10 +149,13 @@ impl<'a> Faults<'a> {
         match kind {
             Kind::Crash => {
                 let (cluster, node) = self.node(chance);
-                Fault {
-                    crash: Some(Crash { process: None, cluster, node, storage: self.fate(chance) }),
-                    ..none
-                }
+                let crash = Crash { cluster, node, process: None, storage: self.fate(chance) };
+                Fault { crash: Some(crash), ..none }
+            }
+            Kind::CrashOutside => {
+                let process = Some(chance.pick(&self.outside));
+                let crash = Crash { cluster: ANY.into(), node: None, process, storage: self.fate(chance) };
+                Fault { crash: Some(crash), ..none }
             }
             Kind::Pause => {
                 let (cluster, node) = self.node(chance);

@@ -6,27 +6,37 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
-    Application, Cluster, Coordinated, Failures, Federation, FederationSpec, Hc3i, Heat, InFlight, Link,
-    Links, MIN_DETECT_AFTER, Pair, Piggyback, Protocol as Options, ReplicateTo, Salted, Simulator, Storage,
-    StorageKind,
+    Application, Cluster, Coordinated, Exchange, Failures, Federation, FederationSpec, Hc3i, Heat, Hydee,
+    InFlight, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback, Protocol as Options, Receive, ReplicateTo,
+    Salted, Simulator, Storage, StorageKind,
 };
-use faultline_core::Span;
+use faultline_core::{Role, Span};
 
 use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 use faults::Faults;
 
+/// Protocols, each as often as it is drawn.
+const MIX: [Protocol; 10] = {
+    use Protocol::{Coordinated, Hc3i, Hydee};
+    [Hc3i, Hc3i, Hc3i, Hc3i, Hc3i, Hc3i, Coordinated, Hydee, Hydee, Hydee]
+};
+
 /// The random federation of a seed.
 pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     let chance = &mut Chance::new(seed);
-    let clusters = clusters(chance);
-    let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
-    let application = application(chance, step_time);
-    let length = application.computing_time().expect("both applications know how long they compute");
-    let links = links(chance, &clusters);
     // Drawn in every case, so that a protocol that is asked for does not shift everything after it.
-    let drawn = if chance.percent(7) { Protocol::Coordinated } else { Protocol::Hc3i };
-    let options = options(chance, protocol.unwrap_or(drawn), &clusters, length);
+    let drawn = chance.pick(&MIX);
+    let protocol = protocol.unwrap_or(drawn);
+    let clusters = clusters(chance, protocol);
+    let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
+    let application = match protocol {
+        Protocol::Hc3i | Protocol::Coordinated => any_application(chance, step_time),
+        Protocol::Hydee => deterministic_application(chance, step_time),
+    };
+    let links = links(chance, &clusters);
+    let length = length(&application, &clusters);
+    let options = options(chance, protocol, &clusters, length);
     let detect_after = chance.span(MIN_DETECT_AFTER, Span::from_millis(200));
     let restart_after = chance.span(Span::from_millis(1), Span::from_millis(200));
     let outage = detect_after + restart_after;
@@ -36,7 +46,8 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
         write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
         latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
     };
-    let faults = Faults::new(chance, &clusters, length, outage).list(chance);
+    let outside = options.extra_processes().into_iter().map(outside).collect();
+    let faults = Faults::new(chance, &clusters, outside, length, outage).list(chance);
     let spec = FederationSpec {
         seed: Some(seed),
         links: Some(links),
@@ -57,29 +68,67 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     Federation::new(&format!("fuzz-{seed}"), spec)
 }
 
-fn clusters(chance: &mut Chance) -> Vec<Cluster> {
-    let count = chance.pick(&[1, 2, 2, 2, 2, 2, 3, 3, 3, 4]);
+fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
+    let count = match protocol {
+        Protocol::Hc3i | Protocol::Coordinated => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
+        // Nothing is logged inside a cluster, and a program needs somebody to send to.
+        Protocol::Hydee => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
+    };
     let mut cluster = |name: &str| Cluster { name: name.to_owned(), nodes: chance.between(1, 4) as u32 };
     ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
 }
 
-fn application(chance: &mut Chance, step_time: Span) -> Application {
-    if chance.percent(64) {
+/// What a process that stands outside every cluster is called.
+fn outside(role: Role) -> String {
+    let name = if role == Role::RECOVERY_PROCESS { "recovery-process" } else { "storage-server" };
+    name.to_owned()
+}
+
+/// How long it computes, about.
+fn length(application: &Application, clusters: &[Cluster]) -> Span {
+    application.computing_time().unwrap_or_else(|| {
+        let Application::Exchange(it) = application else { panic!("others say how long they compute") };
+        let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
+        // Those that nobody waits for are under way at the same time.
+        (it.step_time() + Span::from_millis(5)) * (u64::from(it.exchanges()) * 2 / u64::from(ranks))
+    })
+}
+
+/// What a re-execution repeats.
+fn deterministic_application(chance: &mut Chance, step_time: Span) -> Application {
+    if chance.percent(25) {
+        return heat(chance, step_time);
+    }
+    let (named, gathered, polled) = (Receive::Named, Receive::Gathered, Receive::Polled);
+    Application::Exchange(Exchange {
+        pattern: Some(chance.between(0, 999_999) as u32),
+        exchanges: Some(chance.pick(&[20, 50, 100, 200])),
+        step_time: Some(Duration(step_time)),
+        receive: chance.pick(&[None, None, Some(vec![named]), Some(vec![gathered]), Some(vec![polled])]),
+    })
+}
+
+fn any_application(chance: &mut Chance, step_time: Span) -> Application {
+    if chance.percent(72) {
         return Application::Salted(Salted {
             steps: Some(chance.between(20, 100) as u32),
             step_time: Some(Duration(step_time)),
             fan_out: Some(chance.between(1, 4) as u32),
-            between: Some(chance.pick(&[0.05, 0.2, 0.5, 0.8])),
+            between: Some(chance.pick(&[0.2, 0.5, 0.7, 0.9])),
             reply: Some(chance.pick(&[0.0, 0.2, 0.5])),
             reply_depth: Some(chance.between(0, 3) as u32),
         });
     }
+    heat(chance, step_time)
+}
+
+fn heat(chance: &mut Chance, step_time: Span) -> Application {
     Application::Heat(Heat {
         rows: Some(2),
         columns: Some(4),
         steps: Some(chance.between(20, 100) as u32),
         step_time: Some(Duration(step_time)),
-        feedback_every: Some(chance.pick(&[0, 0, 0, 1, 5, 20])),
+        feedback_every: Some(chance.pick(&[0, 0, 1, 1, 5, 20])),
         state: Some(Size(64)),
     })
 }
@@ -128,7 +177,7 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
     };
     let every = period(chance, 85);
     let every_in: BTreeMap<_, _> =
-        clusters.iter().map(|cluster| (cluster.name.clone(), period(chance, 75))).collect();
+        clusters.iter().map(|cluster| (cluster.name.clone(), period(chance, 50))).collect();
     let collect_every = Some(period(chance, 60));
     let (replicas, replicate_to) = copies(chance, clusters);
     let (replicas, replicate_to) = (Some(replicas), Some(replicate_to));
@@ -142,6 +191,12 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             replicate_to,
             piggyback,
             forcing: None,
+        }),
+        Protocol::Hydee => Options::Hydee(Hydee {
+            checkpoint_every: None,
+            checkpoint_every_in: every_in,
+            replicas,
+            replicate_to,
         }),
         Protocol::Coordinated => Options::Coordinated(Coordinated {
             checkpoint_every: Some(every),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
     Application, Count, Crash, ExactTraffic, Exchange, Fault, Federation, FederationSpec, Heat, Link, Links,
-    Protocol, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
+    Protocol, Receive, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
 };
 use faultline_core::Span;
 
@@ -52,8 +52,10 @@ fn clusters(spec: &FederationSpec) -> Smaller {
             if let Some(links) = &mut it.links {
                 links.pairs.retain(|pair| pair.from != gone && pair.to != gone);
             }
-            if let Protocol::Hc3i(hc3i) = &mut it.protocol {
-                hc3i.checkpoint_every_in.remove(gone);
+            match &mut it.protocol {
+                Protocol::Hc3i(hc3i) => drop(hc3i.checkpoint_every_in.remove(gone)),
+                Protocol::Hydee(hydee) => drop(hydee.checkpoint_every_in.remove(gone)),
+                Protocol::Coordinated(_) | Protocol::None(_) => {}
             }
             if let Application::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =
                 &mut it.application
@@ -138,11 +140,20 @@ fn application(spec: &FederationSpec) -> Smaller {
             let salted = steps.chain(others).map(|it| put(Application::Salted(it)));
             scripted.into_iter().map(put).chain(salted).collect()
         }
-        Application::Exchange(exchange) => fewer(exchange.exchanges())
-            .map(|exchanges| {
-                put(Application::Exchange(Exchange { exchanges: Some(exchanges), ..exchange.clone() }))
-            })
-            .collect(),
+        Application::Exchange(exchange) => {
+            let duration = exchange.step_time() * u64::from(exchange.exchanges());
+            let exchanges = fewer(exchange.exchanges())
+                .map(|exchanges| Exchange { exchanges: Some(exchanges), ..exchange.clone() });
+            let receive = |receive| Exchange { receive: Some(receive), ..exchange.clone() };
+            let one = exchange.receive().len() > 1;
+            let ways = one.then_some([Receive::Named, Receive::Gathered]).into_iter().flatten();
+            let ways = ways.map(|way| receive(vec![way]));
+            // A program is as large as its number: another is as good, and may need fewer exchanges.
+            let programs = (0..8).filter(|&it| it < exchange.pattern());
+            let programs = programs.map(|pattern| Exchange { pattern: Some(pattern), ..exchange.clone() });
+            let smaller = exchanges.chain(ways).chain(programs).map(|it| put(Application::Exchange(it)));
+            scripts(spec, duration).into_iter().map(put).chain(smaller).collect()
+        }
         Application::Synthetic(synthetic) => {
             let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
             let put = |exact| {
@@ -202,7 +213,7 @@ fn half(span: Span) -> Span {
 }
 
 fn protocol(spec: &FederationSpec) -> Smaller {
-    let never = Some(Period(None));
+    let never = Some(never_period());
     let put = |protocol| with(spec, |it| it.protocol = protocol);
     match &spec.protocol {
         Protocol::Hc3i(hc3i) => {
@@ -247,9 +258,27 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             never_at_all.checkpoint_every = never;
             vec![put(Protocol::Coordinated(rarer)), put(Protocol::Coordinated(never_at_all))]
         }
-        // Hydee is not drawn.
-        Protocol::Hydee(_) | Protocol::None(_) => Vec::new(),
+        Protocol::Hydee(hydee) => {
+            let mut smaller = Vec::new();
+            let rare = hydee.checkpoint_every_in.iter().filter(|(_, period)| **period != never_period());
+            for (name, _) in rare {
+                let mut rarer = hydee.clone();
+                rarer.checkpoint_every_in.insert(name.clone(), never_period());
+                smaller.push(put(Protocol::Hydee(rarer)));
+            }
+            if hydee.replicas != Some(1) || hydee.replicate_to != Some(ReplicateTo::OtherCluster) {
+                let mut other = hydee.clone();
+                (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
+                smaller.push(put(Protocol::Hydee(other)));
+            }
+            smaller
+        }
+        Protocol::None(_) => Vec::new(),
     }
+}
+
+fn never_period() -> Period {
+    Period(None)
 }
 
 /// Network, storage and control plane as plain as can be.
@@ -307,12 +336,8 @@ fn details(spec: &FederationSpec) -> Smaller {
         };
         if let Some(lost) = &fault.lose_cluster {
             put(&|it| {
-                let crash = Crash {
-                    process: None,
-                    cluster: lost.cluster.clone(),
-                    node: Some(0),
-                    storage: lost.storage,
-                };
+                let cluster = lost.cluster.clone();
+                let crash = Crash { cluster, node: Some(0), process: None, storage: lost.storage };
                 (it.lose_cluster, it.crash) = (None, Some(crash));
             });
             put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.storage = None));

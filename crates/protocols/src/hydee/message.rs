@@ -202,6 +202,9 @@ pub enum Control {
         /// The part; `None` while there is none.
         name: Option<ImageName>,
     },
+    /// Owner to holder: this part is about to be restored; say when you hold it. What is older stays: until every part is as
+    /// safe, the cluster may have to go back to it.
+    Secure(ImageName),
 
     // Recovery of the federation.
     /// Recovery process: a round is on for these clusters (R1).

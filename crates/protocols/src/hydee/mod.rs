@@ -314,6 +314,7 @@ impl Rank {
             Control::Refused(name) if name.owner == self.me => self.fetch_refused(name, now, host),
             Control::Refused(name) => self.store.refused(name, host),
             Control::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
+            Control::Secure(name) => self.store.secure(from, name, host),
             Control::Begin { epoch, failed, .. } => self.round_begins(epoch, failed, host),
             Control::Sync { epoch, present, committed } => {
                 self.synchronised(from, epoch, present, committed, host);

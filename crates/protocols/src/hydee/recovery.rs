@@ -8,7 +8,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{ClusterId, Incarnation, MessageId, ProcessId, Time, To};
+use faultline_core::{Claim, ClusterId, Incarnation, MessageId, ProcessId, Time, To};
 
 use super::config::Defect;
 use super::delivery::Gate;
@@ -123,7 +123,10 @@ impl Rank {
         let round = &mut self.round;
         if round.is_synchronising && round.awaited.is_empty() && !round.is_reported {
             round.is_reported = true;
-            let orphans = core::mem::take(&mut round.orphans).into();
+            let orphans: Arc<[Orphan]> = core::mem::take(&mut round.orphans).into();
+            for &Orphan { id, phase } in orphans.iter() {
+                host.claim(Claim::Orphaned { id, phase });
+            }
             host.control(To::One(self.director), Control::Report { epoch: self.view.epoch, orphans });
         }
     }

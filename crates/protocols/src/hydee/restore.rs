@@ -266,9 +266,8 @@ impl Rank {
     /// Its own part is here. A checkpoint in doubt may lack copies, and one that is relied on must not: the others forget
     /// what it makes superfluous.
     fn ask_holders(&mut self, name: ImageName, now: Time, host: &mut Desk) {
-        let incarnation = self.view.incarnation(self.cluster);
         for &holder in &self.holders {
-            host.control(To::One(holder), Control::Hold { incarnation, name: Some(name) });
+            host.control(To::One(holder), Control::Secure(name));
         }
         self.say_ready(now, host);
     }
@@ -424,7 +423,7 @@ impl Rank {
         let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
         let outside = self.channels.iter_mut().filter(|(peer, _)| is_outside(peer));
         (self.committed, self.lines) = (BTreeMap::new(), BTreeMap::new());
-        self.log = (0, 0);
+        (self.log, self.collected) = ((0, 0), 0);
         for (&peer, channel) in outside {
             if self.config.defects.has(Defect::LogOutsideCheckpoint) {
                 channel.log.clear();

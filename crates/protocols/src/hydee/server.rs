@@ -68,6 +68,7 @@ impl Server {
             Control::Fetch(name) => self.store.read_for(from, name, host),
             Control::Refused(name) => self.store.refused(name, host),
             Control::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
+            Control::Secure(name) => self.store.secure(from, name, host),
             _ => {}
         }
         Answers::new()

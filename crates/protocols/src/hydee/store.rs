@@ -32,10 +32,11 @@ pub(super) struct Store {
     inquiries: Vec<(ProcessId, RestoreNo, ClusterId)>,
     /// What owners said while there was no listing.
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
+    secures: Vec<(ProcessId, ImageName)>,
     /// For whom the reads that are under way are.
     reads: BTreeMap<ImageName, BTreeSet<ProcessId>>,
-    /// Asked of their owners, whose clusters are in these incarnations: what is older goes when they are here.
-    wanted: BTreeMap<ImageName, Incarnation>,
+    /// Asked of their owners. When they are here, what is older goes where the owner's cluster is given: its incarnation.
+    wanted: BTreeMap<ImageName, Option<Incarnation>>,
     /// What a replaced storage still lacks.
     lacks: Option<Lacks>,
 }
@@ -64,6 +65,7 @@ impl Store {
             retry_at: None,
             inquiries: Vec::new(),
             holds: Vec::new(),
+            secures: Vec::new(),
             reads: BTreeMap::new(),
             wanted: BTreeMap::new(),
             lacks,
@@ -85,6 +87,9 @@ impl Store {
         for (owner, incarnation, name) in core::mem::take(&mut self.holds) {
             self.hold(owner, incarnation, name, host);
         }
+        for (owner, name) in core::mem::take(&mut self.secures) {
+            self.secure(owner, name, host);
+        }
         self.report_when_complete(host);
         self.answer(view)
     }
@@ -104,7 +109,7 @@ impl Store {
         if name.owner != self.me {
             answers.push((name.owner, Control::Stored(name)));
         }
-        if let Some(incarnation) = self.wanted.remove(&name) {
+        if let Some(Some(incarnation)) = self.wanted.remove(&name) {
             self.remove_older(name.owner, incarnation, Some(name), host);
         }
         self.report_when_complete(host);
@@ -236,20 +241,29 @@ impl Store {
         }
         match name {
             Some(name) if !self.here.contains(&name) => {
-                self.wanted.insert(name, incarnation);
+                self.wanted.insert(name, Some(incarnation));
                 if !self.writing.contains_key(&name) {
                     host.control(To::One(owner), Control::Fetch(name));
                 }
             }
-            _ => {
-                self.remove_older(owner, incarnation, name, host);
-                // What is about to be restored must be as safe as what has been committed; its owner waits.
-                if let Some(name) = name.filter(|name| name.incarnation < incarnation) {
-                    host.control(To::One(owner), Control::Stored(name));
-                }
-            }
+            _ => self.remove_older(owner, incarnation, name, host),
         }
         self.report_when_complete(host);
+    }
+
+    /// What is about to be restored must be as safe as what has been committed; its owner waits for it. Nothing goes yet:
+    /// as long as another part is not as safe, its loss sends the cluster back to an older checkpoint.
+    pub(super) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut Desk) {
+        if !self.is_listed {
+            self.secures.push((owner, name));
+        } else if self.here.contains(&name) {
+            host.control(To::One(owner), Control::Stored(name));
+        } else {
+            self.wanted.entry(name).or_insert(None);
+            if !self.writing.contains_key(&name) {
+                host.control(To::One(owner), Control::Fetch(name));
+            }
+        }
     }
 
     /// Removes what `owner`'s cluster cannot restore any more once it can restore `name` under `incarnation`.

@@ -13,28 +13,30 @@ use crate::harness::{Federation, p};
 /// A schedule of `explore` that shows the defect. When schedules change, `how_often_each_defect_is_found` tells others.
 const SHOWN_BY: &[(Defect, u64)] = &[
     (Defect::LastReceivedResent, 5),
-    (Defect::CountsProcesses, 1379),
+    (Defect::CountsProcesses, 5),
     (Defect::NoInitialLevel, 0),
     (Defect::FailedDoNotAnswer, 1),
-    (Defect::RestoredLogNotSent, 100),
+    (Defect::RestoredLogNotSent, 665),
     (Defect::LogOutsideCheckpoint, 3),
     (Defect::SuppressedNotLogged, 11),
-    (Defect::CollectsAtPresent, 1),
-    (Defect::CollectsBeforeCommit, 549),
+    (Defect::CollectsAtPresent, 0),
+    (Defect::CollectsBeforeCommit, 311),
     (Defect::NoLifeCheck, 18),
-    (Defect::NoDuplicateCheck, 166),
     (Defect::OnlyNewlyFailed, 1),
-    (Defect::OlderSyncAccepted, 3590),
+    (Defect::OlderSyncAccepted, 556),
     (Defect::ReplacedWithoutRound, 5),
-    (Defect::NoBarrier, 3),
-    (Defect::NoGate, 11),
-    (Defect::FoldsAtArrival, 31),
+    (Defect::NoBarrier, 1),
+    (Defect::NoGate, 6),
+    (Defect::FoldsAtArrival, 5),
     (Defect::NoDrain, 56),
     (Defect::OneRound, 513),
 ];
 
 /// Those that a directed schedule shows.
 const DIRECTED: &[Defect] = &[Defect::OlderLevelObeyed];
+
+/// Those that the search among random federations finds, and hardly anything else (`crates/fuzz/tests/defects.rs`).
+const SEARCHED: &[Defect] = &[Defect::NoDuplicateCheck];
 
 #[test]
 fn random_schedules_show_defects() {
@@ -46,7 +48,9 @@ fn random_schedules_show_defects() {
 
 #[test]
 fn no_defect_is_forgotten() {
-    let shown = |it: &&Defect| SHOWN_BY.iter().any(|(shown, _)| shown == *it) || DIRECTED.contains(it);
+    let shown = |it: &&Defect| {
+        SHOWN_BY.iter().any(|(shown, _)| shown == *it) || DIRECTED.contains(it) || SEARCHED.contains(it)
+    };
     assert_eq!(Defect::ALL.iter().find(|it| !shown(it)), None);
 }
 

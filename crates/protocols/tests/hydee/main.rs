@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod copies;
 mod defects;
 mod explore;
 #[allow(dead_code, unused_imports, reason = "each protocol's tests use their part")]

@@ -1,0 +1,115 @@
+//! Logs are kept (HydEE section III-E): a sender forgets no message before a checkpoint of its receiver holds it. By count: of
+//! the messages that a process sent to other clusters, no more are gone from its log than checkpoints that were committed,
+//! or restored, hold. Judged for protocols that keep a logged message until then.
+
+use std::collections::BTreeMap;
+
+use faultline_core::{Claim, ProcessId};
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::history::{History, Point};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::LogKept);
+    if history.context.protocol != ProtocolKind::Hydee {
+        return finding;
+    }
+    let held = held_in_checkpoints(history);
+    // What each process had forgotten at each of its claims: (claim, in all).
+    let mut forgotten: Vec<(Point, u64)> = Vec::new();
+    for claimed in &history.claims {
+        let Claim::Collected { log, .. } = *claimed.claim else { continue };
+        let before = match forgotten.last() {
+            Some((at, sum)) if at.segment == claimed.at.segment => *sum,
+            _ => forgotten_at(history, &forgotten, history.segment(claimed.at.segment).parent),
+        };
+        let sum = before + u64::from(log);
+        forgotten.push((claimed.at, sum));
+        finding.instances += u64::from(log > 0);
+        let process = history.process_of(claimed.at);
+        let held = held.get(&process).copied().unwrap_or(0);
+        if log > 0 && sum > held {
+            finding.violated([history.source(claimed.at)], || {
+                let process = history.context.process(process);
+                format!("{process} had forgotten {sum} logged messages, but checkpoints of their receivers hold {held}")
+            });
+        }
+    }
+    finding
+}
+
+/// What had been forgotten at `cut`, which is that of an earlier segment.
+fn forgotten_at(history: &History<'_>, forgotten: &[(Point, u64)], mut cut: Option<Point>) -> u64 {
+    while let Some(point) = cut {
+        let after = forgotten.partition_point(|(at, _)| *at < point);
+        match after.checked_sub(1).map(|it| forgotten[it]) {
+            Some((at, sum)) if at.segment == point.segment => return sum,
+            _ => cut = history.segment(point.segment).parent,
+        }
+    }
+    0
+}
+
+/// By sender: messages to other clusters that a committed or restored checkpoint of their receiver holds.
+fn held_in_checkpoints(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
+    let mut held = BTreeMap::new();
+    for message in history.messages.iter() {
+        let (from, to) = (history.group_of(message.id.from), history.group_of(message.id.to));
+        let is_held = |&at: &Point| history.first_checkpoint_with(at).is_some();
+        if from != to && message.delivered.iter().any(is_held) {
+            *held.entry(message.id.from).or_default() += 1;
+        }
+    }
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::Sn;
+
+    fn collects(run: &mut Run, process: u32, log: u32) {
+        run.claim(process, Claim::Collected { round: 1, below: Sn(1), kept: 1, log });
+    }
+
+    /// p0 sends two messages, of which a checkpoint of p1 holds the first.
+    fn run() -> Run {
+        let mut run = Run::under(ProtocolKind::Hydee, &[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        let first = run.send(0, 1);
+        run.deliver(first);
+        run.commit_all(1, &[1]);
+        let second = run.send(0, 1);
+        run.deliver(second);
+        run
+    }
+
+    #[test]
+    fn what_a_checkpoint_holds_may_be_forgotten() {
+        let mut run = run();
+        collects(&mut run, 0, 1);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
+    }
+
+    #[test]
+    fn what_was_only_delivered_may_not() {
+        let mut run = run();
+        collects(&mut run, 0, 2);
+        let finding = check_alone(check, &run);
+        assert!(finding.violations[0].text.contains("hold 1"), "{finding:?}");
+    }
+
+    #[test]
+    fn what_was_restored_is_forgotten_again_without_being_counted_twice() {
+        let mut run = run();
+        collects(&mut run, 0, 1);
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        collects(&mut run, 0, 1);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{finding:?}");
+    }
+}

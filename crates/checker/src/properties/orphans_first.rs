@@ -1,0 +1,77 @@
+//! Orphans come first (HydEE, Theorem 1): as long as a process that went back has not sent an orphan again, no message of a
+//! later phase reaches it from another cluster. Judged at every message that is kept from the network because its receiver
+//! has it: what the process was delivered between going back and that.
+
+use crate::history::{History, MessageNo};
+use crate::judgement::{Finding, Property};
+use crate::properties::order::phases;
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::OrphansFirst);
+    if history.suppressed.is_empty() {
+        return finding;
+    }
+    let phases = phases(history);
+    let phase_of = |message: MessageNo| phases.get(&history.messages.get(message).id).copied();
+    for &(id, at) in &history.suppressed {
+        let Some(&phase) = phases.get(&id) else { continue };
+        finding.instances += 1;
+        let first = history.between.partition_point(|it| it.at.segment < at.segment);
+        let before = history.between[first..].iter().take_while(|it| it.at < at);
+        let later = before.filter_map(|it| Some((phase_of(it.message)?, it)));
+        if let Some((early, delivery)) = later.max_by_key(|(phase, _)| *phase).filter(|(it, _)| *it > phase) {
+            finding.violated([history.source(delivery.at), history.source(at)], || {
+                let context = history.context;
+                let process = context.process(id.from);
+                let (message, orphan) = (history.messages.get(delivery.message).id, id);
+                let (message, orphan) = (context.message(message), context.message(orphan));
+                format!(
+                    "{process} was delivered {message} of phase {early} before it had sent {orphan} of phase {phase} \
+                     again"
+                )
+            });
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::Fact;
+    use faultline_trace::manifest::ProtocolKind;
+
+    /// p1 sends an orphan of phase 1, and p0 one message because of it, which reaches p1 before or after that is sent again.
+    fn run(too_early: bool) -> Run {
+        let mut run = Run::under(ProtocolKind::Hydee, &[&[0], &[1]]);
+        run.commit_all(1, &[1]);
+        let orphan = run.send(1, 0);
+        run.deliver(orphan);
+        run.consume(orphan);
+        let later = run.send(0, 1);
+        run.kill(1, false);
+        run.restore(1, 1, Some((0, 1)));
+        if too_early {
+            run.deliver(later);
+        }
+        run.send_as(orphan);
+        run.state(1, Fact::Suppressed(orphan));
+        if !too_early {
+            run.deliver(later);
+        }
+        run
+    }
+
+    #[test]
+    fn what_waits_for_the_orphan_is_right() {
+        let finding = check_alone(check, &run(false));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
+    }
+
+    #[test]
+    fn what_comes_before_the_orphan_is_found() {
+        let finding = check_alone(check, &run(true));
+        assert!(finding.violations[0].text.contains("of phase 2 before it had sent"), "{finding:?}");
+    }
+}

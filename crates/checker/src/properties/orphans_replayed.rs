@@ -1,0 +1,107 @@
+//! Orphans come to an end (HydEE section III-C: the count of orphans is never negative, and zero in the end): who reports an
+//! orphan has the message; it is sent again, and then kept from the network; and nothing is kept from the network whose
+//! receiver never had it. Judged by what was delivered, sent and kept back, not by anybody's count.
+
+use std::collections::HashSet;
+
+use faultline_core::{Claim, MessageId};
+
+use crate::history::{Ending, History};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::OrphansReplayed);
+    let context = history.context;
+    let mut replayed: HashSet<MessageId> = HashSet::new();
+    for &(id, at) in &history.suppressed {
+        replayed.insert(id);
+        finding.instances += 1;
+        let is_there = history.messages.find(id).is_some_and(|message| !message.delivered.is_empty());
+        // What the receiver stated last may be missing.
+        if !is_there && history.ending(id.to) != Ending::Incomplete {
+            finding.violated([history.source(at)], || {
+                let (sender, message) = (context.process(id.from), context.message(id));
+                format!("{sender} kept {message} from the network, although it had never been delivered")
+            });
+        }
+    }
+    for claimed in &history.claims {
+        let Claim::Orphaned { id, .. } = *claimed.claim else { continue };
+        finding.instances += 1;
+        let has_it = history
+            .messages
+            .find(id)
+            .is_some_and(|it| it.delivered.iter().any(|&delivered| history.contains(claimed.at, delivered)));
+        if !has_it && history.ending(id.to) != Ending::Incomplete {
+            finding.violated([history.source(claimed.at)], || {
+                let (receiver, message) = (context.process(id.to), context.message(id));
+                format!("{receiver} reports {message} as an orphan, but had not delivered it")
+            });
+        }
+        let is_over = history.is_settled && matches!(history.ending(id.from), Ending::Known(_));
+        if is_over && history.survives(claimed.at) && !replayed.contains(&id) {
+            finding.violated([history.source(claimed.at)], || {
+                let (sender, message) = (context.process(id.from), context.message(id));
+                let receiver = context.process(id.to);
+                format!("{sender} never sent {message} again, which {receiver} had as an orphan")
+            });
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::Fact;
+    use faultline_trace::manifest::ProtocolKind;
+
+    /// p0 sends to p1 and goes back; p1 reports the message.
+    fn run(delivered: bool) -> (Run, MessageId) {
+        let mut run = Run::under(ProtocolKind::Hydee, &[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        let id = run.send(0, 1);
+        if delivered {
+            run.deliver(id);
+        }
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        run.claim(1, Claim::Orphaned { id, phase: 1 });
+        (run, id)
+    }
+
+    #[test]
+    fn an_orphan_that_is_sent_again_is_one_no_more() {
+        let (mut run, id) = run(true);
+        run.send_as(id);
+        run.state(0, Fact::Suppressed(id));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{finding:?}");
+    }
+
+    #[test]
+    fn an_orphan_that_is_never_sent_again_is_found() {
+        let finding = check_alone(check, &run(true).0);
+        assert!(finding.violations[0].text.contains("never sent"), "{finding:?}");
+    }
+
+    #[test]
+    fn who_reports_an_orphan_has_it() {
+        let (mut run, id) = run(false);
+        run.send_as(id);
+        run.deliver(id);
+        run.state(0, Fact::Suppressed(id));
+        let finding = check_alone(check, &run);
+        assert!(finding.violations[0].text.contains("had not delivered it"), "{finding:?}");
+    }
+
+    #[test]
+    fn what_nobody_had_must_not_be_kept_back() {
+        let mut run = Run::under(ProtocolKind::Hydee, &[&[0], &[1]]);
+        let id = run.send(0, 1);
+        run.state(0, Fact::Suppressed(id));
+        let finding = check_alone(check, &run);
+        assert!(finding.violations[0].text.contains("never been delivered"), "{finding:?}");
+    }
+}

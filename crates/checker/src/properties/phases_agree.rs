@@ -1,0 +1,72 @@
+//! Phases are what they should be (HydEE section III-B): a message that a process reports as an orphan was recorded in the
+//! phase that follows from what its sender had consumed. Phases that are too low let messages go too early, phases that are
+//! too high make processes wait for each other. Computed anew from what was sent and consumed in the end.
+
+use faultline_core::Claim;
+
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+use crate::properties::order::phases;
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::PhasesAgree);
+    let mut known = None;
+    for claimed in &history.claims {
+        let Claim::Orphaned { id, phase } = *claimed.claim else { continue };
+        // What had not been sent again by the end has no phase there.
+        let Some(&computed) = known.get_or_insert_with(|| phases(history)).get(&id) else { continue };
+        finding.instances += 1;
+        if computed != phase {
+            finding.violated([history.source(claimed.at)], || {
+                let context = history.context;
+                let process = context.process(history.process_of(claimed.at));
+                let message = context.message(id);
+                format!(
+                    "{process} has {message} in phase {phase}, but by what its sender had consumed it is of phase \
+                     {computed}"
+                )
+            });
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+
+    /// p0 sends to p1, who sends to p2 because of it; p1 goes back, and does so again. p2 reports the message in `phase`.
+    fn run(phase: u32) -> Run {
+        let mut run = Run::under(faultline_trace::manifest::ProtocolKind::Hydee, &[&[0], &[1], &[2]]);
+        run.commit_all(1, &[1]);
+        let cause = run.send(0, 1);
+        let effect = run.message(1, 2, 0, 0);
+        for time in 0..2 {
+            run.deliver(cause);
+            run.consume(cause);
+            run.send(1, 2);
+            if time == 0 {
+                run.deliver(effect);
+                run.kill(1, false);
+                run.restore(1, 1, Some((0, 1)));
+                run.claim(2, Claim::Orphaned { id: effect, phase });
+            }
+        }
+        run
+    }
+
+    #[test]
+    fn what_follows_a_message_of_another_cluster_is_one_phase_later() {
+        let finding = check_alone(check, &run(2));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
+    }
+
+    #[test]
+    fn another_phase_is_found() {
+        for wrong in [1, 3] {
+            let finding = check_alone(check, &run(wrong));
+            assert!(finding.violations[0].text.contains("it is of phase 2"), "{finding:?}");
+        }
+    }
+}

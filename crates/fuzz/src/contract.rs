@@ -1,0 +1,199 @@
+//! What a protocol that repeats executions demands of a program (HydEE, Definition 3, and narrower): what a process sends,
+//! and what it has consumed before each send, must not depend on the order in which messages arrive.
+//!
+//! Looked for by running the program in several orders, without a protocol and without failures, and comparing, process by
+//! process and send by send. What differs breaks the contract. That nothing differs proves nothing: other orders may.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use faultline_core::{Application, Job, Membership, Outbox, Payload, ProcessId, Role};
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+
+/// Two orders in which a process did not send the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The process.
+    pub process: ProcessId,
+    /// The how-manieth of its messages is the first that differs, from 0.
+    pub send: usize,
+    /// What differs.
+    pub what: Differs,
+    /// The order, from 1, that differs from the first one, which has number 0.
+    pub order: u32,
+}
+
+/// What differs between two orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differs {
+    /// The receiver or the content of the message.
+    Message,
+    /// What the process had consumed before it sent the message.
+    Consumed,
+    /// The number of messages: in one order there is no such message.
+    Count,
+}
+
+/// Runs a program in `orders` orders of delivery besides a first one; the first difference that shows.
+///
+/// Takes as long as the program computes, for each order.
+pub fn difference<A: Application>(
+    config: &Arc<A::Config>,
+    membership: &Membership,
+    seed: impl Fn(ProcessId) -> u64,
+    orders: u32,
+) -> Option<Difference> {
+    let first = run::<A>(config, membership, &seed, 0);
+    (1..=orders).find_map(|order| {
+        let other = run::<A>(config, membership, &seed, order);
+        first.iter().zip(&other).find_map(|((&process, one), (_, other))| {
+            let (send, what) = compare(one, other)?;
+            Some(Difference { process, send, what, order })
+        })
+    })
+}
+
+fn compare(one: &[Send], other: &[Send]) -> Option<(usize, Differs)> {
+    let differs = one.iter().zip(other).enumerate().find_map(|(send, (one, other))| {
+        if (one.to, one.content) != (other.to, other.content) {
+            return Some((send, Differs::Message));
+        }
+        (one.consumed != other.consumed).then_some((send, Differs::Consumed))
+    });
+    differs.or_else(|| (one.len() != other.len()).then_some((one.len().min(other.len()), Differs::Count)))
+}
+
+/// A message that a process sent, with what it depends on, hashed.
+struct Send {
+    to: ProcessId,
+    content: blake3::Hash,
+    /// Of the set of what was consumed before: order does not count.
+    consumed: u64,
+}
+
+/// What each rank sends when messages are delivered in an order of their channels that is drawn from `order`.
+fn run<A: Application>(
+    config: &Arc<A::Config>,
+    membership: &Membership,
+    seed: &impl Fn(ProcessId) -> u64,
+    order: u32,
+) -> BTreeMap<ProcessId, Vec<Send>> {
+    let mut dice = ChaCha8Rng::seed_from_u64(order.into());
+    let mut federation: Running<A> = Running::default();
+    for me in membership.with_role(Role::RANK) {
+        federation.ranks.insert(me, Rank::new(A::new(config, me, membership, seed(me))));
+    }
+    for me in membership.with_role(Role::RANK) {
+        federation.ask(me);
+    }
+    loop {
+        let (jobs, channels) = (federation.jobs.len(), federation.channels.len());
+        if jobs + channels == 0 {
+            break;
+        }
+        match dice.random_range(0..jobs + channels) {
+            index if index < jobs => federation.compute(index),
+            index => federation.deliver(index - jobs),
+        }
+    }
+    federation.ranks.into_iter().map(|(process, rank)| (process, rank.sent)).collect()
+}
+
+struct Rank<A: Application> {
+    application: A,
+    job: Option<A::Job>,
+    sent: Vec<Send>,
+    consumed: u64,
+}
+
+impl<A: Application> Rank<A> {
+    fn new(application: A) -> Rank<A> {
+        Rank { application, job: None, sent: Vec::new(), consumed: 0 }
+    }
+}
+
+/// A federation whose messages and computations take as long as the dice want.
+struct Running<A: Application> {
+    ranks: BTreeMap<ProcessId, Rank<A>>,
+    /// Those that compute.
+    jobs: BTreeSet<ProcessId>,
+    /// Channels with messages in transit.
+    channels: BTreeMap<(ProcessId, ProcessId), VecDeque<Payload>>,
+}
+
+impl<A: Application> Default for Running<A> {
+    fn default() -> Running<A> {
+        Running { ranks: BTreeMap::new(), jobs: BTreeSet::new(), channels: BTreeMap::new() }
+    }
+}
+
+impl<A: Application> Running<A> {
+    fn compute(&mut self, index: usize) {
+        let me = *self.jobs.iter().nth(index).expect("there are so many");
+        let rank = self.ranks.get_mut(&me).expect("is a rank");
+        let job = rank.job.take().expect("it computes");
+        self.jobs.remove(&me);
+        let mut out = Outbox::default();
+        rank.application.computed(job.run(), &mut out);
+        self.take(me, out);
+    }
+
+    fn deliver(&mut self, index: usize) {
+        let &(from, to) = self.channels.keys().nth(index).expect("there are so many");
+        let channel = self.channels.get_mut(&(from, to)).expect("it was just named");
+        let payload = channel.pop_front().expect("empty channels are removed");
+        if channel.is_empty() {
+            self.channels.remove(&(from, to));
+        }
+        let mut out = Outbox::default();
+        let rank = self.ranks.get_mut(&to).expect("ranks send to ranks");
+        rank.application.deliver(from, payload, &mut out);
+        self.take(to, out);
+    }
+
+    /// Lets what a rank did take effect.
+    fn take(&mut self, me: ProcessId, out: Outbox) {
+        let rank = self.ranks.get_mut(&me).expect("is a rank");
+        let mut consumed = out.consumed.into_iter().peekable();
+        for (before, (to, payload)) in out.sends.into_iter().enumerate() {
+            while let Some((_, from, number)) = consumed.next_if(|(sends, ..)| *sends <= before) {
+                rank.consumed = rank.consumed.wrapping_add(mark(from, number));
+            }
+            let content = content(&payload);
+            rank.sent.push(Send { to, content, consumed: rank.consumed });
+            self.channels.entry((me, to)).or_default().push_back(payload);
+        }
+        for (_, from, number) in consumed {
+            rank.consumed = rank.consumed.wrapping_add(mark(from, number));
+        }
+        self.ask(me);
+    }
+
+    fn ask(&mut self, me: ProcessId) {
+        let rank = self.ranks.get_mut(&me).expect("is a rank");
+        if rank.job.is_none() {
+            rank.job = rank.application.next_job();
+            if rank.job.is_some() {
+                self.jobs.insert(me);
+            }
+        }
+    }
+}
+
+fn content(payload: &Payload) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(payload.len() as u64).to_le_bytes());
+    hasher.update(payload.bytes());
+    hasher.finalize()
+}
+
+/// A hash of one message; sums of these are equal for equal sets.
+fn mark(from: ProcessId, number: u32) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&from.0.to_le_bytes());
+    bytes[4..].copy_from_slice(&number.to_le_bytes());
+    let hash = blake3::hash(&bytes);
+    u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"))
+}

@@ -1,0 +1,41 @@
+//! Copies of checkpoints: what can be restored when storages are lost.
+
+use faultline_core::Claim;
+use faultline_core::Span;
+use faultline_core::StorageFate::Lost;
+use faultline_protocols::hydee::{Config, Defects, Hydee};
+use faultline_protocols::placement::{Placement, ReplicateTo};
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::harness::{Federation, p};
+
+const EVERY: Span = Span::from_secs(3_600);
+
+/// The part of p2 in the second checkpoint has no copy when p1 dies with its storage, but p2 has it: that checkpoint is to be
+/// restored. Before p2's copy is made, p2 dies with its storage, too. The first checkpoint is still there.
+#[test]
+fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
+    let config = Config {
+        checkpoint_every: vec![Some(EVERY); 2].into(),
+        placement: Placement { replicas: 1, to: ReplicateTo::OtherCluster },
+        retry_every: Span::from_secs(1),
+        defects: Defects::default(),
+    };
+    let mut federation = Federation::<Hydee>::new(&[1, 2], config);
+    federation.settle();
+    let copy = federation.hold(|flight| flight.image_of() == Some(p(2)) && flight.to == p(0));
+    federation.wake(p(1), EVERY);
+    federation.settle();
+    federation.crash(p(1), Lost);
+    federation.settle();
+    federation.crash(p(2), Lost);
+    federation.release(copy);
+    federation.settle();
+    for process in [p(1), p(2)] {
+        let given_up = federation.claims(process).any(|it| matches!(it, Claim::Unrecoverable { .. }));
+        assert!(!given_up, "{process} gave its cluster up");
+    }
+    let back = |claim: &&Claim| matches!(claim, Claim::RolledBack { checkpoint, .. } if checkpoint.sn.0 == 1);
+    assert_eq!(federation.claims(p(2)).filter(back).count(), 1);
+    assert_eq!(federation.judge(ProtocolKind::Hydee).violated().count(), 0);
+}
