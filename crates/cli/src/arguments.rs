@@ -59,6 +59,7 @@ pub(crate) enum Command {
     Errata(ErrataArguments),
     Plan(PlanArguments),
     Validate(ValidateArguments),
+    Doctor(DoctorArguments),
     /// Print the JSON schema of a federation file, for editors.
     #[command(after_help = "Example:\n  faultline schema > federation.schema.json")]
     Schema,
@@ -92,6 +93,9 @@ pub(crate) struct RunArguments {
     /// On what to run it.
     #[arg(long, value_enum, default_value_t = BackendName::Local)]
     pub(crate) backend: BackendName,
+    /// What emulates the links (local). The links that are measured before the run are in the summary either way.
+    #[arg(long, value_enum, default_value_t = LinksName::InNode)]
+    pub(crate) links: LinksName,
     /// Decides everything random, instead of the seed in the file.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -347,6 +351,15 @@ pub(crate) enum BackendName {
     Kubernetes,
 }
 
+/// What emulates links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LinksName {
+    /// A delay line in each node, before the socket.
+    InNode,
+    /// The kernel, with each node in a network namespace of its own; takes root (`faultline doctor`).
+    Tc,
+}
+
 /// How output is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -354,6 +367,28 @@ pub(crate) enum Format {
     Text,
     /// One JSON object.
     Json,
+}
+
+/// Say what this machine can run and shape, and what to do about the rest.
+///
+/// Looks at limits for runs on real processes, and tries in a network namespace, which is gone afterwards, what the kernel
+/// can do for `faultline run --links tc`. Changes nothing. Exits with 1 when something that was asked for is not possible.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline doctor
+  faultline doctor --nodes 200 --tc     for a run of 200 nodes with links by traffic control
+  faultline doctor --format json")]
+pub(crate) struct DoctorArguments {
+    /// Nodes of the run that is planned.
+    #[arg(long, value_name = "N", default_value = "6")]
+    pub(crate) nodes: NonZero<u32>,
+    /// Traffic control is needed, too.
+    #[arg(long)]
+    pub(crate) tc: bool,
+    /// How the findings are printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 /// Judge a recorded run again.

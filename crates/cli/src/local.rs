@@ -11,7 +11,9 @@ use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_core::{Fact, Life, Node, ProcessId, Protocol, Time};
 use faultline_runtime::node::{self, NodeOptions};
 use faultline_runtime::{Observer, RunOptions, RunOutcome, local};
+use faultline_shaper::Kernel;
 use faultline_supervisor::Status;
+use faultline_tc::namespace::MOST_PROCESSES;
 use faultline_trace::Bundle;
 use faultline_trace::manifest::LinkEntry;
 use faultline_workloads::Workload;
@@ -19,18 +21,32 @@ use faultline_workloads::Workload;
 use crate::live::Live;
 use crate::trouble::Trouble;
 
-/// Runs a federation on real processes, in the bundle that was created in `dir`.
+/// Runs a federation on real processes, in the bundle that was created in `dir`; with a `kernel`, in network namespaces,
+/// where it emulates the links.
 pub(crate) fn run<P: Protocol>(
     setup: &Setup<P>,
     dir: &Path,
     metrics: Option<SocketAddr>,
+    kernel: Option<Kernel>,
     interrupted: &Arc<AtomicBool>,
     live: &mut Live,
 ) -> Result<RunOutcome, Trouble> {
     let program = std::env::current_exe()
         .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
     let options = RunOptions { metrics, interrupted: interrupted.clone(), ..setup.run_options(dir) };
-    local::run(vec![program.into(), "node".into()], options, live).map_err(Trouble::machine)
+    let nodes = options.names.len();
+    if kernel.is_some() && nodes > MOST_PROCESSES as usize {
+        return Err(Trouble::input(miette::miette!(
+            help = "leave out `--links tc`: links are emulated in the nodes then",
+            "traffic control is for {MOST_PROCESSES} processes at the most, and there are {nodes}"
+        )));
+    }
+    let command = vec![program.into(), "node".into()];
+    match kernel {
+        None => local::run(command, options, live),
+        Some(kernel) => local::run_in_namespaces(command, options, kernel, live),
+    }
+    .map_err(Trouble::machine)
 }
 
 impl Observer for Live {

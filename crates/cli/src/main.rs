@@ -3,6 +3,7 @@
 mod arguments;
 mod cluster;
 mod compare;
+mod doctor;
 mod files;
 mod fuzz;
 mod interrupt;
@@ -58,6 +59,7 @@ fn perform(command: Command) -> Result<Exit, Trouble> {
         Command::Errata(arguments) => fuzz::errata(&arguments),
         Command::Plan(arguments) => files::plan(&arguments),
         Command::Validate(arguments) => files::validate(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Schema => files::schema(),
         Command::Samples(arguments) => files::samples(&arguments),
         Command::Completions(arguments) => {

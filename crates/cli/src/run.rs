@@ -15,19 +15,20 @@ use faultline_core::{Protocol, Span};
 use faultline_report::{Cast, Summary, text};
 use faultline_runtime::RunOutcome;
 use faultline_runtime::supervise::Collapse;
+use faultline_shaper::{Kernel, Place};
 use faultline_trace::manifest::{Backend, LinkEntry};
 use faultline_trace::{Bundle, BundleError, Manifest};
 use miette::miette;
 use serde::Serialize;
 
-use crate::arguments::{BackendName, Format, RunArguments};
+use crate::arguments::{BackendName, Format, LinksName, RunArguments};
 use crate::files::{self, Source};
 use crate::live::Live;
 use crate::recording::Recording;
 use crate::replay::Tapes;
 use crate::screen::Screen;
 use crate::trouble::{Exit, Trouble};
-use crate::{interrupt, kubernetes, local, output, simulate};
+use crate::{doctor, interrupt, kubernetes, local, output, simulate};
 
 /// Where records go that nobody gave a place.
 pub(crate) const RUNS: &str = "faultline-runs";
@@ -53,7 +54,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     let federation = source.parse()?;
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     let text = source.text();
-    let session = Session { arguments, federation: &federation, text: &text, interrupted: interrupt::flag() };
+    let kernel = links(arguments)?;
+    let interrupted = interrupt::flag();
+    let session = Session { arguments, federation: &federation, text: &text, kernel, interrupted };
     if arguments.repeat == 1 {
         let dir = session.place(first)?;
         let recording = session.once(first, &dir)?;
@@ -63,11 +66,39 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     session.repeat(first)
 }
 
+/// What traffic control is to do for links, if it is asked for.
+fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
+    if arguments.links == LinksName::InNode {
+        return Ok(None);
+    }
+    if arguments.backend != BackendName::Local {
+        return Err(Trouble::input(miette!(
+            help = "leave out `--links tc`, or add `--backend local`",
+            "links by traffic control are for real processes on this machine"
+        )));
+    }
+    let kernel = doctor::kernel_for_tc()?;
+    if !arguments.output.quiet {
+        match kernel.delays_at() {
+            Place::Receiver => {}
+            Place::Sender => {
+                anstream::eprintln!("no ifb in this kernel: packets are delayed where they leave")
+            }
+            Place::Node => anstream::eprintln!(
+                "no netem in this kernel: traffic control limits bandwidth; latency, jitter and loss are emulated in the nodes"
+            ),
+        }
+    }
+    Ok(Some(kernel))
+}
+
 /// Everything that several runs of one command share.
 struct Session<'a> {
     arguments: &'a RunArguments,
     federation: &'a Federation,
     text: &'a str,
+    /// What traffic control does for links, if anything.
+    kernel: Option<Kernel>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -246,7 +277,7 @@ impl Visitor for Once<'_> {
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
     {
-        let Once { session: Session { arguments, federation, text, interrupted }, dir } = self;
+        let Once { session: Session { arguments, federation, text, kernel, interrupted }, dir } = self;
         let backend = match arguments.backend {
             BackendName::Local => Backend::Local,
             BackendName::Simulate => Backend::Simulate,
@@ -283,7 +314,7 @@ impl Visitor for Once<'_> {
                 (ended, trace)
             }
             Backend::Local | Backend::Kubernetes => {
-                let run = local::run(&setup, dir, arguments.metrics, interrupted, &mut live)?;
+                let run = local::run(&setup, dir, arguments.metrics, *kernel, interrupted, &mut live)?;
                 let RunOutcome { outcome, faults, links, duration, collapsed } = run;
                 collapsed.iter().for_each(|it| mourn(it, &manifest));
                 let ended = Ended { outcome, faults, links: Some(links), duration };

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{Boot, ClusterId, Fact, FactKind, Gauges, Life, Membership, ProcessId, Span, Trigger};
+use faultline_shaper::Kernel;
 use faultline_trace::manifest::LinkMeasured;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,10 @@ pub(crate) struct Setup {
     pub(crate) name: String,
     pub(crate) cluster: ClusterId,
     pub(crate) links: Links,
+    /// What traffic control does for links, if anything; the node is in a network namespace of its own then.
+    pub(crate) kernel: Option<Kernel>,
+    /// Where every process belongs, indexed by process.
+    pub(crate) clusters: Vec<ClusterId>,
     pub(crate) storage: StorageOptions,
     /// Kinds of fact that are to be reported.
     pub(crate) follows: Vec<FactKind>,

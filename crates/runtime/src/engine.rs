@@ -15,6 +15,7 @@ use faultline_core::{
     Action, Birth, Boot, Event, Fact, FactKind, Job, JobNo, Membership, Process, ProcessId, Span, Time, To,
     Trigger,
 };
+use faultline_tc::TcError;
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;
 use thiserror::Error;
@@ -27,6 +28,7 @@ use crate::control::{Measurement, ToNode, ToSupervisor};
 use crate::frame::{Body, FrameKind};
 use crate::metrics::counts::Meter;
 use crate::metrics::exposition::Exposition;
+use crate::node::Shaping;
 use crate::storage::{Request, Storage};
 use crate::transport::{Identity, Incoming, Transport};
 
@@ -44,6 +46,8 @@ pub(crate) enum EngineError {
     Journal(io::Error),
     #[error("the timer failed: {0}")]
     Alarm(io::Error),
+    #[error("{0}")]
+    Links(TcError),
     #[error("the supervisor hung up")]
     HungUp,
 }
@@ -80,6 +84,7 @@ pub(crate) enum Stimulus<P: Process> {
 /// Everything that the engine reaches.
 pub(crate) struct Outlets<P: Process> {
     pub(crate) transport: Rc<Transport>,
+    pub(crate) shaping: Shaping,
     pub(crate) storage: Storage<P>,
     /// Where a job's result comes back.
     pub(crate) inbox: mpsc::UnboundedSender<Stimulus<P>>,
@@ -279,31 +284,40 @@ impl<P: Process + 'static> Engine<P> {
                 self.process = Some(P::start(birth, now, &mut self.actions));
                 self.perform(now).await
             }
-            other => {
-                self.obey_at_once(other);
-                Ok(())
-            }
+            other => self.obey_at_once(other),
         }
     }
 
     /// What does not concern the process itself is done also while it stands still.
-    fn obey_at_once(&mut self, order: ToNode) {
-        let Outlets { transport, storage, measure, supervisor, .. } = &self.outlets;
+    fn obey_at_once(&mut self, order: ToNode) -> Result<(), EngineError> {
+        let Outlets { transport, shaping, storage, measure, supervisor, .. } = &mut self.outlets;
         match order {
-            ToNode::Directory(directory) => return transport.update(&directory),
-            ToNode::Measure(links, again_for) => {
-                return measure.send((links, again_for)).expect("the task that measures does not end");
+            ToNode::Directory(directory) => {
+                transport.update(&directory);
+                return Ok(());
             }
-            ToNode::Watch(triggers) => return self.attention.watches = triggers,
-            ToNode::Link { from, to, properties } => transport.set_link(from, to, properties),
+            ToNode::Measure(links, again_for) => {
+                measure.send((links, again_for)).expect("the task that measures does not end");
+                return Ok(());
+            }
+            ToNode::Watch(triggers) => {
+                self.attention.watches = triggers;
+                return Ok(());
+            }
+            ToNode::Link { from, to, properties } => {
+                shaping.note(from, to, properties);
+                shaping.apply().map_err(EngineError::Links)?;
+                transport.set_link(from, to, properties.map(|it| shaping.left_of(it)));
+            }
             ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
             ToNode::Storage(fault) => storage.ask(Request::Misbehave(fault)),
             // Said to a process that no longer stands still, or that never did.
-            ToNode::Go => return,
+            ToNode::Go => return Ok(()),
             ToNode::Setup(_) | ToNode::Announce(..) => unreachable!("handled where it is expected"),
         }
         // The task that writes to the supervisor ends only with the node.
         drop(supervisor.send(ToSupervisor::InForce));
+        Ok(())
     }
 
     async fn handle(&mut self, event: In<P>) -> Result<(), EngineError> {
@@ -356,7 +370,7 @@ impl<P: Process + 'static> Engine<P> {
                 Stimulus::Order(ToNode::Announce(..)) | Stimulus::Event(_) | Stimulus::Packet(_) => {
                     self.postponed.push_back(stimulus);
                 }
-                Stimulus::Order(other) => self.obey_at_once(other),
+                Stimulus::Order(other) => self.obey_at_once(other)?,
                 Stimulus::HungUp => return Err(EngineError::HungUp),
                 Stimulus::Show => self.show(),
             }

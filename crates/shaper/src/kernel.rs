@@ -2,9 +2,10 @@
 
 use faultline_core::Span;
 use faultline_core::fault::LinkProperties;
+use serde::{Deserialize, Serialize};
 
 /// What the running kernel can do for links. All of it needs packets to be told apart by address (`u32`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
     /// Rates and classes (`sch_htb`).
     pub htb: bool,

@@ -20,16 +20,15 @@ use crate::runtime;
 
 /// The interface of a process to all others, in its namespace.
 pub const INTERFACE: &str = "data";
-/// Processes that fit around a hub, by their numbers.
-pub const MOST_PROCESSES: u32 = (1 << PROCESS_BITS) - 1;
+/// Processes that fit around a hub: a bridge of Linux has so many ports.
+pub const MOST_PROCESSES: u32 = 1023;
 
 /// The bridge in the hub.
 const BRIDGE: &str = "faultline";
 /// All addresses are in 10.0.0.0/8; a namespace of ours sees no other network that could have them.
 const NETWORK: u32 = 0x0a00_0000;
 const NETWORK_LENGTH: u8 = 8;
-/// The rest of an address is a process and one of its lives.
-const PROCESS_BITS: u32 = 14;
+/// The last bits of an address are a life, those before it a process.
 const LIFE_BITS: u32 = 10;
 /// Lives of a process that have different addresses: the one before may still be about to go away.
 const LIVES: u32 = 1000;
@@ -103,7 +102,7 @@ impl Hub {
 /// Moves the calling thread, which is in a hub, into a namespace of its own with an interface to the hub. Threads that it
 /// starts later are there, too; a process does this first of all.
 pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
-    assert!(process.0 < MOST_PROCESSES, "{process} has no address");
+    assert!(process.0 < MOST_PROCESSES, "there is no port for {process}");
     let failed = |what| move |source| NamespaceError::Network { what, source };
     runtime().map_err(NamespaceError::Thread)?.block_on(async {
         let hub = Connection::<Route>::new().map_err(failed("talk to the kernel in the hub"))?;

@@ -53,6 +53,15 @@ impl Place {
         fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
     }
 
+    /// Waits until so many processes work here at the same time.
+    pub(crate) fn wait_for_processes(&self, count: usize) {
+        let begun = Instant::now();
+        while self.processes().len() < count {
+            assert!(begun.elapsed() < PATIENCE, "only {:?}", self.processes());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until no process works here any more.
     pub(crate) fn wait_until_empty(&self) {
         let begun = Instant::now();

@@ -328,6 +328,7 @@ impl Agent {
             process: post.process,
             life,
             port: self.options.node_port,
+            own_network: false,
         };
         let (command, secret) = (&self.options.command, &self.options.secret);
         let running = Running::start(command, &options, secret, &post.log(life))

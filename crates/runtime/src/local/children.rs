@@ -10,6 +10,8 @@ use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 
 use faultline_core::{Boot, Life, ProcessId, StorageFate, Time};
+use faultline_shaper::Kernel;
+use faultline_tc::namespace::Hub;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -31,6 +33,8 @@ pub(super) struct Children {
     command: Vec<OsString>,
     run_dir: PathBuf,
     names: Vec<String>,
+    /// In the middle of their network namespaces, if each has one of its own, and what traffic control does there.
+    hub: Option<(Hub, Kernel)>,
     ground: Ground,
     children: BTreeMap<(ProcessId, Life), Child>,
 }
@@ -49,9 +53,10 @@ impl Children {
         command: Vec<OsString>,
         run_dir: PathBuf,
         names: Vec<String>,
+        hub: Option<(Hub, Kernel)>,
         ground: Ground,
     ) -> Children {
-        Children { command, run_dir, names, ground, children: BTreeMap::new() }
+        Children { command, run_dir, names, hub, ground, children: BTreeMap::new() }
     }
 
     /// Removes what the node of `process` had stored.
@@ -88,6 +93,10 @@ impl Children {
 }
 
 impl Places for Children {
+    fn kernel(&self) -> Option<Kernel> {
+        self.hub.as_ref().map(|&(_, kernel)| kernel)
+    }
+
     fn launch(&mut self, process: ProcessId, life: Life, _: Boot) -> Result<(), RunError> {
         let dir = self.node_dir(process);
         let log_path = self.log_path(process, life);
@@ -101,9 +110,11 @@ impl Places for Children {
             process,
             life,
             port: 0,
+            own_network: self.hub.is_some(),
         };
         let (program, first) = self.command.split_first().expect("a command starts with a program");
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(first)
             .args(options.to_args())
             .stdin(Stdio::piped())
@@ -111,9 +122,12 @@ impl Places for Children {
             .stderr(log.1)
             // What a terminal sends to the run is for the supervisor to deal with.
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|source| RunError::Launch { program: program.clone(), source })?;
+            .kill_on_drop(true);
+        let spawned = match &self.hub {
+            Some((hub, _)) => hub.within(|| command.spawn()).map_err(RunError::Namespace)?,
+            None => command.spawn(),
+        };
+        let mut child = spawned.map_err(|source| RunError::Launch { program: program.clone(), source })?;
         let pid = child.id().expect("it has not been waited for");
         let mut stdin = child.stdin.take().expect("it was asked for");
         let line = self.ground.secret.to_line();

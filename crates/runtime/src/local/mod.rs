@@ -1,8 +1,13 @@
-//! The local backend: one child process per process of the federation, all on this machine.
+//! The local backend: one child process per process of the federation, all on this machine: in its network, or each in a
+//! network namespace of its own, where traffic control emulates the links.
 
 mod children;
 
 use std::ffi::OsString;
+use std::net::TcpListener;
+
+use faultline_shaper::Kernel;
+use faultline_tc::namespace::Hub;
 
 use crate::metrics::Sum;
 use crate::secret::Secret;
@@ -16,10 +21,33 @@ pub fn run(
     options: RunOptions,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
+    let listener = TcpListener::bind(LOOPBACK).map_err(RunError::Listen)?;
+    run_at(command, options, None, listener, observer)
+}
+
+/// Carries out a run like [`run`], with every child in a network namespace of its own, where `kernel` says what traffic
+/// control does for links. Takes root. The namespaces end with the children, and with this process.
+pub fn run_in_namespaces(
+    command: Vec<OsString>,
+    options: RunOptions,
+    kernel: Kernel,
+    observer: &mut dyn Observer,
+) -> Result<RunOutcome, RunError> {
+    let (hub, listener) = Hub::new().map_err(RunError::Namespace)?;
+    run_at(command, options, Some((hub, kernel)), listener, observer)
+}
+
+fn run_at(
+    command: Vec<OsString>,
+    options: RunOptions,
+    hub: Option<(Hub, Kernel)>,
+    listener: TcpListener,
+    observer: &mut dyn Observer,
+) -> Result<RunOutcome, RunError> {
     assert!(!command.is_empty(), "a command starts with a program");
     assert_eq!(options.names.len(), options.membership.members.len(), "every process has a name");
     let secret = Secret::generate().map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
-    let settle = |ground| Children::new(command, run_dir, names, ground);
-    block_on(host(options, secret, LOOPBACK, Sum::default(), settle, observer))
+    let settle = |ground| Children::new(command, run_dir, names, hub, ground);
+    block_on(host(options, secret, listener, Sum::default(), settle, observer))
 }

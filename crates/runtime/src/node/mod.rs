@@ -2,6 +2,7 @@
 
 mod liaison;
 mod measure;
+mod shaping;
 
 use std::ffi::OsString;
 use std::io;
@@ -13,6 +14,8 @@ use std::time::Duration;
 
 use faultline_core::{Life, Process, ProcessId};
 use faultline_supervisor::process_seed;
+use faultline_tc::TcError;
+use faultline_tc::namespace::{self, NamespaceError};
 use faultline_trace::{Bundle, BundleError};
 use nix::sys::signal::Signal;
 use thiserror::Error;
@@ -29,6 +32,7 @@ use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
 use liaison::Supervisor;
+pub(crate) use shaping::Shaping;
 
 /// What the command line of a node says. The rest comes from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +47,9 @@ pub struct NodeOptions {
     pub life: Life,
     /// Where it listens, at the address from which it reaches the supervisor; 0 for any port.
     pub port: u16,
+    /// Whether it leaves the hub in which it was started for a network namespace of its own
+    /// ([`faultline_tc::namespace`]).
+    pub own_network: bool,
 }
 
 /// Why a command line is not a node's.
@@ -62,6 +69,12 @@ pub enum NodeError {
     /// The operating system did not tie the node's life to its parent's.
     #[error("cannot ask to die with the parent: {0}")]
     Parent(nix::Error),
+    /// No network namespace.
+    #[error("{0}")]
+    Namespace(NamespaceError),
+    /// Traffic control did not do as it was told.
+    #[error("{0}")]
+    Links(TcError),
     /// The secret was not on the standard input.
     #[error("cannot read the run's secret from the standard input: {0}")]
     Secret(io::Error),
@@ -98,7 +111,8 @@ impl NodeOptions {
     /// Reads what [`NodeOptions::to_args`] wrote.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<NodeOptions, NodeOptionsError> {
         use NodeOptionsError::Value;
-        let (mut run_dir, mut supervisor, mut process, mut life, mut port) = (None, None, None, None, None);
+        let (mut run_dir, mut supervisor, mut process, mut life, mut port, mut own_network) =
+            (None, None, None, None, None, None);
         let mut args = args.into_iter();
         while let Some(option) = args.next() {
             let value = args.next();
@@ -109,6 +123,7 @@ impl NodeOptions {
                 Some("--process") => process = text.and_then(|it| it.parse().ok()).map(ProcessId),
                 Some("--life") => life = text.and_then(|it| it.parse().ok()).map(Life),
                 Some("--port") => port = text.and_then(|it| it.parse().ok()),
+                Some("--own-network") => own_network = text.and_then(|it| it.parse().ok()),
                 _ => return Err(NodeOptionsError::Unknown(option)),
             }
         }
@@ -118,17 +133,19 @@ impl NodeOptions {
             process: process.ok_or(Value("--process"))?,
             life: life.ok_or(Value("--life"))?,
             port: port.ok_or(Value("--port"))?,
+            own_network: own_network.ok_or(Value("--own-network"))?,
         })
     }
 
     /// The arguments for the command that starts this node.
     pub fn to_args(&self) -> Vec<OsString> {
-        let pairs: [(&str, OsString); 5] = [
+        let pairs: [(&str, OsString); 6] = [
             ("--run-dir", self.run_dir.clone().into()),
             ("--supervisor", self.supervisor.to_string().into()),
             ("--process", self.process.0.to_string().into()),
             ("--life", self.life.0.to_string().into()),
             ("--port", self.port.to_string().into()),
+            ("--own-network", self.own_network.to_string().into()),
         ];
         pairs.into_iter().flat_map(|(option, value)| [option.into(), value]).collect()
     }
@@ -139,6 +156,10 @@ impl NodeOptions {
 pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -> Result<(), NodeError> {
     // The connection to the supervisor ends with it, but a process that has been stopped would not notice.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
+    if options.own_network {
+        // Before there are other threads, which would stay in the hub.
+        namespace::leave_hub(options.process, options.life).map_err(NodeError::Namespace)?;
+    }
     let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
     let exposition = Arc::new(Exposition::default());
     let (inbox_in, inbox) = mpsc::unbounded_channel();
@@ -184,7 +205,12 @@ async fn host<P: Process + 'static>(
     let requested = setup.links.requested.iter().filter(|((from, _), _)| *from == setup.cluster);
     let requested = requested.map(|(&pair, &link)| (pair, link)).collect();
     let (echoes_in, echoes) = mpsc::unbounded_channel();
-    let transport = Transport::new(me, secret, setup.clock, setup.links, setup.seed, arrived, echoes_in);
+    let mut shaping = Shaping::new(me, setup.kernel, &setup.clusters, setup.links);
+    for &(from, to, properties) in &setup.changed {
+        shaping.note(from, to, Some(properties));
+    }
+    shaping.apply().map_err(NodeError::Links)?;
+    let transport = Transport::new(me, secret, setup.clock, shaping.left(), setup.seed, arrived, echoes_in);
     let (measure, wanted) = mpsc::unbounded_channel();
     tokio::task::spawn_local(measure::measure(
         transport.clone(),
@@ -199,7 +225,7 @@ async fn host<P: Process + 'static>(
     tokio::task::spawn_local(listen(listener, transport.clone(), visitors));
 
     for (from, to, properties) in setup.changed {
-        transport.set_link(from, to, Some(properties));
+        transport.set_link(from, to, Some(shaping.left_of(properties)));
     }
     for (from, to) in setup.cut {
         transport.cut(from, to, true);
@@ -213,6 +239,7 @@ async fn host<P: Process + 'static>(
     let alarm = Alarm::new(setup.clock).map_err(NodeError::Timer)?;
     let outlets = Outlets {
         transport,
+        shaping,
         storage,
         inbox: inbox_in,
         supervisor: reports.clone(),

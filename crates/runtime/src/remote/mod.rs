@@ -9,7 +9,7 @@ mod desk;
 mod places;
 pub(crate) mod words;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use crate::metrics::Sum;
 use crate::secret::Secret;
@@ -43,7 +43,8 @@ pub fn run(
     getrandom::fill(&mut run).map_err(RunError::Secret)?;
     let run = format!("{:016x}", u64::from_le_bytes(run));
     let RemoteOptions { secret, listen, files, sum } = remote;
+    let listener = TcpListener::bind(listen).map_err(RunError::Listen)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
     let settle = |ground| Remote::new(run, run_dir, names, files, ground, desk.clone());
-    block_on(host(options, secret, listen, sum, settle, observer))
+    block_on(host(options, secret, listener, sum, settle, observer))
 }

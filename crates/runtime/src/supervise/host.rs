@@ -79,16 +79,17 @@ struct Node {
     outstanding: u32,
 }
 
-/// Carries out a run. Nodes call at `control`, and show that they know the secret; `settle` makes their places.
+/// Carries out a run. Nodes call at `listener`, and show that they know the secret; `settle` makes their places.
 pub(crate) async fn host<P: Places>(
     options: RunOptions,
     secret: Secret,
-    control: SocketAddr,
+    listener: std::net::TcpListener,
     sum: Sum,
     settle: impl FnOnce(Ground) -> P,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
-    let listener = TcpListener::bind(control).await.map_err(RunError::Listen)?;
+    listener.set_nonblocking(true).map_err(RunError::Listen)?;
+    let listener = TcpListener::from_std(listener).map_err(RunError::Listen)?;
     let control = listener.local_addr().map_err(RunError::Listen)?;
     let facts = Bundle::open(&options.run_dir)
         .facts_writer(ProcessId::SUPERVISOR, Life(0))
@@ -291,6 +292,8 @@ impl<P: Places> Host<'_, P> {
             name: self.options.names[process.index()].clone(),
             cluster: member.cluster,
             links: self.options.links.clone(),
+            kernel: self.places.kernel(),
+            clusters: self.options.membership.members.iter().map(|member| member.cluster).collect(),
             storage: self.options.storage,
             follows: self.follows.clone(),
             heartbeat_every: self.heartbeat_every,

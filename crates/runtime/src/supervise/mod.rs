@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{Fact, Life, Membership, ProcessId, Span, Time};
 use faultline_supervisor::{Config, Status};
+use faultline_tc::namespace::NamespaceError;
 use faultline_trace::BundleError;
 use faultline_trace::manifest::LinkEntry;
 use thiserror::Error;
@@ -115,6 +116,9 @@ pub enum RunError {
     /// The control port.
     #[error("cannot listen for the nodes: {0}")]
     Listen(io::Error),
+    /// The network namespace for the nodes.
+    #[error("{0}")]
+    Namespace(NamespaceError),
     /// The port for metrics.
     #[error("cannot serve metrics on {address}: {source}")]
     Metrics {

@@ -1,6 +1,7 @@
 //! What only the places of the processes can do for a supervisor: start them, and end them.
 
 use faultline_core::{Boot, Life, ProcessId, StorageFate, Time};
+use faultline_shaper::Kernel;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
@@ -52,6 +53,11 @@ pub struct Death {
 
 /// The places of all processes. A process has at most one life that is hosted, whatever else may still run somewhere.
 pub(crate) trait Places {
+    /// What traffic control does for links at these places, if anything.
+    fn kernel(&self) -> Option<Kernel> {
+        None
+    }
+
     /// Starts a life, at once or when there is a place for it. What becomes of it is told as [`Happening`].
     fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError>;
 

@@ -1,0 +1,103 @@
+//! Links by traffic control, as far as this machine can, and what `doctor` says of it.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use common::{Place, signal, small};
+use predicates::prelude::PredicateBooleanExt;
+use serde_json::Value;
+
+/// A crash, and a link that changes for a while.
+const FAULTS: &str = "  faults:
+    - { at: 400ms, link: { from: lyon, to: nancy, latency: 20ms, bandwidth: 10Mbit, for: 300ms } }
+    - { at: 600ms, crash: { cluster: lyon, node: 1 } }
+";
+
+#[test]
+fn a_run_by_traffic_control_passes_with_its_links_as_asked_for() {
+    let place = Place::new();
+    if !can(&place) {
+        return;
+    }
+    let before = interfaces();
+    place.write("small.yaml", small(FAULTS));
+    let run = place.faultline(["run", "small.yaml", "--links", "tc", "--out", "run", "--format", "json"]);
+    let output = { run }.output().unwrap();
+    let summary = String::from_utf8_lossy(&output.stdout);
+    // On a machine that is busy with other things the links may be slower than asked for, which the program says.
+    let code = output.status.code();
+    assert!(matches!(code, Some(0 | 3)), "{summary}{}", String::from_utf8_lossy(&output.stderr));
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(place.path("run/manifest.json")).unwrap()).unwrap();
+    let links = manifest["links"].as_array().unwrap();
+    let between: Vec<_> = links.iter().filter(|link| link["from"] != link["to"]).collect();
+    assert_eq!(between.len(), 2);
+    for link in between {
+        let measured = link["measured"]["latency"].as_u64().unwrap();
+        assert!(measured > 2_900_000, "{link}: nothing is faster than its link");
+    }
+    place.wait_until_empty();
+    assert_eq!(interfaces(), before);
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_process_and_no_interface() {
+    let place = Place::new();
+    if !can(&place) {
+        return;
+    }
+    let before = interfaces();
+    place.write("small.yaml", small(""));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"))
+        .current_dir(place.dir())
+        .args(["run", "small.yaml", "--links", "tc", "--out", "run", "-q"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The run and its nodes.
+    place.wait_for_processes(5);
+    signal(&run, "KILL");
+    run.wait().unwrap();
+    place.wait_until_empty();
+    assert_eq!(interfaces(), before);
+}
+
+#[test]
+fn links_by_traffic_control_are_for_real_processes() {
+    let place = Place::new();
+    let refused = place.faultline(["run", "--links", "tc", "--backend", "simulate"]).assert().code(2);
+    refused.stderr(predicates::str::contains("--backend local"));
+}
+
+#[test]
+fn doctor_names_a_remedy_for_all_that_it_finds_missing() {
+    let place = Place::new();
+    let output = place.faultline(["doctor", "--format", "json"]).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["fit"], output.status.success());
+    for finding in found["findings"].as_array().unwrap() {
+        assert!(finding["state"] == "ok" || finding["remedy"].is_string(), "{finding}");
+    }
+    let many = place.faultline(["doctor", "--nodes", "4000000000"]).assert().code(1);
+    many.stdout(predicates::str::contains("FAIL").and(predicates::str::contains("remedy: ")));
+}
+
+/// Whether traffic control is possible here; says so if not.
+fn can(place: &Place) -> bool {
+    let output = place.faultline(["doctor", "--tc", "--format", "json"]).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let can = found["trafficControl"] == true;
+    if !can {
+        eprintln!("!!! SKIPPED: no traffic control here: {found}");
+    }
+    can
+}
+
+/// Of the machine's own network.
+fn interfaces() -> BTreeSet<String> {
+    let entries = fs::read_dir("/sys/class/net").unwrap();
+    entries.map(|it| it.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
