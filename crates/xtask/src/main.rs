@@ -3,6 +3,7 @@
 //! ```text
 //! cargo xtask bench       runs every benchmark, or those that are named, beside its baseline and prints the table
 //! cargo xtask check       every check below
+//! cargo xtask dashboards  has a real Prometheus answer every query of the dashboard
 //! cargo xtask generate    writes the generated files
 //! cargo xtask picture     runs the quick start and draws docs/quickstart.svg from it
 //! ```
@@ -10,6 +11,7 @@
 //! A check is a function from what it looks at to the problems that it found, and each has a test that shows it fire.
 
 mod bench;
+mod dashboards;
 mod dependencies;
 mod floors;
 mod generated;
@@ -38,6 +40,8 @@ enum Chore {
     },
     /// Checks the repository: floors, dependencies, sources, generated files, lists in the documents.
     Check,
+    /// Has a real Prometheus, which scrapes a run with faults, answer every query of the dashboard.
+    Dashboards,
     /// Writes the generated files.
     Generate,
     /// Runs the quick start and draws docs/quickstart.svg from it.
@@ -86,6 +90,7 @@ fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
     match chore {
         Chore::Bench { names, quick } => bench::run(&repository, names, *quick),
         Chore::Check => check(&repository),
+        Chore::Dashboards => dashboards::query(&repository).map(|()| ExitCode::SUCCESS),
         Chore::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
         Chore::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
     }

@@ -1,0 +1,328 @@
+//! The Grafana dashboard of a run, made from a table, and a real Prometheus that answers each of its queries.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::Repository;
+
+/// Where a run is scraped while the queries are tried, and where Prometheus answers.
+const METRICS: &str = "127.0.0.1:19465";
+const PROMETHEUS: &str = "127.0.0.1:19466";
+/// How often a run is scraped then.
+const SCRAPE_SECONDS: u64 = 1;
+/// What Grafana puts in for its own variables: here, enough scrapes for a rate of a run that takes seconds.
+const RATE_INTERVAL: &str = "10s";
+/// For a run with faults, at the longest.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const COLUMNS: usize = 3;
+const WIDTH: usize = 24 / COLUMNS;
+const HEIGHT: usize = 7;
+
+/// A picture of one thing over time.
+struct Panel {
+    title: &'static str,
+    description: &'static str,
+    /// Grafana's name of the unit.
+    unit: &'static str,
+    /// Queries, each with the name of its lines. `RUN` stands for the selected runs, `INTERVAL` for a few scrapes.
+    queries: &'static [(&'static str, &'static str)],
+}
+
+const ROWS: &[(&str, &[Panel])] = &[
+    (
+        "The run",
+        &[
+            Panel {
+                title: "Progress",
+                description: "Steps of the application that are done, of all. A rollback undoes some.",
+                unit: "percentunit",
+                queries: &[("faultline_steps_done{RUN} / faultline_steps_wanted{RUN}", "done")],
+            },
+            Panel {
+                title: "Application messages",
+                description: "By what happened to them. A message that a rollback undid is sent or suppressed again.",
+                unit: "ops",
+                queries: &[("sum by (event) (rate(faultline_messages_total{RUN}[INTERVAL]))", "{{event}}")],
+            },
+            Panel {
+                title: "Messages that recovery cost",
+                description: "Sent again from the log; dropped because they are of what a rollback undid.",
+                unit: "short",
+                queries: &[(
+                    "sum by (event) (faultline_messages_total{RUN, event=~\"resent|dropped|suppressed\"})",
+                    "{{event}}",
+                )],
+            },
+        ],
+    ),
+    (
+        "Checkpoints",
+        &[
+            Panel {
+                title: "Committed",
+                description: "By what asked for them: the timer, or a message that forced one.",
+                unit: "short",
+                queries: &[("sum by (kind) (faultline_checkpoints_total{RUN})", "{{kind}}")],
+            },
+            Panel {
+                title: "Given up",
+                description: "Rounds that a failure or a rollback ended.",
+                unit: "short",
+                queries: &[("sum(faultline_checkpoints_aborted_total{RUN})", "given up")],
+            },
+            Panel {
+                title: "Applications stood still",
+                description: "Share of the time, summed over processes.",
+                unit: "percentunit",
+                queries: &[("sum(rate(faultline_checkpoint_frozen_seconds_total{RUN}[INTERVAL]))", "still")],
+            },
+            Panel {
+                title: "Parts in the storage",
+                description: "Handed to the storage, and reported durable. What lies between is being written.",
+                unit: "short",
+                queries: &[
+                    ("sum(faultline_images_saved_total{RUN})", "saved"),
+                    ("sum(faultline_images_durable_total{RUN})", "durable"),
+                ],
+            },
+            Panel {
+                title: "Kept",
+                description: "Checkpoints that could be restored; collections remove what no recovery needs.",
+                unit: "short",
+                queries: &[
+                    ("sum(faultline_checkpoints_kept{RUN})", "kept"),
+                    ("sum(faultline_collections_total{RUN})", "collections"),
+                ],
+            },
+            Panel {
+                title: "Sender logs",
+                description: "Payload of the messages that are kept to be sent again.",
+                unit: "bytes",
+                queries: &[("sum(faultline_log_bytes{RUN})", "payload")],
+            },
+        ],
+    ),
+    (
+        "Recovery",
+        &[
+            Panel {
+                title: "Rollbacks",
+                description: "Of processes, and the rollbacks of other clusters that they learnt of.",
+                unit: "short",
+                queries: &[
+                    ("sum(faultline_rollbacks_total{RUN})", "rollbacks"),
+                    ("sum(faultline_alerts_total{RUN})", "alerts"),
+                    ("sum(faultline_recoveries_total{RUN})", "recoveries"),
+                ],
+            },
+            Panel {
+                title: "Lost work",
+                description: "Between a checkpoint and the rollback to it, summed over processes.",
+                unit: "s",
+                queries: &[("sum(faultline_lost_work_seconds_total{RUN})", "lost")],
+            },
+            Panel {
+                title: "Logged messages",
+                description: "Messages that are kept to be sent again.",
+                unit: "short",
+                queries: &[("sum(faultline_log_messages{RUN})", "messages")],
+            },
+        ],
+    ),
+    (
+        "Links",
+        &[
+            Panel {
+                title: "Delay",
+                description: "Mean since the run began, and what was asked for. A message that waits for others on a slow link takes longer.",
+                unit: "s",
+                queries: &[
+                    ("max by (from, to) (faultline_link_delay_seen_seconds{RUN})", "{{from}} to {{to}}"),
+                    (
+                        "max by (from, to) (faultline_link_delay_requested_seconds{RUN})",
+                        "{{from}} to {{to}}, asked",
+                    ),
+                ],
+            },
+            Panel {
+                title: "Packets",
+                description: "That arrived over a link.",
+                unit: "pps",
+                queries: &[(
+                    "sum by (from, to) (rate(faultline_link_packets_total{RUN}[INTERVAL]))",
+                    "{{from}} to {{to}}",
+                )],
+            },
+        ],
+    ),
+];
+
+/// The dashboard, as Grafana imports it.
+pub(crate) fn dashboard() -> String {
+    let mut panels = Vec::new();
+    let mut y = 0;
+    for (title, row) in ROWS {
+        panels.push(json!({
+            "id": panels.len() + 1, "type": "row", "title": title, "collapsed": false, "panels": [],
+            "gridPos": { "x": 0, "y": y, "w": 24, "h": 1 },
+        }));
+        y += 1;
+        for (index, panel) in row.iter().enumerate() {
+            let (x, y) = (index % COLUMNS * WIDTH, y + index / COLUMNS * HEIGHT);
+            panels.push(panel.json(panels.len() + 1, x, y));
+        }
+        y += row.len().div_ceil(COLUMNS) * HEIGHT;
+    }
+    let dashboard = json!({
+        "uid": "faultline-run",
+        "title": "Faultline: a run",
+        "description": "Generated by `cargo xtask generate` from crates/xtask/src/dashboards.rs; do not edit.",
+        "tags": ["faultline"],
+        "schemaVersion": 39,
+        "editable": true,
+        "refresh": "5s",
+        "time": { "from": "now-15m", "to": "now" },
+        "templating": { "list": [
+            { "name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus" },
+            {
+                "name": "run", "type": "query", "label": "Run", "includeAll": true, "multi": true, "allValue": ".*",
+                "datasource": { "type": "prometheus", "uid": "${datasource}" },
+                "query": "label_values(faultline_steps_wanted, instance)", "refresh": 2,
+            },
+        ] },
+        "panels": panels,
+    });
+    format!("{dashboard:#}\n")
+}
+
+/// Runs the quick start, with the program that `cargo build --release` makes, and a Prometheus that scrapes it, and has it answer every query of the dashboard.
+pub(crate) fn query(repository: &Repository) -> Result<(), Box<dyn Error>> {
+    let dir = repository.root.join("target/dashboards");
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(&dir)?;
+    let rules = repository.root.join("dashboards/alerts.yaml");
+    let config = json!({
+        "global": { "scrape_interval": format!("{SCRAPE_SECONDS}s"), "evaluation_interval": "1s" },
+        "rule_files": [rules],
+        "scrape_configs": [{ "job_name": "faultline", "static_configs": [{ "targets": [METRICS] }] }],
+    });
+    let config_file = dir.join("prometheus.json");
+    fs::write(&config_file, config.to_string())?;
+    let mut prometheus = Command::new("prometheus");
+    prometheus
+        .arg(format!("--config.file={}", config_file.display()))
+        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg(format!("--web.listen-address={PROMETHEUS}"));
+    let program = repository.metadata.target_directory.join("release/faultline");
+    if !program.exists() {
+        return Err(format!("there is no {program}: run `cargo build --release` first").into());
+    }
+    let mut run = Command::new(program);
+    run.args(["run", "--quiet", "--metrics", METRICS, "--out"]).arg(dir.join("record"));
+    let _prometheus = Background::start(&mut prometheus, &dir.join("prometheus.log"))?;
+    let _run = Background::start(&mut run, &dir.join("run.log"))?;
+    let mut unanswered: BTreeSet<String> = queries().collect();
+    let all = unanswered.len();
+    let begun = Instant::now();
+    while !unanswered.is_empty() && begun.elapsed() < PATIENCE {
+        // Nothing says that a scrape is over.
+        std::thread::sleep(Duration::from_secs(SCRAPE_SECONDS));
+        unanswered.retain(|query| !is_answered(query));
+    }
+    if unanswered.is_empty() {
+        println!("Prometheus has data for all {all} queries of the dashboard");
+        return Ok(());
+    }
+    let left: Vec<_> = unanswered.into_iter().collect();
+    Err(format!("no data after {PATIENCE:?} for:\n{}\nlogs are in {}", left.join("\n"), dir.display()).into())
+}
+
+/// Every query of the dashboard, as Grafana asks it when all runs are selected.
+fn queries() -> impl Iterator<Item = String> {
+    let panels = ROWS.iter().flat_map(|(_, row)| row.iter());
+    panels.flat_map(|panel| panel.queries).map(|(query, _)| fill(query, ".*", RATE_INTERVAL))
+}
+
+fn fill(query: &str, run: &str, interval: &str) -> String {
+    query.replace("RUN", &format!("instance=~\"{run}\"")).replace("INTERVAL", interval)
+}
+
+/// Whether Prometheus has data.
+fn is_answered(query: &str) -> bool {
+    let mut promtool = Command::new("promtool");
+    let output = promtool.args(["query", "instant", &format!("http://{PROMETHEUS}"), query]).output();
+    output.is_ok_and(|it| it.status.success() && it.stdout.iter().any(|byte| !byte.is_ascii_whitespace()))
+}
+
+impl Panel {
+    fn json(&self, id: usize, x: usize, y: usize) -> Value {
+        let Panel { title, description, unit, queries } = self;
+        let target = |(index, (query, legend)): (usize, &(&str, &str))| {
+            let name = char::from(b'A' + index as u8).to_string();
+            json!({ "refId": name, "expr": fill(query, "$run", "$__rate_interval"), "legendFormat": legend })
+        };
+        json!({
+            "id": id, "type": "timeseries", "title": title, "description": description,
+            "datasource": { "type": "prometheus", "uid": "${datasource}" },
+            "gridPos": { "x": x, "y": y, "w": WIDTH, "h": HEIGHT },
+            "fieldConfig": { "defaults": { "unit": unit, "min": 0 }, "overrides": [] },
+            "targets": queries.iter().enumerate().map(target).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A program that ends when this does.
+struct Background(Child);
+
+impl Background {
+    fn start(command: &mut Command, log: &Path) -> Result<Background, Box<dyn Error>> {
+        let log = fs::File::create(log)?;
+        let program = PathBuf::from(command.get_program());
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child =
+            command.spawn().map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        Ok(Background(child))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.kill().and_then(|()| self.0.wait()) {
+            eprintln!("a program is left running: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_selects_runs_and_names_no_placeholder() {
+        for query in queries() {
+            assert!(query.contains("instance=~\".*\""), "{query}");
+            assert!(!query.contains("RUN") && !query.contains("INTERVAL"), "{query}");
+        }
+    }
+
+    #[test]
+    fn panels_have_places_of_their_own() {
+        let dashboard: Value = serde_json::from_str(&dashboard()).unwrap();
+        let mut places = BTreeSet::new();
+        let mut ids = BTreeSet::new();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            let place = &panel["gridPos"];
+            assert!(places.insert((place["x"].as_u64(), place["y"].as_u64())), "{panel}");
+            assert!(ids.insert(panel["id"].as_u64()), "{panel}");
+        }
+    }
+}
