@@ -79,7 +79,8 @@ fn log(command: &Command) {
         Command::Check(arguments) => arguments.output.verbose,
         _ => 0,
     };
-    let level = if verbose > 1 { "debug" } else { "warn" };
+    // What the netlink library warns of is answers, which the caller deals with.
+    let level = if verbose > 1 { "debug" } else { "warn,nlink=error" };
     let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
 }
