@@ -34,6 +34,9 @@ const LIFE_BITS: u32 = 10;
 const LIVES: u32 = 1000;
 /// Where the hub is: at the end, as no process.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
+/// The bridge's hardware address. Without one of its own, a bridge has the least of its ports', which changes when another
+/// joins, and whoever has resolved it before then talks to nobody for some seconds.
+const HUB_HARDWARE: [u8; 6] = [0x02, 0xfa, 0x17, 0, 0, 1];
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 
 /// Why a namespace could not be made.
@@ -147,7 +150,7 @@ async fn furnish_hub() -> Result<(), NamespaceError> {
     let failed = |what| move |source| NamespaceError::Network { what, source };
     let kernel = Connection::<Route>::new().map_err(failed("talk to the kernel in the hub"))?;
     kernel.set_link_up("lo").await.map_err(failed("bring up the hub's loopback"))?;
-    kernel.add_link(BridgeLink::new(BRIDGE)).await.map_err(failed("add a bridge"))?;
+    kernel.add_link(BridgeLink::new(BRIDGE).address(HUB_HARDWARE)).await.map_err(failed("add a bridge"))?;
     let address = Ipv4Address::new(BRIDGE, HUB, NETWORK_LENGTH);
     kernel.add_address(address).await.map_err(failed("set the hub's address"))?;
     kernel.set_link_up(BRIDGE).await.map_err(failed("bring up the bridge"))

@@ -219,6 +219,21 @@ fn what_comes_from_a_peer_is_delayed_and_lost_as_asked() {
     });
 }
 
+#[test]
+fn the_hub_keeps_its_hardware_address_whoever_joins() {
+    with(&[Ability::Veth, Ability::Bridge], || {
+        let (hub, _) = Hub::new().unwrap();
+        let bridge = async |kernel: Connection<Route>| {
+            Ok(kernel.get_link_by_name("faultline").await?.unwrap().address().map(<[u8]>::to_vec))
+        };
+        let before = hub.within(|| by_hand(bridge)).unwrap();
+        let residents: Vec<_> = (0..16).map(|process| Resident::new(&hub, process)).collect();
+        residents.iter().for_each(|resident| resident.ask(|| ()));
+        assert!(before.is_some());
+        assert_eq!(hub.within(|| by_hand(bridge)).unwrap(), before);
+    });
+}
+
 /// A process in a namespace of its own, which does what it is asked.
 struct Resident {
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
