@@ -207,6 +207,10 @@ pub(crate) struct ReproduceArguments {
     /// Fewer settings and 5 seeds: the shape of every figure in seconds.
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Also runs a small federation on real processes, with 10 seeds (3 with `--quick`) of 4 s each, and puts them beside
+    /// the simulator.
+    #[arg(long)]
+    pub(crate) with_processes: bool,
     /// Runs of each setting. Default 30, or 5 with `--quick`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) seeds: Option<u32>,

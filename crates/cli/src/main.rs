@@ -12,6 +12,7 @@ mod live;
 mod local;
 mod output;
 mod paper;
+mod processes;
 mod progress;
 mod recording;
 mod replay;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use faultline_checker::{Context, Judgement, judge};
+use faultline_checker::{Account, Context, Judgement, judge};
 use faultline_core::{ProcessId, Role};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
@@ -54,6 +54,11 @@ impl Recording {
             trace: &self.trace,
             judgement: &self.judgement,
         }
+    }
+
+    /// What happened in it, counted.
+    pub(crate) fn account(&self) -> Account {
+        Account::of(&faultline_checker::History::new(&self.trace, &Context::from_manifest(&self.manifest)))
     }
 
     /// How a command about it ends.

@@ -4,19 +4,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use faultline_experiments::reproduce::{Settings, page, reproduce as repeat};
+use faultline_experiments::reproduce::{Settings, page, reality, reproduce as repeat};
 use faultline_experiments::table1;
 
 use crate::arguments::{Paper, ReproduceArguments};
 use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::trouble::{Exit, Trouble};
-use crate::{interrupt, output};
+use crate::{interrupt, output, processes};
 
 /// Runs of each setting.
 const SEEDS: u32 = 30;
 /// The same when only the shape is wanted.
 const QUICK_SEEDS: u32 = 5;
+/// Runs on real processes, and as many beside them in virtual time.
+const PAIRS: u64 = 10;
+/// The same when only the shape is wanted.
+const QUICK_PAIRS: u64 = 3;
 
 /// What helps when the results cannot be written.
 const HELP: &str = "name a directory that can be written with `--out`";
@@ -59,15 +63,29 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     let seeds = arguments.seeds.unwrap_or(if *quick { QUICK_SEEDS } else { SEEDS });
     let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
     let interrupted = interrupt::flag();
+    // First, while nothing else of this program keeps the machine busy.
+    let pairs = match arguments.with_processes {
+        true => {
+            processes::beside_the_simulator(if *quick { QUICK_PAIRS } else { PAIRS }, &out, &interrupted)?
+        }
+        false => Vec::new(),
+    };
     let mut progress = Progress::new();
     let done = repeat(settings, &interrupted, &mut |what, runs| {
         progress.show(|| format!("{what} ({runs} runs done)"));
     });
     drop(progress);
-    let Ok(done) = done else {
+    let Ok(mut done) = done else {
         debug_assert!(interrupted.load(Ordering::Relaxed));
         return Err(Trouble::machine("interrupted: nothing was written"));
     };
+    if !pairs.is_empty() {
+        done.sections.push(reality::section(&pairs));
+        let differ = pairs.iter().filter(|it| !it.agrees());
+        done.judged
+            .wrong
+            .extend(differ.map(|it| format!("real processes beside the simulator, seed {}", it.seed)));
+    }
     let write = |name: &str, content: &str| write(&out, name, content);
     for section in &done.sections {
         for table in &section.tables {

@@ -54,9 +54,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     let federation = source.parse()?;
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     let text = source.text();
-    let kernel = links(arguments)?;
-    let interrupted = interrupt::flag();
-    let session = Session { arguments, federation: &federation, text: &text, kernel, interrupted };
+    let session = Session::new(arguments, &federation, &text, interrupt::flag())?;
     if arguments.repeat == 1 {
         let dir = session.place(first)?;
         let recording = session.once(first, &dir)?;
@@ -93,7 +91,7 @@ fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
 }
 
 /// Everything that several runs of one command share.
-struct Session<'a> {
+pub(crate) struct Session<'a> {
     arguments: &'a RunArguments,
     federation: &'a Federation,
     text: &'a str,
@@ -130,9 +128,19 @@ struct Repetitions<'a> {
     runs: Vec<Repetition>,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    /// `text` is what `federation` was read from.
+    pub(crate) fn new(
+        arguments: &'a RunArguments,
+        federation: &'a Federation,
+        text: &'a str,
+        interrupted: Arc<AtomicBool>,
+    ) -> Result<Session<'a>, Trouble> {
+        Ok(Session { arguments, federation, text, kernel: links(arguments)?, interrupted })
+    }
+
     /// Runs and judges once; the record is in `dir`.
-    fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
+    pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
         if self.arguments.backend == BackendName::Kubernetes {
             return self.in_pods(seed, dir);
         }

@@ -134,17 +134,26 @@ fn what_is_wrong_is_shown_in_its_line() {
 #[test]
 fn an_evaluation_leaves_a_page_tables_and_figures() {
     let place = Place::new();
-    let arguments = ["reproduce", "hc3i", "--quick", "--seeds", "1", "--out", "out"];
+    let arguments = ["reproduce", "hc3i", "--quick", "--seeds", "1", "--with-processes", "--out", "out"];
     let said = place.faultline(arguments).assert().code(0).get_output().stdout.clone();
     let said = String::from_utf8(said).unwrap();
-    for part in ["messages by count", "the same in every run", "0 not passed", "out/index.html"] {
+    for part in [
+        "messages by count",
+        "the same in every run",
+        "0 not passed",
+        "equal with every seed",
+        "out/index.html",
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let read = |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap();
     assert!(read("messages.csv").contains("cluster-1,cluster-0,11,11,0,11,11,"), "{}", read("messages.csv"));
     assert!(read("figure-5.svg").starts_with("<svg"));
+    assert_eq!(read("reality.csv").lines().count(), 4, "what timing decides: {}", read("reality.csv"));
+    assert!(place.path("out/processes/real-3/manifest.json").exists());
     let page = read("index.html");
-    for id in ["figure-5", "figure-8", "collection", "three-clusters", "whole-vector", "replicas"] {
+    for id in ["figure-5", "figure-8", "collection", "three-clusters", "whole-vector", "replicas", "reality"]
+    {
         assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
     }
     assert!(!page.contains("src=") && !page.contains("href=\"http"), "it needs no network");

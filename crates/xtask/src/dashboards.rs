@@ -202,9 +202,14 @@ pub(crate) fn dashboard() -> String {
     format!("{dashboard:#}\n")
 }
 
-/// Runs the quick start, with the program that `cargo build --release` makes, and a Prometheus that scrapes it, and has it answer every query of the dashboard.
+/// Runs the quick start, with the program that `cargo build --release` makes, and a Prometheus that scrapes it, and has it
+/// answer every query of the dashboard.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a Prometheus scrapes in real time, and nothing says that it has"
+)]
 pub(crate) fn query(repository: &Repository) -> Result<(), Box<dyn Error>> {
-    let dir = repository.root.join("target/dashboards");
+    let dir = repository.metadata.target_directory.join("dashboards").into_std_path_buf();
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
     }
@@ -234,7 +239,6 @@ pub(crate) fn query(repository: &Repository) -> Result<(), Box<dyn Error>> {
     let all = unanswered.len();
     let begun = Instant::now();
     while !unanswered.is_empty() && begun.elapsed() < PATIENCE {
-        // Nothing says that a scrape is over.
         std::thread::sleep(Duration::from_secs(SCRAPE_SECONDS));
         unanswered.retain(|query| !is_answered(query));
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 /// Which cluster, and where on it.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub(crate) struct KubernetesArguments {
     /// The namespace of the federation, instead of that of the kubeconfig's context.

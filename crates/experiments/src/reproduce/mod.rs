@@ -10,12 +10,14 @@
 //! | `options` | what the paper leaves to future work |
 //! | `section` | what an experiment leaves: text, tables, figures, findings |
 //! | [`chart`] | figures |
+//! | [`reality`] | the simulator beside real processes |
 //! | [`page`] | all of it as one page |
 
 pub mod chart;
 mod options;
 pub mod page;
 mod paper;
+pub mod reality;
 mod section;
 
 use std::num::NonZero;

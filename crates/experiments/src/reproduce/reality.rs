@@ -1,0 +1,208 @@
+//! The simulator beside real processes: the same federation with the same seeds on both, and what may and what may not
+//! differ between them.
+//!
+//! Nothing here runs processes: who does hands over what the checker's account of each run says.
+
+use faultline_checker::Account;
+
+use crate::measures::Spread;
+
+use super::section::{Agreement, Cell, Finding, Section, Table};
+
+/// A small federation: two clusters of two processes each. The first checkpoints every second, the second only when a
+/// message from the first forces it to.
+pub const FEDERATION: &str = "\
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata:
+  name: reality
+spec:
+  clusters: [{ name: a, nodes: 2 }, { name: b, nodes: 2 }]
+  links:
+    within: { preset: san }
+    between: { latency: 5ms, bandwidth: 100Mbit }
+  storage: { kind: disk }
+  protocol:
+    hc3i: { checkpointEvery: 1s, checkpointEveryIn: { b: never }, replicas: 1, replicateTo: sameCluster }
+  application:
+    synthetic:
+      message: 1kB
+      state: 1MB
+      traffic:
+        exact:
+          duration: 4s
+          messages:
+            - { from: a, to: a, count: 20 }
+            - { from: a, to: b, count: 10 }
+            - { from: b, to: b, count: 15 }
+  failures: { detectAfter: 5s }
+  deadline: 60s
+";
+
+/// What [`FEDERATION`] says of messages, by sending and receiving cluster.
+const MESSAGES: [[u64; 2]; 2] = [[20, 10], [0, 15]];
+
+/// One run, real or simulated.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Messages by sending and receiving cluster.
+    messages: Vec<Vec<u64>>,
+    /// Checkpoints that the timer asked for, the first included, by cluster.
+    unforced: Vec<u64>,
+    /// Checkpoints that a message forced, by cluster.
+    forced: Vec<u64>,
+    rollbacks: usize,
+    /// From the beginning of the application to the end.
+    seconds: f64,
+}
+
+impl Told {
+    /// What the checker counted in a run that took so long.
+    pub fn of(account: &Account, seconds: f64) -> Told {
+        Told {
+            messages: account.messages.clone(),
+            unforced: account.clusters.iter().map(|it| it.unforced).collect(),
+            forced: account.clusters.iter().map(|it| it.forced).collect(),
+            rollbacks: account.rollbacks.len(),
+            seconds,
+        }
+    }
+}
+
+/// The same seed on both.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Of both runs.
+    pub seed: u64,
+    /// On real processes.
+    pub real: Told,
+    /// In virtual time.
+    pub simulated: Told,
+}
+
+impl Pair {
+    /// Whether every count that the files and the seed determine is the same in both runs, and what the file says.
+    pub fn agrees(&self) -> bool {
+        [&self.real, &self.simulated].into_iter().all(|told| {
+            let checkpoints = (told.forced[0], told.unforced[1]);
+            told.messages == MESSAGES && checkpoints == (0, 1) && told.rollbacks == 0
+        })
+    }
+}
+
+/// What timing decides, over all seeds.
+struct Timed {
+    what: &'static str,
+    of: fn(&Told) -> f64,
+}
+
+const TIMED: [Timed; 3] = [
+    Timed { what: "checkpoints of a by its timer", of: |it| it.unforced[0] as f64 },
+    Timed { what: "forced checkpoints of b", of: |it| it.forced[1] as f64 },
+    Timed { what: "seconds from beginning to end", of: |it| it.seconds },
+];
+
+impl Timed {
+    /// On real processes, and in virtual time.
+    fn spreads(&self, pairs: &[Pair]) -> [Spread; 2] {
+        let real = Spread::of(pairs.iter().map(|it| (self.of)(&it.real)));
+        [real, Spread::of(pairs.iter().map(|it| (self.of)(&it.simulated)))]
+    }
+}
+
+/// What came of it, for the page.
+pub fn section(pairs: &[Pair]) -> Section {
+    let agree = pairs.iter().all(Pair::agrees);
+    let mut findings = vec![Finding {
+        what: "what the file determines".into(),
+        published: String::new(),
+        ours: if agree { "equal with every seed".into() } else { "not equal".into() },
+        agreement: measured(agree),
+        sentence:
+            "Messages by sending and receiving cluster; no forced checkpoints in the cluster to which nobody \
+                   sends; no unforced one but the first in the cluster without a timer; no rollbacks."
+                .into(),
+    }];
+    let mut rows = Vec::new();
+    for timed in &TIMED {
+        let [real, simulated] = timed.spreads(pairs);
+        let overlap = overlap(&real, &simulated);
+        findings.push(Finding {
+            what: timed.what.into(),
+            published: String::new(),
+            ours: format!("{} on processes, {} simulated", real.text(), simulated.text()),
+            agreement: measured(overlap),
+            sentence: format!(
+                "Timing decides it: the ranges {}overlap.",
+                if overlap { "" } else { "do not " }
+            ),
+        });
+        rows.push(vec![Cell::from(timed.what), real.into(), simulated.into()]);
+    }
+    Section {
+        id: "reality",
+        title: "The simulator beside real processes".into(),
+        place: "not in the paper",
+        text: vec![format!(
+            "Two clusters of two processes for four seconds, with {} seeds: each once on real processes (TCP, emulated \
+             links, files written through to the disk) and once in virtual time, with the same protocol code. A busy \
+             machine delays real processes, and spreads what timing decides.",
+            pairs.len()
+        )],
+        findings,
+        figures: Vec::new(),
+        tables: vec![Table {
+            name: "reality",
+            caption: "The same federation and seeds on both".into(),
+            columns: vec!["", "real processes", "simulated"],
+            rows,
+        }],
+    }
+}
+
+fn overlap(one: &Spread, other: &Spread) -> bool {
+    one.least <= other.most && other.least <= one.most
+}
+
+fn measured(as_expected: bool) -> Agreement {
+    if as_expected { Agreement::Measured } else { Agreement::Differs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(unforced: u64, forced: u64, messages: [[u64; 2]; 2]) -> Told {
+        let messages = messages.iter().map(|it| it.to_vec()).collect();
+        Told { messages, unforced: vec![unforced, 1], forced: vec![0, forced], rollbacks: 0, seconds: 4.0 }
+    }
+
+    fn pair(real: Told) -> Pair {
+        Pair { seed: 1, real, simulated: told(5, 3, MESSAGES) }
+    }
+
+    fn agreements(pairs: &[Pair]) -> Vec<Agreement> {
+        section(pairs).findings.iter().map(|it| it.agreement).collect()
+    }
+
+    #[test]
+    fn counts_are_equal_and_ranges_overlap() {
+        let pairs = [pair(told(5, 4, MESSAGES)), pair(told(4, 2, MESSAGES))];
+        assert_eq!(agreements(&pairs), [Agreement::Measured; 4]);
+    }
+
+    #[test]
+    fn a_lost_message_and_ranges_apart_are_told() {
+        let mut lost = MESSAGES;
+        lost[0][1] = 9;
+        let pairs = [pair(told(6, 3, lost)), pair(told(7, 3, MESSAGES))];
+        use Agreement::{Differs, Measured};
+        assert_eq!(agreements(&pairs), [Differs, Differs, Measured, Measured]);
+    }
+
+    #[test]
+    fn the_federation_is_one() {
+        let federation = faultline_api::parse("reality", FEDERATION.as_bytes()).expect("a valid federation");
+        assert_eq!(federation.spec.clusters.len(), MESSAGES.len());
+    }
+}
