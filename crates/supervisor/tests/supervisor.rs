@@ -711,11 +711,14 @@ fn who_goes_back_is_not_finished() {
     let restored = Fact::Restored(Box::new((None, Incarnation(1), Witness::default())));
     let mut desk = Desk::begun(vec![]);
     desk.finished(P0, 1, 0, 0);
-    desk.stated(P0, restored, false);
+    desk.stated(P0, restored.clone(), false);
     desk.finished(P1, 1, 0, 0);
     desk.finished(P2, 1, 0, 0);
     assert_eq!(desk.take(), []);
     desk.finished(P0, 1, 0, 0);
+    assert_eq!(desk.take(), [], "its cluster goes back with it: what P1 said was said before");
+    desk.stated(P1, restored, false);
+    desk.finished(P1, 1, 0, 0);
     assert_eq!(desk.take().last(), Some(&Order::End(Outcome::Completed)));
 }
 
