@@ -250,7 +250,8 @@ impl Rank {
             Input::Read { name, image } => {
                 let (own, answers) = self.store.read(name, image.as_ref(), host);
                 self.say(answers, now, host);
-                if own {
+                // A part that turns out to be lost while a holder's copy is made of it was to be restored as well.
+                if own || image.is_none() {
                     self.own_part_read(name, image, now, host);
                 }
             }

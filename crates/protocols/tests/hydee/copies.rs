@@ -2,8 +2,8 @@
 
 use faultline_core::Claim;
 use faultline_core::Span;
-use faultline_core::StorageFate::Lost;
-use faultline_protocols::hydee::{Config, Defects, Hydee};
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_protocols::hydee::{Config, Control, Defects, Hydee};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_trace::manifest::ProtocolKind;
 
@@ -38,4 +38,30 @@ fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
     let back = |claim: &&Claim| matches!(claim, Claim::RolledBack { checkpoint, .. } if checkpoint.sn.0 == 1);
     assert_eq!(federation.claims(p(2)).filter(back).count(), 1);
     assert_eq!(federation.judge(ProtocolKind::Hydee).violated().count(), 0);
+}
+
+/// p2 restores its part from p1, and p0 is to have a copy of it again. When that is made, what p2 reads of its own storage is
+/// corrupt: there must be another try.
+#[test]
+fn a_part_that_is_lost_while_a_copy_is_made_of_it_is_fetched_again() {
+    let config = Config {
+        checkpoint_every: vec![Some(EVERY); 3].into(),
+        placement: Placement { replicas: 2, to: ReplicateTo::OtherCluster },
+        retry_every: Span::from_secs(1),
+        defects: Defects::default(),
+    };
+    let mut federation = Federation::<Hydee>::new(&[1, 1, 1], config);
+    let first = federation.hold(|flight| flight.image_of() == Some(p(2)) && flight.to == p(0));
+    federation.settle();
+    let secure =
+        federation.hold(|flight| flight.to == p(0) && matches!(flight.control(), Some(Control::Secure(_))));
+    federation.corrupt(p(2));
+    federation.crash(p(2), Kept);
+    federation.settle();
+    federation.corrupt(p(2));
+    federation.release(secure);
+    federation.release(first);
+    federation.settle();
+    let has_resumed = federation.claims(p(2)).any(|it| matches!(it, Claim::RolledBack { .. }));
+    assert!(has_resumed, "p2 waits for ever");
 }
