@@ -17,7 +17,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names of the ranks of a federation.
+    /// The names of the processes of a federation: its ranks, and what its protocol needs beside them.
     pub fn of(spec: &FederationSpec) -> Names {
         let mut first = 0;
         let clusters = spec
@@ -29,13 +29,12 @@ impl Names {
                 (cluster.name.clone(), processes)
             })
             .collect();
-        Names { clusters, extra: Vec::new() }
+        Names { clusters, extra: Vec::new() }.with_extra(&spec.protocol.extra_processes())
     }
 
-    /// With the processes that the protocol needs beside the ranks. Their names end in no number, so that no cluster's
+    /// With processes beside the ranks. Their names end in no number, so that no cluster's
     /// process is called the same.
-    #[must_use]
-    pub fn with_extra(mut self, roles: &[Role]) -> Names {
+    fn with_extra(mut self, roles: &[Role]) -> Names {
         for (index, &role) in roles.iter().enumerate() {
             let base = match role {
                 Role::STORAGE_SERVER => "storage-server",

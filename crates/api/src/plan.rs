@@ -29,7 +29,7 @@ const FIRST_STREAM: u64 = 1 << 32;
 /// on every machine. Panics when [`crate::validate()`] finds problems.
 pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
     let spec = &federation.spec;
-    let names = Names::of(spec).with_extra(&spec.protocol.extra_processes());
+    let names = Names::of(spec);
     let mut plan = Vec::new();
     for (entry, fault) in spec.faults.iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);

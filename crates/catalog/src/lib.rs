@@ -102,7 +102,7 @@ impl<P: Protocol> Setup<P> {
         Ok(Setup {
             process: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(application) }),
             membership: membership(spec, &extra),
-            names: Names::of(spec).with_extra(&extra),
+            names: Names::of(spec),
             links: links(spec),
             supervisor: faultline_supervisor::Config {
                 detect_after: spec.failures().detect_after(),

@@ -173,7 +173,7 @@ impl Check<'_> {
                 "write `process`, or `cluster` and `node`",
             );
         } else if self.sized {
-            let names = Names::of(self.spec).with_extra(&self.spec.protocol.extra_processes());
+            let names = Names::of(self.spec);
             let help = match names.extra() {
                 [] => "a process is called by its cluster and number, `paris-1`; none stands outside".into(),
                 extra => {

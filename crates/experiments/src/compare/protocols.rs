@@ -48,8 +48,7 @@ pub(crate) fn without_faults(federation: &Federation) -> Federation {
 /// The same federation without the faults of processes that its protocol does not have, and what each of them was.
 pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String>) {
     let mut other = federation.clone();
-    let spec = &federation.spec;
-    let names = Names::of(spec).with_extra(&spec.protocol.extra_processes());
+    let names = Names::of(&federation.spec);
     let mut left_out = Vec::new();
     let mut number = 0;
     other.spec.faults.retain(|fault| {
