@@ -184,6 +184,13 @@ impl Direction {
     }
 }
 
+impl Class {
+    /// One that has this rate to itself.
+    fn of_rate(rate: u64, leaf: Leaf) -> Class {
+        Class { parent: 0, rate, ceiling: rate, burst: burst(rate), leaf }
+    }
+}
+
 fn leaving(
     mine: ClusterId,
     peers: &[Peer],
@@ -209,13 +216,11 @@ fn leaving(
         }
         let rate = if link.bandwidth == 0 { UNLIMITED } else { link.bandwidth };
         let leaf = leaf.unwrap_or(Leaf::Queue(queue(link, 1, FULL_PACKET.into())));
-        direction.classes.insert(number, Class { parent: 0, rate, ceiling: rate, burst: burst(rate), leaf });
+        direction.classes.insert(number, Class::of_rate(rate, leaf));
     }
     // Each may have all of it, and together they have no more.
     if let Some(fastest) = shared.iter().map(|&(_, bandwidth)| bandwidth).max() {
-        let all =
-            Class { parent: 0, rate: fastest, ceiling: fastest, burst: burst(fastest), leaf: Leaf::Classes };
-        direction.classes.insert(OTHERS, all);
+        direction.classes.insert(OTHERS, Class::of_rate(fastest, Leaf::Classes));
         for &(number, bandwidth) in &shared {
             let class = direction.classes.get_mut(&number).expect("it was put there");
             class.parent = OTHERS;
@@ -239,9 +244,7 @@ fn arriving(
     }
     for (&cluster, &senders) in members {
         if let Some(leaf) = delay(links(cluster, mine), senders) {
-            let class =
-                Class { parent: 0, rate: UNLIMITED, ceiling: UNLIMITED, burst: burst(UNLIMITED), leaf };
-            direction.classes.insert(Direction::class_of(cluster), class);
+            direction.classes.insert(Direction::class_of(cluster), Class::of_rate(UNLIMITED, leaf));
         }
     }
     direction.filter(peers);
