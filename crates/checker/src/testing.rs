@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use faultline_core::fault::StorageFault;
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, Digest, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation,
     Life, MessageId, Position, ProcessId, Sn, Span, StorageFate, Time, Vectors, Witness,
@@ -244,6 +245,12 @@ impl Run {
 
     pub(crate) fn inject_crash(&mut self, process: u32) {
         let fault = Fault::Crash { process: p(process), storage: StorageFate::Kept };
+        self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
+    }
+
+    /// The storage of `process` corrupts what it reads from now on, for a while.
+    pub(crate) fn spoil(&mut self, process: u32, span: Span) {
+        let fault = Fault::Storage { process: p(process), how: StorageFault::Corrupt, span: Some(span) };
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 

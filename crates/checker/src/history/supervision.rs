@@ -36,18 +36,23 @@ pub struct Supervision<'a> {
     /// The newest life of each process.
     newest: BTreeMap<ProcessId, Life>,
     /// For each process, the supervisor's facts at which the content of its storage was lost or spoilt, with the life
-    /// that ended then; ascending.
+    /// that ended then, or that stored into a storage which spoils; ascending.
     losses: BTreeMap<ProcessId, Vec<(Life, usize)>>,
 }
 
 impl<'a> Supervision<'a> {
     pub(super) fn new(facts: &'a [(Time, Fact)], volatile_storage: bool) -> Supervision<'a> {
         let mut this = Supervision::default();
+        // Until when, by the supervisor's clock, a storage spoils what is read; for ever is the end of time.
+        let mut spoils: BTreeMap<ProcessId, Time> = BTreeMap::new();
         for (number, (at, fact)) in facts.iter().enumerate() {
             match fact {
                 Fact::LifeStarted { process, life, .. } => {
                     this.starts.push((*process, *life, number));
                     this.newest.insert(*process, *life);
+                    if spoils.get(process).is_some_and(|until| at <= until) {
+                        this.losses.entry(*process).or_default().push((*life, number));
+                    }
                 }
                 Fact::Failed { process, life, storage } => {
                     let lost = volatile_storage || *storage == StorageFate::Lost;
@@ -65,7 +70,9 @@ impl<'a> Supervision<'a> {
                 }
                 Fact::Injecting { no, fault } => {
                     this.injected.push((*no, fault, *at, number));
-                    if let Fault::Storage { process, how: StorageFault::Corrupt, .. } = **fault {
+                    if let Fault::Storage { process, how: StorageFault::Corrupt, span } = **fault {
+                        let until = span.map_or(Time(u64::MAX), |span| *at + span);
+                        spoils.entry(process).and_modify(|it| *it = until.max(*it)).or_insert(until);
                         let life = this.newest.get(&process).copied().unwrap_or_default();
                         this.losses.entry(process).or_default().push((life, number));
                     }

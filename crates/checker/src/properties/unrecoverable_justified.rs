@@ -111,7 +111,7 @@ impl<'a> GivingUp<'a> {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::{ClusterId, Sn};
+    use faultline_core::{ClusterId, Sn, Span};
 
     fn give_up(run: &mut Run) {
         let missing = [(run.image(0, 0, 1), vec![p(0), p(1)])].into();
@@ -192,5 +192,20 @@ mod tests {
         run.durable(1, run.image(0, 0, 1));
         give_up(&mut run);
         assert!(check_alone(check, &run).violations[0].text.contains("but p1 had it"));
+    }
+
+    #[test]
+    fn a_copy_made_while_its_holder_spoils_what_it_reads_may_be_gone() {
+        for (ends, violations) in [(50, 1), (10_000, 0)] {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.commit_all(0, &[0]);
+            run.spoil(1, Span(ends));
+            run.wait(Span(1000));
+            run.kill(1, false);
+            run.durable(1, run.image(0, 0, 1));
+            run.kill(0, true);
+            give_up(&mut run);
+            assert_eq!(check_alone(check, &run).violation_count(), violations * 2, "until {ends}");
+        }
     }
 }

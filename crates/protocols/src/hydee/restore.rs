@@ -187,21 +187,22 @@ impl Rank {
         self.restore(restore, target, &sources, now, host);
     }
 
-    /// Coordinator: says of which checkpoint which parts are missing: the one that lacks the fewest, and of these the
-    /// newest.
+    /// Coordinator: says for each member whose part of a checkpoint is missing which is the newest that lacks it, and who
+    /// was asked. One that was never whole may be newer than the one that a loss made impossible: both are told.
     fn give_up(&self, stock: &BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>, host: &mut Desk) {
-        let nothing = (Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) }, BTreeMap::new());
-        let nearest = stock.iter().max_by_key(|&(checkpoint, owners)| (owners.len(), *checkpoint));
-        let (checkpoint, owners) = nearest.unwrap_or((&nothing.0, &nothing.1));
         let asked = |owner: ProcessId| {
             let holders = self.config.placement.holders(&self.view.membership, owner);
             core::iter::once(owner).chain(holders).collect()
         };
+        let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
+        let newest_without = |owner: &ProcessId| {
+            let mut lacking = stock.iter().rev().filter(|(_, owners)| !owners.contains_key(owner));
+            lacking.next().map(|(&checkpoint, _)| checkpoint).or(stock.is_empty().then_some(first))
+        };
         let missing = self
             .members
             .iter()
-            .filter(|owner| !owners.contains_key(owner))
-            .map(|&owner| (checkpoint.part(owner), asked(owner)))
+            .filter_map(|owner| Some((newest_without(owner)?.part(*owner), asked(*owner))))
             .collect();
         host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
     }
