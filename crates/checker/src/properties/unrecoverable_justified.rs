@@ -1,7 +1,8 @@
 //! A cluster may be given up only when a part is lost everywhere: its owner's storage and that of every holder. Whoever
-//! stated that a copy was durable, and lost nothing since, still has it, unless a rollback undid the
-//! checkpoint; and a cluster whose newest committed checkpoint has all its parts, and need not be passed over, can be restored. Unless the cluster lacks a newer one, which was
-//! committed and is lost, and there was a collection: then the older one may have been collected, and must not be restored.
+//! stated that a copy was durable, and lost nothing since, still has it, unless a rollback undid the checkpoint or a newer
+//! one took its place; and a cluster whose newest committed checkpoint has all its parts, and need not be passed over, can
+//! be restored. Unless the cluster lacks a newer one, which was committed and is lost, and there was a collection: then the
+//! older one may have been collected, and must not be restored.
 
 use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId, Sn};
 
@@ -38,13 +39,6 @@ impl<'a> GivingUp<'a> {
     fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Finding) {
         let (history, context) = (self.history, self.history.context);
         let at = history.source(self.claimed.at);
-        let group = history.group_of(history.process_of(self.claimed.at));
-        let line = group.map(|group| history.groups[group].line_before(Incarnation(u32::MAX)));
-        let is_undone = |name: &ImageName| {
-            let is_in =
-                |&(incarnation, upto): &(Incarnation, Sn)| incarnation == name.incarnation && name.sn <= upto;
-            line.as_ref().is_some_and(|line| !line.iter().any(is_in))
-        };
         let mut is_explained = false;
         for (name, _) in missing {
             let part = self.part(name);
@@ -52,7 +46,7 @@ impl<'a> GivingUp<'a> {
             let lost =
                 |copy: &&StoredCopy| history.supervision.may_have_lost(copy.holder, copy.life, self.before);
             if let Some(copy) = copies.iter().find(|copy| !lost(copy))
-                && !is_undone(name)
+                && !self.is_superfluous(name)
             {
                 finding.violated([at], || {
                     let (owner, position) = (context.process(name.owner), name.position());
@@ -65,7 +59,7 @@ impl<'a> GivingUp<'a> {
             is_explained |= !copies.is_empty()
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
         }
-        let Some(group) = group else { return };
+        let Some(group) = history.group_of(history.process_of(self.claimed.at)) else { return };
         let name = || context.group(group);
         if !is_explained {
             finding.violated([at], || format!("{} was given up, but no part of it was lost", name()));
@@ -88,9 +82,30 @@ impl<'a> GivingUp<'a> {
         if !checkpoint.parts.iter().all(is_there) {
             return None;
         }
-        let dirt = Dirt::of(history);
-        let is_clean = checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !dirt.is_in(cut));
-        is_clean.then_some(name.position)
+        self.is_clean(checkpoint).then_some(name.position)
+    }
+
+    /// Whether nobody had to keep this part: a rollback undid its checkpoint, or a newer one that need not be passed over
+    /// was committed or restored.
+    fn is_superfluous(&self, name: &ImageName) -> bool {
+        let Some((group, _)) = self.history.member(name.owner) else { return false };
+        let group = &self.history.groups[group];
+        let line = group.line_before(Incarnation(u32::MAX));
+        let is_in =
+            |&(incarnation, upto): &(Incarnation, Sn)| incarnation == name.incarnation && name.sn <= upto;
+        let restored =
+            line.iter().filter_map(|(incarnation, _)| group.rollbacks.get(incarnation)?.target()?);
+        let newer = restored
+            .filter(|restored| restored.position > name.position())
+            .filter_map(|restored| group.checkpoints.get(&restored));
+        let mut newer = newer.chain(group.committed_after(&line, name.position()).map(|(_, it)| it));
+        !line.iter().any(is_in) || newer.any(|checkpoint| self.is_clean(checkpoint))
+    }
+
+    /// Whether a checkpoint need not be passed over.
+    fn is_clean(&self, checkpoint: &Checkpoint<'_>) -> bool {
+        let dirt = Dirt::of(self.history);
+        checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !dirt.is_in(cut))
     }
 
     /// Whether a collection may have counted on a checkpoint that was newer than `position` and is lost.
@@ -228,5 +243,14 @@ mod tests {
         run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
+    }
+
+    #[test]
+    fn a_copy_of_a_checkpoint_that_another_took_the_place_of_need_not_be() {
+        let mut run = run();
+        run.commit_all(0, &[0]);
+        run.kill(0, true);
+        give_up(&mut run);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
     }
 }

@@ -389,6 +389,9 @@ impl Rank {
         let late = self.install(restore, target, restoring.image.as_deref(), host);
         self.receive_late(late);
         let own = target.map(|it| it.part(self.me));
+        if let Some(Checkpoint { position, .. }) = target {
+            host.claim(Claim::Collected { round: position.sn.0, below: position.sn, kept: 1, log: 0 });
+        }
         self.store.remove_older(self.me, self.position.incarnation, own, host);
         self.store.has_own(host);
         self.tell_holders(host);
