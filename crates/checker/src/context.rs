@@ -122,6 +122,14 @@ impl Context {
         }
     }
 
+    /// Whether a re-execution repeats the messages of the execution, so that one whose send was undone is not undone.
+    pub(crate) fn repeats(&self) -> bool {
+        match self.protocol {
+            ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Coordinated => false,
+            ProtocolKind::Hydee => true,
+        }
+    }
+
     /// What people call a group.
     pub(crate) fn group(&self, group: usize) -> String {
         match self.protocol {

@@ -1,4 +1,5 @@
-//! Which states cannot be part of a consistent line any more, because a message that they hold was undone.
+//! Which states cannot be part of a consistent line any more, because a message that they hold was undone. None, where a
+//! re-execution repeats the messages of the execution.
 
 use crate::history::{History, Message, Point};
 
@@ -13,7 +14,8 @@ pub(super) struct Dirt {
 impl Dirt {
     pub(super) fn of(history: &History<'_>) -> Dirt {
         let mut first = vec![None; history.segments.len()];
-        for delivery in &history.between {
+        let repeats = history.context.repeats();
+        for delivery in history.between.iter().filter(|_| !repeats) {
             let slot: &mut Option<u32> = &mut first[delivery.at.segment.0 as usize];
             if slot.is_none() && is_undone(history, history.messages.get(delivery.message)) {
                 *slot = Some(delivery.at.fact);

@@ -1,8 +1,6 @@
 //! Exactly once: no state of a process, final or undone, holds two deliveries of one message; no two messages have one
 //! identity; and what was delivered in the end has one message at each place of its channel.
 
-use faultline_trace::manifest::ProtocolKind;
-
 use crate::history::{History, Point};
 use crate::judgement::{Finding, Property};
 
@@ -52,7 +50,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 /// Two sends that should not have one identity: any two; or, where a re-execution repeats the messages of the execution,
 /// two of one history.
 fn same_identity(history: &History<'_>, sends: &[Point]) -> Option<(Point, Point)> {
-    let repeats = history.context.protocol == ProtocolKind::Hydee;
+    let repeats = history.context.repeats();
     let is_same = |earlier, later| !repeats || history.contains(later, earlier);
     sends.iter().enumerate().find_map(|(index, &later)| {
         let earlier = sends[..index].iter().find(|&&earlier| is_same(earlier, later))?;
@@ -64,6 +62,7 @@ fn same_identity(history: &History<'_>, sends: &[Point]) -> Option<(Point, Point
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
+    use faultline_trace::manifest::ProtocolKind;
 
     #[test]
     fn a_second_delivery_in_one_state_is_found_even_if_it_was_undone() {
