@@ -337,7 +337,11 @@ impl<'a> Builder<'a> {
                         history.trace.gaps.iter().any(|&(of, life, _)| (of, life) == (process, last.life));
                     if last.is_rootless || gap {
                         Ending::Incomplete
-                    } else if !has_state || newer || dead && !completed || given_up.contains(&process) {
+                    } else if !has_state
+                        || newer
+                        || (dead || lags(history, process)) && !completed
+                        || given_up.contains(&process)
+                    {
                         Ending::Unsettled
                     } else {
                         Ending::Known(Point { segment: SegmentNo(range.end - 1), fact: last.end })
@@ -380,6 +384,13 @@ impl<'a> Builder<'a> {
         });
         ends.max().unwrap_or_default()
     }
+}
+
+/// Whether others of its group have gone back, and `process` has not yet.
+fn lags(history: &History<'_>, process: ProcessId) -> bool {
+    let Some((group, place)) = history.member(process) else { return false };
+    let mut newest = history.groups[group].rollbacks.values().rev().filter(|it| it.target().is_some());
+    newest.next().is_some_and(|it| it.restored.get(place).is_none_or(Option::is_none))
 }
 
 /// The members of groups that said last of all that they cannot be restored. They may have announced a rollback that

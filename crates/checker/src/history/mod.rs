@@ -79,7 +79,8 @@ pub enum Ending {
     Known(Point),
     /// It never stated anything.
     Silent,
-    /// It was dead, or had not recovered yet, or its group had been given up, when the run ended.
+    /// It was dead, or had not recovered yet, or not gone back with the others of its group, or that had been given up,
+    /// when the run ended.
     Unsettled,
     /// Facts of its last life, or of what that life restored, are missing.
     Incomplete,

@@ -1,5 +1,5 @@
 //! Orphans come to an end (HydEE section III-C: the count of orphans is never negative, and zero in the end): who reports an
-//! orphan has the message; it is sent again, and then kept from the network; and nothing is kept from the network whose
+//! orphan has the message; it is sent again, and kept from the network; and nothing is kept from the network whose
 //! receiver never had it. Judged by what was delivered, sent and kept back, not by anybody's count.
 
 use std::collections::HashSet;
@@ -39,7 +39,15 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             });
         }
         let is_over = history.is_settled && matches!(history.ending(id.from), Ending::Known(_));
-        if is_over && history.survives(claimed.at) && !replayed.contains(&id) {
+        // The last one may wait for its phase when everybody has finished: it was sent again, if not yet kept back.
+        let waits = || {
+            history.messages.find(id).is_some_and(|message| {
+                let mut left = message.stamp.iter().chain(&message.restamped);
+                message.sent.iter().any(|&sent| history.survives(sent))
+                    && !left.any(|&(_, at)| history.survives(at))
+            })
+        };
+        if is_over && history.survives(claimed.at) && !replayed.contains(&id) && !waits() {
             finding.violated([history.source(claimed.at)], || {
                 let (sender, message) = (context.process(id.from), context.message(id));
                 let receiver = context.process(id.to);
