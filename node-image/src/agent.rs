@@ -34,14 +34,19 @@ pub(crate) struct AgentArguments {
     /// Where the process listens for others, and shows its metrics; any port when it is 0.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     node_port: u16,
+    /// The socket of the shaper (`faultline-node shape`) in the same network namespace, where links are to be emulated by
+    /// traffic control. Nobody is served before it answers.
+    #[arg(long, value_name = "FILE")]
+    shaper: Option<PathBuf>,
 }
 
 /// Runs until told to end.
 pub(crate) fn run(arguments: AgentArguments) -> Result<(), Trouble> {
-    let AgentArguments { listen, key_file, data, uid, node_port } = arguments;
+    let AgentArguments { listen, key_file, data, uid, node_port, shaper } = arguments;
     let program = std::env::current_exe()
         .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
     let secret = crate::key::secret(&key_file)?;
     let command = vec![program.into(), "node".into()];
-    agent::run(AgentOptions { command, listen, secret, data, uid, node_port }).map_err(Trouble::machine)
+    agent::run(AgentOptions { command, listen, secret, data, uid, node_port, shaper })
+        .map_err(Trouble::machine)
 }

@@ -1,11 +1,11 @@
 //! What is known of a run while it goes on, and after it: written by the run, read by those who ask over HTTP.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultline_api::Names;
 use faultline_api::supervision::{
-    Action, Cluster, ClusterState, Event, Faults, Link, Phase, Request, Status, Verdict,
+    Action, Cluster, ClusterState, Event, Faults, Link, Phase, Request, Shaping, Status, Verdict,
 };
 use faultline_core::fault::{FaultAccount, FaultState};
 use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, Time};
@@ -13,7 +13,9 @@ use faultline_report::Cast;
 use faultline_report::narrate::{self, Narrator};
 use faultline_runtime::Observer;
 use faultline_runtime::remote::{Desk, Wanted};
+use faultline_runtime::shaper::Abilities;
 use faultline_runtime::supervise::Death;
+use faultline_shaper::Kernel;
 use faultline_supervisor as supervisor;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{ClusterEntry, LinkEntry};
@@ -51,6 +53,7 @@ impl Ledger {
         let mut shown = Status { events: book.events[skipped..].to_vec(), ..book.status.clone() };
         drop(book);
         shown.generation = board.generation;
+        shown.shaping = shaping(&board.abilities);
         if !is_over(shown.phase) {
             let missing = (0..self.processes).map(ProcessId).filter(|it| !board.hosted.contains(it));
             shown.missing = missing.map(|it| self.names.process(it)).collect();
@@ -235,6 +238,19 @@ impl Observer for Keeper {
         *worst = (*worst).max(Some(skew.0 / 1000));
         book.note(at, narrate::Event { reason: "ProcessesKilled", warning: false, text });
     }
+}
+
+/// What the kernels can do, of those places where somebody may tell them.
+fn shaping(abilities: &BTreeMap<ProcessId, Abilities>) -> Option<Shaping> {
+    let count = |can: fn(&Kernel) -> bool| abilities.values().filter(|it| can(&it.kernel)).count() as u32;
+    let lacks = abilities.values().flat_map(|it| &it.lacks).map(|(what, why)| format!("{what} ({why})"));
+    let shaping = Shaping {
+        places: abilities.len() as u32,
+        rates: count(|it| it.htb),
+        delays: count(|it| it.htb && it.netem),
+        lacks: lacks.collect::<BTreeSet<_>>().into_iter().collect(),
+    };
+    (shaping.places > 0).then_some(shaping)
 }
 
 fn faults(accounts: &[FaultAccount]) -> Faults {

@@ -5,6 +5,7 @@ mod api;
 mod key;
 mod ledger;
 mod node;
+mod shape;
 mod supervise;
 mod trouble;
 
@@ -27,6 +28,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Agent(agent::AgentArguments),
+    Shape(shape::ShapeArguments),
     Supervise(supervise::SuperviseArguments),
     Token(key::TokenArguments),
     /// One process of a federation, started by an agent.
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let done = match arguments.command {
         Command::Agent(arguments) => agent::run(arguments),
+        Command::Shape(arguments) => shape::run(&arguments),
         Command::Supervise(arguments) => supervise::run(&arguments),
         Command::Token(arguments) => key::print(&arguments),
         Command::Node { arguments } => node::run(arguments),

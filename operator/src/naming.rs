@@ -26,6 +26,8 @@ pub const FINALIZER: &str = "faultline.dev/cleanup";
 pub const FIELD_MANAGER: &str = "faultline-operator";
 /// The container that runs a node or the supervisor.
 pub const CONTAINER: &str = "faultline";
+/// The container that tells the kernel what to do with a node's packets.
+pub const SHAPER: &str = "shaper";
 /// The volume of a node's storage, or of the record of a run.
 pub const DATA: &str = "data";
 

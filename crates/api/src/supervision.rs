@@ -92,6 +92,9 @@ pub struct Status {
     pub faults: Faults,
     /// Every ordered pair of clusters.
     pub links: Vec<Link>,
+    /// What traffic control can do for them; absent where no place has a shaper, and delay lines in the nodes do all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shaping: Option<Shaping>,
     /// How many times a cluster rolled back.
     pub rollbacks: u32,
     /// Once the record is judged.
@@ -196,6 +199,20 @@ pub struct Link {
     /// Whether the one is the other, within what is tolerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_asked: Option<bool>,
+}
+
+/// What kernels can do for links, at the places that have a shaper. What they cannot do, the nodes there do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shaping {
+    /// Places that have one.
+    pub places: u32,
+    /// Those where the kernel limits bandwidth.
+    pub rates: u32,
+    /// Those where it delays and loses packets, too.
+    pub delays: u32,
+    /// What some kernel lacks, with its words.
+    pub lacks: Vec<String>,
 }
 
 /// As the record was judged.

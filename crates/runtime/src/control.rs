@@ -37,7 +37,8 @@ pub(crate) struct Setup {
     pub(crate) name: String,
     pub(crate) cluster: ClusterId,
     pub(crate) links: Links,
-    /// What traffic control does for links, if anything; the node is in a network namespace of its own then.
+    /// What traffic control does for links, if anything; the node is in a network namespace of its own then, or has a
+    /// shaper.
     pub(crate) kernel: Option<Kernel>,
     /// Where every process belongs, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,

@@ -15,7 +15,6 @@ use faultline_core::{
     Action, Birth, Boot, Event, Fact, FactKind, Job, JobNo, Membership, Process, ProcessId, Span, Time, To,
     Trigger,
 };
-use faultline_tc::TcError;
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;
 use thiserror::Error;
@@ -24,11 +23,11 @@ use tracing::warn;
 
 use crate::clock::{Alarm, Clock, pause};
 use crate::codec::{decode_packet, encode_packet};
-use crate::control::{Measurement, ToNode, ToSupervisor};
+use crate::control::{Directory, Measurement, ToNode, ToSupervisor};
 use crate::frame::{Body, FrameKind};
 use crate::metrics::counts::Meter;
 use crate::metrics::exposition::Exposition;
-use crate::node::Shaping;
+use crate::node::{Shaping, ShapingError};
 use crate::storage::{Request, Storage};
 use crate::transport::{Identity, Incoming, Transport};
 
@@ -47,7 +46,7 @@ pub(crate) enum EngineError {
     #[error("the timer failed: {0}")]
     Alarm(io::Error),
     #[error("{0}")]
-    Links(TcError),
+    Links(ShapingError),
     #[error("the supervisor hung up")]
     HungUp,
 }
@@ -262,7 +261,7 @@ impl<P: Process + 'static> Engine<P> {
                 if self.membership.as_ref().is_some_and(|known| known.version >= membership.version) {
                     return Ok(());
                 }
-                self.outlets.transport.update(&directory);
+                self.meet(&directory).await?;
                 let membership = Arc::new(membership);
                 self.membership = Some(membership.clone());
                 if self.process.is_some() {
@@ -284,18 +283,27 @@ impl<P: Process + 'static> Engine<P> {
                 self.process = Some(P::start(birth, now, &mut self.actions));
                 self.perform(now).await
             }
-            other => self.obey_at_once(other),
+            other => self.obey_at_once(other).await,
         }
     }
 
+    /// Takes note of who is where. Nothing is said to anyone before the links to all are in force.
+    async fn meet(&mut self, directory: &Directory) -> Result<(), EngineError> {
+        let Outlets { transport, shaping, .. } = &mut self.outlets;
+        if shaping.meet(directory) {
+            shaping.apply().await.map_err(EngineError::Links)?;
+        }
+        transport.update(directory);
+        Ok(())
+    }
+
     /// What does not concern the process itself is done also while it stands still.
-    fn obey_at_once(&mut self, order: ToNode) -> Result<(), EngineError> {
+    async fn obey_at_once(&mut self, order: ToNode) -> Result<(), EngineError> {
+        if let ToNode::Directory(directory) = order {
+            return self.meet(&directory).await;
+        }
         let Outlets { transport, shaping, storage, measure, supervisor, .. } = &mut self.outlets;
         match order {
-            ToNode::Directory(directory) => {
-                transport.update(&directory);
-                return Ok(());
-            }
             ToNode::Measure(links, again_for) => {
                 measure.send((links, again_for)).expect("the task that measures does not end");
                 return Ok(());
@@ -306,14 +314,16 @@ impl<P: Process + 'static> Engine<P> {
             }
             ToNode::Link { from, to, properties } => {
                 shaping.note(from, to, properties);
-                shaping.apply().map_err(EngineError::Links)?;
+                shaping.apply().await.map_err(EngineError::Links)?;
                 transport.set_link(from, to, properties.map(|it| shaping.left_of(it)));
             }
             ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
             ToNode::Storage(fault) => storage.ask(Request::Misbehave(fault)),
             // Said to a process that no longer stands still, or that never did.
             ToNode::Go => return Ok(()),
-            ToNode::Setup(_) | ToNode::Announce(..) => unreachable!("handled where it is expected"),
+            ToNode::Setup(_) | ToNode::Announce(..) | ToNode::Directory(_) => {
+                unreachable!("handled where it is expected")
+            }
         }
         // The task that writes to the supervisor ends only with the node.
         drop(supervisor.send(ToSupervisor::InForce));
@@ -370,7 +380,7 @@ impl<P: Process + 'static> Engine<P> {
                 Stimulus::Order(ToNode::Announce(..)) | Stimulus::Event(_) | Stimulus::Packet(_) => {
                     self.postponed.push_back(stimulus);
                 }
-                Stimulus::Order(other) => self.obey_at_once(other)?,
+                Stimulus::Order(other) => self.obey_at_once(other).await?,
                 Stimulus::HungUp => return Err(EngineError::HungUp),
                 Stimulus::Show => self.show(),
             }

@@ -11,6 +11,7 @@
 //! | [`links`] | what the links of a federation are to be like |
 //! | [`frame`] | what stands on the wire between two nodes |
 //! | [`interrupt`] | what becomes of Ctrl-C |
+//! | [`shaper`] | what alone may talk to the kernel about links, for such a process |
 //! | [`secret`] | the run's secret, which guards every connection |
 //! | [`metrics`] | what a node counts, as Prometheus text |
 //!
@@ -30,6 +31,7 @@ pub mod metrics;
 pub mod node;
 pub mod remote;
 pub mod secret;
+pub mod shaper;
 mod storage;
 pub mod supervise;
 mod transport;

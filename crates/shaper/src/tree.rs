@@ -13,6 +13,7 @@ use std::net::Ipv4Addr;
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Span};
+use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Kernel, Place};
 
@@ -38,7 +39,7 @@ const UNLIMITED: u64 = 12_500_000_000;
 const FAST: u64 = 1_250_000_000;
 
 /// Addresses that share their first `length` bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Prefix {
     /// Bits beyond the length do not matter.
     pub address: Ipv4Addr,
@@ -58,7 +59,7 @@ pub struct Peer {
 }
 
 /// A queue that delays and loses packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delay {
     /// On average.
     pub latency: Span,
@@ -71,7 +72,7 @@ pub struct Delay {
 }
 
 /// What is at the end of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leaf {
     /// Other classes.
     Classes,
@@ -82,7 +83,7 @@ pub enum Leaf {
 }
 
 /// A class of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {
     /// The class that this one is part of; 0 is the whole interface.
     pub parent: u16,
@@ -97,7 +98,7 @@ pub struct Class {
 }
 
 /// Puts packets of a peer into a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     /// The peer's addresses.
     pub prefix: Prefix,
@@ -106,7 +107,7 @@ pub struct Filter {
 }
 
 /// What is done to packets that pass in one direction. What no filter names passes as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Direction {
     /// By number.
     pub classes: BTreeMap<u16, Class>,
@@ -115,7 +116,7 @@ pub struct Direction {
 }
 
 /// What is done to the packets of one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     /// To what leaves; filters look at the destination.
     pub leaving: Direction,

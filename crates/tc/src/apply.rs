@@ -5,6 +5,7 @@
 //! replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use faultline_core::{ClusterId, Span};
@@ -15,6 +16,7 @@ use nlink::netlink::psched::tc_calc_xmittime;
 use nlink::netlink::tc::{HtbClassConfig, HtbQdiscConfig, IngressConfig, NetemConfig, PfifoConfig};
 use nlink::netlink::tc_options::QdiscOptions;
 use nlink::{Bytes, Connection, EthProto, FilterPriority, Packets, Percent, Rate, Route, TcHandle};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::wire::{self, HtbClass, Looks};
@@ -39,6 +41,9 @@ pub enum ApplyError {
     /// The interface is not there.
     #[error("there is no network interface {0}")]
     Interface(String),
+    /// No interface has this address.
+    #[error("no network interface has the address {0}")]
+    Address(Ipv4Addr),
     /// The interface has a queueing discipline of someone else's.
     #[error(
         "{interface} has a queueing discipline of another program's ({kind}): remove it with `tc qdisc del dev {interface} {at}`"
@@ -64,7 +69,7 @@ pub enum ApplyError {
 }
 
 /// Packets that a class has seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// That passed.
     pub packets: u64,
@@ -75,7 +80,7 @@ pub struct Counts {
 }
 
 /// What passed, by direction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
     /// To each cluster.
     pub leaving: BTreeMap<ClusterId, Counts>,
@@ -132,6 +137,28 @@ pub(crate) async fn passed(kernel: &Connection<Route>, interface: &str) -> Resul
         None => BTreeMap::new(),
     };
     Ok(Passed { leaving, arriving })
+}
+
+/// The interface that has an address.
+pub(crate) async fn interface_of(
+    kernel: &Connection<Route>,
+    address: Ipv4Addr,
+) -> Result<String, ApplyError> {
+    let failed = |source| ApplyError::Kernel { what: "look for", interface: address.to_string(), source };
+    let addresses = kernel.get_addresses().await.map_err(failed)?;
+    let has_it = addresses.iter().find(|it| it.primary_address() == Some(&IpAddr::V4(address)));
+    let index = has_it.ok_or(ApplyError::Address(address))?.ifindex();
+    let links = kernel.get_links().await.map_err(failed)?;
+    let named = links.iter().find(|it| it.ifindex() == index).and_then(|it| it.name());
+    named.map(str::to_owned).ok_or(ApplyError::Address(address))
+}
+
+/// Has packets cut to their size before they come to the queues of `interface`: otherwise 64 KiB are queued, delayed and
+/// lost as one.
+pub(crate) async fn cut_to_size(kernel: &Connection<Route>, interface: &str) -> Result<(), ApplyError> {
+    let found = find(kernel, interface).await?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
+    let set = kernel.set_link_gso_max_segs_by_index(found.index, 1).await;
+    set.map_err(found.failed("turn off segmentation behind the queues"))
 }
 
 async fn find<'a>(kernel: &'a Connection<Route>, name: &'a str) -> Result<Option<Interface<'a>>, ApplyError> {

@@ -15,6 +15,7 @@ pub mod probe;
 mod wire;
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::thread;
 
 use faultline_shaper::Tree;
@@ -47,6 +48,17 @@ pub fn apply(interface: &str, tree: &Tree) -> Result<usize, TcError> {
 /// What has passed through the classes of the tree on `interface`. A class that nothing passes through shapes nothing.
 pub fn passed(interface: &str) -> Result<Passed, TcError> {
     ask(async |kernel| Ok(apply::passed(&kernel, interface).await?))
+}
+
+/// The interface of the calling thread's network namespace that has an address.
+pub fn interface_of(address: Ipv4Addr) -> Result<String, TcError> {
+    ask(async |kernel| Ok(apply::interface_of(&kernel, address).await?))
+}
+
+/// Has packets cut to their size before they come to the queues of `interface`: otherwise what TCP has to say is queued,
+/// delayed and lost 64 KiB at a time.
+pub fn cut_to_size(interface: &str) -> Result<(), TcError> {
+    ask(async |kernel| Ok(apply::cut_to_size(&kernel, interface).await?))
 }
 
 /// Talks to the kernel on a thread of its own, in the caller's network namespace, so that it may be called from

@@ -1,8 +1,10 @@
 //! What is to be said of a federation: its status, and the news since the last one. Pure.
 
 use faultline_api::Federation;
-use faultline_api::resource::{ClusterState, Condition, FederationStatus, MAX_MESSAGE, Phase, condition};
-use faultline_api::supervision::{self, Link, Status, Verdict};
+use faultline_api::resource::{
+    ClusterState, Condition, Emulation, FederationStatus, MAX_MESSAGE, Phase, condition,
+};
+use faultline_api::supervision::{self, Link, Shaping, Status, Verdict};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -100,7 +102,6 @@ impl Report<'_> {
                 self.condition(condition::ACCEPTED, "True", "Valid", "it makes sense, and can be run here");
             }
         }
-        self.status.shaping = Some("inNode".into());
         if self.status.phase == Phase::Completed {
             self.condition(
                 condition::PODS_READY,
@@ -137,7 +138,7 @@ impl Report<'_> {
         let hosts = build::hosts(validated, observed);
         let running = |group: &str| {
             let of_group = |pod: &Pod| pod.labels().get(naming::CLUSTER).is_some_and(|it| it == group);
-            hosts.iter().filter(|(_, pod)| of_group(pod) && build::runs(pod)).count() as u32
+            hosts.iter().filter(|(_, pod)| of_group(pod) && build::is_complete(pod)).count() as u32
         };
         let clusters: Vec<ClusterState> = validated
             .groups
@@ -158,11 +159,8 @@ impl Report<'_> {
         let supervisor = naming::supervisor(self.federation);
         let supervisor = observed.pods.get(&format!("{supervisor}-0"));
         let (wanted, up) =
-            (validated.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::runs(it))));
-        let refused = observed
-            .refused
-            .as_ref()
-            .map(|message| Trouble { reason: refusal(message), message: message.clone() });
+            (validated.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::is_complete(it))));
+        let refused = observed.refused.as_ref().map(|message| self.refusal(message));
         let stuck = || observed.pods.values().find_map(|it| obstacle(it));
         let trouble = applied.trouble.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
         match trouble {
@@ -241,20 +239,20 @@ impl Report<'_> {
         self.status.faults_done = Some(format!("{}/{}", faults.done + faults.without_effect, faults.planned));
         self.status.worst_skew_micros = faults.worst_skew_micros.and_then(|it| i64::try_from(it).ok());
         self.status.rollbacks = Some(said.rollbacks);
-        self.links(&said.links, said.phase);
+        self.links(said);
         self.run(validated, said);
         self.story(said);
     }
 
-    fn links(&mut self, links: &[Link], phase: supervision::Phase) {
+    fn links(&mut self, said: &Status) {
+        let Status { links, phase, .. } = said;
+        let Emulated { word, reason, sentence } = emulated(said.shaping.as_ref());
+        self.status.shaping = Some(word.into());
         let judged: Vec<bool> = links.iter().filter_map(|it| it.as_asked).collect();
         let off = |it: &&Link| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
         let worst = links.iter().filter(|it| it.as_asked.is_some()).max_by_key(|it| off(it));
         let fine = judged.iter().filter(|it| **it).count();
-        let mut message = format!(
-            "delay lines in the nodes emulate the links; {fine} of {} are as asked for",
-            judged.len()
-        );
+        let mut message = format!("{sentence}; {fine} of {} are as asked for", judged.len());
         if let Some((worst, off)) = worst.and_then(|it| Some((it, off(&it)?))) {
             message += &format!(
                 ", the one from {} to {} is {off} us off the {} us that were asked for, more than any other",
@@ -264,11 +262,14 @@ impl Report<'_> {
         let early = matches!(phase, supervision::Phase::Gathering | supervision::Phase::Measuring);
         let (status, reason) = match () {
             () if judged.is_empty() && early => ("Unknown", "NotMeasured"),
-            () if fine == judged.len() => ("True", "InNode"),
+            () if fine == judged.len() => ("True", reason),
             () => ("False", "NotAsAsked"),
         };
         if status == "Unknown" {
-            message = "they are measured once all processes are there".into();
+            message = "the links are measured once all processes are there".into();
+            if said.shaping.is_some() {
+                message += &format!("; {sentence}");
+            }
         }
         if self.condition(condition::LINKED, status, reason, &message) && status == "False" {
             self.tell(condition::LINKED, "LinksNotAsAsked", &message, true);
@@ -366,6 +367,29 @@ impl Report<'_> {
         }
     }
 
+    /// Who refused to make a pod, from the API server's words, and what to do about it.
+    fn refusal(&self, message: &str) -> Trouble {
+        let kubernetes = self.federation.spec.kubernetes.as_ref();
+        let shapes = kubernetes.is_some_and(|it| it.links == Some(Emulation::Tc));
+        if message.contains("PodSecurity") && shapes {
+            let namespace = self.federation.namespace().unwrap_or_default();
+            let remedy = format!(
+                "links by traffic control need pods with NET_ADMIN: label the namespace with `kubectl label \
+                 --overwrite namespace {namespace} pod-security.kubernetes.io/enforce=privileged`, or leave \
+                 spec.kubernetes.links at inNode"
+            );
+            return Trouble { reason: "PodSecurity", message: format!("{remedy}; {message}") };
+        }
+        let reason = if message.contains("PodSecurity") {
+            "PodSecurity"
+        } else if message.contains("exceeded quota") || message.contains("failed quota") {
+            "Quota"
+        } else {
+            "Refused"
+        };
+        Trouble { reason, message: message.to_owned() }
+    }
+
     fn say(&mut self, message: &str) {
         self.status.message = Some(shortened(message, MAX_MESSAGE));
     }
@@ -415,14 +439,37 @@ impl Report<'_> {
     }
 }
 
-/// Who refused, from the API server's words.
-fn refusal(message: &str) -> &'static str {
-    if message.contains("PodSecurity") {
-        "PodSecurity"
-    } else if message.contains("exceeded quota") || message.contains("failed quota") {
-        "Quota"
+/// What emulates links.
+struct Emulated {
+    /// In a word of the status.
+    word: &'static str,
+    /// As the reason of a condition.
+    reason: &'static str,
+    sentence: String,
+}
+
+/// What emulates the links, from what kernels can do where somebody may tell them.
+fn emulated(shaping: Option<&Shaping>) -> Emulated {
+    const IN_NODE: &str = "delay lines in the nodes emulate the links";
+    let Some(Shaping { places, rates, delays, lacks }) = shaping else {
+        return Emulated { word: "inNode", reason: "InNode", sentence: IN_NODE.into() };
+    };
+    let lacks = lacks.join(", ");
+    if *rates == 0 {
+        let sentence = format!("{IN_NODE}, because the kernels lack {lacks}");
+        Emulated { word: "inNode", reason: "InNode", sentence }
+    } else if delays == places {
+        let sentence = "traffic control in the pods emulates the links".into();
+        Emulated { word: "tc", reason: "TrafficControl", sentence }
     } else {
-        "Refused"
+        let limits = if rates == places {
+            "traffic control in the pods limits bandwidth".to_owned()
+        } else {
+            format!("traffic control limits bandwidth in {rates} of {places} pods")
+        };
+        let sentence =
+            format!("{limits}, and delay lines in the nodes do the rest, because kernels lack {lacks}");
+        Emulated { word: "tc+inNode", reason: "TrafficControlAndInNode", sentence }
     }
 }
 

@@ -22,6 +22,9 @@ pub struct Kubernetes {
         "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The pool of a cluster." },
     ))]
     pub pools: BTreeMap<String, String>,
+    /// What emulates the links between pods. Default `inNode`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<Emulation>,
     /// What every node pod may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
@@ -32,6 +35,19 @@ pub struct Kubernetes {
     /// Keeps the record of the run on a volume. Default: in the supervisor's pod, until that is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Volume>,
+}
+
+/// What emulates the links between pods.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Emulation {
+    /// A delay line in each process, before the socket. Needs no privilege.
+    #[default]
+    InNode,
+    /// The kernel's traffic control, in the network namespace of each pod. Every pod has a second container for it, with
+    /// the capability NET_ADMIN, which Pod Security allows in namespaces of the profile `privileged` only. What the kernel
+    /// lacks a delay line does.
+    Tc,
 }
 
 /// On which Kubernetes nodes the pods of a cluster run.

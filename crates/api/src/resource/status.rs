@@ -47,7 +47,8 @@ pub struct FederationStatus {
     /// How often a cluster has gone back to a checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollbacks: Option<u32>,
-    /// What emulates the links, `inNode`: a delay line in the nodes themselves.
+    /// What emulates the links: `inNode`, a delay line in the nodes themselves; `tc`, traffic control; or both, `tc+inNode`,
+    /// where the kernel does what it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub shaping: Option<String>,

@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         data,
         uid: None,
         node_port: 0,
+        shaper: None,
     };
     Ok(run(options)?)
 }

@@ -1,17 +1,27 @@
-//! What an agent counts, and the page that shows it.
+//! What an agent counts, and the page that shows it, with what its shaper has seen.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use axum::routing::get;
+use faultline_core::ClusterId;
+use faultline_tc::Counts;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 use tracing::warn;
 
 use crate::metrics::exposition::{Visitors, render};
+use crate::shaper::Shaper;
+
+/// The cluster that packets go to.
+type To = [(&'static str, String); 1];
 
 /// The numbers.
 #[derive(Debug, Default)]
@@ -26,9 +36,46 @@ pub(super) struct Counters {
     pub(super) facts: Counter,
     /// 1 while a supervisor is connected.
     pub(super) connected: Gauge<i64, AtomicI64>,
+    shaped: Option<Shaped>,
+}
+
+/// What traffic control sees, which its shaper is asked for when somebody wants to know.
+#[derive(Clone, Debug)]
+struct Shaped {
+    shaper: Shaper,
+    /// The address of this place, once somebody has called.
+    here: Arc<Mutex<Option<IpAddr>>>,
+    packets: Family<To, Counter>,
+    bytes: Family<To, Counter>,
+    drops: Family<To, Counter>,
+}
+
+/// What a page is made from.
+struct Page {
+    registry: Registry,
+    shaped: Option<Shaped>,
 }
 
 impl Counters {
+    /// Of a place with a shaper at this socket, or with none.
+    pub(super) fn new(shaper: Option<&Path>) -> Counters {
+        let shaped = |socket| Shaped {
+            shaper: Shaper::at(socket),
+            here: Arc::default(),
+            packets: Family::default(),
+            bytes: Family::default(),
+            drops: Family::default(),
+        };
+        Counters { shaped: shaper.map(shaped), ..Counters::default() }
+    }
+
+    /// This place is reached at this address.
+    pub(super) fn at(&self, here: Option<IpAddr>) {
+        if let Some(shaped) = &self.shaped {
+            *shaped.here.lock().unwrap_or_else(PoisonError::into_inner) = here;
+        }
+    }
+
     /// Answers at `/metrics` and `/healthz`, for ever.
     pub(super) fn serve(&self, visitors: Visitors) -> impl Future<Output = ()> + use<> {
         let mut registry = Registry::with_prefix("faultline_agent");
@@ -42,14 +89,52 @@ impl Counters {
             "Whether a supervisor is connected",
             self.connected.clone(),
         );
+        if let Some(Shaped { packets, bytes, drops, .. }) = &self.shaped {
+            let help = "Packets that traffic control has let out, by receiving cluster";
+            registry.register("shaped_packets", help, packets.clone());
+            let help = "Their bytes, with headers";
+            registry.register_with_unit("shaped", help, Unit::Bytes, bytes.clone());
+            let help = "Packets that traffic control has lost, on purpose or because a queue was full";
+            registry.register("shaped_drops", help, drops.clone());
+        }
+        let page = Page { registry, shaped: self.shaped.clone() };
         let app = Router::new()
-            .route("/metrics", get(async |State(registry): State<Arc<Registry>>| render(&registry)))
+            .route("/metrics", get(show))
             .route("/healthz", get(async || "ok\n"))
-            .with_state(Arc::new(registry));
+            .with_state(Arc::new(page));
         async {
             if let Err(error) = axum::serve(visitors, app).await {
                 warn!(%error, "metrics are no longer served");
             }
         }
+    }
+}
+
+async fn show(State(page): State<Arc<Page>>) -> impl IntoResponse {
+    if let Some(shaped) = &page.shaped {
+        shaped.refresh().await;
+    }
+    render(&page.registry)
+}
+
+impl Shaped {
+    /// Asks the shaper. What one that does not answer has said last stays.
+    async fn refresh(&self) {
+        let here = *self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(IpAddr::V4(address)) = here else { return };
+        match self.shaper.passed(address).await {
+            Ok(passed) => passed.leaving.iter().for_each(|(&to, counts)| self.note(to, counts)),
+            Err(error) => warn!(%error, "what has passed is not known"),
+        }
+    }
+
+    /// The kernel begins to count anew when a class is made anew, as any counter may.
+    fn note(&self, to: ClusterId, counts: &Counts) {
+        let set = |family: &Family<To, Counter<u64, AtomicU64>>, value| {
+            family.get_or_create(&[("to", to.to_string())]).inner().store(value, Ordering::Relaxed);
+        };
+        set(&self.packets, counts.packets);
+        set(&self.bytes, counts.bytes);
+        set(&self.drops, counts.drops);
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ use crate::metrics::exposition::Visitors;
 use crate::node::NodeOptions;
 use crate::remote::words::{OrderNo, Post, Ready, ToAgent, ToPlace, boot};
 use crate::secret::{MAGIC, Secret};
+use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;
 use lives::{Running, reap};
 use metrics::Counters;
@@ -66,6 +67,9 @@ pub struct AgentOptions {
     pub uid: Option<String>,
     /// Where the process listens; 0 for any port.
     pub node_port: u16,
+    /// The socket of the shaper that does for the process what traffic control is to do. Nobody is served before it
+    /// answers.
+    pub shaper: Option<PathBuf>,
 }
 
 /// Why an agent ended without having been told to.
@@ -80,6 +84,9 @@ pub enum AgentError {
     /// Signals cannot be waited for.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
+    /// The shaper refuses.
+    #[error("{0}")]
+    Shaper(ShaperError),
     /// No port.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -131,6 +138,10 @@ enum Stimulus {
 
 struct Agent {
     options: AgentOptions,
+    /// What the kernel can do for links, if somebody here may tell it.
+    abilities: Option<Abilities>,
+    /// The address at which this place was called last.
+    here: Option<IpAddr>,
     stimuli: mpsc::UnboundedSender<Stimulus>,
     counters: Counters,
     /// Counts connections; what is said over an older one than the last is not listened to.
@@ -157,15 +168,26 @@ struct Hosted {
 }
 
 async fn attend(options: AgentOptions) -> Result<(), AgentError> {
-    let failed = |address| move |source| AgentError::Listen { address, source };
-    let listener = TcpListener::bind(options.listen).await.map_err(failed(options.listen))?;
-    let address = listener.local_addr().map_err(failed(options.listen))?;
-    let counters = Counters::default();
-    let (visitors, streams) = mpsc::unbounded_channel();
-    tokio::spawn(counters.serve(Visitors { streams, address }));
     let mut child = signal(SignalKind::child()).map_err(AgentError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
+    let abilities = match &options.shaper {
+        None => None,
+        Some(socket) => {
+            let shaper = Shaper::at(socket);
+            tokio::select! {
+                found = shaper.abilities() => Some(found.map_err(AgentError::Shaper)?),
+                _ = terminate.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+            }
+        }
+    };
+    let failed = |address| move |source| AgentError::Listen { address, source };
+    let listener = TcpListener::bind(options.listen).await.map_err(failed(options.listen))?;
+    let address = listener.local_addr().map_err(failed(options.listen))?;
+    let counters = Counters::new(options.shaper.as_deref());
+    let (visitors, streams) = mpsc::unbounded_channel();
+    tokio::spawn(counters.serve(Visitors { streams, address }));
     let (stimuli_in, mut stimuli) = mpsc::unbounded_channel();
     tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone(), visitors));
     // Nobody may be reading.
@@ -173,6 +195,8 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
 
     let mut agent = Agent {
         options,
+        abilities,
+        here: None,
         stimuli: stimuli_in,
         counters,
         calls: 0,
@@ -216,6 +240,8 @@ impl Agent {
         self.calls += 1;
         self.armed.clear();
         let call = self.calls;
+        self.here = stream.local_addr().ok().map(|it| it.ip());
+        self.counters.at(self.here);
         let (mut read, write) = stream.into_split();
         let (words, written) = mpsc::unbounded_channel();
         self.supervisor = Some(Link { words, writer: tokio::task::spawn_local(speak(write, written)) });
@@ -310,9 +336,18 @@ impl Agent {
         self.say(ToPlace::Ready(Ready {
             life: self.running.as_ref().map(|it| it.life),
             holds_storage,
+            abilities: self.abilities_here(),
             boot: boot(),
         }));
         Ok(())
+    }
+
+    /// What can be done for links at the address of this place.
+    fn abilities_here(&self) -> Option<Abilities> {
+        let abilities = self.abilities.clone()?;
+        let Some(address @ IpAddr::V6(_)) = self.here else { return Some(abilities) };
+        let why = format!("this place has the address {address}, and packets of IPv6 are not told apart");
+        Some(Abilities { lacks: vec![("IPv4".into(), why)], ..Abilities::default() })
     }
 
     fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), Trouble> {
@@ -329,6 +364,7 @@ impl Agent {
             life,
             port: self.options.node_port,
             own_network: false,
+            shaper: self.options.shaper.clone(),
         };
         let (command, secret) = (&self.options.command, &self.options.secret);
         let running = Running::start(command, &options, secret, &post.log(life))

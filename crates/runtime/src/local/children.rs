@@ -93,7 +93,7 @@ impl Children {
 }
 
 impl Places for Children {
-    fn kernel(&self) -> Option<Kernel> {
+    fn kernel(&self, _: ProcessId) -> Option<Kernel> {
         self.hub.as_ref().map(|&(_, kernel)| kernel)
     }
 
@@ -111,6 +111,7 @@ impl Places for Children {
             life,
             port: 0,
             own_network: self.hub.is_some(),
+            shaper: None,
         };
         let (program, first) = self.command.split_first().expect("a command starts with a program");
         let mut command = Command::new(program);

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use faultline_core::{Life, Process, ProcessId};
 use faultline_supervisor::process_seed;
-use faultline_tc::TcError;
 use faultline_tc::namespace::{self, NamespaceError};
 use faultline_trace::{Bundle, BundleError};
 use nix::sys::signal::Signal;
@@ -32,7 +31,9 @@ use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
 use liaison::Supervisor;
+use shaping::Hands;
 pub(crate) use shaping::Shaping;
+pub use shaping::ShapingError;
 
 /// What the command line of a node says. The rest comes from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub struct NodeOptions {
     /// Whether it leaves the hub in which it was started for a network namespace of its own
     /// ([`faultline_tc::namespace`]).
     pub own_network: bool,
+    /// The socket of the shaper that does for it what traffic control is to do ([`crate::shaper`]).
+    pub shaper: Option<PathBuf>,
 }
 
 /// Why a command line is not a node's.
@@ -74,7 +77,7 @@ pub enum NodeError {
     Namespace(NamespaceError),
     /// Traffic control did not do as it was told.
     #[error("{0}")]
-    Links(TcError),
+    Links(ShapingError),
     /// The secret was not on the standard input.
     #[error("cannot read the run's secret from the standard input: {0}")]
     Secret(io::Error),
@@ -113,6 +116,7 @@ impl NodeOptions {
         use NodeOptionsError::Value;
         let (mut run_dir, mut supervisor, mut process, mut life, mut port, mut own_network) =
             (None, None, None, None, None, None);
+        let mut shaper = None;
         let mut args = args.into_iter();
         while let Some(option) = args.next() {
             let value = args.next();
@@ -124,6 +128,7 @@ impl NodeOptions {
                 Some("--life") => life = text.and_then(|it| it.parse().ok()).map(Life),
                 Some("--port") => port = text.and_then(|it| it.parse().ok()),
                 Some("--own-network") => own_network = text.and_then(|it| it.parse().ok()),
+                Some("--shaper") => shaper = Some(value.map(PathBuf::from).ok_or(Value("--shaper"))?),
                 _ => return Err(NodeOptionsError::Unknown(option)),
             }
         }
@@ -134,6 +139,7 @@ impl NodeOptions {
             life: life.ok_or(Value("--life"))?,
             port: port.ok_or(Value("--port"))?,
             own_network: own_network.ok_or(Value("--own-network"))?,
+            shaper,
         })
     }
 
@@ -147,7 +153,8 @@ impl NodeOptions {
             ("--port", self.port.to_string().into()),
             ("--own-network", self.own_network.to_string().into()),
         ];
-        pairs.into_iter().flat_map(|(option, value)| [option.into(), value]).collect()
+        let shaper = self.shaper.iter().map(|it| ("--shaper", it.clone().into()));
+        pairs.into_iter().chain(shaper).flat_map(|(option, value)| [option.into(), value]).collect()
     }
 }
 
@@ -184,7 +191,7 @@ async fn host<P: Process + 'static>(
     (inbox_in, inbox): (mpsc::UnboundedSender<Stimulus<P>>, mpsc::UnboundedReceiver<Stimulus<P>>),
 ) -> Result<(), NodeError> {
     let Supervisor { setup, reports, here } = supervisor;
-    let NodeOptions { run_dir, process, life, port, .. } = options;
+    let NodeOptions { run_dir, process, life, port, own_network, shaper, .. } = options;
     let listener = TcpListener::bind((here, port)).await.map_err(NodeError::Listen)?;
     let address = listener.local_addr().map_err(NodeError::Listen)?;
     let me = Identity { process, life, cluster: setup.cluster };
@@ -205,11 +212,13 @@ async fn host<P: Process + 'static>(
     let requested = setup.links.requested.iter().filter(|((from, _), _)| *from == setup.cluster);
     let requested = requested.map(|(&pair, &link)| (pair, link)).collect();
     let (echoes_in, echoes) = mpsc::unbounded_channel();
-    let mut shaping = Shaping::new(me, setup.kernel, &setup.clusters, setup.links);
+    let kernel = setup.kernel;
+    let hands = Hands::new(own_network, shaper.as_deref(), here);
+    let mut shaping = Shaping::new(me, hands.zip(kernel), &setup.clusters, setup.links);
     for &(from, to, properties) in &setup.changed {
         shaping.note(from, to, Some(properties));
     }
-    shaping.apply().map_err(NodeError::Links)?;
+    shaping.apply().await.map_err(NodeError::Links)?;
     let transport = Transport::new(me, secret, setup.clock, shaping.left(), setup.seed, arrived, echoes_in);
     let (measure, wanted) = mpsc::unbounded_channel();
     tokio::task::spawn_local(measure::measure(

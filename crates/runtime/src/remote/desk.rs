@@ -8,6 +8,8 @@ use faultline_core::ProcessId;
 use thiserror::Error;
 use tokio::sync::watch;
 
+use crate::shaper::Abilities;
+
 /// Where a process is: an agent. Another one means another life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -58,6 +60,8 @@ pub struct Board {
     pub hosted: BTreeSet<ProcessId>,
     /// What is asked for.
     pub requests: Vec<Request>,
+    /// What the kernels at the places of processes that have a shaper can do for links.
+    pub abilities: BTreeMap<ProcessId, Abilities>,
     /// What stands in the way of reaching an agent, by process.
     pub troubles: BTreeMap<ProcessId, String>,
     /// Counts requests.
@@ -130,6 +134,15 @@ impl Desk {
         match trouble {
             Some(trouble) => drop(board.troubles.insert(process, trouble)),
             None => drop(board.troubles.remove(&process)),
+        }
+    }
+
+    /// What the kernel at the place of a process can do; `None` when nobody there may tell it anything.
+    pub(super) fn found(&self, process: ProcessId, abilities: Option<Abilities>) {
+        let board = &mut *self.lock();
+        match abilities {
+            Some(abilities) => drop(board.abilities.insert(process, abilities)),
+            None => drop(board.abilities.remove(&process)),
         }
     }
 

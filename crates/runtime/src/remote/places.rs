@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use faultline_core::{Boot, Life, ProcessId, StorageFate};
+use faultline_shaper::Kernel;
 use faultline_trace::Bundle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -69,6 +70,8 @@ struct Agent {
     /// Of this machine, as seen from there.
     here: IpAddr,
     holds_storage: bool,
+    /// What traffic control does for links there.
+    kernel: Option<Kernel>,
 }
 
 /// What an agent has answered.
@@ -107,6 +110,10 @@ impl Places for Remote {
 
     fn hosts(&self, process: ProcessId, life: Life) -> bool {
         self.0.with(process, |seat| seat.life == Some(life))
+    }
+
+    fn kernel(&self, process: ProcessId) -> Option<Kernel> {
+        self.0.with(process, |seat| seat.agent.as_ref().and_then(|agent| agent.kernel))
     }
 
     fn clock(&self, process: ProcessId) -> Clock {
@@ -248,11 +255,14 @@ impl Shared {
         if !self.is_at(process, place) {
             return;
         }
-        let agent = Agent { words, clock, here, holds_storage: ready.holds_storage };
+        // Without rates there are no classes, and nothing is done.
+        let kernel = ready.abilities.as_ref().map(|it| it.kernel).filter(|it| it.htb);
+        let agent = Agent { words, clock, here, holds_storage: ready.holds_storage, kernel };
         let ended = self.with(process, |seat| {
             seat.agent = Some(agent);
             seat.life.take_if(|life| Some(*life) != ready.life)
         });
+        self.desk.found(process, ready.abilities.clone());
         self.desk.note(process, true, None);
         if let Some(life) = ended {
             let collapse = Some(("its agent was started anew".to_owned(), String::new()));

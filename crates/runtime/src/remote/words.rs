@@ -4,6 +4,8 @@
 use faultline_core::{Life, ProcessId};
 use serde::{Deserialize, Serialize};
 
+use crate::shaper::Abilities;
+
 /// Numbers what is answered.
 pub(crate) type OrderNo = u64;
 
@@ -85,6 +87,8 @@ pub(crate) struct Ready {
     pub(crate) life: Option<Life>,
     /// The storage of the process is there.
     pub(crate) holds_storage: bool,
+    /// What the shaper there finds the kernel can do for links, if there is one.
+    pub(crate) abilities: Option<Abilities>,
     /// Names the kernel, whose monotonic clock is the same for all its processes.
     pub(crate) boot: String,
 }

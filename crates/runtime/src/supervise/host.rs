@@ -292,7 +292,7 @@ impl<P: Places> Host<'_, P> {
             name: self.options.names[process.index()].clone(),
             cluster: member.cluster,
             links: self.options.links.clone(),
-            kernel: self.places.kernel(),
+            kernel: self.places.kernel(process),
             clusters: self.options.membership.members.iter().map(|member| member.cluster).collect(),
             storage: self.options.storage,
             follows: self.follows.clone(),

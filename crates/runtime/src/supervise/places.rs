@@ -53,10 +53,8 @@ pub struct Death {
 
 /// The places of all processes. A process has at most one life that is hosted, whatever else may still run somewhere.
 pub(crate) trait Places {
-    /// What traffic control does for links at these places, if anything.
-    fn kernel(&self) -> Option<Kernel> {
-        None
-    }
+    /// What traffic control does for links at the place of a hosted life, if anything.
+    fn kernel(&self, process: ProcessId) -> Option<Kernel>;
 
     /// Starts a life, at once or when there is a place for it. What becomes of it is told as [`Happening`].
     fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError>;

@@ -170,7 +170,7 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<Order> {
     status.requests.iter().filter_map(order).collect()
 }
 
-pub(super) use pod::{address, runs};
+pub(super) use pod::{address, is_complete};
 
 #[cfg(test)]
 pub(crate) mod tests;

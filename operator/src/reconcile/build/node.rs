@@ -1,6 +1,7 @@
 //! The pods of a cluster: one set, whose pods are made at the same time and have no order.
 
 use faultline_api::Federation;
+use faultline_api::resource::Emulation;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use serde_json::{Value, json};
 
@@ -13,15 +14,19 @@ use crate::settings::{AGENT_PORT, Settings};
 /// while it still runs.
 const GRACE_SECONDS: u32 = 2;
 
+/// Where a shaper and its agent meet.
+const SHAPER_DIRECTORY: &str = "/run/faultline";
+
 /// The set of a group; empty when the run is over.
 pub(super) fn set(federation: &Federation, group: &Group, over: bool, settings: &Settings) -> StatefulSet {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let labels = pod::labels(federation, Component::Node, Some(&group.name));
-    let mut pod = pod::spec(
-        container(&kubernetes.resources.unwrap_or_default(), settings),
-        volumes(federation),
-        GRACE_SECONDS,
-    );
+    let mut containers = vec![container(&kubernetes.resources.unwrap_or_default(), settings)];
+    let mut volumes = volumes(federation);
+    if kubernetes.links == Some(Emulation::Tc) {
+        add_shaper(&mut containers, &mut volumes, settings);
+    }
+    let mut pod = pod::spec(containers, json!(volumes), GRACE_SECONDS);
     pod::place(&mut pod, federation, &group.name, &kubernetes);
     let mut spec = json!({
         "replicas": if over { 0 } else { group.nodes },
@@ -63,6 +68,33 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
     })
 }
 
-fn volumes(federation: &Federation) -> Value {
-    json!([{ "name": "key", "secret": { "secretName": naming::key(federation), "defaultMode": 0o440 } }])
+fn volumes(federation: &Federation) -> Vec<Value> {
+    vec![json!({ "name": "key", "secret": { "secretName": naming::key(federation), "defaultMode": 0o440 } })]
+}
+
+/// Puts a shaper beside the agent, which finds it in a directory that is only theirs. It is not given the key.
+fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &Settings) {
+    let directory = json!({ "name": naming::SHAPER, "mountPath": SHAPER_DIRECTORY });
+    let socket = format!("{SHAPER_DIRECTORY}/shaper");
+    for agent in &mut *containers {
+        let list = |it: &str| agent[it].as_array().cloned().unwrap_or_default();
+        let (mut args, mut mounts) = (list("args"), list("volumeMounts"));
+        args.extend([json!("--shaper"), json!(socket)]);
+        mounts.push(directory.clone());
+        agent["args"] = json!(args);
+        agent["volumeMounts"] = json!(mounts);
+    }
+    containers.push(json!({
+        "name": naming::SHAPER,
+        "image": settings.node_image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["shape", "--socket", socket],
+        "resources": {
+            "requests": { "cpu": "10m", "memory": "16Mi" },
+            "limits": { "memory": "64Mi" },
+        },
+        "securityContext": pod::shapes(),
+        "volumeMounts": [directory],
+    }));
+    volumes.push(json!({ "name": naming::SHAPER, "emptyDir": { "medium": "Memory", "sizeLimit": "1Mi" } }));
 }

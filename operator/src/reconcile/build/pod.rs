@@ -20,8 +20,14 @@ pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Whether a pod's container runs, and is to go on.
-pub(crate) fn runs(pod: &Pod) -> bool {
+/// Whether all of a pod's containers run, and are to go on.
+pub(crate) fn is_complete(pod: &Pod) -> bool {
+    let mut statuses = pod.status.iter().flat_map(|it| it.container_statuses.iter().flatten());
+    runs(pod) && statuses.all(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
+}
+
+/// Whether the container that matters runs, and is to go on.
+fn runs(pod: &Pod) -> bool {
     let running = |pod: &Pod| {
         let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
         let state = statuses.iter().find(|it| it.name == naming::CONTAINER)?.state.as_ref()?;
@@ -48,7 +54,7 @@ pub(super) fn scraped(port: u16) -> Value {
 /// A pod under the profile `restricted` of Pod Security, without access to the API server.
 ///
 /// A federation's processes die without a word on purpose; `grace` is how long one that is deleted has to end.
-pub(super) fn spec(container: Value, volumes: Value, grace: u32) -> Value {
+pub(super) fn spec(containers: Vec<Value>, volumes: Value, grace: u32) -> Value {
     json!({
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
@@ -61,7 +67,7 @@ pub(super) fn spec(container: Value, volumes: Value, grace: u32) -> Value {
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": { "type": "RuntimeDefault" },
         },
-        "containers": [container],
+        "containers": containers,
         "volumes": volumes,
     })
 }
@@ -72,6 +78,18 @@ pub(super) fn confined() -> Value {
         "allowPrivilegeEscalation": false,
         "readOnlyRootFilesystem": true,
         "capabilities": { "drop": ["ALL"] },
+    })
+}
+
+/// What the container of a shaper may do: be root over the network of its own pod. Kubernetes gives a capability to nobody
+/// else.
+pub(super) fn shapes() -> Value {
+    json!({
+        "runAsUser": 0,
+        "runAsNonRoot": false,
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": { "drop": ["ALL"], "add": ["NET_ADMIN"] },
     })
 }
 

@@ -22,7 +22,7 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
         } },
         "template": {
             "metadata": { "labels": labels, "annotations": pod::scraped(SUPERVISOR_API_PORT) },
-            "spec": pod::spec(container(settings), volumes(federation), GRACE_SECONDS),
+            "spec": pod::spec(vec![container(settings)], volumes(federation), GRACE_SECONDS),
         },
     });
     pod::keep_data(&mut spec, kubernetes.results.as_ref());

@@ -1,0 +1,241 @@
+//! The shaper's side: one question after the other, carried out by [`faultline_tc`].
+
+use std::convert::Infallible;
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use faultline_shaper::Tree;
+use faultline_tc::probe::{Ability, Probe};
+use faultline_tc::{TcError, apply, cut_to_size, interface_of, passed};
+use thiserror::Error;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
+
+use super::{Abilities, Answer, Question};
+use crate::control;
+
+/// A caller who says nothing is dropped after this: others wait behind it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Who may ask: the owner, and the group that the directory belongs to.
+const FOR_THE_GROUP: u32 = 0o660;
+
+/// What links are made of in a kernel. A place needs no pairs of interfaces, and no bridge.
+const FOR_LINKS: [Ability; 6] =
+    [Ability::Htb, Ability::Pfifo, Ability::U32, Ability::Netem, Ability::Ifb, Ability::Redirect];
+
+/// Why a shaper ended without having been told to.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The asynchronous runtime, or signals.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    /// What the kernel can do could not be tried out.
+    #[error("cannot try out what this kernel can do: {0} (this takes the capability NET_ADMIN)")]
+    Probe(TcError),
+    /// The socket.
+    #[error("cannot listen at {}: {source}", path.display())]
+    Listen {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The socket, later.
+    #[error("cannot take a call: {0}")]
+    Accept(io::Error),
+}
+
+/// Does what is said at `socket` in the calling thread's network namespace, until a termination signal arrives. What is in
+/// force stays so.
+pub fn serve(socket: &Path) -> Result<(), ServeError> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(ServeError::Runtime)?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
+        let abilities = abilities(&Probe::run().map_err(ServeError::Probe)?);
+        info!(?abilities, "the kernel was tried out");
+        let listener = listen(socket)?;
+        tokio::select! {
+            Err(error) = answer_all(&listener, |question| answer(question, &abilities)) => Err(error),
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+        }
+    })
+}
+
+/// Takes the place of one that was here before.
+pub(super) fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
+    let failed = |source| ServeError::Listen { path: socket.to_owned(), source };
+    match fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket).map_err(failed)?;
+    fs::set_permissions(socket, Permissions::from_mode(FOR_THE_GROUP)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// One call after the other, in their order.
+pub(super) async fn answer_all(
+    listener: &UnixListener,
+    answer: impl Fn(Question) -> Answer,
+) -> Result<Infallible, ServeError> {
+    loop {
+        let (mut stream, _) = listener.accept().await.map_err(ServeError::Accept)?;
+        match timeout(PATIENCE, converse(&mut stream, &answer)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => debug!(%error, "a caller hung up"),
+            Err(_) => warn!("a caller said nothing"),
+        }
+    }
+}
+
+async fn converse(stream: &mut UnixStream, answer: impl Fn(Question) -> Answer) -> io::Result<()> {
+    let question: Question = control::receive(stream).await?;
+    control::send(stream, &answer(question)).await
+}
+
+fn answer(question: Question, abilities: &Abilities) -> Answer {
+    let answer = match question {
+        Question::Abilities => Ok(Answer::Abilities(abilities.clone())),
+        Question::Apply { address, tree } => bring_into_force(address, &tree),
+        Question::Passed { address } => {
+            interface_of(address).and_then(|interface| passed(&interface)).map(Answer::Passed)
+        }
+    };
+    answer.unwrap_or_else(|error| {
+        warn!(%error, "a question was refused");
+        Answer::Refused(error.to_string())
+    })
+}
+
+fn bring_into_force(address: Ipv4Addr, tree: &Tree) -> Result<Answer, TcError> {
+    let interface = interface_of(address)?;
+    cut_to_size(&interface)?;
+    let changes = apply(&interface, tree)?;
+    info!(interface, changes, peers = tree.leaving.filters.len(), "links are in force");
+    Ok(Answer::InForce(changes as u64))
+}
+
+fn abilities(probe: &Probe) -> Abilities {
+    let lacks = probe.lacks(&FOR_LINKS).into_iter();
+    let lacks = lacks.map(|(ability, why)| (ability.module().to_owned(), why.to_owned()));
+    Abilities { kernel: probe.kernel(), lacks: lacks.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::net::SocketAddr;
+
+    use faultline_core::ClusterId;
+    use faultline_core::fault::LinkProperties;
+    use faultline_shaper::tree::{Peer, Prefix};
+    use faultline_shaper::{Kernel, Place};
+    use faultline_tc::namespace::{Hub, isolated};
+    use tokio::runtime::LocalOptions;
+
+    use super::super::{Shaper, ShaperError};
+    use super::*;
+
+    const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+    fn run<T>(test: impl Future<Output = T>) -> T {
+        let runtime =
+            Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+        runtime.block_on(test)
+    }
+
+    #[test]
+    fn who_asks_before_the_shaper_is_there_waits_for_it_and_a_refusal_says_why() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join("shaper");
+            let shaper = Shaper::at(&socket);
+            assert!(matches!(shaper.passed(HERE).await, Err(ShaperError::Silent { .. })), "that asks once");
+            let waiting = tokio::task::spawn_local(async move { shaper.apply(HERE, Tree::default()).await });
+            tokio::task::yield_now().await;
+            let listener = listen(&socket).unwrap();
+            let heard = RefCell::new(Vec::new());
+            let serve = answer_all(&listener, |question| {
+                heard.borrow_mut().push(question);
+                if heard.borrow().len() == 1 { Answer::InForce(7) } else { Answer::Refused("no".into()) }
+            });
+            let ask = async {
+                assert_eq!(waiting.await.unwrap().unwrap(), 7);
+                let refused = Shaper::at(&socket).apply(HERE, Tree::default()).await.unwrap_err();
+                assert_eq!(refused.to_string(), "the shaper cannot do as it is told: no");
+            };
+            tokio::select! {
+                Err(error) = serve => panic!("{error}"),
+                () = ask => {}
+            }
+            assert_eq!(heard.borrow().len(), 2);
+        });
+    }
+
+    #[test]
+    fn a_caller_who_says_nothing_holds_up_nobody_for_ever() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join("shaper");
+            let listener = listen(&socket).unwrap();
+            let silent = UnixStream::connect(&socket).await.unwrap();
+            let shaper = Shaper::at(&socket);
+            tokio::select! {
+                Err(error) = answer_all(&listener, |_| Answer::InForce(0)) => panic!("{error}"),
+                changes = shaper.apply(HERE, Tree::default()) => assert_eq!(changes.unwrap(), 0),
+            }
+            drop(silent);
+        });
+    }
+
+    /// What one shaper has brought into force the next one finds, and leaves alone.
+    #[test]
+    fn one_that_is_started_again_goes_on_with_what_stands_in_the_kernel() {
+        let tested = isolated(|| {
+            let (hub, listener) = Hub::new().unwrap();
+            let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("it is IPv4") };
+            hub.within(|| {
+                let probe = Probe::run().unwrap();
+                let abilities = abilities(&probe);
+                if !abilities.kernel.htb {
+                    eprintln!("!!! SKIPPED: this kernel lacks {:?}", abilities.lacks);
+                    return;
+                }
+                let here = *address.ip();
+                let link = LinkProperties { bandwidth: 1_250_000, ..LinkProperties::default() };
+                let prefix = Prefix { address: Ipv4Addr::new(10, 0, 0, 9), length: 32 };
+                let peer = Peer { number: 4, cluster: ClusterId(1), prefix };
+                let kernel = Kernel { htb: true, ..Kernel::default() };
+                let tree = Tree::new(ClusterId(0), &[peer], |_, _| link, kernel, Place::Sender);
+                let question = Question::Apply { address: here, tree };
+                let changes = |_| match answer(question.clone(), &abilities) {
+                    Answer::InForce(changes) => changes,
+                    other => panic!("{other:?}"),
+                };
+                let [first, second] = [0, 1].map(changes);
+                assert!(first > 0);
+                assert_eq!(second, 0);
+                let Answer::Passed(passed) = answer(Question::Passed { address: here }, &abilities) else {
+                    panic!("it knows what has passed")
+                };
+                assert!(passed.leaving.contains_key(&ClusterId(1)));
+                let elsewhere = answer(Question::Passed { address: HERE }, &abilities);
+                let why = "no network interface has the address 192.0.2.1";
+                assert_eq!(elsewhere, Answer::Refused(why.into()));
+            })
+            .unwrap();
+        });
+        if let Err(error) = tested {
+            eprintln!("!!! SKIPPED: {error}");
+        }
+    }
+}
