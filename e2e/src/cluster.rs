@@ -10,11 +10,12 @@ use faultline_api::samples::sample;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::{Condition, await_condition};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::Failure;
@@ -66,7 +67,7 @@ impl Cluster {
         getrandom::fill(&mut random)?;
         let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let namespace = format!("faultline-e2e-{}-{suffix}", scenario.replace('_', "-"));
-        let object: Namespace = serde_json::from_value(serde_json::json!({ "metadata": {
+        let object: Namespace = serde_json::from_value(json!({ "metadata": {
             "name": namespace,
             "labels": { "pod-security.kubernetes.io/enforce": "restricted" },
         } }))?;
@@ -76,6 +77,30 @@ impl Cluster {
 }
 
 impl Room {
+    /// Has Pod Security allow here what this profile allows.
+    pub async fn set_profile(&self, profile: &str) -> Result<(), Failure> {
+        let patch = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": profile } } });
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces.patch(&self.namespace, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Has a container of a pod end, and another begin in its place: its image is called by another name of it, and a kubelet
+    /// starts a container again whose image is another.
+    pub async fn restart_container(&self, pod: &str, container: &str) -> Result<(), Failure> {
+        let pods = self.api::<Pod>();
+        let spec = pods.get(pod).await?.spec.ok_or("a pod without a spec")?;
+        let it = spec.containers.iter().find(|it| it.name == container);
+        let image = it.and_then(|it| it.image.clone()).ok_or("there is no such container")?;
+        if image.contains('/') {
+            return Err(format!("the image {image} has no other name that is known here").into());
+        }
+        let image = format!("docker.io/library/{image}");
+        let patch = json!({ "spec": { "containers": [{ "name": container, "image": image }] } });
+        pods.patch(pod, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+        Ok(())
+    }
+
     /// Objects of a kind in this namespace.
     pub fn api<K>(&self) -> Api<K>
     where

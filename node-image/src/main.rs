@@ -10,12 +10,16 @@ mod supervise;
 mod trouble;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use trouble::Trouble;
+
+/// What is logged if FAULTLINE_LOG does not say otherwise. A kernel's answer that there is no such thing is no warning.
+const LOGGED: &str = "warn,nlink=error";
 
 /// The programs in the pods of a federation.
 #[derive(Debug, Parser)]
@@ -42,8 +46,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new(LOGGED));
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     let done = match arguments.command {
         Command::Agent(arguments) => agent::run(arguments),
         Command::Shape(arguments) => shape::run(&arguments),

@@ -12,14 +12,19 @@ mod cluster_lost_storage_kept;
 mod clusters_lost_together;
 mod command_line;
 mod crash;
+mod crash_in_rollback;
 mod federation_deleted;
 mod operator_killed;
+mod partition;
 mod pause;
 mod pod_deleted;
+mod pod_security;
 mod quick_start;
 mod refused;
+mod shaper_killed;
 mod side_by_side;
 mod supervisor_killed;
+mod volume_lost;
 
 use std::process::ExitCode;
 
@@ -35,8 +40,11 @@ const SCENARIOS: &[Scenario] = scenarios![
     quick_start,
     command_line,
     crash,
+    crash_in_rollback,
     pause,
+    partition,
     pod_deleted,
+    volume_lost,
     cluster_lost,
     cluster_lost_storage_kept,
     cluster_lost_beyond_recovery,
@@ -47,6 +55,8 @@ const SCENARIOS: &[Scenario] = scenarios![
     side_by_side,
     bad_manifests,
     refused,
+    pod_security,
+    shaper_killed,
 ];
 
 fn main() -> ExitCode {

@@ -37,6 +37,16 @@ fn event(number: u64, reason: &str) -> Event {
     Event { number, at_seconds: Some(1.5), reason: reason.into(), warning: false, text }
 }
 
+fn link(from: &str, to: &str, requested: u64, measured: u64) -> Link {
+    Link {
+        from: from.into(),
+        to: to.into(),
+        requested_micros: requested,
+        measured_micros: Some(measured),
+        as_asked: Some(true),
+    }
+}
+
 fn reasons(news: &[News]) -> Vec<&str> {
     news.iter().map(|it| it.reason.as_str()).collect()
 }
@@ -71,6 +81,73 @@ fn what_keeps_pods_from_running_is_said_in_the_api_servers_words() {
         assert_eq!(reasons(&news), [reason]);
         assert_eq!(status.message.as_deref(), Some(message), "it is the headline");
     }
+}
+
+#[test]
+fn pods_that_may_not_shape_say_what_to_do_about_it() {
+    let mut federation = quickstart();
+    federation.spec.kubernetes.get_or_insert_default().links = Some(Emulation::Tc);
+    let mut observed = Observed::of(Arc::new(federation));
+    observed.refused = Some("pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": …".into());
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    let condition = condition_of(&status, condition::PODS_READY);
+    assert_eq!((&*condition.status, &*condition.reason), ("False", "PodSecurity"));
+    let remedy =
+        "kubectl label --overwrite namespace experiments pod-security.kubernetes.io/enforce=privileged";
+    assert!(condition.message.contains(remedy), "{}", condition.message);
+    assert!(condition.message.ends_with("violates PodSecurity \"restricted:latest\": …"));
+}
+
+#[test]
+fn the_reason_of_linked_says_what_emulates_links_and_what_kernels_lack() {
+    let shaping = |rates, delays| {
+        let lacks = if delays < 6 { vec!["sch_netem (no such thing)".to_owned()] } else { vec![] };
+        Some(Shaping { places: 6, rates, delays, lacks })
+    };
+    let cases = [
+        (None, "inNode", "InNode", "delay lines in the nodes emulate the links; 1 of 1"),
+        (shaping(6, 6), "tc", "TrafficControl", "traffic control in the pods emulates the links; 1 of 1"),
+        (
+            shaping(6, 0),
+            "tc+inNode",
+            "TrafficControlAndInNode",
+            "limits bandwidth, and delay lines in the nodes do the rest, because kernels lack sch_netem (no such thing)",
+        ),
+        (shaping(4, 2), "tc+inNode", "TrafficControlAndInNode", "limits bandwidth in 4 of 6 pods"),
+        (shaping(0, 0), "inNode", "InNode", "because the kernels lack sch_netem (no such thing)"),
+    ];
+    for (shaping, word, reason, says) in cases {
+        let links = vec![link("paris", "rennes", 5000, 5040)];
+        let said = Status { phase: Run::Running, links, shaping, ..Status::default() };
+        let (status, _) = look(&mut running(said.clone()), &accepted(None), 1);
+        let linked = condition_of(&status, condition::LINKED);
+        assert_eq!((status.shaping.as_deref(), &*linked.reason), (Some(word), reason));
+        assert!(linked.message.contains(says), "{}", linked.message);
+
+        let before = Status { phase: Run::Gathering, links: vec![], ..said };
+        let (status, _) = look(&mut running(before), &accepted(None), 1);
+        let linked = condition_of(&status, condition::LINKED);
+        assert_eq!((&*linked.status, &*linked.reason), ("Unknown", "NotMeasured"));
+    }
+}
+
+#[test]
+fn a_pod_whose_shaper_does_not_run_is_not_ready_but_stays_a_place() {
+    let mut observed = running(Status { phase: Run::Running, ..Status::default() });
+    let name = "quickstart-paris-0";
+    let mut pod = (*observed.pods[name]).clone();
+    let shaper = json!({
+        "name": "shaper", "ready": false, "restartCount": 3, "image": "", "imageID": "",
+        "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 10s" } },
+    });
+    let statuses = pod.status.as_mut().and_then(|it| it.container_statuses.as_mut()).expect("it has some");
+    statuses.push(serde_json::from_value(shaper).expect("a container's status"));
+    assert!(build::address(&pod).is_some());
+    observed.pods.insert(name.into(), Arc::new(pod));
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    let ready = condition_of(&status, condition::PODS_READY);
+    assert_eq!((&*ready.status, &*ready.reason), ("False", "CrashLoopBackOff"));
+    assert_eq!(status.clusters[0].pods, 2);
 }
 
 #[test]
@@ -121,13 +198,6 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
         rollbacks: 1,
         steps_done: 10,
         steps: 30,
-    };
-    let link = |from: &str, to: &str, requested, measured| Link {
-        from: from.into(),
-        to: to.into(),
-        requested_micros: requested,
-        measured_micros: Some(measured),
-        as_asked: Some(true),
     };
     let mut said = Status { missing: vec!["paris-0".into()], ..Status::default() };
     let mut observed = running(said.clone());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_api::resource::{Federation, FederationStatus, Kubernetes, Placement, Volume};
+use faultline_api::resource::{Emulation, Federation, FederationStatus, Kubernetes, Placement, Volume};
 use faultline_api::samples::SAMPLES;
 use faultline_api::supervision::{Request, Status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -109,6 +109,41 @@ fn every_pod_is_confined() {
             assert!(volume["hostPath"].is_null());
         }
     }
+}
+
+/// What only a shaper may, and what it has no use for.
+#[test]
+fn a_shaper_has_one_capability_and_no_key_and_nothing_else_changes() {
+    let plain = set_of(&with(|_| {}), "quickstart-paris");
+    let shaped = set_of(&with(|it| it.links = Some(Emulation::Tc)), "quickstart-paris");
+    let pod = |set: &Value| set["spec"]["template"]["spec"].clone();
+    let (plain, shaped) = (pod(&plain), pod(&shaped));
+    assert_eq!(plain["containers"].as_array().map(Vec::len), Some(1));
+    let [agent, shaper] = shaped["containers"].as_array().expect("it has containers").as_slice() else {
+        panic!("two containers, not {}", shaped["containers"])
+    };
+    assert_eq!(
+        shaper["securityContext"],
+        json!({
+            "runAsUser": 0,
+            "runAsNonRoot": false,
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": { "drop": ["ALL"], "add": ["NET_ADMIN"] },
+        })
+    );
+    assert_eq!(shaper["volumeMounts"], json!([{ "name": "shaper", "mountPath": "/run/faultline" }]));
+    assert!(shaper["ports"].is_null() && shaper["env"].is_null());
+    assert_eq!(shaper["args"], json!(["shape", "--socket", "/run/faultline/shaper"]));
+    assert!(shaper["resources"]["limits"]["memory"].is_string());
+
+    let args = agent["args"].as_array().expect("it has arguments");
+    assert_eq!(args[args.len() - 2..], [json!("--shaper"), json!("/run/faultline/shaper")]);
+    assert_eq!(agent["securityContext"], plain["containers"][0]["securityContext"], "no more than before");
+    assert_eq!(shaped["securityContext"], plain["securityContext"]);
+    assert_eq!(shaped["automountServiceAccountToken"], false);
+    let supervisor = set_of(&with(|it| it.links = Some(Emulation::Tc)), "quickstart-supervisor");
+    assert_eq!(pod(&supervisor)["containers"].as_array().map(Vec::len), Some(1), "it shapes nothing");
 }
 
 fn volume() -> Volume {

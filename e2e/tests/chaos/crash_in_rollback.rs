@@ -1,0 +1,28 @@
+//! A process is killed, and while its cluster agrees on where to go back to another one is, by a trigger on what the
+//! protocol does.
+
+use faultline_api::resource::{Crash, Fault, When};
+use faultline_core::FactKind;
+use faultline_e2e::{Failure, QUICK_START, Room};
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    room.apply(|spec| {
+        let crash =
+            |node| Some(Crash { process: None, cluster: "paris".into(), node: Some(node), storage: None });
+        let recovers = When {
+            fact: FactKind::RecoveryStarted,
+            cluster: "paris".into(),
+            node: None,
+            occurrence: Some(1),
+        };
+        spec.faults = vec![
+            Fault { at: "4s".parse().ok(), crash: crash(1), ..Fault::default() },
+            Fault { when: Some(recovers), crash: crash(2), ..Fault::default() },
+        ];
+    })
+    .await?;
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"));
+    assert!(status.clusters.iter().any(|it| it.name == "paris" && it.rollbacks >= 1), "{status:#?}");
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Nothing passes between the clusters for a while, and then everything does; before and after that a link is another for a
+//! while. Nobody is taken for dead.
+
+use faultline_api::resource::{Fault, LinkChange, Partition};
+use faultline_e2e::{Failure, QUICK_START, Room};
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    room.apply(|spec| {
+        let slower = |span: &str| {
+            Some(LinkChange {
+                from: "rennes".into(),
+                to: "paris".into(),
+                preset: None,
+                latency: "40ms".parse().ok(),
+                jitter: None,
+                bandwidth: "10Mbit".parse().ok(),
+                loss: None,
+                span: span.parse().ok(),
+            })
+        };
+        let partition = Partition {
+            from: "paris".into(),
+            to: "rennes".into(),
+            one_way: false,
+            span: "2s".parse().expect("a duration"),
+        };
+        spec.faults = vec![
+            Fault { at: "1s".parse().ok(), link: slower("1s"), ..Fault::default() },
+            Fault { at: "3s".parse().ok(), partition: Some(partition), ..Fault::default() },
+            Fault { at: "6s".parse().ok(), link: slower("2s"), ..Fault::default() },
+        ];
+    })
+    .await?;
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("3/3"));
+    assert_eq!(status.rollbacks, Some(0), "{status:#?}");
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Shapers end while the application runs, and others begin in their place. What was in force stays so; what changes after
+//! that is done by the new ones.
+
+use std::time::Duration;
+
+use faultline_api::resource::{Application, Crash, Emulation, Fault, Kubernetes, LinkChange, Phase};
+use faultline_e2e::{Failure, QUICK_START, Room};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::pod_security::only_net_admin;
+
+const VICTIMS: [&str; 2] = ["quickstart-paris-0", "quickstart-rennes-1"];
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    room.set_profile("privileged").await?;
+    room.apply(|spec| {
+        spec.kubernetes = Some(Kubernetes { links: Some(Emulation::Tc), ..Kubernetes::default() });
+        if let Application::Heat(heat) = &mut spec.application {
+            heat.steps = Some(1500); // 30 s of computation
+        }
+        let change = LinkChange {
+            from: "paris".into(),
+            to: "rennes".into(),
+            preset: None,
+            latency: "8ms".parse().ok(),
+            jitter: None,
+            bandwidth: "50Mbit".parse().ok(),
+            loss: None,
+            span: None,
+        };
+        let crash = Crash { process: None, cluster: "rennes".into(), node: Some(1), storage: None };
+        spec.faults = vec![
+            Fault { at: "14s".parse().ok(), link: Some(change), ..Fault::default() },
+            Fault { at: "16s".parse().ok(), crash: Some(crash), ..Fault::default() },
+        ];
+    })
+    .await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    only_net_admin(&room, VICTIMS[0]).await?;
+    for victim in VICTIMS {
+        room.restart_container(victim, "shaper").await?;
+    }
+    for victim in VICTIMS {
+        let restarts = |pod: &Pod, name: &str| {
+            let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+            let it = statuses.iter().find(|it| it.name == name)?;
+            it.state.as_ref()?.running.as_ref()?;
+            Some(it.restart_count)
+        };
+        let is_another = |it: Option<&Pod>| it.and_then(|it| restarts(it, "shaper")).is_some_and(|it| it > 0);
+        let pod = room.until::<Pod>(victim, "another shaper", Duration::from_secs(60), is_another).await?;
+        let node = pod.as_ref().and_then(|it| restarts(it, "faultline"));
+        assert_eq!(node, Some(0), "the container beside it notices nothing");
+    }
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"));
+    assert_eq!(status.conditions.iter().find(|it| it.kind == "Linked").map(|it| &*it.status), Some("True"));
+    Ok(())
+}
