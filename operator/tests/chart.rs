@@ -96,6 +96,14 @@ fn values_are_checked_and_every_option_renders() {
     assert!(monitored.contains_key("PodMonitor faultline-federations"));
     let pod = &monitored["Deployment faultline-operator"]["spec"]["template"]["metadata"];
     assert!(pod["annotations"].is_null());
+    let known = rendered(&["--api-versions", "monitoring.coreos.com/v1/PodMonitor"]);
+    for name in ["faultline-operator", "faultline-federations", "faultline-agents"] {
+        assert!(known.contains_key(&format!("PodMonitor {name}")), "{name}");
+        assert!(!rendered(&[]).contains_key(&format!("PodMonitor {name}")), "nobody knows what that is");
+    }
+    assert!(known["Deployment faultline-operator"]["spec"]["template"]["metadata"]["annotations"].is_null());
+    let declined = ["--api-versions", "monitoring.coreos.com/v1/PodMonitor", "--set", "metrics.podMonitor=false"];
+    assert!(!rendered(&declined).contains_key("PodMonitor faultline-federations"));
     let watched = rendered(&["--set", "metrics.alerts=true,metrics.dashboard=true"]);
     let groups = watched["PrometheusRule faultline"]["spec"]["groups"].as_array().unwrap();
     assert!(groups.iter().all(|group| !group["rules"].as_array().unwrap().is_empty()), "{groups:?}");

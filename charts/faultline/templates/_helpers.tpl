@@ -14,3 +14,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "faultline.image" -}}
 {{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end }}
+
+{{/* Whether PodMonitors are made. */}}
+{{- define "faultline.monitored" -}}
+{{- if eq (toString .Values.metrics.podMonitor) "auto" -}}
+{{- .Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PodMonitor" -}}
+{{- else -}}
+{{- .Values.metrics.podMonitor -}}
+{{- end -}}
+{{- end -}}
