@@ -102,7 +102,8 @@ fn values_are_checked_and_every_option_renders() {
         assert!(!rendered(&[]).contains_key(&format!("PodMonitor {name}")), "nobody knows what that is");
     }
     assert!(known["Deployment faultline-operator"]["spec"]["template"]["metadata"]["annotations"].is_null());
-    let declined = ["--api-versions", "monitoring.coreos.com/v1/PodMonitor", "--set", "metrics.podMonitor=false"];
+    let declined =
+        ["--api-versions", "monitoring.coreos.com/v1/PodMonitor", "--set", "metrics.podMonitor=false"];
     assert!(!rendered(&declined).contains_key("PodMonitor faultline-federations"));
     let watched = rendered(&["--set", "metrics.alerts=true,metrics.dashboard=true"]);
     let groups = watched["PrometheusRule faultline"]["spec"]["groups"].as_array().unwrap();
