@@ -1,12 +1,13 @@
 //! What a run cost, in numbers: checkpoints, rollbacks, lost work, messages. Tells, does not judge.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Cause, Claim, Fact, Incarnation, Position, Span};
+use faultline_core::{Cause, Claim, Fact, Incarnation, Position, ProcessId, Span};
 use faultline_trace::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::history::{Group, History, RestoredBy, Rollback, SegmentNo};
+use crate::history::{Group, History, RestoredBy, Rollback};
+use crate::lost::{Return, Returns, Undone};
 
 /// What a run cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,9 +73,8 @@ pub struct RollbackAccount {
     pub checkpoint: Position,
     /// Committed checkpoints that were passed over.
     pub depth: u32,
-    /// The most that a member lost: time in which its application ran since the restored state, by its own clock.
-    /// `None` when no member's loss can be told.
-    pub lost_work: Option<Span>,
+    /// Lost work of all members together, as [`crate::lost`] defines it.
+    pub lost_work: Span,
     /// From the failure, or (for an alert, or without a common clock) from when the survivors stood still, until the
     /// last member went on. `None` when it cannot be told.
     pub time_to_recover: Option<Span>,
@@ -99,10 +99,15 @@ impl Account {
             rollbacks: Vec::new(),
             messages: vec![vec![0; history.groups.len()]; history.groups.len()],
         };
+        let returns = Returns::new(history.trace);
         for (number, group) in history.groups.iter().enumerate() {
             this.clusters.push(count_group(history, number, group));
+            if group.rollbacks.is_empty() {
+                continue;
+            }
+            let returns: Vec<_> = group.members.iter().map(|&member| (member, returns.of(member))).collect();
             for (&incarnation, rollback) in &group.rollbacks {
-                let undoing = Undoing { history, group, incarnation, rollback };
+                let undoing = Undoing { history, group, incarnation, rollback, returns: &returns };
                 this.rollbacks.extend(undoing.account(number));
             }
         }
@@ -179,6 +184,8 @@ struct Undoing<'a> {
     group: &'a Group<'a>,
     incarnation: Incarnation,
     rollback: &'a Rollback,
+    /// Of every member.
+    returns: &'a [(ProcessId, Vec<Return>)],
 }
 
 impl Undoing<'_> {
@@ -186,46 +193,31 @@ impl Undoing<'_> {
     fn account(&self, cluster: usize) -> Option<RollbackAccount> {
         let checkpoint = self.rollback.target()?.map_or(Position::default(), |name| name.position);
         let line = self.group.line_before(self.incarnation);
-        let losses: Vec<(Span, u64)> = self.rollback.restores().filter_map(|it| self.loss_of(it)).collect();
         Some(RollbackAccount {
             cluster,
             incarnation: self.incarnation,
             cause: self.rollback.cause.map(|(cause, _)| cause),
             checkpoint,
             depth: self.group.committed_after(&line, checkpoint).count() as u32,
-            lost_work: losses.iter().map(|&(time, _)| time).max(),
+            lost_work: self.returns().fold(Span::ZERO, |sum, (_, it)| sum + it.lost()),
             time_to_recover: self.time_to_recover(),
-            undone_deliveries: losses.iter().map(|&(_, deliveries)| deliveries).sum(),
+            undone_deliveries: self.undone_deliveries(),
             members: self.rollback.restores().count() as u32,
         })
     }
 
-    /// Time and deliveries between the restored cut and the last state before the restore.
-    fn loss_of(&self, restored: &RestoredBy) -> Option<(Span, u64)> {
-        let history = self.history;
-        let begun = SegmentNo(restored.at.segment.0 + 1);
-        let cut = history.segment(begun).parent;
-        let mut state = history.state_before(restored)?;
-        let (mut time, mut deliveries) = (Span::ZERO, 0);
-        loop {
-            let segment = history.segment(state.segment);
-            let from = cut.filter(|cut| cut.segment == state.segment).map_or(segment.begin, |cut| cut.fact);
-            let stream = &history.trace.streams[&(segment.process, segment.life)];
-            let lost = stream.get(from as usize..state.fact as usize).unwrap_or_default();
-            let stands = |fact: &Fact| matches!(fact, Fact::Claim(claim) if matches!(**claim, Claim::RecoveryStarted { .. }));
-            let worked = lost.iter().take_while(|(_, fact)| !stands(fact));
-            if let (Some((first, _)), Some((last, _))) = (lost.first(), worked.clone().last()) {
-                let stood = lost.get(worked.clone().count()).map_or(*last, |(at, _)| *at);
-                time = time + stood.since(*first);
-            }
-            deliveries += worked.filter(|(_, fact)| matches!(fact, Fact::Delivered(_))).count() as u64;
-            match (cut, segment.parent) {
-                (Some(cut), _) if cut.segment == state.segment => return Some((time, deliveries)),
-                (_, Some(parent)) => state = parent,
-                (None, None) => return Some((time, deliveries)),
-                (Some(_), None) => return None, // the restored state is not one that this state continued
-            }
-        }
+    /// The members' returns to what this rollback restored.
+    fn returns(&self) -> impl Iterator<Item = (ProcessId, &Return)> {
+        let all = self.returns.iter().flat_map(|(process, all)| all.iter().map(|it| (*process, it)));
+        all.filter(|(_, it)| it.incarnation == self.incarnation)
+    }
+
+    fn undone_deliveries(&self) -> u64 {
+        let delivered = |process: ProcessId, it: &Undone| {
+            let facts = it.facts(self.history.trace, process);
+            facts.iter().filter(|(_, fact)| matches!(fact, Fact::Delivered(_))).count() as u64
+        };
+        self.returns().flat_map(|(process, it)| it.undone.iter().map(move |it| delivered(process, it))).sum()
     }
 
     fn time_to_recover(&self) -> Option<Span> {
@@ -291,9 +283,9 @@ mod tests {
         assert_eq!((first.unforced, first.failures, first.rollbacks_by_failure), (1, 1, 1));
         assert_eq!((second.unforced, second.rollbacks_by_alert, second.delivered_between), (2, 1, 1));
         let [failure, alert] = &account.rollbacks[..] else { panic!("two rollbacks") };
-        assert_eq!((failure.depth, failure.lost_work), (0, Some(Span(15))));
+        assert_eq!((failure.depth, failure.lost_work), (0, Span(15)));
         assert_eq!(failure.time_to_recover, Some(Span(20)));
         assert_eq!((alert.depth, alert.undone_deliveries), (1, 1));
-        assert_eq!((alert.lost_work, alert.time_to_recover), (Some(Span(35)), Some(Span(3))));
+        assert_eq!((alert.lost_work, alert.time_to_recover), (Span(35), Some(Span(3))));
     }
 }

@@ -10,6 +10,7 @@ pub mod account;
 mod context;
 pub mod history;
 mod judgement;
+pub mod lost;
 pub mod properties;
 #[cfg(test)]
 mod testing;

@@ -99,7 +99,7 @@ pub fn measures(run: &Statistics) -> Vec<(Measure, f64)> {
         (Measure::of("facts", ""), run.facts as f64),
     ];
     for cluster in &run.clusters {
-        let lost = cluster.rollbacks.iter().filter_map(|it| it.lost_work_seconds);
+        let lost = cluster.rollbacks.iter().map(|it| it.lost_work_seconds);
         let of = |statistic| Measure::of(statistic, &cluster.name);
         all.extend([
             (of("unforced"), cluster.unforced as f64),
@@ -117,7 +117,7 @@ pub fn measures(run: &Statistics) -> Vec<(Measure, f64)> {
         for (rollback, number) in cluster.rollbacks.iter().zip(1..) {
             all.push((of("rollbackDepth").numbered(number), rollback.depth.into()));
             let seconds = [
-                ("rollbackLostWorkSeconds", rollback.lost_work_seconds),
+                ("rollbackLostWorkSeconds", Some(rollback.lost_work_seconds)),
                 ("rollbackRecoverySeconds", rollback.recovery_seconds),
             ];
             all.extend(seconds.into_iter().filter_map(|(it, value)| Some((of(it).numbered(number), value?))));

@@ -205,7 +205,7 @@ fn tell_clusters(spec: &FederationSpec, account: &Account, ledger: &Ledger) -> V
                 because_of: because(it.cause),
                 to: it.checkpoint.sn.0,
                 depth: it.depth,
-                lost_work_seconds: it.lost_work.map(Span::as_secs_f64),
+                lost_work_seconds: it.lost_work.as_secs_f64(),
                 recovery_seconds: it.time_to_recover.map(Span::as_secs_f64),
             })
             .collect();

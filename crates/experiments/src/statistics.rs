@@ -74,8 +74,8 @@ pub struct Rollback {
     pub to: u32,
     /// Committed checkpoints that were passed over.
     pub depth: u32,
-    /// The most work that a node lost; absent when it cannot be told.
-    pub lost_work_seconds: Option<f64>,
+    /// Lost work of all its nodes together.
+    pub lost_work_seconds: f64,
     /// Until the last node went on; absent when it cannot be told.
     pub recovery_seconds: Option<f64>,
 }

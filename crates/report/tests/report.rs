@@ -102,9 +102,10 @@ fn what_stands_was_not_undone() {
     let Made { history, .. } = made(3, &passed());
     for undone in &history.undone {
         let rollback = &history.rollbacks[undone.by];
-        assert!(undone.began <= undone.ended && undone.ended <= rollback.ended, "{undone:?}");
+        let (began, ended) = (undone.stretch.began, undone.stretch.ended);
+        assert!(began <= ended && ended <= rollback.ended, "{undone:?}");
     }
-    let last = history.undone.iter().map(|it| it.ended).max().unwrap();
+    let last = history.undone.iter().map(|it| it.stretch.ended).max().unwrap();
     for (id, message) in &history.messages {
         if message.sent.is_some_and(|sent| sent > last) {
             assert_eq!(message.send_undone, None, "{id}");

@@ -224,8 +224,8 @@ fn failures_at_once(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         completed &= runs.iter().all(|it| it.outcome == "completed");
         let lost = |cluster: usize| {
             of(&runs, |run| {
-                let all = run.clusters[cluster].rollbacks.iter().filter_map(|it| it.lost_work_seconds);
-                all.sum::<f64>() / 60.0
+                let all = run.clusters[cluster].rollbacks.iter().map(|it| it.lost_work_seconds);
+                all.sum::<f64>() / 3600.0
             })
         };
         let back = |cluster: usize| of(&runs, |run| run.clusters[cluster].rollbacks.len() as f64);
@@ -275,8 +275,8 @@ fn failures_at_once(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 "a node fails in",
                 "rollbacks of cluster 0",
                 "rollbacks of cluster 1",
-                "lost work of 0, min",
-                "lost work of 1, min",
+                "lost work of 0, node hours",
+                "lost work of 1, node hours",
                 "checkpoints passed over",
                 "messages sent again",
             ],

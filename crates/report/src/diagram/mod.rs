@@ -230,10 +230,11 @@ impl Diagram {
                 Some(Stretch { lane, from, upto: micros(member.resumed.unwrap_or(member.restored)) })
             })
         });
-        let undone = history.undone.iter().filter(|it| it.began < it.ended).filter_map(|it| {
-            let lane = *lane_of.get(&it.process)?;
-            Some(Stretch { lane, from: micros(it.began), upto: micros(it.ended) })
-        });
+        let undone =
+            history.undone.iter().filter(|it| it.stretch.began < it.stretch.ended).filter_map(|it| {
+                let lane = *lane_of.get(&it.process)?;
+                Some(Stretch { lane, from: micros(it.stretch.began), upto: micros(it.stretch.ended) })
+            });
         let returns = history.rollbacks.iter().map(|rollback| Return {
             text: format!(
                 "{} went back to {} ({} of work lost)",

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use faultline_checker::lost::{Place, Return, Returns, instant};
 use faultline_core::{
     Cause, Claim, ClusterId, Fact, Fault, FaultNo, ImageName, Incarnation, Life, Position, ProcessId, Span,
     StorageFate, Time,
 };
 use faultline_trace::Trace;
 
-use super::{Checkpoint, Failure, History, Injection, Message, Place, Rollback, Undone};
+use super::{Checkpoint, Failure, History, Injection, Message, Rollback, Undone};
 use crate::cast::Cast;
 
 /// Puts together what `trace` holds about `cast`.
@@ -16,8 +17,10 @@ pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
     let mut history = History::default();
     history.read_supervisor(trace, cast);
     let mut builder = Builder::default();
+    let returns = Returns::new(trace);
     for cluster in cast.clusters() {
         for &process in cast.processes(cluster) {
+            builder.read_returns(trace, cluster, process, returns.of(process));
             builder.read_process(trace, cluster, process, &mut history);
         }
     }
@@ -128,11 +131,8 @@ struct Builder {
 
 impl Builder {
     fn read_process(&mut self, trace: &Trace, cluster: ClusterId, process: ProcessId, history: &mut History) {
-        let mut past = Past::default();
         let mut saved: BTreeMap<ImageName, Time> = BTreeMap::new();
         for (life, stream) in trace.lives(process) {
-            let mut stopped = None;
-            let mut returning = None;
             for (index, &(at, ref fact)) in stream.iter().enumerate() {
                 let place = (life, index);
                 match fact {
@@ -153,46 +153,12 @@ impl Builder {
                     Fact::Saved(it) if it.0.owner == process => {
                         saved.insert(it.0, instant(trace, process, (it.1.life, it.1.upto.index())));
                     }
-                    Fact::Restored(it) => {
-                        let (image, incarnation, witness) = &**it;
-                        let cut = (witness.life, witness.upto.index());
-                        let key = (cluster, *incarnation);
-                        let ended = stopped.unwrap_or(at);
-                        let undone = past.restore(cut, place);
-                        let mut lost = Span::ZERO;
-                        let returned_to = instant(trace, process, cut).max(history.origin);
-                        for (from, upto) in undone {
-                            let began = instant(trace, process, from).max(history.origin);
-                            let ended = if upto.0 == life {
-                                ended
-                            } else {
-                                history
-                                    .failure_of(process, upto.0)
-                                    .map_or_else(|| instant(trace, process, upto), |it| it.at)
-                            }
-                            .max(began);
-                            lost = lost + ended.since(began);
-                            self.undone.push((Undone { process, began, ended, by: 0, from, upto }, key));
-                        }
-                        let rollback =
-                            self.rollbacks.entry(key).or_insert_with(|| Rollback::new(cluster, *incarnation));
-                        rollback.checkpoint = image.map(|it| it.position());
-                        let member = rollback.members.entry(process).or_default();
-                        member.restored = at;
-                        member.saved = returned_to;
-                        member.lost = member.lost + lost;
-                        returning = Some(key);
-                        stopped = None;
-                    }
                     Fact::Claim(claim) => match &**claim {
-                        Claim::RecoveryStarted { .. } => stopped = stopped.or(Some(at)),
                         Claim::RolledBack { to, cause, .. } => {
-                            let key = (cluster, to.incarnation);
-                            if let Some(rollback) = self.rollbacks.get_mut(&key) {
+                            if let Some(rollback) = self.rollbacks.get_mut(&(cluster, to.incarnation)) {
                                 rollback.cause = Some(*cause);
                                 rollback.members.entry(process).or_default().resumed = Some(at);
                             }
-                            returning = returning.filter(|it| *it != key);
                         }
                         Claim::Alerted { from, position } => {
                             let first = self.alerts.entry((cluster, *from, *position)).or_insert(at);
@@ -227,6 +193,21 @@ impl Builder {
             if let Some(checkpoint) = history.checkpoints.get_mut(&(cluster, image.position())) {
                 checkpoint.saved.insert(process, at);
             }
+        }
+    }
+
+    fn read_returns(&mut self, trace: &Trace, cluster: ClusterId, process: ProcessId, returns: Vec<Return>) {
+        for it in returns {
+            let key = (cluster, it.incarnation);
+            let rollback =
+                self.rollbacks.entry(key).or_insert_with(|| Rollback::new(cluster, it.incarnation));
+            rollback.checkpoint = it.image.map(|image| image.position());
+            let member = rollback.members.entry(process).or_default();
+            member.restored = instant(trace, process, it.at);
+            member.saved = it.to;
+            member.lost = member.lost + it.lost();
+            self.undone
+                .extend(it.undone.into_iter().map(|stretch| (Undone { process, stretch, by: 0 }, key)));
         }
     }
 
@@ -288,7 +269,11 @@ impl Builder {
             undone_of.entry(undone.process).or_default().push(undone);
         }
         let undoer = |process: ProcessId, place: Place| {
-            undone_of.get(&process)?.iter().find(|it| (it.from..it.upto).contains(&place)).map(|it| it.by)
+            undone_of
+                .get(&process)?
+                .iter()
+                .find(|it| (it.stretch.from..it.stretch.upto).contains(&place))
+                .map(|it| it.by)
         };
         for (id, message) in &mut history.messages {
             message.send_undone = message.sent_place.and_then(|place| undoer(id.from, place));
@@ -304,52 +289,4 @@ impl Builder {
             }
         }
     }
-}
-
-/// What of a process's history stands, as stretches of it.
-#[derive(Default)]
-struct Past {
-    standing: Vec<(Place, Place)>,
-    begun: Place,
-}
-
-impl Past {
-    /// At `now`, the process returns to `cut`. Answers with the stretches that this undoes.
-    fn restore(&mut self, cut: Place, now: Place) -> Vec<(Place, Place)> {
-        self.standing.push((self.begun, now));
-        self.begun = now;
-        let mut undone = Vec::new();
-        while let Some((from, upto)) = self.standing.pop() {
-            if from < cut && cut < upto {
-                self.standing.push((from, cut));
-                undone.extend(split_by_life(cut, upto));
-                break;
-            } else if upto <= cut {
-                self.standing.push((from, upto));
-                break;
-            }
-            undone.extend(split_by_life(from, upto));
-        }
-        undone.reverse();
-        undone
-    }
-}
-
-/// A stretch over several lives as one stretch per life.
-fn split_by_life(from: Place, upto: Place) -> Vec<(Place, Place)> {
-    let mut stretches = Vec::new();
-    for life in (from.0.0..=upto.0.0).rev() {
-        let begin = if life == from.0.0 { from.1 } else { 0 };
-        let end = if life == upto.0.0 { upto.1 } else { usize::MAX };
-        if life > 0 && begin < end {
-            stretches.push(((Life(life), begin), (Life(life), end)));
-        }
-    }
-    stretches
-}
-
-/// When a process was at a place of its history: the time of the fact there, or of the last one.
-fn instant(trace: &Trace, process: ProcessId, place: Place) -> Time {
-    let stream = trace.streams.get(&(process, place.0)).map_or(&[][..], Vec::as_slice);
-    stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)
 }

@@ -9,6 +9,7 @@ mod build;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use faultline_checker::lost::{self, Place};
 use faultline_core::{
     Cause, ClusterId, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId, Sn, Span,
     StorageFate, Time,
@@ -144,8 +145,7 @@ pub struct Returned {
     pub resumed: Option<Time>,
     /// When it had been in the state that it restored.
     pub saved: Time,
-    /// Execution undone: from when it had been in the state that it restored until it stood still for the recovery, or
-    /// died. Summary, explanation and page say what stands here.
+    /// Its lost work, as [`lost`] defines it.
     pub lost: Span,
 }
 
@@ -154,14 +154,10 @@ pub struct Returned {
 pub struct Undone {
     /// Whose.
     pub process: ProcessId,
-    /// Its beginning, shown.
-    pub began: Time,
-    /// Its end, shown.
-    pub ended: Time,
+    /// From where to where, and when.
+    pub stretch: lost::Undone,
     /// By which rollback, as a place in [`History::rollbacks`].
     pub by: usize,
-    from: Place,
-    upto: Place,
 }
 
 /// The way of one message.
@@ -180,9 +176,6 @@ pub struct Message {
     sent_place: Option<Place>,
     delivered_places: Vec<Place>,
 }
-
-/// A place in a process's history: a life, and a fact of it. Places of one process are ordered like its history.
-type Place = (Life, usize);
 
 impl History {
     /// Puts together what `trace` holds about `cast`.

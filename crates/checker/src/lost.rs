@@ -1,0 +1,269 @@
+//! Lost work: what the rollbacks of a process undid. The one definition, behind every number and picture that shows it.
+//!
+//! The lost work of a process in a rollback is the time from the instant at which it had been in the state that it
+//! restored, but not before the application began, until it stood still for the recovery or died. Everything that it did
+//! in between was undone. What an earlier rollback had undone already does not count again, nor does the time in which
+//! the process was dead. It died when the supervisor ended it, and otherwise with its last fact: nobody can tell better.
+//! Time in which it stood still during a checkpoint counts.
+//!
+//! The lost work of a cluster's rollback is the sum over its processes. Judges nothing, and compares no clocks but the
+//! supervisor's with those of the processes that it ended.
+
+use std::collections::BTreeMap;
+
+use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Span, Time};
+use faultline_trace::Trace;
+
+/// A place in the facts of a process: a life, and a fact of it; as an end, the place behind the last one. Places of one
+/// process are ordered like its history.
+pub type Place = (Life, usize);
+
+/// The end of a life, as a place.
+const END: usize = usize::MAX;
+
+/// A process's return to an earlier state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Return {
+    /// The restore.
+    pub at: Place,
+    /// What was restored; `None` is the initial state.
+    pub image: Option<ImageName>,
+    /// The incarnation that its cluster began.
+    pub incarnation: Incarnation,
+    /// When the process had been in that state.
+    pub to: Time,
+    /// What it undid, in the order of the process's history.
+    pub undone: Vec<Undone>,
+}
+
+/// A stretch of one life that a restore undid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// Its first fact.
+    pub from: Place,
+    /// Behind its last fact.
+    pub upto: Place,
+    /// When the work in it began.
+    pub began: Time,
+    /// When that ended.
+    pub ended: Time,
+}
+
+impl Return {
+    /// The process's lost work.
+    pub fn lost(&self) -> Span {
+        self.undone.iter().fold(Span::ZERO, |sum, it| sum + it.ended.since(it.began))
+    }
+}
+
+impl Undone {
+    /// Its facts.
+    pub fn facts<'a>(&self, trace: &'a Trace, process: ProcessId) -> &'a [(Time, Fact)] {
+        let stream = stream(trace, process, self.from.0);
+        &stream[self.from.1.min(stream.len())..self.upto.1.min(stream.len())]
+    }
+}
+
+/// Finds the returns of processes in a trace.
+#[derive(Debug)]
+pub struct Returns<'a> {
+    trace: &'a Trace,
+    begun: Time,
+    /// Lives that the supervisor ended, and when.
+    ended: BTreeMap<(ProcessId, Life), Time>,
+}
+
+impl<'a> Returns<'a> {
+    /// Reads the supervisor's facts.
+    pub fn new(trace: &'a Trace) -> Returns<'a> {
+        let mut this = Returns { trace, begun: Time::ZERO, ended: BTreeMap::new() };
+        for (at, fact) in trace.supervisor() {
+            match fact {
+                Fact::Begun => this.begun = *at,
+                Fact::Failed { process, life, .. } => {
+                    this.ended.entry((*process, *life)).or_insert(*at);
+                }
+                _ => {}
+            }
+        }
+        this
+    }
+
+    /// The returns of one process, in its order.
+    pub fn of(&self, process: ProcessId) -> Vec<Return> {
+        let mut returns = Vec::new();
+        let mut past = Past::default();
+        for (life, stream) in self.trace.lives(process) {
+            for (place, (_, fact)) in stream.iter().enumerate() {
+                let Fact::Restored(restored) = fact else { continue };
+                let (image, incarnation, witness) = **restored;
+                let (at, cut) = ((life, place), (witness.life, witness.upto.index()));
+                let undone = past.restore(cut, at);
+                returns.push(Return {
+                    at,
+                    image,
+                    incarnation,
+                    to: instant(self.trace, process, cut).max(self.begun),
+                    undone: undone.into_iter().map(|it| self.undone(process, cut, it)).collect(),
+                });
+            }
+        }
+        returns
+    }
+
+    fn undone(&self, process: ProcessId, cut: Place, (from, upto): (Place, Place)) -> Undone {
+        let life = from.0;
+        let is_first = self.trace.lives(process).next().is_some_and(|(first, _)| first == life);
+        // Back to the initial state, in which a process is until the application begins, whenever its first fact is.
+        let is_initial = cut == Place::default() && from.1 == 0;
+        let began = if is_initial { self.begun } else { instant(self.trace, process, from).max(self.begun) };
+        let undone = Undone { from, upto, began, ended: began };
+        // A later life has no state before its first restore.
+        if from.1 == 0 && !is_first {
+            return undone;
+        }
+        let stands =
+            |fact: &Fact| matches!(fact, Fact::Claim(it) if matches!(**it, Claim::RecoveryStarted { .. }));
+        let stood =
+            undone.facts(self.trace, process).iter().find(|(_, fact)| stands(fact)).map(|(at, _)| *at);
+        let died = (upto.1 == END).then(|| self.ended.get(&(process, life)).copied()).flatten();
+        let last = instant(self.trace, process, upto);
+        let ended = stood.unwrap_or_else(|| died.map_or(last, |died| died.max(last)));
+        Undone { ended: ended.max(began), ..undone }
+    }
+}
+
+/// When a process was at a place of its history: the time of the fact there, or of the last one.
+pub fn instant(trace: &Trace, process: ProcessId, place: Place) -> Time {
+    let stream = stream(trace, process, place.0);
+    stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)
+}
+
+fn stream(trace: &Trace, process: ProcessId, life: Life) -> &[(Time, Fact)] {
+    trace.streams.get(&(process, life)).map_or(&[], Vec::as_slice)
+}
+
+/// What of a process's history stands, as stretches of it.
+#[derive(Default)]
+struct Past {
+    standing: Vec<(Place, Place)>,
+    begun: Place,
+}
+
+impl Past {
+    /// At `now`, the process returns to `cut`. Answers with the stretches that this undoes, each of one life.
+    fn restore(&mut self, cut: Place, now: Place) -> Vec<(Place, Place)> {
+        self.standing.push((self.begun, now));
+        self.begun = now;
+        let mut undone = Vec::new();
+        while let Some((from, upto)) = self.standing.pop() {
+            if from < cut && cut < upto {
+                self.standing.push((from, cut));
+                undone.extend(split_by_life(cut, upto));
+                break;
+            } else if upto <= cut {
+                self.standing.push((from, upto));
+                break;
+            }
+            undone.extend(split_by_life(from, upto));
+        }
+        undone.reverse();
+        undone
+    }
+}
+
+/// A stretch over several lives as one stretch per life, the last one first.
+fn split_by_life(from: Place, upto: Place) -> Vec<(Place, Place)> {
+    let mut stretches = Vec::new();
+    for life in (from.0.0..=upto.0.0).rev() {
+        let begin = if life == from.0.0 { from.1 } else { 0 };
+        let end = if life == upto.0.0 { upto.1 } else { END };
+        if life > 0 && begin < end {
+            stretches.push(((Life(life), begin), (Life(life), end)));
+        }
+    }
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, p};
+
+    /// A process that worked for 10 after its first checkpoint, and stood still for 1.
+    fn one_rollback() -> Run {
+        let mut run = Run::new(&[&[0]]);
+        run.wait(Span(2));
+        run.send(0, 0);
+        run.wait(Span(3));
+        run.commit_all(0, &[0]);
+        run.send(0, 0);
+        run.wait(Span(10));
+        run.claim(0, Claim::RecoveryStarted { lives: 1, round: 1 });
+        run.wait(Span(1));
+        run.restore(0, 1, Some((0, 1)));
+        run
+    }
+
+    fn lost(run: &Run) -> Vec<u64> {
+        Returns::new(&run.trace).of(p(0)).iter().map(|it| it.lost().0).collect()
+    }
+
+    #[test]
+    fn a_survivor_loses_what_it_did_before_it_stood_still() {
+        assert_eq!(lost(&one_rollback()), [10]);
+    }
+
+    #[test]
+    fn what_was_undone_before_is_not_lost_again() {
+        let mut run = one_rollback();
+        run.send(0, 0);
+        run.wait(Span(7));
+        run.claim(0, Claim::RecoveryStarted { lives: 1, round: 2 });
+        run.wait(Span(2));
+        // Passes over the checkpoint, to which it had returned: 5 before it, and 7 after the return.
+        run.restore(0, 2, None);
+        assert_eq!(lost(&run), [10, 5 + 7]);
+    }
+
+    #[test]
+    fn a_dead_process_loses_nothing_until_it_is_back() {
+        let mut run = Run::new(&[&[0]]);
+        run.commit_all(0, &[0]);
+        run.wait(Span(3));
+        run.send(0, 0);
+        run.wait(Span(4));
+        run.kill(0, false);
+        run.wait(Span(100));
+        run.claim(0, Claim::RecoveryStarted { lives: 2, round: 1 });
+        run.wait(Span(100));
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(lost(&run), [7], "until the supervisor ended it");
+    }
+
+    #[test]
+    fn one_that_stood_still_before_it_died_lost_what_it_did_before() {
+        let mut run = Run::new(&[&[0]]);
+        run.commit_all(0, &[0]);
+        run.wait(Span(3));
+        run.claim(0, Claim::RecoveryStarted { lives: 1, round: 1 });
+        run.wait(Span(50));
+        run.kill(0, false);
+        run.wait(Span(100));
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(lost(&run), [3]);
+    }
+
+    #[test]
+    fn nothing_is_lost_before_the_application_begins() {
+        let mut run = Run::new(&[&[0]]);
+        run.send(0, 0);
+        run.wait(Span(40));
+        run.supervisor(Fact::Begun);
+        run.wait(Span(6));
+        run.claim(0, Claim::RecoveryStarted { lives: 1, round: 1 });
+        run.restore(0, 1, None);
+        assert_eq!(lost(&run), [6]);
+        assert_eq!(Returns::new(&run.trace).of(p(0))[0].to, Time(40));
+    }
+}
