@@ -7,6 +7,7 @@
 #[path = "../../../benches/common.rs"]
 mod bench;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
@@ -83,7 +84,12 @@ struct Measured {
     round_trip_and_fsync: Vec<f64>,
     with: Vec<f64>,
     without: Vec<f64>,
+    timelines: Vec<[f64; STAGES.len()]>,
 }
+
+/// What a checkpoint goes through, each when the last process of those concerned is there.
+const STAGES: [&str; 5] =
+    ["parts handed to the storage", "parts durable", "copies arrived", "copies durable", "committed"];
 
 impl Measured {
     fn turn(&mut self, steps: u32) -> Result<(), Box<dyn Error>> {
@@ -97,6 +103,7 @@ impl Measured {
         let both: Vec<f64> = by_hand.iter().map(|it| it.0 + it.1).collect();
         self.fsync.push(bench::median(&fsyncs));
         self.round_trip_and_fsync.push(bench::median(&both));
+        self.timelines.extend(timelines(&with));
         let (commit, frozen) = checkpoints(&with);
         self.commit.push(bench::median(&commit));
         self.frozen.push(bench::median(&frozen));
@@ -118,6 +125,12 @@ impl Measured {
         row(what, &self.commit, "slowest of as many files written and synced", &self.fsync, 1.5);
         let name = "replica round trip + slowest fsync";
         row("time frozen by a checkpoint", &self.frozen, name, &self.round_trip_and_fsync, 1.5);
+        let stage = |stage: usize| {
+            let all: Vec<f64> = self.timelines.iter().map(|it| it[stage] * 1e3).collect();
+            format!("{} {:.2} ms", STAGES[stage], bench::median(&all))
+        };
+        let stages: Vec<String> = (0..STAGES.len()).map(stage).collect();
+        eprintln!("a checkpoint, from its request: {}", stages.join(", "));
         row("run time with HC3I, one-way coupling", &self.with, "none", &self.without, 1.02);
     }
 }
@@ -229,6 +242,39 @@ fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
         }
     }
     (commits, frozens)
+}
+
+/// Of every checkpoint but the first: seconds from its request to each of the [`STAGES`]. All clocks are this machine's.
+fn timelines(trace: &Trace) -> Vec<[f64; STAGES.len()]> {
+    let mut requested = BTreeMap::new();
+    let mut reached: BTreeMap<_, [Time; STAGES.len()]> = BTreeMap::new();
+    for (&(process, _), stream) in &trace.streams {
+        for (at, fact) in stream {
+            let (cluster, position, stage) = match fact {
+                Fact::Saved(it) => {
+                    (it.0.owner.0 / NODES, it.0.position(), if it.0.owner == process { 0 } else { 2 })
+                }
+                Fact::Durable(it) => {
+                    (it.owner.0 / NODES, it.position(), if it.owner == process { 1 } else { 3 })
+                }
+                Fact::Claim(claim) => match &**claim {
+                    Claim::CheckpointRequested { position, .. } => {
+                        requested.insert((process.0 / NODES, *position), *at);
+                        continue;
+                    }
+                    Claim::Committed { position, .. } => (process.0 / NODES, *position, 4),
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            let times = reached.entry((cluster, position)).or_default();
+            times[stage] = times[stage].max(*at);
+        }
+    }
+    requested.retain(|(_, position), _| position.sn.0 > 1);
+    let since =
+        |(key, begin): (_, Time)| reached.get(&key).map(|it| it.map(|at| at.since(begin).as_secs_f64()));
+    requested.into_iter().filter_map(since).collect()
 }
 
 /// Seconds from the beginning of the application to its end.

@@ -3,6 +3,7 @@
 //! Requests are carried out one after the other, so that a listing sees every earlier write, and completions come back
 //! in that order. What a request costs (the requested write bandwidth, an injected slowness) is really waited out.
 
+mod slots;
 mod store;
 
 use std::io;
@@ -41,6 +42,9 @@ pub struct StorageOptions {
     /// What each write takes at least beside the transfer.
     pub latency: Span,
 }
+
+/// After so long without a request the storage gets ready for later ones.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// What is asked of the storage.
 pub(crate) enum Request<P: Process> {
@@ -109,11 +113,27 @@ struct Worker<P: Process> {
 
 impl<P: Process> Worker<P> {
     fn work(mut self, inbox: queue::Receiver<Request<P>>) {
-        for request in inbox {
+        while let Some(request) = self.next(&inbox) {
             if let Some(event) = self.perform(request) {
                 (self.done)(event);
             }
         }
+    }
+
+    /// Waits for the next request; gets ready for later ones when there is none for a while. `None` at the end.
+    fn next(&mut self, inbox: &queue::Receiver<Request<P>>) -> Option<Request<P>> {
+        while self.fault.is_none() && self.store.wants_preparation() {
+            match inbox.recv_timeout(IDLE) {
+                Ok(request) => return Some(request),
+                Err(queue::RecvTimeoutError::Disconnected) => return None,
+                Err(queue::RecvTimeoutError::Timeout) => {
+                    if let Err(error) = self.store.prepare() {
+                        warn!(%error, "later writes take longer");
+                    }
+                }
+            }
+        }
+        inbox.recv().ok()
     }
 
     fn perform(&mut self, request: Request<P>) -> Option<In<P>> {

@@ -2,13 +2,14 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `p3-0-4-1.image` | an image: owner, incarnation, SN and attempt are in the name |
+//! | `5.slot` | an image, which says its name itself; or none at present ([`Slots`]) |
 //! | `2-7.record` | the record of life 2 with version 7 |
-//! | `reported` | the names of the files whose durability was reported to a process, one per line |
+//! | `reported` | the images and records whose durability was reported to a process, one per line |
 //!
-//! A file and its directory are synced before anyone is told of it. A crash may leave one that is half written, or whole
-//! but not reported; so a life begins by removing every file that the journal `reported` does not name. The journal
-//! itself is not synced: the crashes that it serves are those of processes, not of the machine.
+//! What is written is synced, and with a new file its directory, before anyone is told of it. A crash may leave an image or
+//! a record that is half written, or whole but not reported; so a life begins by removing everything that the journal
+//! `reported` does not name. The journal itself is not synced: the crashes that it serves are those of processes, not of
+//! the machine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,6 +22,7 @@ use faultline_core::application::Wire;
 use faultline_core::{Image, ImageName, Life};
 use thiserror::Error;
 
+use super::slots::{Slot, Slots};
 use crate::codec::{CodecError, decode_image, encode_image};
 
 const JOURNAL: &str = "reported";
@@ -63,7 +65,8 @@ pub(super) struct Opened<H, V> {
 pub(super) struct Disk<H> {
     dir: PathBuf,
     life: Life,
-    index: BTreeMap<ImageName, Arc<H>>,
+    slots: Slots,
+    index: BTreeMap<ImageName, (Arc<H>, Slot)>,
     /// Records there are, oldest first.
     records: Vec<(Life, u64)>,
 }
@@ -78,7 +81,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// An image is about to be reported.
     pub(crate) fn image(&mut self, name: ImageName) {
-        self.line(image_file(name));
+        self.line(image_line(name));
     }
 
     /// A record is about to be reported.
@@ -132,9 +135,12 @@ impl<H: Wire, V: Wire> Store<H, V> {
                 let body = encode_image(&*image);
                 let mut pieces = vec![&body.head[..]];
                 pieces.extend(body.tail.iter().map(|piece| &piece[..]));
-                let replaces = disk.index.contains_key(&image.name);
-                disk.write(image_file(image.name), &pieces, replaces)?;
-                disk.index.insert(image.name, image.head.clone());
+                let what = || image.name.to_string();
+                let slot =
+                    disk.slots.write(&pieces).map_err(|source| StoreError::Write { what: what(), source })?;
+                if let Some((_, old)) = disk.index.insert(image.name, (image.head.clone(), slot)) {
+                    disk.slots.remove(old).map_err(|source| StoreError::Remove { what: what(), source })?;
+                }
             }
         }
         Ok(())
@@ -148,19 +154,18 @@ impl<H: Wire, V: Wire> Store<H, V> {
     ) -> Result<Option<Arc<Image<H, V>>>, StoreError> {
         match self {
             Store::Memory(images) => Ok(images.get(&name).filter(|_| !corrupt).cloned()),
-            Store::Disk(disk) if disk.index.contains_key(&name) => {
-                let what = image_file(name);
-                let path = disk.dir.join(&what);
-                let mut bytes =
-                    fs::read(path).map_err(|source| StoreError::Read { what: what.clone(), source })?;
-                if let Some(last) = bytes.last_mut().filter(|_| corrupt) {
-                    *last ^= 1;
+            Store::Disk(disk) => {
+                let Some((_, slot)) = disk.index.get(&name) else { return Ok(None) };
+                let what = name.to_string();
+                match disk.slots.read(slot, corrupt) {
+                    Ok(Some(body)) => match decode_image(&body) {
+                        Ok(image) => Ok(Some(Arc::new(image))),
+                        Err(source) => Err(StoreError::Codec { what, source }),
+                    },
+                    Ok(None) => Err(StoreError::Checksum { what }),
+                    Err(source) => Err(StoreError::Read { what, source }),
                 }
-                let body = checked(&bytes).ok_or_else(|| StoreError::Checksum { what: what.clone() })?;
-                let image = decode_image(body).map_err(|source| StoreError::Codec { what, source })?;
-                Ok(Some(Arc::new(image)))
             }
-            Store::Disk(_) => Ok(None),
         }
     }
 
@@ -168,7 +173,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
     pub(super) fn list(&self) -> Vec<(ImageName, Arc<H>)> {
         match self {
             Store::Memory(images) => images.iter().map(|(&name, image)| (name, image.head.clone())).collect(),
-            Store::Disk(disk) => disk.index.iter().map(|(&name, head)| (name, head.clone())).collect(),
+            Store::Disk(disk) => disk.index.iter().map(|(&name, (head, _))| (name, head.clone())).collect(),
         }
     }
 
@@ -180,16 +185,30 @@ impl<H: Wire, V: Wire> Store<H, V> {
                 Ok(())
             }
             Store::Disk(disk) => match disk.index.remove(&name) {
-                Some(_) => disk.remove(image_file(name)),
+                Some((_, slot)) => disk
+                    .slots
+                    .remove(slot)
+                    .map_err(|source| StoreError::Remove { what: name.to_string(), source }),
                 None => Ok(()),
             },
         }
     }
 
+    /// Whether there is something to prepare for later writes.
+    pub(super) fn wants_preparation(&self) -> bool {
+        matches!(self, Store::Disk(disk) if disk.slots.wants_more())
+    }
+
+    /// Prepares for one later write.
+    pub(super) fn prepare(&mut self) -> Result<(), StoreError> {
+        let Store::Disk(disk) = self else { return Ok(()) };
+        disk.slots.prepare().map_err(|source| StoreError::Write { what: "a file for later".into(), source })
+    }
+
     /// Makes a record durable, beside the one before it.
     pub(super) fn record(&mut self, version: u64, bytes: &[u8]) -> Result<(), StoreError> {
         if let Store::Disk(disk) = self {
-            disk.write(record_file(disk.life, version), &[bytes], false)?;
+            disk.write(record_file(disk.life, version), bytes)?;
             disk.records.push((disk.life, version));
         }
         Ok(())
@@ -206,30 +225,13 @@ impl<H: Wire, V: Wire> Store<H, V> {
 }
 
 impl<H> Disk<H> {
-    /// Writes a file and waits until it is durable. One that `replaces` another is written beside it first; a new one
-    /// can do without, because nobody believes it before it has been reported. So file and directory are synced at the
-    /// same time, and the file system can make both durable at once.
-    fn write(&self, what: String, pieces: &[&[u8]], replaces: bool) -> Result<(), StoreError> {
+    /// Writes a new file and waits until it is durable.
+    fn write(&self, what: String, bytes: &[u8]) -> Result<(), StoreError> {
         let write = || {
-            let path = self.dir.join(&what);
-            let draft = self.dir.join(DRAFT);
-            let mut file = File::create(if replaces { &draft } else { &path })?;
-            let checksum =
-                pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece)).to_le_bytes();
-            let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-            slices.push(IoSlice::new(&checksum));
-            write_all_vectored(&mut file, &mut slices)?;
-            let dir = &self.dir;
-            let sync_dir = move || File::open(dir)?.sync_all();
-            if replaces {
-                file.sync_all()?;
-                fs::rename(&draft, &path)?;
-                return sync_dir();
-            }
-            thread::scope(|scope| {
-                let dir = scope.spawn(sync_dir);
-                file.sync_all().and(dir.join().expect("it does not panic"))
-            })
+            let mut file = File::create(self.dir.join(&what))?;
+            let checksum = crc32c::crc32c(bytes).to_le_bytes();
+            write_all_vectored(&mut file, &mut [IoSlice::new(bytes), IoSlice::new(&checksum)])?;
+            sync_with_dir(&file, &self.dir)
         };
         write().map_err(|source| StoreError::Write { what, source })
     }
@@ -250,7 +252,8 @@ fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journa
     // A last line without an end was being written when the process died.
     let reported: Vec<&str> =
         journal.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
-    let mut disk = Disk { dir: dir.to_owned(), life, index: BTreeMap::new(), records: Vec::new() };
+    let slots = Slots::new(dir.to_owned());
+    let mut disk = Disk { dir: dir.to_owned(), life, slots, index: BTreeMap::new(), records: Vec::new() };
     let mut kept = String::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -259,16 +262,23 @@ fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journa
         if file == JOURNAL {
             continue;
         }
-        if !reported.contains(&&*file) {
-            fs::remove_file(entry.path())?;
-            continue;
-        }
-        kept += &file;
-        kept.push('\n');
-        if let Some(record) = parse_record(&file) {
+        if let Some(slot) = disk.slots.adopt(&file)? {
+            match read_head::<H, V>(&disk.slots, &slot)? {
+                Some((name, head))
+                    if reported.contains(&&*image_line(name)) && !disk.index.contains_key(&name) =>
+                {
+                    kept += &image_line(name);
+                    kept.push('\n');
+                    disk.index.insert(name, (Arc::new(head), slot));
+                }
+                _ => fs::remove_file(entry.path())?,
+            }
+        } else if let Some(record) = parse_record(&file).filter(|_| reported.contains(&&*file)) {
+            kept += &file;
+            kept.push('\n');
             disk.records.push(record);
-        } else if let Some((name, head)) = read_head::<H, V>(&entry.path(), &file) {
-            disk.index.insert(name, Arc::new(head));
+        } else {
+            fs::remove_file(entry.path())?;
         }
     }
     disk.records.sort_unstable();
@@ -279,17 +289,14 @@ fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journa
     Ok((disk, Journal { life, file: Some(file), unwritten: String::new() }))
 }
 
-/// Name and head of an image file that is intact. One that is not counts as absent.
-fn read_head<H: Wire, V: Wire>(path: &Path, what: &str) -> Option<(ImageName, H)> {
-    let read = || {
-        let bytes = read_checked(path, what)?;
-        decode_image::<H, V>(&bytes).map_err(|source| StoreError::Codec { what: what.to_owned(), source })
-    };
-    match read() {
-        Ok(image) => Some((image.name, (*image.head).clone())),
+/// Name and head of the image in a file; `None` when there is none that is intact.
+fn read_head<H: Wire, V: Wire>(slots: &Slots, slot: &Slot) -> io::Result<Option<(ImageName, H)>> {
+    let Some(body) = slots.read(slot, false)? else { return Ok(None) };
+    match decode_image::<H, V>(&body) {
+        Ok(image) => Ok(Some((image.name, (*image.head).clone()))),
         Err(error) => {
-            tracing::warn!(%error, "an image is not intact");
-            None
+            tracing::warn!(%error, "an image cannot be read");
+            Ok(None)
         }
     }
 }
@@ -307,7 +314,17 @@ fn checked(bytes: &[u8]) -> Option<&[u8]> {
     (crc32c::crc32c(body) == u32::from_le_bytes(*checksum)).then_some(body)
 }
 
-fn write_all_vectored(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+/// Waits until a new file is durable. File and directory are synced at the same time, so that the file system can make both
+/// durable at once.
+pub(super) fn sync_with_dir(file: &File, dir: &Path) -> io::Result<()> {
+    thread::scope(|scope| {
+        let dir = scope.spawn(|| File::open(dir)?.sync_all());
+        file.sync_all().and(dir.join().expect("it does not panic"))
+    })
+}
+
+/// Writes everything.
+pub(super) fn write_all_vectored(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
     while !slices.is_empty() {
         match file.write_vectored(slices) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -319,7 +336,8 @@ fn write_all_vectored(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Re
     Ok(())
 }
 
-fn image_file(name: ImageName) -> String {
+/// An image in the journal.
+fn image_line(name: ImageName) -> String {
     format!("{}-{}-{}-{}.image", name.owner, name.incarnation.0, name.sn.0, name.attempt.0)
 }
 
@@ -436,12 +454,33 @@ mod tests {
         }
         journal.flush().unwrap();
         assert!(matches!(store.read(image(1).name, true), Err(StoreError::Checksum { .. })));
-        let path = dir.path().join("store").join(image_file(image(1).name));
+        // Files are numbered in the order of their first use.
+        let path = dir.path().join("store/0.slot");
         let mut bytes = fs::read(&path).unwrap();
         bytes[100] ^= 4;
         fs::write(&path, bytes).unwrap();
         assert!(matches!(store.read(image(1).name, false), Err(StoreError::Checksum { .. })));
         assert_eq!(listed(&open(&dir, 2).store), [2]);
+    }
+
+    #[test]
+    fn what_was_removed_does_not_come_back_and_what_took_its_place_has_to_be_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let Opened { mut store, mut journal, .. } = open(&dir, 1);
+        for number in [1, 2] {
+            store.persist(image(number)).unwrap();
+            journal.image(image(number).name);
+        }
+        journal.flush().unwrap();
+        store.delete(image(1).name).unwrap();
+        assert_eq!(listed(&open(&dir, 2).store), [2]);
+
+        let Opened { mut store, .. } = open(&dir, 3);
+        store.delete(image(2).name).unwrap();
+        store.persist(image(3)).unwrap();
+        assert_eq!(listed(&store), [3]);
+        assert_eq!(store.read(image(3).name, false).unwrap(), Some(image(3)));
+        assert_eq!(listed(&open(&dir, 4).store), [0; 0], "3 was not reported, 2 is no more");
     }
 
     #[test]
