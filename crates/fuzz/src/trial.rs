@@ -8,7 +8,7 @@ use faultline_checker::{Context, Judgement, Property, judge};
 use faultline_core::{Node, Span, Time};
 use faultline_sim::{Run, Simulation};
 use faultline_trace::manifest::Backend;
-use faultline_trace::{Manifest, Trace};
+use faultline_trace::{Manifest, Recorder, Trace};
 use faultline_workloads::Workload;
 
 use crate::scenario::Scenario;
@@ -97,13 +97,13 @@ impl Visitor for Play<'_> {
     {
         let mut manifest = manifest::draft(&self.0.federation, "", &setup, Backend::Simulate, UNIX_EPOCH);
         manifest.expected = manifest::expected(&setup);
-        let mut trace = Trace::default();
-        let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut trace);
+        let mut facts = Recorder::default();
+        let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut facts);
         while simulation.stats().events < MOST_EVENTS && simulation.step() {}
         if simulation.outcome().is_none() {
             simulation.interrupt();
         }
         let run = simulation.run();
-        Played { run, manifest, trace }
+        Played { run, manifest, trace: facts.finish() }
     }
 }

@@ -178,7 +178,6 @@ fn counterexample(
             let scenario = Scenario::new(seed, None, Some(defect));
             let steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
             let shrunk = shrink(&scenario, property, steps, say::shrinking(&search)).map_err(files::unfit)?;
-            say::clear(&search);
             let bundle = arguments.out.join(defect.to_string());
             remove(&bundle)?;
             record(&shrunk.trial, &bundle)?;

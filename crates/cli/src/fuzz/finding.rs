@@ -48,7 +48,6 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
             let progress = say::shrinking(arguments);
             let shrunk =
                 shrink_scenario(&scenario, property, Steps::default(), progress).map_err(files::unfit)?;
-            say::clear(arguments);
             let texts = violations(&shrunk.trial, property);
             (shrunk.trial, texts)
         }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, stderr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_catalog::Defect;
@@ -11,83 +10,55 @@ use faultline_fuzz::{Coverage, Shares, State, Trial};
 
 use super::Report;
 use super::finding::{Finding, Shown};
-use crate::arguments::{Format, FuzzArguments};
+use crate::arguments::FuzzArguments;
+use crate::progress::Progress;
 
-/// Between two words of progress on a terminal, and elsewhere.
-const BLINK: Duration = Duration::from_millis(200);
-const LINE: Duration = Duration::from_secs(30);
-
-/// Says how far the search is, on the standard error.
+/// Says how far the search is.
 pub(super) struct Ticker {
-    silent: bool,
-    terminal: bool,
+    /// `None` when nothing is to be said.
+    progress: Option<Progress>,
     total: Option<u64>,
     title: String,
     begun: Instant,
-    said: Instant,
 }
 
 impl Ticker {
     pub(super) fn new(arguments: &FuzzArguments, total: Option<u64>, defect: Option<Defect>) -> Ticker {
-        let now = Instant::now();
         Ticker {
-            silent: arguments.quiet,
-            terminal: stderr().is_terminal(),
+            progress: progress(arguments),
             total,
             title: defect.map(|it| format!("{it}: ")).unwrap_or_default(),
-            begun: now,
-            said: now,
+            begun: Instant::now(),
         }
     }
 
     pub(super) fn tick(&mut self, coverage: &Coverage) {
-        let every = if self.terminal { BLINK } else { LINE };
-        if self.silent || self.said.elapsed() < every {
-            return;
-        }
-        self.said = Instant::now();
-        let runs = coverage.runs();
-        let rate = runs as f64 / self.begun.elapsed().as_secs_f64();
-        let of = self.total.map(|it| format!(" of {it}")).unwrap_or_default();
-        say(self.terminal, &format!("{}{runs}{of} runs, {rate:.0} a second", self.title));
-    }
-
-    pub(super) fn clear(&self) {
-        if self.terminal && !self.silent {
-            eprint!("\r\x1b[K");
-        }
-    }
-}
-
-fn say(terminal: bool, text: &str) {
-    if terminal {
-        eprint!("\r\x1b[K{text}");
-    } else {
-        eprintln!("{text}");
+        let Some(progress) = &mut self.progress else { return };
+        progress.show(|| {
+            let runs = coverage.runs();
+            let rate = runs as f64 / self.begun.elapsed().as_secs_f64();
+            let of = self.total.map(|it| format!(" of {it}")).unwrap_or_default();
+            format!("{}{runs}{of} runs, {rate:.0} a second", self.title)
+        });
     }
 }
 
 /// Says how small the scenario has become.
 pub(super) fn shrinking(arguments: &FuzzArguments) -> impl FnMut(u64, &Trial) + use<> {
-    let (silent, terminal) = (arguments.quiet, stderr().is_terminal());
+    let mut progress = progress(arguments);
     move |trials, best| {
-        if !silent {
+        let Some(progress) = &mut progress else { return };
+        progress.show(|| {
             let spec = &best.scenario.federation.spec;
             let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
-            let text = format!(
-                "shrinking: {nodes} processes, {} faults, {} facts after {trials} trials",
-                spec.faults.len(),
-                best.trace.len()
-            );
-            say(terminal, &text);
-        }
+            let (faults, facts) = (spec.faults.len(), best.trace.len());
+            format!("shrinking: {nodes} processes, {faults} faults, {facts} facts after {trials} trials")
+        });
     }
 }
 
-pub(super) fn clear(arguments: &FuzzArguments) {
-    if stderr().is_terminal() && !arguments.quiet && arguments.format == Format::Text {
-        eprint!("\r\x1b[K");
-    }
+fn progress(arguments: &FuzzArguments) -> Option<Progress> {
+    (!arguments.quiet).then(Progress::new)
 }
 
 /// The result of a search.

@@ -86,7 +86,7 @@ impl<'a> Search<'a> {
             }
             ControlFlow::Continue(())
         });
-        ticker.clear();
+        drop(ticker);
         self.took = begun.elapsed();
         match flow {
             ControlFlow::Break(Some(error)) => Err(files::unfit(error)),

@@ -44,7 +44,7 @@ pub struct StorageOptions {
 }
 
 /// After so long without a request the storage gets ready for later ones.
-const IDLE: Duration = Duration::from_millis(100);
+const IDLE: Duration = Duration::from_millis(20);
 
 /// What is asked of the storage.
 pub(crate) enum Request<P: Process> {

@@ -26,7 +26,7 @@ const CHECKSUM_BYTES: u64 = 4;
 /// Files are a multiple of a block long.
 const BLOCK: u64 = 4096;
 /// A file is longer than its first content by this part of it: the next one may be longer.
-const ROOM: u64 = 32;
+const ROOM: u64 = 8;
 /// So many files are kept ready: one for the next part of this process's own, and one for the next copy.
 const READY: usize = 2;
 /// Of those that were used, no more than this are kept.
