@@ -4,9 +4,11 @@
 //! waits for conditions, never for time to pass. When it fails, what there is is printed.
 
 mod cluster;
+mod machine;
 mod program;
 mod scenario;
 
 pub use cluster::{Cluster, QUICK_START, Room, condition};
+pub use machine::{Machine, Skipped};
 pub use program::{Program, Ran};
 pub use scenario::{Failure, Scenario, main};

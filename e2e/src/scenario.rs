@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 
-use crate::{Cluster, Room};
+use crate::{Cluster, Room, Skipped};
 
 /// Why a scenario failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -23,6 +23,7 @@ pub struct Scenario {
 }
 
 const LONGEST: Duration = Duration::from_secs(300);
+const FAILED: &str = "FAILED";
 const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";
 
 /// Runs those scenarios whose name contains an argument, all without one, in the cluster of the kubeconfig that
@@ -71,17 +72,24 @@ async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure>
     for scenario in scenarios {
         println!("==> {}", scenario.name);
         let begun = Instant::now();
-        let result = perform(scenario, &cluster).await;
-        if let Err(error) = &result {
-            println!("    {error}");
-        }
-        summary.push((scenario.name, result.is_ok(), begun.elapsed().as_secs()));
+        let how = match perform(scenario, &cluster).await {
+            Ok(()) => "ok",
+            Err(error) if error.is::<Skipped>() => {
+                println!("!!! SKIPPED: {error}");
+                "SKIPPED"
+            }
+            Err(error) => {
+                println!("    {error}");
+                FAILED
+            }
+        };
+        summary.push((scenario.name, how, begun.elapsed().as_secs()));
     }
     println!("==> summary");
-    for (name, passed, seconds) in &summary {
-        println!("{} {name:<24} {seconds:>4} s", if *passed { "ok    " } else { "FAILED" });
+    for (name, how, seconds) in &summary {
+        println!("{how:<7} {name:<28} {seconds:>4} s");
     }
-    Ok(summary.iter().all(|it| it.1))
+    Ok(summary.iter().all(|it| it.1 != FAILED))
 }
 
 async fn perform(scenario: &Scenario, cluster: &Cluster) -> Result<(), Failure> {
@@ -92,7 +100,7 @@ async fn perform(scenario: &Scenario, cluster: &Cluster) -> Result<(), Failure> 
         Ok(Err(_)) => Err("it panicked".into()),
         Err(_) => Err(format!("it took more than {LONGEST:?}").into()),
     };
-    if result.is_err() {
+    if result.as_ref().is_err_and(|it| !it.is::<Skipped>()) {
         println!("{}", room.dump().await);
     }
     let left = room.leave().await;

@@ -17,6 +17,8 @@ pub struct Settings {
 pub const DEFAULT_NODE_IMAGE: &str = concat!("faultline-node:", env!("CARGO_PKG_VERSION"));
 /// Where an agent listens, in its pod.
 pub const AGENT_PORT: u16 = 7400;
+/// Where a process listens for the others, in its pod.
+pub const NODE_PORT: u16 = 7401;
 /// Where the supervisor listens for its nodes, in its pod.
 pub const SUPERVISOR_PORT: u16 = 7300;
 /// Where the supervisor's API is, in its pod.

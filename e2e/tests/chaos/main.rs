@@ -5,6 +5,7 @@
 //! FAULTLINE_E2E_KUBECONFIG=FILE cargo test -p faultline-e2e -- crash    those with `crash` in their name
 //! ```
 
+mod api_frozen;
 mod bad_manifests;
 mod cluster_lost;
 mod cluster_lost_beyond_recovery;
@@ -14,6 +15,7 @@ mod command_line;
 mod crash;
 mod crash_in_rollback;
 mod federation_deleted;
+mod old_process_alive;
 mod operator_killed;
 mod partition;
 mod pause;
@@ -57,6 +59,8 @@ const SCENARIOS: &[Scenario] = scenarios![
     refused,
     pod_security,
     shaper_killed,
+    old_process_alive,
+    api_frozen,
 ];
 
 fn main() -> ExitCode {

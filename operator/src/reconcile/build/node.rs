@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{owned, pod};
 use crate::naming::{self, Component};
 use crate::reconcile::validate::Group;
-use crate::settings::{AGENT_PORT, Settings};
+use crate::settings::{AGENT_PORT, NODE_PORT, Settings};
 
 /// What a node that is deleted has to end: as good as nothing, but not nothing, which would let its successor begin
 /// while it still runs.
@@ -54,8 +54,12 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
             "--listen", format!("0.0.0.0:{AGENT_PORT}"),
             "--key-file", "/etc/faultline/key",
             "--data", "/var/lib/faultline",
+            "--node-port", NODE_PORT.to_string(),
         ],
-        "ports": [{ "name": "faultline", "containerPort": AGENT_PORT }],
+        "ports": [
+            { "name": "faultline", "containerPort": AGENT_PORT },
+            { "name": "node", "containerPort": NODE_PORT },
+        ],
         "resources": {
             "requests": { "cpu": format!("{}m", (resources.cpu() * 1000.0).ceil()), "memory": resources.memory().to_string() },
             "limits": { "memory": resources.memory().to_string() },

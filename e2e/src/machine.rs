@@ -1,0 +1,65 @@
+//! The machines of a cluster that are containers, as those that `kind` makes: faults that no API can cause.
+
+use std::process::Stdio;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use thiserror::Error;
+use tokio::process::Command;
+
+use crate::Failure;
+
+/// A scenario cannot be played here.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct Skipped(pub String);
+
+/// A Kubernetes node that is a container of this machine's Docker.
+#[derive(Clone)]
+pub struct Machine {
+    name: String,
+    client: Client,
+}
+
+impl Machine {
+    /// The Kubernetes node of this name; [`Skipped`] where it is something else than a container here.
+    pub async fn find(client: &Client, name: &str) -> Result<Machine, Failure> {
+        let machine = Machine { name: name.to_owned(), client: client.clone() };
+        match machine.run("true").await {
+            Ok(_) => Ok(machine),
+            Err(error) => Err(Skipped(format!("{name} is no container of Docker's here: {error}")).into()),
+        }
+    }
+
+    /// Runs a line of shell on it; what it wrote.
+    pub async fn run(&self, line: &str) -> Result<String, Failure> {
+        let mut command = Command::new("docker");
+        command.args(["exec", &self.name, "sh", "-c", line]).stdin(Stdio::null()).kill_on_drop(true);
+        let output = command.output().await?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(format!("`{line}` on {}: {}, {}", self.name, output.status, said.trim()).into())
+    }
+
+    /// Sends a signal to all processes of a pod, by its UID: the kubelet gives every pod a control group of this name.
+    pub async fn signal_pod(&self, uid: &str, signal: &str) -> Result<(), Failure> {
+        let uid = uid.replace('-', "_");
+        let line = format!(
+            "for it in /proc/[0-9]*; do grep -qs -e {uid} -e {} $it/cgroup && kill -{signal} ${{it#/proc/}}; done; true",
+            uid.replace('_', "-")
+        );
+        self.run(&line).await.map(drop)
+    }
+
+    /// Whether new pods may come.
+    pub async fn admit(&self, admitted: bool) -> Result<(), Failure> {
+        let patch = json!({ "spec": { "unschedulable": !admitted } });
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        nodes.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+}
