@@ -54,6 +54,7 @@ pub fn draft<P: faultline_core::Protocol>(
         outcome: None,
         started_unix_ms: started.as_millis() as u64,
         duration: Span::ZERO,
+        facts: Vec::new(),
     }
 }
 

@@ -60,6 +60,17 @@ pub enum Property {
 }
 
 impl Property {
+    /// Whether a violation stands however much else is unknown: what was stated is wrong by itself.
+    fn needs_no_other_fact(self) -> bool {
+        matches!(
+            self,
+            Property::SameResult
+                | Property::ExactlyOnce
+                | Property::LinksAsAsked
+                | Property::NoUnplannedDeath
+        )
+    }
+
     /// What it demands, as a sentence.
     pub fn statement(self) -> &'static str {
         match self {
@@ -189,25 +200,28 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    pub(crate) fn new(findings: Vec<Finding>) -> Judgement {
-        let wrong: Vec<String> = findings
-            .iter()
-            .filter(|finding| finding.violation_count() > 0)
-            .map(|finding| {
-                let first = &finding.violations[0].text;
-                match finding.violation_count() - 1 {
-                    0 => first.clone(),
-                    others => format!("{first} (and {others} more of this kind)"),
-                }
-            })
-            .collect();
+    /// With `gaps` in the evidence only what no missing fact can explain makes a run fail.
+    pub(crate) fn new(findings: Vec<Finding>, gaps: bool) -> Judgement {
+        let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
+        for finding in findings.iter().filter(|finding| finding.violation_count() > 0) {
+            let first = &finding.violations[0].text;
+            let text = match finding.violation_count() - 1 {
+                0 => first.clone(),
+                others => format!("{first} (and {others} more of this kind)"),
+            };
+            if gaps && !finding.property.needs_no_other_fact() {
+                doubtful.push(format!("{text}; or so it seems, as facts are missing"));
+            } else {
+                wrong.push(text);
+            }
+        }
         let open: Vec<String> = findings.iter().filter_map(|finding| finding.unknown.clone()).collect();
-        let verdict = match (wrong.is_empty(), open.is_empty()) {
+        let verdict = match (wrong.is_empty(), open.is_empty() && doubtful.is_empty()) {
             (true, true) => Verdict::Pass,
             (true, false) => Verdict::Unknown,
             (false, _) => Verdict::Fail,
         };
-        Judgement { verdict, reasons: wrong.into_iter().chain(open).collect(), findings }
+        Judgement { verdict, reasons: wrong.into_iter().chain(open).chain(doubtful).collect(), findings }
     }
 
     /// What was found of `property`.

@@ -29,7 +29,8 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 
 /// Judges a run whose history has been put together already.
 pub fn judge_history(history: &History<'_>) -> Judgement {
-    Judgement::new(properties::ALL.iter().map(|check| check(history)).collect())
+    let findings = properties::ALL.iter().map(|check| check(history)).collect();
+    Judgement::new(findings, !history.trace.gaps.is_empty())
 }
 
 #[cfg(test)]
@@ -80,6 +81,26 @@ mod tests {
         for property in [Property::NoGhost, Property::NoLoss, Property::ExactlyOnce, Property::WitnessAgrees]
         {
             assert!(judgement.of(property).instances > 0, "{property:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_no_evidence_against_a_run() {
+        let run = good();
+        let lives: Vec<_> = run.trace.streams.keys().copied().collect();
+        for &(process, life) in &lives {
+            for keep in [0, 1, 2] {
+                let mut trace = run.trace.clone();
+                let stream = trace.streams.get_mut(&(process, life)).unwrap();
+                let half = stream.len() / 2;
+                stream.truncate(half * keep);
+                trace.gaps.push((process, life, faultline_core::FactNo(stream.len() as u64)));
+                if keep == 0 {
+                    trace.streams.remove(&(process, life));
+                }
+                let judgement = judge(&trace, &run.context);
+                assert_ne!(judgement.verdict, Verdict::Fail, "{process} {life}: {:?}", judgement.reasons);
+            }
         }
     }
 

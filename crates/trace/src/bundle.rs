@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::facts::{FactsReadError, FactsWriter, StreamEnd, read_facts, with_gap};
 use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
-use crate::manifest::{FORMAT, Manifest};
+use crate::manifest::{FORMAT, FactsEntry, Manifest};
 use crate::memory::Trace;
 
 const MANIFEST: &str = "manifest.json";
@@ -231,9 +231,14 @@ impl Bundle {
         read_inputs(&bytes).map(Some).map_err(|source| BundleError::Inputs { path, source })
     }
 
-    /// Writes the manifest and the federation's text, replacing earlier ones whole.
+    /// Writes the manifest and the federation's text, replacing earlier ones whole. When the run has ended, all facts have to
+    /// be there: how much there is of each life becomes part of the manifest.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), BundleError> {
-        let mut json = serde_json::to_string_pretty(manifest).expect("a manifest has a JSON form");
+        let mut manifest = manifest.clone();
+        if manifest.outcome.is_some() {
+            manifest.facts = self.measure_facts()?;
+        }
+        let mut json = serde_json::to_string_pretty(&manifest).expect("a manifest has a JSON form");
         json.push('\n');
         replace(&self.dir.join(FEDERATION), manifest.federation.as_bytes())?;
         replace(&self.manifest_path(), json.as_bytes())
@@ -267,17 +272,39 @@ impl Bundle {
         Ok(())
     }
 
-    /// Reads all facts. A stream that was cut off while its process wrote is whole as far as it goes; a damaged one
-    /// has a gap.
-    pub fn read_trace(&self) -> Result<Trace, BundleError> {
+    /// The files of facts.
+    fn facts_files(&self) -> Result<Vec<PathBuf>, BundleError> {
         let dir = self.facts_dir();
         let unreadable = |source| BundleError::Read { path: dir.clone(), source };
-        let mut trace = Trace::default();
+        let mut files = Vec::new();
         for entry in fs::read_dir(&dir).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
-            if path.extension().is_none_or(|extension| extension != FACTS_EXTENSION) {
-                continue;
+            if path.extension().is_some_and(|extension| extension == FACTS_EXTENSION) {
+                files.push(path);
             }
+        }
+        Ok(files)
+    }
+
+    /// How much there is of each life.
+    fn measure_facts(&self) -> Result<Vec<FactsEntry>, BundleError> {
+        let mut entries = Vec::new();
+        for path in self.facts_files()? {
+            let unreadable = |source| BundleError::Read { path: path.clone(), source };
+            let bytes = fs::metadata(&path).map_err(unreadable)?.len();
+            if let Some((process, life)) = life_of(&path) {
+                entries.push(FactsEntry { process, life, bytes });
+            }
+        }
+        entries.sort_unstable();
+        Ok(entries)
+    }
+
+    /// Reads all facts. A stream that was cut off while its process wrote is whole as far as it goes; one that is damaged,
+    /// or of which there was more when the run ended, has a gap.
+    pub fn read_trace(&self) -> Result<Trace, BundleError> {
+        let mut trace = Trace::default();
+        for path in self.facts_files()? {
             let bytes = read(&path)?;
             if bytes.is_empty() {
                 continue; // killed before its first word
@@ -294,6 +321,14 @@ impl Bundle {
                 StreamEnd::Damaged => trace.note_gap(process, life),
             }
         }
+        // Without a manifest nobody knows how much there was; whoever reads it says what is wrong with it.
+        let recorded = self.read_manifest().map(|it| it.facts).unwrap_or_default();
+        for FactsEntry { process, life, bytes } in recorded {
+            let is_whole = fs::metadata(self.facts_path(process, life)).is_ok_and(|it| it.len() >= bytes);
+            if !is_whole && !trace.has_gap(process, life) {
+                trace.note_gap(process, life);
+            }
+        }
         trace.torn.sort_unstable();
         trace.gaps.sort_unstable();
         Ok(trace)
@@ -306,6 +341,16 @@ impl Bundle {
     fn manifest_path(&self) -> PathBuf {
         self.dir.join(MANIFEST)
     }
+}
+
+/// The life whose facts a file holds, by the file's name.
+fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
+    let (process, life) = path.file_stem()?.to_str()?.rsplit_once('-')?;
+    let process = match process {
+        "supervisor" => ProcessId::SUPERVISOR,
+        other => ProcessId(other.strip_prefix('p')?.parse().ok()?),
+    };
+    Some((process, Life(life.parse().ok()?)))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, BundleError> {
@@ -352,11 +397,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bundle = Bundle::create(dir.path().join("new/run")).unwrap();
         bundle.write_manifest(&Manifest { outcome: None, ..example() }).unwrap();
-        bundle.write_manifest(&example()).unwrap();
         bundle.write_trace(&trace()).unwrap();
+        bundle.write_manifest(&example()).unwrap();
 
         let bundle = Bundle::open(dir.path().join("new/run"));
-        assert_eq!(bundle.read_manifest().unwrap(), example());
+        let manifest = bundle.read_manifest().unwrap();
+        assert_eq!(manifest.facts.len(), trace().streams.len());
+        assert_eq!(Manifest { facts: Vec::new(), ..manifest }, example());
         assert_eq!(bundle.read_trace().unwrap(), trace());
         assert!(matches!(Bundle::create(bundle.dir()), Err(BundleError::Occupied(_))));
         let names: Vec<_> = bundle.description().unwrap().into_iter().map(|(name, _)| name).collect();
@@ -386,6 +433,26 @@ mod tests {
         assert_eq!(read.gaps, [(ProcessId(0), Life(2), FactNo(2))]);
         assert_eq!(read.streams[&(ProcessId(0), Life(1))].len(), 2);
         assert_eq!(read.streams.len(), 3);
+    }
+
+    #[test]
+    fn what_goes_missing_after_the_end_is_a_gap() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        bundle.write_trace(&trace()).unwrap();
+        bundle.write_manifest(&example()).unwrap();
+        assert_eq!(bundle.read_trace().unwrap(), trace());
+        let supervisor = bundle.facts_path(ProcessId::SUPERVISOR, Life(0));
+        assert!(supervisor.exists());
+        fs::remove_file(supervisor).unwrap();
+        let cut = bundle.facts_path(ProcessId(0), Life(1));
+        let bytes = fs::read(&cut).unwrap();
+        fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
+        let read = bundle.read_trace().unwrap();
+        assert_eq!(
+            read.gaps,
+            [(ProcessId(0), Life(1), FactNo(2)), (ProcessId::SUPERVISOR, Life(0), FactNo(0))]
+        );
     }
 
     #[test]

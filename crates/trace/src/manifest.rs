@@ -3,7 +3,7 @@
 //! Written when the run begins, so that a run that was cut short still says what it was, and again when it ends.
 
 use faultline_core::fault::{FaultAccount, LinkProperties, Outcome};
-use faultline_core::{ClusterId, Digest, PlannedFault, ProcessId, Role, Span};
+use faultline_core::{ClusterId, Digest, Life, PlannedFault, ProcessId, Role, Span};
 use serde::{Deserialize, Serialize};
 
 /// The version of the bundle's layout that this program writes and reads.
@@ -50,6 +50,22 @@ pub struct Manifest {
     pub started_unix_ms: u64,
     /// From the start to the end: wall-clock time, virtual time in the simulator.
     pub duration: Span,
+    /// How much was recorded of each life when the run ended, so that what goes missing later is missed; empty while the
+    /// run lasts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<FactsEntry>,
+}
+
+/// The facts of one life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FactsEntry {
+    /// Whose.
+    pub process: ProcessId,
+    /// Of which life.
+    pub life: Life,
+    /// Length of the file.
+    pub bytes: u64,
 }
 
 /// What a run runs on.
@@ -234,6 +250,7 @@ pub(crate) mod tests {
             outcome: Some(Outcome::Completed),
             started_unix_ms: 1,
             duration: Span::from_secs(9),
+            facts: Vec::new(),
         }
     }
 

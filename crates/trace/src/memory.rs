@@ -59,7 +59,7 @@ pub struct Trace {
 impl Sink for Trace {
     fn record(&mut self, record: Record) {
         let (process, life) = (record.process, record.life);
-        if self.gaps.iter().any(|&(of, in_life, _)| (of, in_life) == (process, life)) {
+        if self.has_gap(process, life) {
             return;
         }
         let stream = self.streams.entry((process, life)).or_default();
@@ -160,6 +160,11 @@ impl Trace {
                 fact: fact.clone(),
             })
         })
+    }
+
+    /// Whether facts of a life are missing.
+    pub fn has_gap(&self, process: ProcessId, life: Life) -> bool {
+        self.gaps.iter().any(|&(of, in_life, _)| (of, in_life) == (process, life))
     }
 
     /// Notes that the fact after the last one of a stream is missing.

@@ -333,8 +333,7 @@ impl<'a> Builder<'a> {
                     let has_state = history.has_state(SegmentNo(range.end - 1));
                     let newer = history.supervision.newest_life(process).is_some_and(|life| life > last.life);
                     let dead = history.supervision.end_of(process, last.life).is_some();
-                    let gap =
-                        history.trace.gaps.iter().any(|&(of, life, _)| (of, life) == (process, last.life));
+                    let gap = history.trace.has_gap(process, last.life);
                     if last.is_rootless || gap {
                         Ending::Incomplete
                     } else if !has_state
