@@ -509,7 +509,8 @@ pub(crate) struct FuzzArguments {
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
     /// How many schedules.
-    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span")]
+    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span",
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) runs: u64,
     /// As many schedules as fit into this time, such as 10m.
     #[arg(long = "for", value_name = "TIME")]
@@ -584,7 +585,7 @@ pub(crate) struct ErrataArguments {
     #[arg(long, value_name = "DIR", default_value = "errata")]
     pub(crate) out: PathBuf,
     /// How many schedules for each rule.
-    #[arg(long, value_name = "N", default_value_t = 5000)]
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) runs: u64,
     /// How many schedules at a time. Default: one for each core.
     #[arg(long, value_name = "J")]

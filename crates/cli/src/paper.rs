@@ -8,6 +8,7 @@ use std::thread::available_parallelism;
 
 use faultline_api::{Federation, Names};
 use faultline_catalog::SetupError;
+use faultline_checker::Verdict;
 use faultline_core::{Claim, ClusterId, Fact, Life, ProcessId, Time};
 use faultline_experiments::{Files, Statistics, Watch, simulate_all, tell};
 use faultline_trace::Record;
@@ -52,6 +53,11 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Trouble> {
         StatisticsFormat::Json => tell::json(&runs),
         StatisticsFormat::Csv => tell::csv(&runs),
     })?;
+    let begun = if several { arguments.seeds as usize } else { runs.len() };
+    if runs.len() < begun {
+        anstream::eprintln!("interrupted: {} of {begun} seeds were not run", begun - runs.len());
+        return Ok(Exit::from(tell::verdict(&runs).max(Verdict::Unknown)));
+    }
     Ok(tell::verdict(&runs).into())
 }
 

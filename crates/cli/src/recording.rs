@@ -28,7 +28,8 @@ pub(crate) struct Recording {
 
 impl Recording {
     /// Judges a run.
-    pub(crate) fn new(dir: &Path, manifest: Manifest, trace: Trace) -> Recording {
+    pub(crate) fn new(dir: &Path, mut manifest: Manifest, trace: Trace) -> Recording {
+        manifest.fill_in(&trace);
         let judgement = judge(&trace, &Context::from_manifest(&manifest));
         Recording { dir: dir.display().to_string(), manifest, trace, judgement }
     }
@@ -37,7 +38,9 @@ impl Recording {
     pub(crate) fn read(dir: &Path) -> Result<Recording, Trouble> {
         const HELP: &str = "give the directory that `faultline run` named at its end";
         if !dir.is_dir() {
-            return Err(Trouble::path("read", dir, "there is no such directory", HELP));
+            let why =
+                if dir.exists() { "it is not the directory of a run" } else { "there is no such directory" };
+            return Err(Trouble::path("read", dir, why, HELP));
         }
         let wrong = |error: BundleError| Trouble::path("use", dir, error, HELP);
         let bundle = Bundle::open(dir);

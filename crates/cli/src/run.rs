@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
         Some(path) => files::read(path)?,
         None => Source { label: "the quick start".to_owned(), bytes: SAMPLES[0].text.as_bytes().to_vec() },
     };
+    has_effect(arguments)?;
     let federation = source.parse()?;
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     let text = source.text();
@@ -62,6 +63,24 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
         return Ok(recording.exit());
     }
     session.repeat(first)
+}
+
+/// Refuses what the backend would not heed.
+fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
+    let RunArguments { backend, metrics, cluster, .. } = arguments;
+    let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
+    let heedless = [
+        ("--metrics", metrics.is_some() && !local, "local"),
+        ("--namespace", cluster.namespace.is_some() && !pods, "kubernetes"),
+        ("--context", cluster.context.is_some() && !pods, "kubernetes"),
+    ];
+    match heedless.into_iter().find(|&(_, is_heedless, _)| is_heedless) {
+        None => Ok(()),
+        Some((option, _, backend)) => Err(Trouble::input(miette!(
+            help = format!("leave it out, or add `--backend {backend}`"),
+            "`{option}` has no effect here"
+        ))),
+    }
 }
 
 /// What traffic control is to do for links, if it is asked for.
@@ -292,6 +311,11 @@ impl Visitor for Once<'_> {
             BackendName::Kubernetes => unreachable!("pods are not run by this program"),
         };
         let mut manifest = manifest::draft(federation, text, &setup, backend, SystemTime::now());
+        let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
+        if is_used && !Bundle::open(dir).holds_a_run() {
+            const HELP: &str = "name an empty directory with `--out`, or one that does not exist";
+            return Err(Trouble::path("record in", dir, "it holds other files", HELP));
+        }
         let bundle = Bundle::create(dir).map_err(|error| match error {
             BundleError::Occupied(_) => {
                 Trouble::path("record in", dir, error, "name another directory with `--out`")

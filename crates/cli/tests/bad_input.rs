@@ -56,7 +56,34 @@ fn a_directory_that_holds_no_run() {
     for command in ["check", "explain", "report"] {
         refused(&place, &[command, "nowhere"], &["no such directory", "named at its end"]);
         refused(&place, &[command, "empty"], &["empty", "manifest.json"]);
+        place.write("file", "");
+        refused(&place, &[command, "file"], &["not the directory of a run"]);
     }
+}
+
+#[test]
+fn files_that_are_no_record_are_left_alone() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    std::fs::create_dir(place.path("mine")).unwrap();
+    place.write("mine/federation.yaml", "mine");
+    let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "mine", "-q"];
+    refused(&place, &arguments, &["holds other files", "--out"]);
+    assert_eq!(std::fs::read_to_string(place.path("mine/federation.yaml")).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(place.path("mine")).unwrap().count(), 1);
+}
+
+#[test]
+fn options_that_a_backend_would_not_heed() {
+    let place = Place::new();
+    let metrics = ["run", "--backend", "simulate", "--metrics", "127.0.0.1:0"];
+    refused(&place, &metrics, &["`--metrics` has no effect here", "--backend local"]);
+    refused(
+        &place,
+        &["run", "--namespace", "x"],
+        &["`--namespace` has no effect here", "--backend kubernetes"],
+    );
+    refused(&place, &["run", "--backend", "simulate", "--context", "x"], &["`--context` has no effect here"]);
 }
 
 #[test]
@@ -80,6 +107,7 @@ fn arguments_that_make_no_sense() {
     let place = Place::new();
     refused(&place, &["run", "--backend", "quantum"], &["quantum", "simulate"]);
     refused(&place, &["run", "--repeat", "0"], &["0"]);
+    refused(&place, &["fuzz", "--runs", "0"], &["0"]);
     refused(&place, &["run", "-q", "-v"], &["cannot be used with"]);
     refused(&place, &["jump"], &["jump"]);
 }

@@ -2,9 +2,11 @@
 //!
 //! Written when the run begins, so that a run that was cut short still says what it was, and again when it ends.
 
-use faultline_core::fault::{FaultAccount, LinkProperties, Outcome};
-use faultline_core::{ClusterId, Digest, Life, PlannedFault, ProcessId, Role, Span};
+use faultline_core::fault::{FaultAccount, FaultState, LinkProperties, Outcome};
+use faultline_core::{ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Role, Span, Time};
 use serde::{Deserialize, Serialize};
+
+use crate::memory::Trace;
 
 /// The version of the bundle's layout that this program writes and reads.
 pub const FORMAT: u32 = 1;
@@ -54,6 +56,30 @@ pub struct Manifest {
     /// run lasts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<FactsEntry>,
+}
+
+impl Manifest {
+    /// Of a run that was cut short the manifest says neither how long it took nor what became of its faults. The
+    /// supervisor's facts do, as far as they go.
+    pub fn fill_in(&mut self, trace: &Trace) {
+        if self.outcome.is_some() {
+            return;
+        }
+        let facts = trace.supervisor();
+        self.duration = facts.last().map_or(Span::ZERO, |(at, _)| at.since(Time::ZERO));
+        let state = |no: FaultNo| {
+            let mut newest_first = facts.iter().rev();
+            let state = newest_first.find_map(|(_, fact)| match fact {
+                Fact::Injecting { no: it, .. } if *it == no => Some(FaultState::Effective),
+                Fact::Ineffective { no: it, reason } if *it == no => {
+                    Some(FaultState::Ineffective(reason.clone()))
+                }
+                _ => None,
+            });
+            state.unwrap_or(FaultState::Pending)
+        };
+        self.faults = self.plan.iter().map(|planned| (planned.no, state(planned.no))).collect();
+    }
 }
 
 /// The facts of one life.
@@ -284,5 +310,22 @@ pub(crate) mod tests {
         assert_eq!(link(8_000, Some(7_599)).as_asked(), Some(false));
         assert_eq!(link(100, Some(300)).as_asked(), Some(true));
         assert_eq!(link(100, Some(301)).as_asked(), Some(false));
+    }
+
+    #[test]
+    fn a_run_that_was_cut_short_is_told_by_its_facts() {
+        let mut trace = Trace::default();
+        let facts = [
+            (Time(1), Fact::Begun),
+            (Time(7), Fact::Injecting { no: FaultNo(0), fault: Box::new(example().plan[0].fault.clone()) }),
+        ];
+        trace.streams.insert((ProcessId::SUPERVISOR, Life(0)), facts.into());
+        let mut manifest = Manifest { outcome: None, faults: Vec::new(), duration: Span::ZERO, ..example() };
+        manifest.fill_in(&trace);
+        assert_eq!(manifest.faults, [(FaultNo(0), FaultState::Effective)]);
+        assert_eq!(manifest.duration, Span(7));
+        let mut whole = example();
+        whole.fill_in(&trace);
+        assert_eq!(whole, example());
     }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use faultline_catalog::{Defect, defect};
+use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, Trial, shrink};
 use faultline_report::page::document;
@@ -72,10 +72,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
         )));
     };
     let entries = entries(paper);
-    let first = entries.iter().find_map(|it| it.defects.first().copied());
-    if let (false, Some(first)) = (defect::AVAILABLE, first) {
-        available(first)?;
-    }
+    available(&format!("errata {}", paper.protocol))?;
     fs::create_dir_all(&arguments.out).map_err(|error| {
         Trouble::path("create", &arguments.out, error, "name another directory with `--out`")
     })?;

@@ -23,7 +23,7 @@ use search::Search;
 /// `faultline fuzz`
 pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, Trouble> {
     if let Some(defect) = arguments.defect {
-        available(defect)?;
+        available(&format!("fuzz --defect {defect}"))?;
     }
     name_the_seed_of_a_panic(arguments.defect);
     if let Some(file) = &arguments.file {
@@ -57,13 +57,13 @@ fn one(scenario: Scenario, format: Format) -> Result<Exit, Trouble> {
     Ok(trial.judgement.verdict.into())
 }
 
-/// Fails in a build that has no defects to switch on.
-fn available(defect: Defect) -> Result<(), Trouble> {
+/// Fails in a build that has no defects to switch on; `command` is what has to be given to one that has.
+fn available(command: &str) -> Result<(), Trouble> {
     if defect::AVAILABLE {
         return Ok(());
     }
     Err(Trouble::input(miette!(
-        help = format!("build one: cargo run --release --features defects -- fuzz --defect {defect}"),
+        help = format!("build one: cargo run --release --features defects -- {command}"),
         "this build cannot make a protocol wrong on purpose: known defects are compiled in by the feature `defects`"
     )))
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 
-use faultline_catalog::{Defect, defect};
+use faultline_catalog::Defect;
 use faultline_checker::Property;
 use serde::Serialize;
 
@@ -55,9 +55,7 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
         Some(defect) => vec![defect],
         None => Defect::all().filter(is_asked_for).collect(),
     };
-    if let (false, Some(first)) = (defect::AVAILABLE, defects.first()) {
-        available(*first)?;
-    }
+    available("fuzz --table")?;
     // Each row takes a while: it is printed as soon as it is known.
     if arguments.format == Format::Text {
         output::print(HEAD)?;

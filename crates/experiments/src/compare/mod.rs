@@ -269,19 +269,17 @@ impl Bench<'_> {
             })
         };
         let flow = in_order(jobs, (first_seed..).take(seeds as usize), work, |run| match run {
+            _ if interrupted.load(Ordering::Relaxed) => ControlFlow::Break(Stop::Interrupted),
             Ok(run) => {
                 runs.push(run);
                 *done += 1;
                 tell(what, *done);
                 ControlFlow::Continue(())
             }
-            Err(error) => ControlFlow::Break(error),
+            Err(error) => ControlFlow::Break(Stop::Unfit(error)),
         });
-        if interrupted.load(Ordering::Relaxed) {
-            return Err(Stop::Interrupted);
-        }
         match flow {
-            ControlFlow::Break(error) => Err(Stop::Unfit(error)),
+            ControlFlow::Break(stop) => Err(stop),
             ControlFlow::Continue(()) => Ok(runs),
         }
     }
