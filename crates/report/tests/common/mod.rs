@@ -101,6 +101,7 @@ fn manifest(nodes: u32) -> Manifest {
         outcome: Some(Outcome::Completed),
         started_unix_ms: 1_763_622_000_000,
         duration: Span::from_millis(10_730),
+        facts: Vec::new(),
     }
 }
 
