@@ -1,6 +1,9 @@
 //! Events per second of the simulator while a federation grows: more nodes with the same traffic each, then more clusters
 //! of the same nodes, whose vectors have an entry for each cluster.
 //!
+//! Beside the growth with nodes stands the part of it that cold memory alone explains: what a loop loses that touches as
+//! many lines of memory for each event, when these are spread over as many processes.
+//!
 //! `growth once CLUSTERS NODES` runs one case, for a profiler.
 
 #[path = "../../../benches/common.rs"]
@@ -9,6 +12,7 @@ mod bench;
 mod common;
 
 use std::env;
+use std::hint::black_box;
 
 use faultline_core::Span;
 use faultline_sim::Stats;
@@ -22,6 +26,13 @@ const CLUSTERS: [(usize, usize); 6] = [(2, 1000), (10, 200), (50, 40), (200, 10)
 const MESSAGES: u64 = 500_000;
 /// Federations with more nodes are simulated in the first turn only.
 const LARGE: usize = 50_000;
+/// Lines of memory that an event touches beyond a small cache: reads and writes that callgrind counts for each event with
+/// `--cache-sim=yes --LL=262144,16,64 growth once 10 100`.
+const COLD_LINES: usize = 18;
+/// Words of a process in the loop that only touches: fewer than a simulated one has, and as cold.
+const PROCESS_WORDS: usize = 1024;
+/// Events of that loop.
+const TOUCHES: u64 = 500_000;
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
@@ -60,6 +71,9 @@ fn grow(what: &str, sizes: &[(usize, usize)], of: impl Fn((usize, usize)) -> usi
         }
     }
     let rate = |index: usize| format!("{:.2} M events/s", 1e-6 / bench::median(&seconds[index]));
+    if what == "nodes" {
+        show_cold_memory(sizes, bench::median(&seconds[0]));
+    }
     for (index, &(clusters, nodes)) in sizes.iter().enumerate().skip(1) {
         let total = clusters * nodes;
         let (first, goal) = (sizes[0], goal.filter(|_| total == 100_000));
@@ -74,6 +88,40 @@ fn grow(what: &str, sizes: &[(usize, usize)], of: impl Fn((usize, usize)) -> usi
             goal,
         );
     }
+}
+
+/// The growth of a simulator that loses nothing but what cold memory costs any program. A lower bound: here no read waits
+/// for another.
+fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
+    let all: Vec<f64> = sizes.iter().map(|&(clusters, nodes)| touch(clusters * nodes)).collect();
+    for (&(clusters, nodes), seconds) in sizes.iter().zip(&all).skip(1) {
+        let lost = seconds - all[0];
+        bench::row(
+            &format!("of that, cold memory: {COLD_LINES} lines of {clusters} x {nodes}"),
+            &format!("{:.0} ns for an event, and {:.0} ns", smallest * 1e9, lost * 1e9),
+            &format!("{:.0} ns for an event", smallest * 1e9),
+            (smallest + lost) / smallest,
+            None,
+        );
+    }
+}
+
+/// Seconds for an event of a loop that only touches what so many processes have.
+fn touch(processes: usize) -> f64 {
+    let mut memory = vec![1_u64; processes * PROCESS_WORDS];
+    let mut random = 1_u64;
+    let (busy, ()) = bench::busy(|| {
+        for _ in 0..TOUCHES {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let process = (random >> 33) as usize % processes * PROCESS_WORDS;
+            for line in 0..COLD_LINES {
+                // Lines that no prefetcher expects, the same for every event of a process.
+                memory[process + line * line * 61 % PROCESS_WORDS] ^= random;
+            }
+        }
+    });
+    black_box(memory);
+    busy / TOUCHES as f64
 }
 
 const fn messages(nodes: usize) -> u64 {

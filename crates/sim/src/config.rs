@@ -5,6 +5,8 @@ use std::sync::Arc;
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Membership, Span};
 
+use crate::defect::Defects;
+
 /// Everything that decides a simulation. Equal configurations run identically, on every machine.
 #[derive(Clone, Debug)]
 pub struct Config<C> {
@@ -26,6 +28,8 @@ pub struct Config<C> {
     pub control: Control,
     /// Encodes and decodes every packet and image on its way, to show that they survive it. Slow; for tests.
     pub paranoid: bool,
+    /// What the simulator does wrong on purpose.
+    pub defects: Defects,
 }
 
 impl<C> Config<C> {
@@ -47,6 +51,7 @@ impl<C> Config<C> {
             chance: Chance::default(),
             control: Control::default(),
             paranoid: false,
+            defects: Defects::default(),
         }
     }
 }

@@ -9,10 +9,12 @@
 //! | `supervising` | the supervisor's reports and orders |
 //! | `network`, `storage` | what packets and images cost, and what a crash leaves of them |
 //! | `queue` | what happens when |
+//! | `defect` | known defects of a driver, as switches |
 //! | `parallel` | many runs on many cores |
 
 mod chance;
 mod config;
+mod defect;
 mod network;
 mod parallel;
 mod queue;
@@ -23,6 +25,7 @@ mod storage;
 mod supervising;
 
 pub use config::{Chance, Config, Control, InFlight, Links, StorageCosts};
+pub use defect::{Defect, Defects};
 pub use parallel::in_order;
 pub use simulation::{Run, Simulation, run};
 pub use stats::{Stats, Traffic};

@@ -18,6 +18,7 @@ use faultline_trace::{Record, Sink};
 
 use crate::chance::Dice;
 use crate::config::{Chance, Config, Control, StorageCosts};
+use crate::defect::{Defect, Defects};
 use crate::network::{Network, Route};
 use crate::queue::Queue;
 use crate::seat::{Due, Flight, Input, Place, Seat};
@@ -32,6 +33,7 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) chance: Chance,
     seed: u64,
     paranoid: bool,
+    defects: Defects,
     /// Clusters and their processes, which do not change.
     pub(crate) federation: Membership,
 
@@ -117,8 +119,18 @@ pub fn run<P: Process>(config: Config<P::Config>, sink: &mut impl Sink) -> Run {
 impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Launches a federation; nothing has happened yet.
     pub fn new(config: Config<P::Config>, sink: &'s mut S) -> Simulation<'s, P, S> {
-        let Config { process, membership, links, storage, supervisor, seed, chance, control, paranoid } =
-            config;
+        let Config {
+            process,
+            membership,
+            links,
+            storage,
+            supervisor,
+            seed,
+            chance,
+            control,
+            paranoid,
+            defects,
+        } = config;
         let processes = membership.members.len();
         let has_plan = !supervisor.plan.is_empty();
         let mut orders = Vec::new();
@@ -133,6 +145,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             chance,
             seed,
             paranoid,
+            defects,
             now: Time::ZERO,
             queue: Queue::new(),
             seats: (0..processes).map(|_| Seat::new()).collect(),
@@ -292,7 +305,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     #[inline(always)]
     fn arrive(&mut self, flight: Flight<P>) {
         let receiver = &self.seats[flight.to.index()];
-        if !receiver.alive || receiver.life != flight.to_life {
+        let is_meant = receiver.life == flight.to_life
+            || self.defects.has(Defect::OldReceiversServed) && receiver.process.as_ref().is_some();
+        if !receiver.alive || !is_meant {
             self.stats.stale += 1;
             return;
         }
@@ -385,7 +400,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         // A life that has not started knows nobody, so that every packet is early.
         if flight.from_life > known {
             self.seats[process.index()].backlog().early.push_back(flight);
-        } else if flight.from_life < known {
+        } else if flight.from_life < known && !self.defects.has(Defect::OldSendersHeard) {
             self.stats.stale += 1;
         } else {
             self.feed(process, Event::Packet { from: flight.from, packet: flight.packet });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_conformance::{Driver, Evidence, Probe, Scenario};
 use faultline_core::Span;
-use faultline_sim::{Chance, Config, InFlight, Links, Run};
+use faultline_sim::{Chance, Config, Defect, Defects, InFlight, Links, Run};
 use faultline_trace::Trace;
 
 /// Runs a scenario on the simulator, under some chance.
@@ -13,6 +13,7 @@ struct Simulator {
     control_jitter: Span,
     seed: u64,
     exit_is_noticed: bool,
+    defects: Defects,
 }
 
 impl Driver for Simulator {
@@ -27,6 +28,7 @@ impl Driver for Simulator {
         );
         config.chance = self.chance;
         config.paranoid = true;
+        config.defects = self.defects;
         config.control.jitter = self.control_jitter;
         if !self.exit_is_noticed {
             config.control.exit_notice = None;
@@ -44,7 +46,8 @@ mod plain {
         chance: Chance::default(),
         control_jitter: Span::from_micros(100),
         seed: 0,
-        exit_is_noticed: true
+        exit_is_noticed: true,
+        defects: Defects::default(),
     });
 }
 
@@ -61,6 +64,7 @@ mod rough {
         control_jitter: Span::from_millis(60),
         seed: 77,
         exit_is_noticed: true,
+        defects: Defects::default(),
     });
 }
 
@@ -72,6 +76,39 @@ mod silent {
         chance: Chance::default(),
         control_jitter: Span::from_micros(100),
         seed: 5,
-        exit_is_noticed: false
+        exit_is_noticed: false,
+        defects: Defects::default(),
     });
+}
+
+/// A driver that is wrong on purpose does not keep the contract.
+mod wrong {
+    use super::*;
+    use faultline_conformance::cases;
+
+    fn driver(defect: Defect) -> Simulator {
+        Simulator {
+            chance: Chance {
+                reorder_ppm: 300_000,
+                reorder_within: Span::from_millis(250),
+                in_flight: InFlight::Kept,
+            },
+            control_jitter: Span::from_micros(100),
+            seed: 77,
+            exit_is_noticed: true,
+            defects: Defects::only(defect),
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = ": a message from p")]
+    fn what_an_ended_life_sent_is_heard() {
+        cases::lives_do_not_mix(&mut driver(Defect::OldSendersHeard));
+    }
+
+    #[test]
+    #[should_panic(expected = "for another life")]
+    fn what_was_for_an_ended_life_is_given_to_the_next() {
+        cases::lives_do_not_mix(&mut driver(Defect::OldReceiversServed));
+    }
 }
