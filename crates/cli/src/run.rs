@@ -90,7 +90,7 @@ fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
     }
     if arguments.backend != BackendName::Local {
         return Err(Trouble::input(miette!(
-            help = "leave out `--links tc`, or add `--backend local`",
+            help = "leave out `--links tc`, or add `--backend local`; for pods the file says `kubernetes: { links: tc }`",
             "links by traffic control are for real processes on this machine"
         )));
     }

@@ -17,6 +17,7 @@ mod crash_in_rollback;
 mod federation_deleted;
 mod old_process_alive;
 mod operator_killed;
+mod operator_upgraded;
 mod partition;
 mod pause;
 mod pod_deleted;
@@ -52,6 +53,7 @@ const SCENARIOS: &[Scenario] = scenarios![
     cluster_lost_beyond_recovery,
     clusters_lost_together,
     operator_killed,
+    operator_upgraded,
     supervisor_killed,
     federation_deleted,
     side_by_side,

@@ -57,9 +57,14 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings) ->
     let federation = &validated.federation;
     // Once the run is over only its record is wanted.
     let over = observed.phase() == Phase::Completed || observed.has_lost_record();
-    let mut sets = vec![supervisor::set(federation, settings)];
-    sets.extend(validated.groups.iter().map(|it| node::set(federation, it, over, settings)));
-    let sets = sets.into_iter().map(stamped).filter(|it| differs(it, observed)).collect();
+    // Another operator, with another image, may want other pods. Those of a run stay as they are, and so does the one that
+    // keeps its record.
+    let has_begun = observed.phase() >= Phase::Linking;
+    let stays = |it: &StatefulSet| has_begun && observed.sets.contains_key(&it.name_any());
+    let supervisor = Some(supervisor::set(federation, settings)).filter(|it| !stays(it));
+    let nodes = validated.groups.iter().map(|it| node::set(federation, it, over, settings));
+    let nodes = nodes.filter(|it| over || !stays(it));
+    let sets = supervisor.into_iter().chain(nodes).map(stamped).filter(|it| differs(it, observed)).collect();
     Desired {
         file: file(federation),
         sets,

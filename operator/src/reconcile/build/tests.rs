@@ -209,6 +209,28 @@ fn what_is_there_already_is_not_made_again_and_what_differs_is() {
 }
 
 #[test]
+fn an_operator_with_another_image_leaves_the_pods_of_a_run_alone() {
+    let remade = |phase: Phase| {
+        let mut observed = Observed::of(Arc::new(quickstart()));
+        for set in built(&observed).sets {
+            observed.sets.insert(set.name_any(), Arc::new(set));
+        }
+        let mut federation = quickstart();
+        federation.status = Some(FederationStatus { phase, ..FederationStatus::default() });
+        observed.federation = Arc::new(federation);
+        let newer = Settings { node_image: "faultline-node:9".into(), ..Settings::default() };
+        let validated = validate(&observed.federation).expect("it makes sense");
+        let sets = build(&validated, &observed, &newer).sets;
+        sets.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+    };
+    let all = ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"];
+    assert_eq!(remade(Phase::Starting), all, "an image that could not be pulled is replaced");
+    assert_eq!(remade(Phase::Linking), [""; 0]);
+    assert_eq!(remade(Phase::Running), [""; 0]);
+    assert_eq!(remade(Phase::Completed), all[1..], "they go, and the record stays where it is");
+}
+
+#[test]
 fn when_the_run_is_over_only_the_supervisor_stays() {
     let mut federation = quickstart();
     let status = FederationStatus { phase: Phase::Completed, ..FederationStatus::default() };
