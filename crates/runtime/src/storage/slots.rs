@@ -25,7 +25,7 @@ const LENGTH_BYTES: u64 = 8;
 const CHECKSUM_BYTES: u64 = 4;
 /// Files are a multiple of a block long.
 const BLOCK: u64 = 4096;
-/// A file is longer than its first content by this part of it: the next one may be longer.
+/// A file that is prepared is longer than the content that it is prepared after by this part of it: the next one may be.
 const ROOM: u64 = 8;
 /// So many files are kept ready: one for the next part of this process's own, and one for the next copy.
 const READY: usize = 2;
@@ -72,7 +72,7 @@ impl Slots {
         let fitting = self.free.iter().enumerate().filter(|(_, it)| it.capacity >= needed);
         let ready = fitting.min_by_key(|(_, it)| it.capacity).map(|(place, _)| place);
         let ready = ready.map(|place| self.free.swap_remove(place));
-        if self.free.len() + self.wanted.len() < READY {
+        if self.fitting(needed) + self.wanted.len() < READY {
             self.wanted.push_back(length);
         }
         let is_new = ready.is_none();
@@ -126,13 +126,16 @@ impl Slots {
 
     /// Removes a content, also for a life that begins after a crash of this process.
     pub(super) fn remove(&mut self, slot: Slot) -> io::Result<()> {
-        let path = self.path(&slot);
-        if self.free.len() >= MOST_FREE {
-            return fs::remove_file(path);
-        }
-        OpenOptions::new().write(true).open(path)?.write_all_at(&[0; LENGTH_BYTES as usize], 0)?;
+        let file = OpenOptions::new().write(true).open(self.path(&slot))?;
+        file.write_all_at(&[0; LENGTH_BYTES as usize], 0)?;
         self.free.push(slot);
-        Ok(())
+        if self.free.len() <= MOST_FREE {
+            return Ok(());
+        }
+        let all = self.free.iter().enumerate();
+        let (least, _) = all.min_by_key(|(_, it)| it.capacity).expect("there are some");
+        let least = self.free.swap_remove(least);
+        fs::remove_file(self.path(&least))
     }
 
     /// Whether there is a file to be prepared.
@@ -142,8 +145,12 @@ impl Slots {
 
     /// Prepares one file.
     pub(super) fn prepare(&mut self) -> io::Result<()> {
-        let Some(length) = self.wanted.pop_front().filter(|_| self.free.len() < READY) else { return Ok(()) };
-        let slot = self.number(LENGTH_BYTES + length + CHECKSUM_BYTES);
+        let Some(length) = self.wanted.pop_front() else { return Ok(()) };
+        let needed = LENGTH_BYTES + length + CHECKSUM_BYTES;
+        if self.fitting(needed) >= READY {
+            return Ok(());
+        }
+        let slot = self.number(needed + needed / ROOM);
         let path = self.path(&slot);
         let mut file = File::create(&path)?;
         let write =
@@ -156,11 +163,16 @@ impl Slots {
         Ok(())
     }
 
-    /// A new file's number and length, for contents about as long as `needed`.
-    fn number(&mut self, needed: u64) -> Slot {
+    /// How many free files so long a content fits into.
+    fn fitting(&self, needed: u64) -> usize {
+        self.free.iter().filter(|it| it.capacity >= needed).count()
+    }
+
+    /// A new file's number and length.
+    fn number(&mut self, length: u64) -> Slot {
         let number = self.next;
         self.next += 1;
-        Slot { number, capacity: (needed + needed / ROOM).next_multiple_of(BLOCK) }
+        Slot { number, capacity: length.next_multiple_of(BLOCK) }
     }
 
     fn path(&self, slot: &Slot) -> PathBuf {
@@ -226,6 +238,26 @@ mod tests {
         let all: Vec<Slot> = (0..3 * MOST_FREE).map(|_| slots.write(&[b"state"]).unwrap()).collect();
         all.into_iter().for_each(|it| slots.remove(it).unwrap());
         assert_eq!(files(&slots), MOST_FREE);
+    }
+
+    #[test]
+    fn files_that_are_too_short_do_not_keep_others_from_being_prepared() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut slots = Slots::new(dir.path().to_owned());
+        let short: Vec<Slot> = (0..2 * MOST_FREE).map(|_| slots.write(&[b"state"]).unwrap()).collect();
+        short.into_iter().for_each(|it| slots.remove(it).unwrap());
+        slots.wanted.clear();
+        let kept = slots.write(&[&[7; 50_000]]).unwrap();
+        while slots.wants_more() {
+            slots.prepare().unwrap();
+        }
+        let before = files(&slots);
+        let next = slots.write(&[&[8; 51_000]]).unwrap();
+        assert_eq!(files(&slots), before, "one was ready");
+        // Where there are too many, the longest are kept.
+        slots.remove(next).unwrap();
+        slots.remove(kept).unwrap();
+        assert!(files(&slots) <= MOST_FREE + READY && slots.fitting(50_000) >= READY);
     }
 
     #[test]
