@@ -308,10 +308,12 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
 fn option_of_other_protocols(word: &str) -> String {
     match word {
         "checkpointEvery" | "replicas" | "replicateTo" => {
-            format!(" (`{word}` is an option of hc3i, hydee and coordinated)")
+            format!(" (`{word}` is an option of the protocols that take checkpoints)")
         }
-        "collectEvery" => format!(" (`{word}` is an option of hc3i and coordinated)"),
-        "checkpointEveryIn" => format!(" (`{word}` is an option of hc3i and hydee)"),
+        "collectEvery" => format!(" (`{word}` is an option of hc3i, independent and coordinated)"),
+        "checkpointEveryIn" => {
+            format!(" (`{word}` is an option of the protocols whose clusters save by themselves)")
+        }
         "piggyback" | "forcing" => format!(" (`{word}` is an option of hc3i)"),
         _ => String::new(),
     }

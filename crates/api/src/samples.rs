@@ -35,6 +35,8 @@ pub const SAMPLES: &[Sample] = samples![
     "partition",
     "storage",
     "hydee",
+    "full-logging",
+    "domino",
     "coordinated",
     "paper-2x100",
 ];

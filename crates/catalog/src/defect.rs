@@ -1,6 +1,7 @@
 //! The known defects of all protocols, by name. They can be switched on in builds with the feature `defects`.
 //!
-//! Two protocols may have the same rule, and so a defect of the same name: those of HydEE are told by `hydee-` before it.
+//! Two protocols may have the same rule, and so a defect of the same name: those of HydEE are told by `hydee-` before it,
+//! those of SPBC by `spbc-`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +16,8 @@ pub enum Defect {
     Hc3i(hc3i::Defect),
     /// Of HydEE.
     Hydee(hydee::Defect),
+    /// Of SPBC, which has many rules in common with HydEE.
+    Spbc(hydee::Defect),
 }
 
 /// A name that no defect has.
@@ -24,6 +27,8 @@ pub struct UnknownDefect(pub String);
 
 /// Before the names of HydEE's defects.
 const HYDEE: &str = "hydee-";
+/// Before the names of SPBC's.
+const SPBC: &str = "spbc-";
 
 /// Whether this build can switch defects on.
 pub const AVAILABLE: bool = cfg!(feature = "defects");
@@ -32,7 +37,8 @@ impl Defect {
     /// Every known defect.
     pub fn all() -> impl Iterator<Item = Defect> {
         let of_hc3i = hc3i::Defect::ALL.iter().copied().map(Defect::Hc3i);
-        of_hc3i.chain(hydee::Defect::ALL.iter().copied().map(Defect::Hydee))
+        let of_hydee = hydee::Defect::ALL.iter().copied().filter(|it| it.is_of_phases()).map(Defect::Hydee);
+        of_hc3i.chain(of_hydee).chain(hydee::DEFECTS_OF_PAIRS.map(Defect::Spbc))
     }
 
     /// The known defects of a protocol.
@@ -43,7 +49,7 @@ impl Defect {
     /// What the protocol's document calls it.
     pub fn switch(self) -> String {
         let name = self.to_string();
-        name.strip_prefix(HYDEE).map(str::to_owned).unwrap_or(name)
+        name.strip_prefix(HYDEE).or(name.strip_prefix(SPBC)).map(str::to_owned).unwrap_or(name)
     }
 
     /// The protocol that it is a defect of, by its name in the resource.
@@ -51,6 +57,7 @@ impl Defect {
         match self {
             Defect::Hc3i(_) => "hc3i",
             Defect::Hydee(_) => "hydee",
+            Defect::Spbc(_) => "spbc",
         }
     }
 }
@@ -61,6 +68,10 @@ impl fmt::Display for Defect {
             Defect::Hc3i(defect) => defect.serialize(f),
             Defect::Hydee(defect) => {
                 f.write_str(HYDEE)?;
+                defect.serialize(f)
+            }
+            Defect::Spbc(defect) => {
+                f.write_str(SPBC)?;
                 defect.serialize(f)
             }
         }

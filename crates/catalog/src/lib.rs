@@ -18,10 +18,10 @@ use faultline_api::{Federation, Names, Problem, plan, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, NodeConfig, NodeId, ProcessId,
-    Protocol, Role,
+    Protocol, Role, Scope,
 };
-use faultline_protocols::hc3i::{Hc3i, Scope};
-use faultline_protocols::hydee::Hydee;
+use faultline_protocols::hc3i::Hc3i;
+use faultline_protocols::hydee::{Hydee, Recovery};
 use faultline_protocols::none::NoProtocol;
 use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
@@ -91,6 +91,12 @@ impl<P: Protocol> Setup<P> {
         faultline_workloads::reference(&self.process.application, &self.membership, seed)
     }
 
+    /// A federation under a protocol that the catalog does not know. It stands outside the resource: what that asks for is
+    /// `none`, and there are no processes beside the ranks.
+    pub fn of_own(federation: &Federation, seed: u64, config: P::Config) -> Result<Setup<P>, SetupError> {
+        Setup::new(federation, seed, config)
+    }
+
     fn new(federation: &Federation, seed: u64, config: P::Config) -> Result<Setup<P>, SetupError> {
         let spec = &federation.spec;
         let extra = P::extra_processes(&config);
@@ -109,6 +115,7 @@ impl<P: Protocol> Setup<P> {
                 restart_after: spec.failures().restart_after(),
                 volatile_storage: storage.kind == StorageKind::Memory,
                 deadline: spec.deadline(),
+                scope: manifest::protocol_kind(spec).scope(),
                 plan: plan(federation, seed),
                 least_work_left_percent: simulator
                     .least_work_left
@@ -150,8 +157,20 @@ pub fn with_valid<V: Visitor>(
             visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
         }
         Asked::Hydee(_) => {
-            let config = protocol::hydee(spec, defect)?;
+            let config = protocol::hydee(spec, Scope::Cluster, Recovery::Phases, defect)?;
             visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+        }
+        Asked::FullLogging(_) => {
+            let config = protocol::hydee(spec, Scope::Process, Recovery::Phases, defect)?;
+            visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+        }
+        Asked::Spbc(_) => {
+            let config = protocol::hydee(spec, Scope::Cluster, Recovery::Pairs, defect)?;
+            visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+        }
+        Asked::Independent(_) => {
+            let config = protocol::hc3i(spec, Scope::Process, defect)?;
+            visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
         }
         Asked::Coordinated(_) => {
             let config = protocol::hc3i(spec, Scope::Federation, defect)?;
@@ -169,14 +188,21 @@ fn membership(spec: &FederationSpec, extra: &[Role]) -> Membership {
     let mut members = Vec::new();
     let mut join = |cluster, role| {
         let process = ProcessId(members.len() as u32);
-        members.push(Member { cluster, role, node: NodeId(process.0), life: Life(0), up: false });
+        members.push(Member {
+            cluster,
+            role,
+            node: NodeId(process.0),
+            life: Life(0),
+            up: false,
+            started: false,
+        });
         process
     };
     let clusters: Vec<Cluster> = (0..)
         .zip(&spec.clusters)
         .map(|(id, cluster)| {
             let processes = (0..cluster.nodes).map(|_| join(ClusterId(id), Role::RANK)).collect();
-            Cluster { processes, started: false }
+            Cluster { processes }
         })
         .collect();
     extra.iter().for_each(|&role| {

@@ -69,6 +69,9 @@ pub fn protocol_kind(spec: &FederationSpec) -> ProtocolKind {
     match spec.protocol {
         Asked::Hc3i(_) => ProtocolKind::Hc3i,
         Asked::Hydee(_) => ProtocolKind::Hydee,
+        Asked::FullLogging(_) => ProtocolKind::FullLogging,
+        Asked::Spbc(_) => ProtocolKind::Spbc,
+        Asked::Independent(_) => ProtocolKind::Independent,
         Asked::Coordinated(_) => ProtocolKind::Coordinated,
         Asked::None(_) => ProtocolKind::None,
     }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use faultline_api::resource::{self, FederationSpec, Protocol};
-use faultline_core::Span;
-use faultline_protocols::hc3i::{self, Config, Forcing, Piggyback, Scope};
+use faultline_core::{Scope, Span};
+use faultline_protocols::hc3i::{self, Config, Forcing, Piggyback};
 use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
 use crate::defect::AVAILABLE;
 use crate::{Defect, SetupError};
 
-/// Parameters of HC3I, which is also the coordinated baseline when its scope is the federation.
+/// Parameters of HC3I, which is also the coordinated baseline when its scope is the federation, and independent checkpoints
+/// when its scope is the process and nothing forces one.
 pub(crate) fn hc3i(
     spec: &FederationSpec,
     scope: Scope,
@@ -34,6 +35,7 @@ pub(crate) fn hc3i(
             Protocol::Hc3i(resource::Hc3i { forcing: Some(resource::Forcing::EveryMessage), .. }) => {
                 Forcing::EveryMessage
             }
+            Protocol::Independent(_) => Forcing::Never,
             _ => Forcing::News,
         },
         retry_every: retry_every(spec),
@@ -54,10 +56,18 @@ fn unfit(defect: Defect) -> SetupError {
     }
 }
 
-/// Parameters of HydEE.
-pub(crate) fn hydee(spec: &FederationSpec, defect: Option<Defect>) -> Result<hydee::Config, SetupError> {
+/// Parameters of HydEE, which is also full logging when its scope is the process, and SPBC when pairs of processes recover
+/// by themselves.
+pub(crate) fn hydee(
+    spec: &FederationSpec,
+    scope: Scope,
+    recovery: hydee::Recovery,
+    defect: Option<Defect>,
+) -> Result<hydee::Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     Ok(hydee::Config {
+        scope,
+        recovery,
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
         placement: Placement {
             replicas: checkpointing.replicas as u16,
@@ -67,7 +77,7 @@ pub(crate) fn hydee(spec: &FederationSpec, defect: Option<Defect>) -> Result<hyd
         defects: match defect {
             None => hydee::Defects::default(),
             #[cfg(feature = "defects")]
-            Some(Defect::Hydee(defect)) => hydee::Defects::only(defect),
+            Some(Defect::Hydee(defect) | Defect::Spbc(defect)) => hydee::Defects::only(defect),
             Some(defect) => return Err(unfit(defect)),
         },
     })

@@ -1,10 +1,12 @@
 //! Every sample is set up, run in virtual time, and ends as it says.
 
+use std::collections::BTreeMap;
+
 use faultline_api::resource::StorageKind;
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
 use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::{ClusterId, Digest, Fact, Life, Node, ProcessId, Protocol, Role, Span};
+use faultline_core::{ClusterId, Digest, Fact, Life, Node, ProcessId, Protocol, Role, Sn, Span};
 use faultline_sim::{Config, Links, Run};
 use faultline_supervisor::{FaultState, Outcome};
 use faultline_trace::Record;
@@ -23,6 +25,8 @@ struct Ended {
     run: Run,
     results: Vec<(ProcessId, Digest)>,
     reference: Option<Vec<(ProcessId, Digest)>>,
+    /// What each rank went back to last.
+    restored: BTreeMap<ProcessId, Sn>,
 }
 
 impl Visitor for Simulate {
@@ -38,13 +42,20 @@ impl Visitor for Simulate {
         let config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
         let mut facts: Vec<Record> = Vec::new();
         let run = faultline_sim::run::<Node<P, Workload>>(config, &mut facts);
-        let mut results = std::collections::BTreeMap::new();
+        let mut results = BTreeMap::new();
+        let mut restored = BTreeMap::new();
         for record in facts {
-            if let Fact::Finished(it) = record.fact {
-                results.insert(record.process, it.1);
+            match record.fact {
+                Fact::Finished(it) => {
+                    results.insert(record.process, it.1);
+                }
+                Fact::Restored(it) => {
+                    restored.insert(record.process, it.0.map_or(Sn(0), |image| image.sn));
+                }
+                _ => {}
             }
         }
-        Ended { run, results: results.into_iter().collect(), reference }
+        Ended { run, results: results.into_iter().collect(), reference, restored }
     }
 }
 
@@ -79,6 +90,19 @@ fn a_cluster_lost_with_all_copies_is_unrecoverable() {
     };
     assert_eq!(cluster, ClusterId(0));
     assert!(!missing.is_empty());
+}
+
+#[test]
+fn under_full_logging_only_those_go_back_that_died() {
+    let ended = simulate("full-logging");
+    assert!(ended.restored.keys().eq(&[ProcessId(0), ProcessId(1), ProcessId(3)]), "{:?}", ended.restored);
+}
+
+#[test]
+fn independent_checkpoints_fall_like_dominoes() {
+    let ended = simulate("domino");
+    // The first checkpoint is taken before the application acts.
+    assert_eq!(ended.restored, (0..4).map(|rank| (ProcessId(rank), Sn(1))).collect());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{ClusterId, Digest, FactKind, MessageId, ProcessId, Span, Time, Trigger};
+use faultline_core::{ClusterId, Digest, FactKind, MessageId, ProcessId, Scope, Span, Time, Trigger};
 use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest, ProtocolKind};
 
 /// What a checker has to know of a run that no fact states.
@@ -110,33 +110,28 @@ impl Context {
         }
     }
 
-    /// The processes that take checkpoints together: each cluster, or all clusters as one.
+    /// The processes that take checkpoints together.
     pub(crate) fn groups(&self) -> Vec<Vec<ProcessId>> {
-        match self.protocol {
-            ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Hydee => self.clusters.clone(),
-            ProtocolKind::Coordinated => {
-                let mut all: Vec<ProcessId> = self.clusters.concat();
-                all.sort_unstable();
-                vec![all]
-            }
+        let mut all: Vec<ProcessId> = self.clusters.concat();
+        all.sort_unstable();
+        match self.protocol.scope() {
+            Scope::Process => all.into_iter().map(|it| vec![it]).collect(),
+            Scope::Cluster => self.clusters.clone(),
+            Scope::Federation => vec![all],
         }
     }
 
     /// Whether a re-execution repeats the messages of the execution, so that one whose send was undone is not undone.
     pub(crate) fn repeats(&self) -> bool {
-        match self.protocol {
-            ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Coordinated => false,
-            ProtocolKind::Hydee => true,
-        }
+        self.protocol.contains_failures()
     }
 
     /// What people call a group.
     pub(crate) fn group(&self, group: usize) -> String {
-        match self.protocol {
-            ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Hydee => {
-                self.cluster(ClusterId(group as u16))
-            }
-            ProtocolKind::Coordinated => "the federation".into(),
+        match self.protocol.scope() {
+            Scope::Process => self.process(ProcessId(group as u32)),
+            Scope::Cluster => self.cluster(ClusterId(group as u16)),
+            Scope::Federation => "the federation".into(),
         }
     }
 }

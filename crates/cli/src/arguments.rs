@@ -505,7 +505,8 @@ Known defects are compiled in by a feature, so that no other build can be wrong 
   cargo run --release --features defects -- fuzz --defect hydee-no-gate
   cargo run --release --features defects -- fuzz --table --protocol hydee --runs 3000")]
 pub(crate) struct FuzzArguments {
-    /// Only federations with this protocol (hc3i, coordinated, hydee), instead of all.
+    /// Only federations with this protocol (hc3i, coordinated, hydee, fullLogging, spbc,
+    /// independent), instead of all.
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
     /// How many schedules.

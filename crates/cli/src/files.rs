@@ -92,13 +92,13 @@ fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<
     let text = format!(
         "the application does not repeat itself: in another order of delivery message {send} of {process} {differs}"
     );
-    match federation.spec.protocol {
-        Protocol::Hydee(_) => Err(Trouble::input(miette!(
+    match federation.spec.protocol.relies_on_repetition() {
+        true => Err(Trouble::input(miette!(
             help = "run it under a protocol that does not rely on that, such as hc3i, or let it receive by name, gather, or \
                     poll and fence",
             "{text}"
         ))),
-        _ => {
+        false => {
             output::print(&format!("{text}; hydee could not protect it\n"))?;
             Ok(Exit::Pass)
         }

@@ -210,7 +210,7 @@ fn protocols_are_compared_in_a_table_and_on_a_page() {
         .faultline(["compare", "small.yaml", "--protocols", "hydra"])
         .assert()
         .code(2)
-        .stderr(contains("possible values: hc3i, hydee, coordinated, every-message, none"));
+        .stderr(contains("possible values: hc3i, hydee, spbc, fullLogging, independent, coordinated"));
 }
 
 #[test]

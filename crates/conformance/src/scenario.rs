@@ -66,6 +66,7 @@ impl Scenario {
                 volatile_storage: false,
                 deadline: Span::from_secs(30),
                 plan: Vec::new(),
+                scope: faultline_core::Scope::Cluster,
                 least_work_left_percent: 0,
             },
             seed: 1,
@@ -122,10 +123,11 @@ pub fn membership(clusters: &[u32]) -> Membership {
                 node: NodeId(index),
                 life: Life(0),
                 up: false,
+                started: false,
             });
         }
         let processes = (first..first + size).map(ProcessId).collect();
-        each.push(Cluster { processes, started: false });
+        each.push(Cluster { processes });
     }
     Membership { version: MembershipVersion(0), members: Arc::from(members), clusters: Arc::from(each) }
 }

@@ -18,6 +18,9 @@ pub struct Member {
     pub life: Life,
     /// Whether that life is running. False from the detection of a failure until the next life has registered.
     pub up: bool,
+    /// Whether the supervisor has durably recorded that those for whom this process asked were allowed to act
+    /// (see [`crate::process::Action::Started`]). A failure before that starts again from the configuration.
+    pub started: bool,
 }
 
 /// One cluster as the supervisor sees it.
@@ -25,9 +28,6 @@ pub struct Member {
 pub struct Cluster {
     /// Its processes, ascending.
     pub processes: Arc<[ProcessId]>,
-    /// Whether the supervisor has durably recorded that the cluster's application was allowed to act
-    /// (see [`crate::process::Action::Started`]). A failure before that starts again from the configuration.
-    pub started: bool,
 }
 
 /// A versioned view of the federation. Shared: a new version is a new value.
@@ -64,6 +64,51 @@ impl Membership {
             .enumerate()
             .filter(move |(_, member)| member.role == role)
             .map(|(index, _)| ProcessId(index as u32))
+    }
+}
+
+/// Which ranks take checkpoints together, and go back together: a *group*. Groups are numbered like clusters; the processes
+/// outside every cluster stand in no group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Scope {
+    /// Each rank by itself.
+    Process,
+    /// The ranks of a cluster.
+    #[default]
+    Cluster,
+    /// All ranks.
+    Federation,
+}
+
+impl Scope {
+    /// The group of a process: [`ClusterId::OUTSIDE`] for one that stands in none. Ranks come before all others.
+    #[inline]
+    pub fn group_of(self, membership: &Membership, process: ProcessId) -> ClusterId {
+        match self {
+            Scope::Cluster => membership.cluster_of(process),
+            _ if membership.member(process).role != Role::RANK => ClusterId::OUTSIDE,
+            Scope::Process => ClusterId(u16::try_from(process.0).expect("a federation has fewer ranks")),
+            Scope::Federation => ClusterId(0),
+        }
+    }
+
+    /// How many groups there are.
+    pub fn groups(self, membership: &Membership) -> usize {
+        match self {
+            Scope::Process => membership.with_role(Role::RANK).count(),
+            Scope::Cluster => membership.clusters.len(),
+            Scope::Federation => 1,
+        }
+    }
+
+    /// The members of a group, ascending.
+    pub fn members(self, membership: &Membership, group: ClusterId) -> Arc<[ProcessId]> {
+        match self {
+            Scope::Process => Arc::from([ProcessId(group.0.into())]),
+            Scope::Cluster => membership.processes_of(group).clone(),
+            Scope::Federation => membership.with_role(Role::RANK).collect(),
+        }
     }
 }
 

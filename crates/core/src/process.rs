@@ -129,7 +129,8 @@ pub enum Action<S, M, H, V, J> {
         /// What a next life is given at its birth.
         bytes: Arc<[u8]>,
     },
-    /// Asks the supervisor to record durably that this process's cluster may act; answered by a membership that says so.
+    /// Asks the supervisor to record durably that this process, and those for whom it speaks, may act; answered by a
+    /// membership that says so.
     Started,
     /// This storage again holds what it should.
     Held,

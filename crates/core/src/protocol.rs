@@ -151,7 +151,8 @@ pub trait Host<P: Protocol> {
     fn delete(&mut self, name: ImageName);
     /// Replaces the small durable record.
     fn record(&mut self, version: u64, bytes: Arc<[u8]>);
-    /// Asks for the durable note that the cluster may act; answered by a membership in which it has started.
+    /// Asks for the durable note that this process may act, and those for whom it speaks; answered by a membership in
+    /// which it has started.
     fn started(&mut self);
     /// Says that this storage again holds what it should.
     fn held(&mut self);

@@ -21,7 +21,8 @@ spec:
 {faults}"
     );
     let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("can be run");
-    let protocols = ["hc3i", "hydee", "coordinated", "every-message", "none"].map(str::to_owned).to_vec();
+    let protocols = ["hc3i", "hydee", "coordinated", "every-message", "none", "fullLogging"];
+    let protocols = protocols.map(str::to_owned).to_vec();
     let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
     compare(&federation, &settings, &AtomicBool::new(false), &mut |_, _| {}).expect("nobody interrupts")
 }
@@ -33,11 +34,11 @@ fn mean(row: &Row, quantity: &str) -> f64 {
 #[test]
 fn each_protocol_pays_and_saves_in_its_own_way() {
     let compared = compared(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
-    let [hc3i, hydee, coordinated, every, none] = &compared.rows[..] else { panic!("five rows") };
+    let [hc3i, hydee, coordinated, every, none, full] = &compared.rows[..] else { panic!("six rows") };
     for row in &compared.rows {
         assert_eq!((row.cannot.as_deref(), row.calm.pass, row.calm.completed), (None, 2, 2), "{row:?}");
     }
-    for row in [hc3i, hydee, coordinated, every] {
+    for row in [hc3i, hydee, coordinated, every, full] {
         assert_eq!((row.faulty.pass, row.faulty.completed), (2, 2), "{row:?}");
         assert!(mean(row, "overheadPercent") > 0.0 && mean(row, "lostSeconds") > 0.0, "{row:?}");
         assert!(mean(row, "slowdownPercent") > mean(row, "overheadPercent"), "{row:?}");
@@ -53,7 +54,9 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
     assert_eq!(mean(hc3i, "loggedBytes"), mean(hydee, "loggedBytes"));
     assert!(mean(hydee, "loggedBytes") > 0.0 && mean(coordinated, "loggedBytes") == 0.0);
     assert!(mean(hc3i, "checkpointBytes") > mean(hydee, "checkpointBytes"));
-    // One process of four fails: HydEE takes its cluster back, a global checkpoint everybody.
+    // One process of four fails: full logging takes it back alone, HydEE its cluster, a global checkpoint everybody.
+    assert_eq!(mean(full, "rolledBackPercent"), 25.0);
+    assert!(mean(full, "loggedBytes") > mean(hydee, "loggedBytes"));
     assert_eq!((mean(hydee, "rolledBackPercent"), mean(coordinated, "rolledBackPercent")), (50.0, 100.0));
     // Nothing protects the unprotected, which is no failure of theirs.
     assert_eq!(

@@ -12,18 +12,21 @@
 //! | `trial` | a scenario, run and judged |
 //! | `coverage` | what many trials reached |
 //! | `shrink` | the smallest scenario that violates a property |
+//! | `kit` | the same for a protocol that is not part of this program |
 //! | `contract` | whether a program sends the same in every order of delivery |
 
 mod chance;
 mod contract;
 mod coverage;
 mod generate;
+mod kit;
 mod scenario;
 mod shrink;
 mod trial;
 
 pub use contract::{Difference, Differs, difference};
 pub use coverage::{Coverage, Observed, Shares, State};
+pub use kit::{Candidate, Tried};
 pub use scenario::{Protocol, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};
 pub use trial::{Trial, repeats, run, seed_under_way};

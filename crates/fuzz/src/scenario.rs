@@ -29,11 +29,17 @@ pub enum Protocol {
     Coordinated,
     /// HydEE.
     Hydee,
+    /// Full logging.
+    FullLogging,
+    /// SPBC.
+    Spbc,
+    /// Independent checkpoints.
+    Independent,
 }
 
 /// A name that no protocol has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no federations are drawn for a protocol `{0}`; there are: hc3i, coordinated, hydee")]
+#[error("no federations are drawn for a protocol `{0}`; there are: {all}", all = Protocol::ALL.map(Protocol::name).join(", "))]
 pub struct UnknownProtocol(String);
 
 impl Scenario {
@@ -57,12 +63,25 @@ impl Scenario {
 }
 
 impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 6] = [
+        Protocol::Hc3i,
+        Protocol::Coordinated,
+        Protocol::Hydee,
+        Protocol::FullLogging,
+        Protocol::Spbc,
+        Protocol::Independent,
+    ];
+
     /// Its name in the resource.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Hc3i => "hc3i",
             Protocol::Coordinated => "coordinated",
             Protocol::Hydee => "hydee",
+            Protocol::FullLogging => "fullLogging",
+            Protocol::Spbc => "spbc",
+            Protocol::Independent => "independent",
         }
     }
 }
@@ -77,7 +96,6 @@ impl FromStr for Protocol {
     type Err = UnknownProtocol;
 
     fn from_str(name: &str) -> Result<Protocol, UnknownProtocol> {
-        let all = [Protocol::Hc3i, Protocol::Coordinated, Protocol::Hydee];
-        all.into_iter().find(|it| it.name() == name).ok_or_else(|| UnknownProtocol(name.to_owned()))
+        Protocol::ALL.into_iter().find(|it| it.name() == name).ok_or_else(|| UnknownProtocol(name.to_owned()))
     }
 }

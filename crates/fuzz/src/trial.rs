@@ -50,11 +50,8 @@ pub fn seed_under_way() -> Option<u32> {
 /// Runs a scenario on the simulator, and has the checker judge it. The federation must be valid.
 pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     UNDER_WAY.set(Some(scenario.seed));
-    let Played { run, mut manifest, trace } = play(&scenario)?;
-    manifest.outcome = Some(run.outcome.clone());
-    manifest.faults.clone_from(&run.faults);
-    manifest.duration = run.ended.since(Time::ZERO);
-    let judgement = judge(&trace, &context(&scenario, &manifest));
+    let Played { run, manifest, trace } = played(&scenario)?;
+    let judgement = judged(&scenario, &manifest, &trace);
     UNDER_WAY.set(None);
     Ok(Trial { scenario, run, manifest, trace, judgement })
 }
@@ -62,25 +59,27 @@ pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
 /// Whether a second run of the same scenario is the same to the last fact.
 pub fn repeats(trial: &Trial) -> Result<bool, SetupError> {
     UNDER_WAY.set(Some(trial.scenario.seed));
-    let second = play(&trial.scenario)?;
+    let second = played(&trial.scenario)?;
     UNDER_WAY.set(None);
     Ok(second.trace == trial.trace && second.run == trial.run)
 }
 
-fn context(scenario: &Scenario, manifest: &Manifest) -> Context {
-    Context {
+pub(crate) fn judged(scenario: &Scenario, manifest: &Manifest, trace: &Trace) -> Judgement {
+    let context = Context {
         settled_after: Some(Span(scenario.federation.spec.deadline().0 / 2)),
         ..Context::from_manifest(manifest)
-    }
+    };
+    judge(trace, &context)
 }
 
-struct Played {
-    run: Run,
-    manifest: Manifest,
-    trace: Trace,
+/// What came of a scenario, before it is judged.
+pub(crate) struct Played {
+    pub(crate) run: Run,
+    pub(crate) manifest: Manifest,
+    pub(crate) trace: Trace,
 }
 
-fn play(scenario: &Scenario) -> Result<Played, SetupError> {
+fn played(scenario: &Scenario) -> Result<Played, SetupError> {
     let Scenario { federation, seed, defect } = scenario;
     with_valid(federation, Some((*seed).into()), *defect, Play(scenario))
 }
@@ -95,15 +94,27 @@ impl Visitor for Play<'_> {
         P: faultline_core::Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
     {
-        let mut manifest = manifest::draft(&self.0.federation, "", &setup, Backend::Simulate, UNIX_EPOCH);
-        manifest.expected = manifest::expected(&setup);
-        let mut facts = Recorder::default();
-        let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut facts);
-        while simulation.stats().events < MOST_EVENTS && simulation.step() {}
-        if simulation.outcome().is_none() {
-            simulation.interrupt();
-        }
-        let run = simulation.run();
-        Played { run, manifest, trace: facts.finish() }
+        play(self.0, &setup)
     }
+}
+
+/// Runs a scenario whose federation has been set up.
+pub(crate) fn play<P>(scenario: &Scenario, setup: &Setup<P>) -> Played
+where
+    P: faultline_core::Protocol + Send + Sync + 'static,
+    P::Config: Send + Sync,
+{
+    let mut manifest = manifest::draft(&scenario.federation, "", setup, Backend::Simulate, UNIX_EPOCH);
+    manifest.expected = manifest::expected(setup);
+    let mut facts = Recorder::default();
+    let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut facts);
+    while simulation.stats().events < MOST_EVENTS && simulation.step() {}
+    if simulation.outcome().is_none() {
+        simulation.interrupt();
+    }
+    let run = simulation.run();
+    manifest.outcome = Some(run.outcome.clone());
+    manifest.faults.clone_from(&run.faults);
+    manifest.duration = run.ended.since(Time::ZERO);
+    Played { run, manifest, trace: facts.finish() }
 }

@@ -67,8 +67,14 @@ fn hundreds_of_seeds_of_hydee_are_clean_and_reach_what_they_are_meant_to() {
 }
 
 #[test]
-fn the_coordinated_baseline_is_clean() {
+fn the_baselines_are_clean() {
     clean(Protocol::Coordinated, 60, []);
+    let (_, judged) = clean(Protocol::FullLogging, 60, [Property::Contained, Property::OrphansReplayed]);
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
+    let (_, judged) = clean(Protocol::Spbc, 100, [Property::Contained, Property::OrphansReplayed]);
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
+    let (_, judged) = clean(Protocol::Independent, 60, [Property::MaximalLine]);
+    assert!(judged.iter().all(|&it| it > 20), "{judged:?}");
 }
 
 #[test]

@@ -68,6 +68,11 @@ fn each_defect_of_hydee_is_found_within_the_bound() {
 }
 
 #[test]
+fn each_defect_of_spbc_is_found_within_the_bound() {
+    found_within_the_bound("spbc");
+}
+
+#[test]
 fn what_is_found_is_made_small_and_the_same_way_each_time() {
     let defect = Defect::Hc3i(hc3i::Defect::ResendGreater);
     let (seed, property) = first_violation(defect).expect("it is found");

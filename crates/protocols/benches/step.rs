@@ -75,8 +75,9 @@ impl<P: Process> Bed<P> {
             node: NodeId(index),
             life: Life(1),
             up: true,
+            started: false,
         };
-        let cluster = Cluster { processes: [ProcessId(0), ProcessId(1)].into(), started: false };
+        let cluster = Cluster { processes: [ProcessId(0), ProcessId(1)].into() };
         let membership = Membership {
             version: MembershipVersion(1),
             members: [member(0), member(1)].into(),
@@ -143,8 +144,7 @@ impl<P: Process> Bed<P> {
                     continue;
                 }
                 Action::Started => {
-                    if !std::mem::replace(&mut Arc::make_mut(&mut self.membership.clusters)[0].started, true)
-                    {
+                    if !std::mem::replace(&mut Arc::make_mut(&mut self.membership.members)[0].started, true) {
                         self.membership.version.0 += 1;
                         let membership = Arc::new(self.membership.clone());
                         self.waiting.push_back((1 - index, Event::Membership(membership.clone())));

@@ -51,7 +51,7 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
         .collect();
     let silent = |text: String| Chapter { from_seconds: None, upto_seconds: None, text };
     told.extend(
-        history.unrecoverable.iter().map(|(cluster, missing)| silent(unrecoverable(*cluster, missing, cast))),
+        history.unrecoverable.iter().map(|(group, missing)| silent(unrecoverable(*group, missing, cast))),
     );
     told.extend(
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(narrator.without_effect(*no, state)?))),
@@ -69,11 +69,11 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
 
 /// What it means that no checkpoint of a cluster can be restored: who held what, and who was asked.
 pub fn unrecoverable(
-    cluster: ClusterId,
+    group: ClusterId,
     missing: &[(faultline_core::ImageName, Vec<faultline_core::ProcessId>)],
     cast: &Cast,
 ) -> String {
-    let mut text = format!("No checkpoint of {} can be restored.", cast.cluster(cluster));
+    let mut text = format!("No checkpoint of {} can be restored.", cast.group(group));
     for (image, asked) in missing.iter().take(MOST_NAMED) {
         let asked: Vec<_> = asked.iter().map(|it| cast.process(*it)).collect();
         let whom = if asked.is_empty() {
@@ -187,7 +187,7 @@ impl Narrator<'_> {
     }
 
     fn rollback(&self, place: usize, rollback: &Rollback) -> String {
-        let cluster = self.cast.cluster(rollback.cluster);
+        let cluster = self.cast.group(rollback.group);
         let mut text = match rollback.cause {
             Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
             Some(Cause::Failure) | None if rollback.failures.is_empty() => {
@@ -224,15 +224,15 @@ impl Narrator<'_> {
         }
         let spared: Vec<_> = self
             .cast
-            .clusters()
-            .filter(|&it| it != rollback.cluster && !self.rolled_back_with(it, place))
-            .map(|it| self.cast.cluster(it))
+            .groups()
+            .filter(|&it| it != rollback.group && !self.rolled_back_with(it, place))
+            .map(|it| self.cast.group(it))
             .collect();
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
             let spared = spared.join(", ");
             text.push_str(&match self.manifest.protocol {
                 // What others had of the cluster it sends again.
-                ProtocolKind::Hydee => format!(" {spared} did not go back."),
+                protocol if protocol.contains_failures() => format!(" {spared} did not go back."),
                 _ => format!(" {spared} had delivered nothing that this undid, and kept on."),
             });
         }
@@ -240,11 +240,11 @@ impl Narrator<'_> {
     }
 
     fn because_of_an_alert(&self, rollback: &Rollback, from: ClusterId) -> String {
-        let cluster = self.cast.cluster(rollback.cluster);
-        let sender = self.cast.cluster(from);
+        let cluster = self.cast.group(rollback.group);
+        let sender = self.cast.group(from);
         let orphans = rollback
             .because_of
-            .map(|cause| self.history.orphans_at(cause, rollback.cluster, self.cast))
+            .map(|cause| self.history.orphans_at(cause, rollback.group, self.cast))
             .unwrap_or_default();
         let had = match orphans.first() {
             Some(first) => format!(
@@ -270,12 +270,12 @@ impl Narrator<'_> {
         }
     }
 
-    /// Whether a rollback of `cluster` caused the one at `place`, was caused by it, or overlapped it.
-    fn rolled_back_with(&self, cluster: ClusterId, place: usize) -> bool {
+    /// Whether a rollback of `group` caused the one at `place`, was caused by it, or overlapped it.
+    fn rolled_back_with(&self, group: ClusterId, place: usize) -> bool {
         let this = &self.history.rollbacks[place];
         self.history.rollbacks.iter().enumerate().any(|(other, it)| {
             let related = it.because_of == Some(place) || this.because_of == Some(other);
-            it.cluster == cluster && (related || it.began <= this.ended && this.began <= it.ended)
+            it.group == group && (related || it.began <= this.ended && this.began <= it.ended)
         })
     }
 

@@ -60,6 +60,7 @@ impl Narrator {
     /// `process` has stated a fact. What is to be told of it, if anything.
     pub fn stated(&mut self, process: ProcessId, fact: &Fact) -> Option<Event> {
         let cluster = self.cast.cluster_of(process);
+        let group = self.cast.group_of(process);
         match fact {
             Fact::Begun => tell("Begun", "the application begins".to_owned()),
             Fact::Injecting { no, fault } => {
@@ -68,7 +69,7 @@ impl Narrator {
             Fact::Ineffective { no, reason } => {
                 warn("FaultWithoutEffect", format!("fault {} has no effect: {reason}", no.0))
             }
-            Fact::Detected { process, .. } if self.failing.insert(self.cast.cluster_of(*process)) => {
+            Fact::Detected { process, .. } if self.failing.insert(self.cast.group_of(*process)) => {
                 warn("FailureDetected", format!("the end of {} is noticed", self.cast.process(*process)))
             }
             Fact::Completed => tell("Finished", "every rank has finished".to_owned()),
@@ -80,19 +81,17 @@ impl Narrator {
                     }
                     None
                 }
-                Claim::RolledBack { to, checkpoint, .. }
-                    if self.returns.insert((cluster, to.incarnation)) =>
-                {
+                Claim::RolledBack { to, checkpoint, .. } if self.returns.insert((group, to.incarnation)) => {
                     let target = match checkpoint.sn.0 {
                         0 => "its beginning".to_owned(),
                         _ => format!("checkpoint {}", cast::checkpoint(*checkpoint)),
                     };
-                    self.failing.remove(&cluster);
-                    tell("RolledBack", format!("{} goes on from {target}", self.cast.cluster(cluster)))
+                    self.failing.remove(&group);
+                    tell("RolledBack", format!("{} goes on from {target}", self.cast.group(group)))
                 }
-                Claim::Unrecoverable { cluster, .. } if self.given_up.insert(*cluster) => warn(
+                Claim::Unrecoverable { cluster: group, .. } if self.given_up.insert(*group) => warn(
                     "Unrecoverable",
-                    format!("no checkpoint of {} can be restored", self.cast.cluster(*cluster)),
+                    format!("no checkpoint of {} can be restored", self.cast.group(*group)),
                 ),
                 _ => None,
             },
@@ -118,17 +117,17 @@ impl Narrator {
 
     /// How often a cluster went back.
     pub fn rollbacks(&self, cluster: ClusterId) -> usize {
-        self.returns.iter().filter(|(it, _)| *it == cluster).count()
+        self.returns.iter().filter(|(it, _)| self.cast.cluster_of_group(*it) == cluster).count()
     }
 
     /// Whether a process of a cluster is dead, and the cluster has not gone back yet.
     pub fn is_failing(&self, cluster: ClusterId) -> bool {
-        self.failing.contains(&cluster)
+        self.failing.iter().any(|&it| self.cast.cluster_of_group(it) == cluster)
     }
 
     /// Whether nothing of a cluster can be restored.
     pub fn is_given_up(&self, cluster: ClusterId) -> bool {
-        self.given_up.contains(&cluster)
+        self.given_up.iter().any(|&it| self.cast.cluster_of_group(it) == cluster)
     }
 }
 

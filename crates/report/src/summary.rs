@@ -292,8 +292,11 @@ fn outcome(outcome: Option<&Outcome>) -> &'static str {
 }
 
 fn cluster(id: ClusterId, cast: &Cast, history: &History) -> ClusterSummary {
-    let checkpoints = || history.checkpoints.iter().filter(|((of, _), _)| *of == id).map(|(_, it)| it);
-    let rollbacks: Vec<_> = history.rollbacks.iter().filter(|it| it.cluster == id).collect();
+    let checkpoints = || {
+        history.checkpoints.iter().filter(|((of, _), _)| cast.cluster_of_group(*of) == id).map(|(_, it)| it)
+    };
+    let rollbacks: Vec<_> =
+        history.rollbacks.iter().filter(|it| cast.cluster_of_group(it.group) == id).collect();
     let (mut sent_within, mut sent_between, mut delivered) = (0, 0, 0);
     for (message, way) in &history.messages {
         if cast.cluster_of(message.from) == id && way.sent.is_some() {
@@ -325,9 +328,9 @@ fn rollback(it: &Rollback, cast: &Cast, history: &History) -> RollbackSummary {
     faults.sort_unstable();
     faults.dedup();
     let (cause, because_of) = match it.cause {
-        Some(Cause::Alert { from, .. }) => ("alert", Some(cast.cluster(from))),
+        Some(Cause::Alert { from, .. }) => ("alert", Some(cast.group(from))),
         Some(Cause::Failure) | None => {
-            ("failure", it.because_of.map(|with| cast.cluster(history.rollbacks[with].cluster)))
+            ("failure", it.because_of.map(|with| cast.group(history.rollbacks[with].group)))
         }
     };
     RollbackSummary {

@@ -137,32 +137,32 @@ impl Writer<'_> {
     }
 
     fn claim(&mut self, at: Time, process: ProcessId, life: Life, claim: &Claim) {
-        let cluster = self.cast.cluster_of(process);
-        let name = self.cast.cluster(cluster);
+        let group = self.cast.group_of(process);
+        let name = self.cast.group(group);
         match claim {
             Claim::CheckpointRequested { position, forced, attempt } => {
                 let why = if *forced { ", forced by a message" } else { "" };
-                let key = format!("request {cluster} {position} {attempt} {life}");
+                let key = format!("request {group} {position} {attempt} {life}");
                 self.once(key, at, name, format!("begins checkpoint {}{why}", checkpoint(*position)));
             }
             Claim::Committed { position, .. } => {
-                let key = format!("commit {cluster} {position}");
+                let key = format!("commit {group} {position}");
                 self.once(key, at, name, format!("commits checkpoint {}", checkpoint(*position)));
             }
             Claim::Aborted { position, attempt } => {
-                let key = format!("abort {cluster} {position} {attempt}");
+                let key = format!("abort {group} {position} {attempt}");
                 self.once(key, at, name, format!("gives up checkpoint {}", checkpoint(*position)));
             }
             Claim::RecoveryStarted { lives, round } => {
-                let key = format!("round {cluster} {lives} {round}");
+                let key = format!("round {group} {lives} {round}");
                 self.once(key, at, name, "begins to recover".to_owned());
             }
             Claim::RolledBack { to, checkpoint: from, cause, .. } => {
                 let why = match cause {
                     Cause::Failure => "one of its processes failed".to_owned(),
-                    Cause::Alert { from, .. } => format!("{} rolled back", self.cast.cluster(*from)),
+                    Cause::Alert { from, .. } => format!("{} rolled back", self.cast.group(*from)),
                 };
-                let key = format!("back {cluster} {to}");
+                let key = format!("back {group} {to}");
                 let text = format!(
                     "goes on from checkpoint {} as incarnation {}, because {why}",
                     checkpoint(*from),
@@ -171,7 +171,7 @@ impl Writer<'_> {
                 self.once(key, at, name, text);
             }
             Claim::Alerted { from, position } => {
-                let (who, key) = (self.cast.cluster(*from), format!("alert {cluster} {from} {position}"));
+                let (who, key) = (self.cast.group(*from), format!("alert {group} {from} {position}"));
                 let text = format!("learns that {who} went back to {}", stamp(*position));
                 self.once(key, at, name, text);
             }
@@ -184,7 +184,7 @@ impl Writer<'_> {
                 self.line(at, self.cast.process(process), text);
             }
             Claim::Collected { below, kept, log, .. } => {
-                let key = format!("collected {cluster} {below} {kept} {log}");
+                let key = format!("collected {group} {below} {kept} {log}");
                 let text = format!("removes checkpoints below {below}, and {log} log entries");
                 self.once(key, at, name, text);
             }
@@ -199,8 +199,8 @@ impl Writer<'_> {
                 let text = format!("does not send {} as it did before", self.name(*id));
                 self.line(at, self.cast.process(process), text);
             }
-            Claim::Unrecoverable { cluster, .. } => {
-                let text = format!("finds no checkpoint of {} to restore", self.cast.cluster(*cluster));
+            Claim::Unrecoverable { cluster: group, .. } => {
+                let text = format!("finds no checkpoint of {} to restore", self.cast.group(*group));
                 self.line(at, self.cast.process(process), text);
             }
         }

@@ -239,6 +239,7 @@ fn passing() -> Config<()> {
         // A packet is on its way for about 100 us, so that each is passed on about a thousand times.
         deadline: Span::from_millis(150),
         plan: Vec::new(),
+        scope: faultline_core::Scope::Cluster,
         least_work_left_percent: 0,
     };
     let link =

@@ -4,7 +4,7 @@
 //! finished and the sums over all ranks agree, no message is under way, so that no rank can ever act again. Witnesses
 //! taken at different times cannot agree by accident: a message counted on one side only keeps the sums apart.
 //!
-//! Words of different processes overtake each other. When one member of a cluster says that it goes on under a new
+//! Words of different processes overtake each other. When one member of a group says that it goes on under a new
 //! incarnation, what the others said under an older one is void, though their own word of it is still to come.
 
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ use faultline_core::{ClusterId, Incarnation, ProcessId, Witness};
 pub(crate) struct Completion {
     /// The sums of each finished rank, indexed by process.
     finished: Vec<Option<(u64, u64)>>,
-    /// Cluster, and the incarnation that it has restored something under, indexed by process.
+    /// Group, and the incarnation that it has restored something under, indexed by process.
     restored: Vec<(ClusterId, Incarnation)>,
-    /// The newest of these, by cluster.
+    /// The newest of these, by group.
     newest: BTreeMap<ClusterId, Incarnation>,
     ranks: usize,
     count: usize,
@@ -27,9 +27,9 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// Of processes of these clusters, so many of which are ranks.
-    pub(crate) fn new(clusters: impl Iterator<Item = ClusterId>, ranks: usize) -> Completion {
-        let restored: Vec<_> = clusters.map(|cluster| (cluster, Incarnation(0))).collect();
+    /// Of processes of these groups, so many of which are ranks.
+    pub(crate) fn new(groups: impl Iterator<Item = ClusterId>, ranks: usize) -> Completion {
+        let restored: Vec<_> = groups.map(|group| (group, Incarnation(0))).collect();
         let finished = vec![None; restored.len()];
         Completion { finished, restored, newest: BTreeMap::new(), ranks, count: 0, sent: 0, delivered: 0 }
     }
@@ -46,26 +46,26 @@ impl Completion {
         self.delivered = self.delivered.wrapping_add(witness.delivered);
     }
 
-    /// `rank` has gone back, and goes on under this incarnation; so will its cluster.
+    /// `rank` has gone back, and goes on under this incarnation; so will its group.
     pub(crate) fn restored(&mut self, rank: ProcessId, incarnation: Incarnation) {
         self.unfinished(rank);
-        let (cluster, own) = &mut self.restored[rank.index()];
+        let (group, own) = &mut self.restored[rank.index()];
         *own = incarnation;
-        let (cluster, newest) = (*cluster, self.newest.entry(*cluster).or_default());
+        let (group, newest) = (*group, self.newest.entry(*group).or_default());
         if incarnation > *newest {
             *newest = incarnation;
             for index in (0..self.restored.len()).filter(|&it| it != rank.index()) {
-                if self.restored[index].0 == cluster {
+                if self.restored[index].0 == group {
                     self.unfinished(ProcessId(index as u32));
                 }
             }
         }
     }
 
-    /// Whether another member of its cluster has gone back since `rank` last did.
+    /// Whether another member of its group has gone back since `rank` last did.
     fn is_outdated(&self, rank: ProcessId) -> bool {
-        let (cluster, incarnation) = self.restored[rank.index()];
-        self.newest.get(&cluster).is_some_and(|&newest| newest > incarnation)
+        let (group, incarnation) = self.restored[rank.index()];
+        self.newest.get(&group).is_some_and(|&newest| newest > incarnation)
     }
 
     /// `rank` has died.
@@ -90,7 +90,7 @@ mod tests {
     const SUMS: Witness =
         Witness { life: faultline_core::Life(1), upto: faultline_core::FactNo(0), sent: 0, delivered: 0 };
 
-    /// Two ranks of one cluster that have finished, and one of another.
+    /// Two ranks of one group that have finished, and one of another.
     fn finished() -> Completion {
         let clusters = [ClusterId(0), ClusterId(0), ClusterId(1)];
         let mut completion = Completion::new(clusters.into_iter(), 3);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_finished_before_its_cluster_went_back_is_not_finished() {
+    fn what_was_finished_before_its_group_went_back_is_not_finished() {
         let mut completion = finished();
         completion.restored(ProcessId(0), Incarnation(1));
         completion.finished(ProcessId(0), &SUMS);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn other_clusters_are_not_concerned() {
+    fn other_groups_are_not_concerned() {
         let mut completion = finished();
         completion.restored(ProcessId(2), Incarnation(1));
         completion.finished(ProcessId(2), &SUMS);

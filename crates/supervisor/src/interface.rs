@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, Fact, Gauges, Life, Membership, PlannedFault, Position, ProcessId, Progress, Span,
-    StorageFate, Time, Trigger,
+    Boot, ClusterId, Fact, Gauges, Life, Membership, PlannedFault, Position, ProcessId, Progress, Scope,
+    Span, StorageFate, Time, Trigger,
 };
 
 pub use faultline_core::fault::{FaultAccount, FaultState, Outcome};
@@ -22,6 +22,8 @@ pub struct Config {
     /// The run ends undecided when it has not completed this long after its beginning, or not begun this long after the
     /// supervisor's start.
     pub deadline: Span,
+    /// Which ranks go back together.
+    pub scope: Scope,
     /// What is done to the federation.
     pub plan: Vec<PlannedFault>,
     /// A fault that finds less than this share of the application's steps left took no effect, in percent.

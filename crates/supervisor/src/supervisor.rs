@@ -84,6 +84,8 @@ impl Supervisor {
     pub fn new(config: Config, membership: Membership, out: &mut Vec<Order>) -> Supervisor {
         let processes = membership.members.len();
         let ranks = membership.with_role(Role::RANK).count();
+        let all = (0..processes).map(|index| ProcessId(index as u32));
+        let groups = all.map(|it| config.scope.group_of(&membership, it)).collect::<Vec<_>>().into_iter();
         let seat = Seat {
             life: Life(0),
             state: State::Down,
@@ -102,7 +104,7 @@ impl Supervisor {
             agenda: BTreeMap::new(),
             planned: 0,
             plan: Plan::new(config.plan.clone()),
-            completion: Completion::new(membership.members.iter().map(|it| it.cluster), ranks),
+            completion: Completion::new(groups, ranks),
             links_measured: false,
             begun: None,
             outcome: None,
@@ -229,11 +231,10 @@ impl Supervisor {
                 }
             }
             Report::Started { process, life } => {
-                let cluster = self.cluster_of(process);
-                if self.seat_of(process, life).is_some() && cluster != ClusterId::OUTSIDE {
-                    let cluster = &mut Arc::make_mut(&mut self.membership.clusters)[cluster.index()];
-                    self.unannounced |= !cluster.started;
-                    cluster.started = true;
+                if self.seat_of(process, life).is_some() {
+                    let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
+                    self.unannounced |= !member.started;
+                    member.started = true;
                 }
             }
             Report::Held { process, life } => {

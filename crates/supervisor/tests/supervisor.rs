@@ -24,9 +24,15 @@ const BEGUN: Time = Time(1000);
 
 /// Cluster 0 with P0 and P1, cluster 1 with P2.
 fn membership() -> Membership {
-    let member =
-        |cluster, node| Member { cluster, role: Role::RANK, node: NodeId(node), life: Life(0), up: false };
-    let cluster = |processes: &[ProcessId]| Cluster { processes: processes.into(), started: false };
+    let member = |cluster, node| Member {
+        cluster,
+        role: Role::RANK,
+        node: NodeId(node),
+        life: Life(0),
+        up: false,
+        started: false,
+    };
+    let cluster = |processes: &[ProcessId]| Cluster { processes: processes.into() };
     Membership {
         version: MembershipVersion(0),
         members: Arc::new([member(C0, 0), member(C0, 1), member(C1, 2)]),
@@ -56,6 +62,7 @@ impl Desk {
             plan: numbered
                 .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
                 .collect(),
+            scope: faultline_core::Scope::Cluster,
             least_work_left_percent: 20,
         };
         change(&mut config);
@@ -206,7 +213,7 @@ fn everybody_is_launched_with_the_triggers_known_and_begins_when_registered_and_
     for process in [P0, P1, P2] {
         assert_eq!(state_of(membership, process), (1, true));
     }
-    assert!(membership.clusters.iter().all(|cluster| !cluster.started));
+    assert!(membership.members.iter().all(|member| !member.started));
     assert_eq!(desk.supervisor.status().begun, Some(BEGUN));
 }
 
@@ -407,12 +414,12 @@ fn volatile_storage_is_lost_with_every_death() {
 }
 
 #[test]
-fn a_cluster_has_started_from_the_membership_that_says_so() {
+fn a_process_has_started_from_the_membership_that_says_so() {
     let mut desk = Desk::begun(vec![]);
     desk.report(Report::Started { process: P1, life: Life(1) });
-    let started: Vec<bool> = desk.announced().clusters.iter().map(|cluster| cluster.started).collect();
-    assert_eq!(started, [true, false]);
-    desk.report(Report::Started { process: P0, life: Life(1) });
+    let started: Vec<bool> = desk.announced().members.iter().map(|member| member.started).collect();
+    assert_eq!(started[..2], [false, true]);
+    desk.report(Report::Started { process: P1, life: Life(1) });
     desk.pass(desk.now);
     assert_eq!(desk.take(), [], "said once");
 }

@@ -3,7 +3,9 @@
 //! Written when the run begins, so that a run that was cut short still says what it was, and again when it ends.
 
 use faultline_core::fault::{FaultAccount, FaultState, LinkProperties, Outcome};
-use faultline_core::{ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Role, Span, Time};
+use faultline_core::{
+    ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Role, Scope, Span, Time,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Trace;
@@ -118,6 +120,30 @@ pub enum ProtocolKind {
     Hc3i,
     /// HydEE.
     Hydee,
+    /// HydEE in which each process is a cluster of its own.
+    FullLogging,
+    /// SPBC: HydEE without a recovery process.
+    Spbc,
+    /// Each process takes checkpoints by itself.
+    Independent,
+}
+
+impl ProtocolKind {
+    /// Which ranks take checkpoints together, and go back together.
+    pub fn scope(self) -> Scope {
+        match self {
+            ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Hydee | ProtocolKind::Spbc => {
+                Scope::Cluster
+            }
+            ProtocolKind::FullLogging | ProtocolKind::Independent => Scope::Process,
+            ProtocolKind::Coordinated => Scope::Federation,
+        }
+    }
+
+    /// Whether only those go back that failed, and those in their groups: what they sent, they send again.
+    pub fn contains_failures(self) -> bool {
+        matches!(self, ProtocolKind::Hydee | ProtocolKind::FullLogging | ProtocolKind::Spbc)
+    }
 }
 
 /// One cluster.

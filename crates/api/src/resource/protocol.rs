@@ -17,6 +17,15 @@ pub enum Protocol {
     /// HydEE: coordinated checkpoints inside each cluster, logged messages between clusters; only a failed cluster rolls
     /// back. For send-deterministic applications.
     Hydee(Hydee),
+    /// HydEE in which each process is a cluster of its own: every message is logged, and only the failed process goes back.
+    /// A baseline. For send-deterministic applications.
+    FullLogging(Hydee),
+    /// SPBC: HydEE without a recovery process, for channel-deterministic applications. Each pair of processes takes its
+    /// channels up again by itself.
+    Spbc(Hydee),
+    /// Each process takes checkpoints by itself, with nothing that makes them fit together: a failure takes back whoever
+    /// depends on it, in the worst case to the start. The baseline that shows the domino effect.
+    Independent(Independent),
     /// One coordinated checkpoint of the whole federation at a time: the baseline that HC3I is compared with.
     Coordinated(Coordinated),
     /// No protection: the baseline for overhead. A failure is not survived.
@@ -52,7 +61,7 @@ pub struct Hc3i {
     pub forcing: Option<Forcing>,
 }
 
-/// Options of HydEE.
+/// Options of HydEE, of SPBC, and of full logging, in which each process counts as a cluster.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hydee {
@@ -64,6 +73,29 @@ pub struct Hydee {
     #[schemars(extend("maxProperties" = 256))]
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Copies of each part of a checkpoint, beside the owner's own. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16))]
+    pub replicas: Option<u32>,
+    /// Where the copies are kept. Default `sameCluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicate_to: Option<ReplicateTo>,
+}
+
+/// Options of independent checkpoints.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Independent {
+    /// Delay between checkpoints of a process. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_every: Option<Period>,
+    /// The same for the processes of single clusters, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub checkpoint_every_in: BTreeMap<String, Period>,
+    /// Delay between garbage collections. Default 60s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collect_every: Option<Period>,
+    /// Copies of each checkpoint, beside the owner's own. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
@@ -152,6 +184,9 @@ impl Protocol {
         match self {
             Protocol::Hc3i(_) => "hc3i",
             Protocol::Hydee(_) => "hydee",
+            Protocol::FullLogging(_) => "fullLogging",
+            Protocol::Spbc(_) => "spbc",
+            Protocol::Independent(_) => "independent",
             Protocol::Coordinated(_) => "coordinated",
             Protocol::None(_) => "none",
         }
@@ -161,7 +196,10 @@ impl Protocol {
     pub fn checkpoint_every_in(&self) -> Option<&BTreeMap<String, Period>> {
         match self {
             Protocol::Hc3i(it) => Some(&it.checkpoint_every_in),
-            Protocol::Hydee(it) => Some(&it.checkpoint_every_in),
+            Protocol::Hydee(it) | Protocol::FullLogging(it) | Protocol::Spbc(it) => {
+                Some(&it.checkpoint_every_in)
+            }
+            Protocol::Independent(it) => Some(&it.checkpoint_every_in),
             Protocol::Coordinated(_) | Protocol::None(_) => None,
         }
     }
@@ -170,16 +208,27 @@ impl Protocol {
     pub fn extra_processes(&self) -> Vec<Role> {
         let keeps_copies =
             |it: Checkpointing| it.replicas > 0 && it.replicate_to == ReplicateTo::SharedStorage;
-        let recovery = matches!(self, Protocol::Hydee(_)).then_some(Role::RECOVERY_PROCESS);
+        let recovery =
+            matches!(self, Protocol::Hydee(_) | Protocol::FullLogging(_)).then_some(Role::RECOVERY_PROCESS);
         let server = self.checkpointing().is_some_and(keeps_copies).then_some(Role::STORAGE_SERVER);
         recovery.into_iter().chain(server).collect()
+    }
+
+    /// Whether it can only protect a program whose re-execution sends what the execution sent.
+    pub fn relies_on_repetition(&self) -> bool {
+        matches!(self, Protocol::Hydee(_) | Protocol::FullLogging(_) | Protocol::Spbc(_))
     }
 
     /// Its checkpoints; `None` when it takes none.
     pub fn checkpointing(&self) -> Option<Checkpointing> {
         let (every, collect_every, replicas, replicate_to) = match self {
             Protocol::Hc3i(it) => (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to),
-            Protocol::Hydee(it) => (it.checkpoint_every, Some(NEVER), it.replicas, it.replicate_to),
+            Protocol::Hydee(it) | Protocol::FullLogging(it) | Protocol::Spbc(it) => {
+                (it.checkpoint_every, Some(NEVER), it.replicas, it.replicate_to)
+            }
+            Protocol::Independent(it) => {
+                (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
+            }
             Protocol::Coordinated(it) => {
                 (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
             }

@@ -15,7 +15,7 @@ use faultline_core::fault::LinkProperties;
 use crate::quantity::Duration;
 use crate::resource::{
     ANY, Application, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER,
-    MAX_PAIRS, MIN_DETECT_AFTER, Protocol, ReplicateTo,
+    MAX_PAIRS, MIN_DETECT_AFTER, ReplicateTo,
 };
 
 /// Something that is wrong with a federation.
@@ -226,7 +226,9 @@ impl<'a> Check<'a> {
             self.cluster(&path, cluster);
             self.period(&path, period.0);
         }
-        if let (Protocol::Hydee(_), Application::Salted(_)) = (&self.spec.protocol, &self.spec.application) {
+        if self.spec.protocol.relies_on_repetition()
+            && matches!(self.spec.application, Application::Salted(_))
+        {
             self.problem(
                 "spec.application.salted",
                 "a re-execution sends other messages than the execution, but HydEE relies on the same ones",

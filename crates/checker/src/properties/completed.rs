@@ -26,7 +26,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 })
                 .collect();
             let missing = if parts.is_empty() { "every checkpoint".into() } else { parts.join("; ") };
-            format!("{} is unrecoverable by design: missing is {missing}", context.cluster(*cluster))
+            format!("{} is unrecoverable by design: missing is {missing}", context.group(cluster.index()))
         }),
         Some(Outcome::NotRepeated { id }) => {
             let text = || {

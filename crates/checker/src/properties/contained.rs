@@ -1,14 +1,12 @@
 //! Containment (HydEE section I): only a failed cluster rolls back, and only as often as it failed. By witness: a process
 //! went back if it stated that its state was replaced, whatever its protocol says. Judged for protocols that promise it.
 
-use faultline_trace::manifest::ProtocolKind;
-
 use crate::history::{History, Rollback};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::Contained);
-    if history.context.protocol != ProtocolKind::Hydee {
+    if !history.context.protocol.contains_failures() {
         return finding;
     }
     for (number, group) in history.groups.iter().enumerate() {

@@ -5,14 +5,13 @@
 use std::collections::BTreeMap;
 
 use faultline_core::{Claim, ProcessId};
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::history::{History, Point};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::LogKept);
-    if history.context.protocol != ProtocolKind::Hydee {
+    if !history.context.protocol.contains_failures() {
         return finding;
     }
     let held = held_in_checkpoints(history);

@@ -100,7 +100,7 @@ impl Judge<'_> {
         if !states.iter().any(|&state| self.dirt.is_in(state)) {
             finding.violated([evidence], || {
                 let context = self.history.context;
-                let (cluster, other) = (context.group(self.number), context.cluster(from));
+                let (cluster, other) = (context.group(self.number), context.group(from.index()));
                 format!(
                     "{cluster} went back for the rollback of {other} to {position}, which undid nothing that \
                      {cluster} had delivered"

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use faultline_api::quantity::Period;
-use faultline_api::resource::{Coordinated, Forcing, Hc3i, Hydee, Protocol, Unprotected};
+use faultline_api::resource::{Coordinated, Forcing, Hc3i, Hydee, Independent, Protocol, Unprotected};
 use faultline_api::{Federation, Names};
 
 /// Names of all that can be compared, in the order of a table that nobody has ordered.
-pub const NAMES: [&str; 5] = ["hc3i", "hydee", "coordinated", EVERY_MESSAGE, "none"];
+pub const NAMES: [&str; 8] =
+    ["hc3i", "hydee", "spbc", "fullLogging", "independent", "coordinated", EVERY_MESSAGE, "none"];
 /// HC3I as it would be if every message between clusters forced a checkpoint: the baseline of its kind.
 const EVERY_MESSAGE: &str = "every-message";
 
@@ -18,6 +19,8 @@ pub(crate) enum Logs {
     Nothing,
     /// Messages from one cluster to another.
     BetweenClusters,
+    /// Every message.
+    Everything,
 }
 
 /// The same federation under the protocol of this name; `None` when there is no such protocol.
@@ -63,7 +66,8 @@ pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String
 /// What a protocol logs.
 pub(crate) fn logs(protocol: &Protocol) -> Logs {
     match protocol {
-        Protocol::Hc3i(_) | Protocol::Hydee(_) => Logs::BetweenClusters,
+        Protocol::Hc3i(_) | Protocol::Hydee(_) | Protocol::Spbc(_) => Logs::BetweenClusters,
+        Protocol::FullLogging(_) | Protocol::Independent(_) => Logs::Everything,
         Protocol::Coordinated(_) | Protocol::None(_) => Logs::Nothing,
     }
 }
@@ -88,10 +92,17 @@ impl Stated {
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
             },
-            Protocol::Hydee(it) => Stated {
+            Protocol::Hydee(it) | Protocol::FullLogging(it) | Protocol::Spbc(it) => Stated {
                 checkpoint_every: it.checkpoint_every,
                 checkpoint_every_in: it.checkpoint_every_in,
                 collect_every: None,
+                replicas: it.replicas,
+                replicate_to: it.replicate_to,
+            },
+            Protocol::Independent(it) => Stated {
+                checkpoint_every: it.checkpoint_every,
+                checkpoint_every_in: it.checkpoint_every_in,
+                collect_every: it.collect_every,
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
             },
@@ -121,6 +132,17 @@ impl Stated {
             "hydee" => {
                 Protocol::Hydee(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to })
             }
+            "spbc" => Protocol::Spbc(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to }),
+            "fullLogging" => {
+                Protocol::FullLogging(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to })
+            }
+            "independent" => Protocol::Independent(Independent {
+                checkpoint_every,
+                checkpoint_every_in,
+                collect_every,
+                replicas,
+                replicate_to,
+            }),
             "coordinated" => {
                 Protocol::Coordinated(Coordinated { checkpoint_every, collect_every, replicas, replicate_to })
             }

@@ -169,6 +169,7 @@ fn logged(run: &Run) -> f64 {
     match run.logs {
         Logs::Nothing => 0.0,
         Logs::BetweenClusters => run.costs.between_bytes as f64,
+        Logs::Everything => run.costs.sent_bytes as f64,
     }
 }
 

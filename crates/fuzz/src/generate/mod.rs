@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
     Application, Cluster, Coordinated, Exchange, Failures, Federation, FederationSpec, Hc3i, Heat, Hydee,
-    InFlight, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback, Protocol as Options, Receive, ReplicateTo,
-    Salted, Simulator, Storage, StorageKind,
+    InFlight, Independent, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback, Protocol as Options, Receive,
+    ReplicateTo, Salted, Simulator, Storage, StorageKind,
 };
 use faultline_core::{Role, Span};
 
@@ -31,8 +31,10 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     let clusters = clusters(chance, protocol);
     let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
     let application = match protocol {
-        Protocol::Hc3i | Protocol::Coordinated => any_application(chance, step_time),
-        Protocol::Hydee => deterministic_application(chance, step_time),
+        Protocol::Hc3i | Protocol::Coordinated | Protocol::Independent => any_application(chance, step_time),
+        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc => {
+            deterministic_application(chance, step_time)
+        }
     };
     let links = links(chance, &clusters);
     let length = length(&application, &clusters);
@@ -70,9 +72,11 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
 
 fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
     let count = match protocol {
-        Protocol::Hc3i | Protocol::Coordinated => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
+        Protocol::Hc3i | Protocol::Coordinated | Protocol::Independent => {
+            chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4])
+        }
         // Nothing is logged inside a cluster, and a program needs somebody to send to.
-        Protocol::Hydee => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
+        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
     };
     let mut cluster = |name: &str| Cluster { name: name.to_owned(), nodes: chance.between(1, 4) as u32 };
     ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
@@ -192,9 +196,19 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             piggyback,
             forcing: None,
         }),
-        Protocol::Hydee => Options::Hydee(Hydee {
+        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc => {
+            let options =
+                Hydee { checkpoint_every: None, checkpoint_every_in: every_in, replicas, replicate_to };
+            match protocol {
+                Protocol::Hydee => Options::Hydee(options),
+                Protocol::FullLogging => Options::FullLogging(options),
+                _ => Options::Spbc(options),
+            }
+        }
+        Protocol::Independent => Options::Independent(Independent {
             checkpoint_every: None,
             checkpoint_every_in: every_in,
+            collect_every,
             replicas,
             replicate_to,
         }),

@@ -54,7 +54,10 @@ fn clusters(spec: &FederationSpec) -> Smaller {
             }
             match &mut it.protocol {
                 Protocol::Hc3i(hc3i) => drop(hc3i.checkpoint_every_in.remove(gone)),
-                Protocol::Hydee(hydee) => drop(hydee.checkpoint_every_in.remove(gone)),
+                Protocol::Hydee(it) | Protocol::FullLogging(it) | Protocol::Spbc(it) => {
+                    it.checkpoint_every_in.remove(gone);
+                }
+                Protocol::Independent(it) => drop(it.checkpoint_every_in.remove(gone)),
                 Protocol::Coordinated(_) | Protocol::None(_) => {}
             }
             if let Application::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =
@@ -258,18 +261,30 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             never_at_all.checkpoint_every = never;
             vec![put(Protocol::Coordinated(rarer)), put(Protocol::Coordinated(never_at_all))]
         }
-        Protocol::Hydee(hydee) => {
+        Protocol::Independent(independent) => {
+            let mut rarer = independent.clone();
+            rarer.collect_every = never;
+            let mut never_at_all = independent.clone();
+            (never_at_all.checkpoint_every, never_at_all.checkpoint_every_in) = (never, BTreeMap::new());
+            vec![put(Protocol::Independent(rarer)), put(Protocol::Independent(never_at_all))]
+        }
+        Protocol::Hydee(hydee) | Protocol::FullLogging(hydee) | Protocol::Spbc(hydee) => {
+            let put = |options| match &spec.protocol {
+                Protocol::Hydee(_) => put(Protocol::Hydee(options)),
+                Protocol::FullLogging(_) => put(Protocol::FullLogging(options)),
+                _ => put(Protocol::Spbc(options)),
+            };
             let mut smaller = Vec::new();
             let rare = hydee.checkpoint_every_in.iter().filter(|(_, period)| **period != never_period());
             for (name, _) in rare {
                 let mut rarer = hydee.clone();
                 rarer.checkpoint_every_in.insert(name.clone(), never_period());
-                smaller.push(put(Protocol::Hydee(rarer)));
+                smaller.push(put(rarer));
             }
             if hydee.replicas != Some(1) || hydee.replicate_to != Some(ReplicateTo::OtherCluster) {
                 let mut other = hydee.clone();
                 (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
-                smaller.push(put(Protocol::Hydee(other)));
+                smaller.push(put(other));
             }
             smaller
         }

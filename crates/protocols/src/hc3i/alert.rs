@@ -58,7 +58,7 @@ impl Hc3i {
     pub(super) fn retry_alerts(&mut self, now: Time, host: &mut Desk) {
         let mut outstanding = core::mem::take(&mut self.alerts.outstanding);
         for alert in outstanding.iter_mut().filter(|alert| alert.again_at <= now) {
-            let members = self.membership.processes_of(alert.cluster);
+            let members = self.members_of(alert.cluster);
             let live: Vec<ProcessId> = members.iter().copied().filter(|&member| self.is_up(member)).collect();
             if let Some(&whom) = live.get(alert.tries % live.len().max(1)) {
                 let (cluster, past) = (self.cluster, self.alerted_past());

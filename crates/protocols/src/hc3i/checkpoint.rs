@@ -402,8 +402,7 @@ impl Hc3i {
 
     /// Whether the supervisor knows that this cluster may have acted.
     pub(super) fn has_started(&self) -> bool {
-        let cluster = self.membership.cluster_of(self.coordinator());
-        self.membership.clusters[cluster.index()].started
+        self.membership.member(self.coordinator()).started
     }
 
     fn commit_gathered(&mut self, now: Time, host: &mut Desk) {
@@ -453,7 +452,8 @@ impl Hc3i {
 
     /// Coordinator: counts the delay to the next unforced checkpoint from now (section 5.2: a forced one restarts it).
     pub(super) fn restart_checkpoint_timer(&mut self, now: Time) {
-        let every = self.config.checkpoint_every.get(self.cluster.index()).copied().flatten();
+        let cluster = self.membership.cluster_of(self.me);
+        let every = self.config.checkpoint_every.get(cluster.index()).copied().flatten();
         if let Some(coordination) = &mut self.coordination {
             coordination.checkpoint_at = every.map(|every| now + every);
         }

@@ -36,7 +36,7 @@ impl Hc3i {
         let stock = core::iter::repeat_n(None, self.clusters.into()).collect();
         self.coordination().collecting = Some(Collecting { round, stock });
         for cluster in self.clusters().filter(|&cluster| cluster != self.cluster) {
-            let coordinator = self.membership.processes_of(cluster)[0];
+            let coordinator = self.members_of(cluster)[0];
             host.control(To::One(coordinator), Control::Ask { round });
         }
         if let Some(inventory) = self.inventory() {
@@ -90,7 +90,7 @@ impl Hc3i {
         }
         let collection = Arc::new(Collection { incarnations, worst: worst_line(&stock) });
         for cluster in self.clusters().filter(|&cluster| cluster != self.cluster) {
-            let coordinator = self.membership.processes_of(cluster)[0];
+            let coordinator = self.members_of(cluster)[0];
             host.control(To::One(coordinator), Control::Collect { round, collection: collection.clone() });
         }
         self.collect(self.me, round, &collection, host);

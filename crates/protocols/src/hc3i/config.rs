@@ -2,6 +2,8 @@
 
 use alloc::sync::Arc;
 use faultline_core::Span;
+
+pub use faultline_core::Scope;
 use serde::{Deserialize, Serialize};
 
 use crate::placement::ReplicateTo;
@@ -9,7 +11,7 @@ use crate::placement::ReplicateTo;
 /// Parameters of HC3I, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Delay between unforced checkpoints, by cluster; `None` is infinite. A forced checkpoint restarts it
+    /// Delay between unforced checkpoints, by cluster of the federation; `None` is infinite. A forced checkpoint restarts it
     /// (section 5.2). With [`Scope::Federation`] the first entry counts.
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Delay between garbage collections; `None` is never (section 3.5).
@@ -18,7 +20,8 @@ pub struct Config {
     pub replicas: u16,
     /// Where the copies are kept.
     pub replicate_to: ReplicateTo,
-    /// What is coordinated: each cluster by itself, or the federation as one.
+    /// What counts as a cluster: each by itself, the federation as one (the global coordinated baseline), or each process
+    /// by itself.
     pub scope: Scope,
     /// What a message to another cluster carries.
     pub piggyback: Piggyback,
@@ -28,15 +31,6 @@ pub struct Config {
     pub retry_every: Span,
     /// Known defects, for tests.
     pub defects: Defects,
-}
-
-/// What one coordinated checkpoint covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Scope {
-    /// Each cluster by itself: HC3I.
-    Cluster,
-    /// All clusters together: the global coordinated baseline.
-    Federation,
 }
 
 /// What a message between clusters carries, and so what its receiver learns of dependencies.
@@ -58,6 +52,8 @@ pub enum Forcing {
     News,
     /// Every one: the baseline of communication-induced checkpointing that section 3.2 improves on.
     EveryMessage,
+    /// None: checkpoints are independent of each other, and a rollback may go back as far as the first.
+    Never,
 }
 
 crate::defects::defects! {

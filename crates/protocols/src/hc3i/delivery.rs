@@ -135,6 +135,7 @@ impl Hc3i {
         }
         let forces = match self.config.forcing {
             Forcing::News => position > self.dependency(cluster),
+            Forcing::Never => false,
             Forcing::EveryMessage => arrival.asked.is_none_or(|asked| self.position <= asked),
         };
         if forces && !self.has(Defect::NoForcedCheckpoint) {

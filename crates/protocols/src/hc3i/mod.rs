@@ -15,8 +15,10 @@
 //! | `collection` | removing what no recovery needs (3.5) |
 //! | `history`, `log`, `received` | the three tables that the rules speak of |
 //!
-//! The *coordinator* of a cluster is its lowest process. With [`Scope::Federation`] all ranks count as one cluster,
-//! which is the global coordinated baseline.
+//! The *coordinator* of a cluster is its lowest process. With [`Scope::Federation`] all ranks count as one cluster, which is
+//! the global coordinated baseline. With [`Scope::Process`] each rank counts as one; with [`Forcing::Never`] besides,
+//! checkpoints are independent, and what is left is rollback propagation with logs: the baseline that shows the domino
+//! effect.
 
 mod alert;
 mod checkpoint;
@@ -179,16 +181,9 @@ impl Protocol for Hc3i {
     fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Self {
         let Birth { me, life, boot, membership, config, record, .. } = birth;
         let is_rank = membership.member(me).role == Role::RANK;
-        let cluster = logical_cluster(&config, &membership, me);
-        let members: Arc<[ProcessId]> = match (is_rank, config.scope) {
-            (false, _) => Arc::from([]),
-            (true, Scope::Cluster) => membership.processes_of(cluster).clone(),
-            (true, Scope::Federation) => membership.with_role(Role::RANK).collect(),
-        };
-        let clusters = match config.scope {
-            Scope::Cluster => membership.clusters.len(),
-            Scope::Federation => 1,
-        };
+        let cluster = config.scope.group_of(&membership, me);
+        let members = if is_rank { config.scope.members(&membership, cluster) } else { Arc::from([]) };
+        let clusters = config.scope.groups(&membership);
         let first_life = life == Life(1);
         let coordinates = members.first() == Some(&me);
         let mut this = Hc3i {
@@ -392,6 +387,7 @@ impl Hc3i {
     /// Tells all other members.
     fn broadcast(&self, message: Control, host: &mut Desk) {
         match self.config.scope {
+            Scope::Process => {}
             Scope::Cluster => host.control(To::Cluster(self.cluster), message),
             Scope::Federation => {
                 for index in 0..self.membership.clusters.len() {
@@ -422,7 +418,11 @@ impl Hc3i {
     /// The cluster of a process as this protocol counts clusters.
     #[inline]
     fn cluster_of(&self, process: ProcessId) -> ClusterId {
-        logical_cluster(&self.config, &self.membership, process)
+        self.config.scope.group_of(&self.membership, process)
+    }
+
+    fn members_of(&self, cluster: ClusterId) -> Arc<[ProcessId]> {
+        self.config.scope.members(&self.membership, cluster)
     }
 
     fn clusters(&self) -> impl Iterator<Item = ClusterId> + use<> {
@@ -488,16 +488,6 @@ impl Hc3i {
                 }
             }
         }
-    }
-}
-
-/// The cluster of a process as the protocol counts clusters: its own, or the whole federation.
-#[inline]
-fn logical_cluster(config: &Config, membership: &Membership, process: ProcessId) -> ClusterId {
-    match config.scope {
-        Scope::Cluster => membership.cluster_of(process),
-        Scope::Federation if membership.member(process).role == Role::RANK => ClusterId(0),
-        Scope::Federation => ClusterId::OUTSIDE,
     }
 }
 

@@ -400,7 +400,7 @@ impl Rank {
 
     /// Coordinator: counts the delay to the next checkpoint from now.
     pub(super) fn restart_timer(&mut self, now: Time) {
-        let every = self.config.checkpoint_every[self.cluster.index()];
+        let every = self.config.checkpoint_every[self.view.membership.cluster_of(self.me).index()];
         if let Some(lead) = self.lead() {
             lead.checkpoint_at = every.map(|every| now + every);
         }

@@ -1,14 +1,19 @@
 //! Parameters of HydEE, and the known defects that tests can switch on.
 
 use alloc::sync::Arc;
-use faultline_core::Span;
+use faultline_core::{Scope, Span};
 
 use crate::placement::Placement;
 
 /// Parameters of HydEE, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Delay between checkpoints, by cluster; `None` is infinite.
+    /// What counts as a cluster: with [`Scope::Process`] each rank, so that every message is logged, and only the failed
+    /// process goes back.
+    pub scope: Scope,
+    /// How the channels between clusters are taken up again.
+    pub recovery: Recovery,
+    /// Delay between checkpoints, by cluster of the federation; `None` is infinite.
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Copies of each part of a checkpoint (the paper's "reliable storage").
     pub placement: Placement,
@@ -16,6 +21,33 @@ pub struct Config {
     pub retry_every: Span,
     /// Known defects, for tests.
     pub defects: Defects,
+}
+
+/// How the channels between clusters are taken up again after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// By a recovery process, phase by phase: HydEE, for send-deterministic programs.
+    Phases,
+    /// Each pair of processes by itself: SPBC, for channel-deterministic programs.
+    Pairs,
+}
+
+/// The known defects of SPBC: those that are only its own, and rules that it has in common with HydEE.
+pub const DEFECTS_OF_PAIRS: [Defect; 7] = [
+    Defect::SendsBeforeMeeting,
+    Defect::OlderMeetingAccepted,
+    Defect::LogOutsideCheckpoint,
+    Defect::SuppressedNotLogged,
+    Defect::CollectsAtPresent,
+    Defect::NoLifeCheck,
+    Defect::NoDuplicateCheck,
+];
+
+impl Defect {
+    /// Whether HydEE has the rule, rather than only SPBC.
+    pub fn is_of_phases(self) -> bool {
+        !matches!(self, Defect::SendsBeforeMeeting | Defect::OlderMeetingAccepted)
+    }
 }
 
 crate::defects::defects! {
@@ -59,4 +91,8 @@ crate::defects::defects! {
     NoDrain,
     /// A checkpoint is written as soon as the state is there, without what arrives after it (R7).
     OneRound,
+    /// Of SPBC: messages go before both ends have told each other how their channel stands (S3).
+    SendsBeforeMeeting,
+    /// Of SPBC: what a peer said before a failure is taken for what it says after it (S3).
+    OlderMeetingAccepted,
 }

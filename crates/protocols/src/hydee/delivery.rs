@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use faultline_core::{Claim, ClusterId, Incarnation, MessageId, Payload, ProcessId, To};
 
 use super::channel::Logged;
-use super::config::Defect;
+use super::config::{Defect, Recovery};
 use super::message::{Control, Deed, Late, Orphan, Phase, Stamp};
+use super::pairs::Pair;
 use super::{Desk, Rank, State};
 
 /// A message from the network.
@@ -23,6 +24,12 @@ pub(super) struct Line {
     pub(super) next: u32,
     /// Messages before this one are sent again.
     pub(super) fresh: u32,
+    /// Where pairs of processes recover by themselves: whom both ends are, and whether this one has told the other how the
+    /// channel stands.
+    pub(super) pair: Pair,
+    pub(super) is_told: bool,
+    /// From this message on it is not known what the receiver has: they are only logged.
+    pub(super) undecided: Option<u32>,
 }
 
 /// Which messages may be sent (R3).
@@ -120,8 +127,10 @@ impl Rank {
         }
         let line = self.lines.entry(id.to).or_default();
         let last_again = self.config.defects.has(Defect::LastReceivedResent);
-        let is_suppressed = if last_again { id.number + 1 < line.next } else { id.number < line.next };
-        if !is_suppressed {
+        let is_known = line.undecided.is_none() || self.config.defects.has(Defect::SendsBeforeMeeting);
+        let is_had = if last_again { id.number + 1 < line.next } else { id.number < line.next };
+        let is_suppressed = is_known && is_had;
+        if is_known && !is_suppressed {
             line.next = line.next.min(id.number);
         }
         let is_needed = id.number >= channel.settled.received;
@@ -134,7 +143,7 @@ impl Rank {
         if is_suppressed {
             host.suppress(id);
             let orphan = Orphan { id, phase };
-            host.control(To::One(self.director), Control::Replayed { epoch: self.view.epoch, orphan });
+            self.tell_director(Control::Replayed { epoch: self.view.epoch, orphan }, host);
         } else {
             self.pump(id.to, host);
         }
@@ -147,9 +156,13 @@ impl Rank {
     /// Gives a channel's logged messages to the network, in order, as far as their phases may go (R4).
     pub(super) fn pump(&mut self, to: ProcessId, host: &mut Desk) {
         let no_gate = self.has(Defect::NoGate);
+        let waits = !self.has(Defect::SendsBeforeMeeting);
         let (Some(channel), Some(line)) = (self.channels.get(&to), self.lines.get(&to).copied()) else {
             return;
         };
+        if waits && line.undecided.is_some() {
+            return;
+        }
         let cluster = self.view.cluster_of(to);
         let mut next = line.next;
         for (&number, entry) in channel.log.range(line.next..) {
@@ -222,13 +235,15 @@ impl Rank {
         let channel = self.channels.entry(id.from).or_default();
         channel.received = channel.received.max(id.number + 1);
         let contribution = if is_inside { phase } else { phase + 1 };
-        if !is_inside {
-            channel.receipts.insert(id.number, phase);
-        }
-        if self.config.defects.has(Defect::FoldsAtArrival) {
-            self.phase = self.phase.max(contribution);
-        } else {
-            channel.unfolded.insert(id.number, contribution);
+        if self.config.recovery == Recovery::Phases {
+            if !is_inside {
+                channel.receipts.insert(id.number, phase);
+            }
+            if self.config.defects.has(Defect::FoldsAtArrival) {
+                self.phase = self.phase.max(contribution);
+            } else {
+                channel.unfolded.insert(id.number, contribution);
+            }
         }
         let present = channel.covered();
         if !is_inside && self.has(Defect::CollectsAtPresent) {

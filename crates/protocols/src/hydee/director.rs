@@ -109,7 +109,7 @@ impl Director {
             is_broken: false,
         });
         let membership = self.view.membership.version;
-        for index in 0..self.dealt_with.len() {
+        for index in 0..self.view.membership.clusters.len() {
             let begin = Control::Begin { epoch, membership, failed: failed.clone() };
             host.control(To::Cluster(ClusterId(index as u16)), begin);
         }
@@ -170,7 +170,7 @@ impl Director {
         }
         round.level = Some(level);
         let epoch = round.epoch;
-        for index in 0..self.dealt_with.len() {
+        for index in 0..self.view.membership.clusters.len() {
             host.control(To::Cluster(ClusterId(index as u16)), Control::Level { epoch, level });
         }
         let round = self.round.as_ref().expect("a round is on");

@@ -206,7 +206,20 @@ pub enum Control {
     /// safe, the cluster may have to go back to it.
     Secure(ImageName),
 
-    // Recovery of the federation.
+    // Recovery pair by pair (S3).
+    /// Process to process, when the cluster of either has failed: how our channels stand.
+    Meet {
+        /// The sender's cluster.
+        from: Incarnation,
+        /// The receiver's cluster.
+        to: Incarnation,
+        /// By now.
+        present: Covered,
+        /// At the last committed checkpoint.
+        committed: Covered,
+    },
+
+    // Recovery of the federation, by a recovery process.
     /// Recovery process: a round is on for these clusters (R1).
     Begin {
         /// The round.

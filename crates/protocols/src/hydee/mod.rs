@@ -12,6 +12,7 @@
 //! | `checkpoint` | taking a checkpoint of a cluster, collecting after it (R7, R8) |
 //! | `restore` | a failed cluster agrees on what to restore, and restores it |
 //! | `recovery` | a rank's side of a round of recovery (Algorithms 2 and 3; R9, R10, R13) |
+//! | `pairs` | instead of both, SPBC: each pair of processes recovers by itself |
 //! | `director` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
 //! | `store`, `server` | parts of checkpoints and their copies; a process that only keeps copies |
 //! | `channel` | the state of a channel: counts, log, phases received (R2) |
@@ -23,6 +24,7 @@ mod config;
 mod delivery;
 mod director;
 mod message;
+mod pairs;
 mod recovery;
 mod restore;
 mod server;
@@ -32,18 +34,17 @@ mod view;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, ClusterId, Gauges, Host, Input, Membership, Position, ProcessId, Protocol, Role, Time, To,
+    Birth, ClusterId, Gauges, Host, Input, Membership, Position, ProcessId, Protocol, Role, Scope, Time, To,
 };
 
 pub use channel::{Channel, Logged};
-pub use config::{Config, Defect, Defects};
+pub use config::{Config, DEFECTS_OF_PAIRS, Defect, Defects, Recovery};
 pub use message::{Checkpoint, Control, Covered, Deed, Late, Orphan, RestoreNo, Saved, Stamp};
 
-use crate::placement::ReplicateTo;
+use crate::placement::{Placement, ReplicateTo};
 use checkpoint::{Gathering, Part};
 use delivery::{Arrival, Gate, Line};
 use director::Director;
@@ -77,8 +78,8 @@ struct Rank {
     view: View,
     cluster: ClusterId,
     members: Arc<[ProcessId]>,
-    /// The recovery process.
-    director: ProcessId,
+    /// The recovery process; there is none where pairs of processes recover by themselves.
+    director: Option<ProcessId>,
     /// Who keeps copies of this process's parts.
     holders: Vec<ProcessId>,
     state: State,
@@ -143,12 +144,10 @@ impl Protocol for Hydee {
     const REPEATS: bool = true;
 
     fn extra_processes(config: &Config) -> Vec<Role> {
-        match config.placement.to {
-            ReplicateTo::SharedStorage if config.placement.replicas > 0 => {
-                vec![Role::RECOVERY_PROCESS, Role::STORAGE_SERVER]
-            }
-            _ => vec![Role::RECOVERY_PROCESS],
-        }
+        let Placement { replicas, to } = config.placement;
+        let recovery = (config.recovery == Recovery::Phases).then_some(Role::RECOVERY_PROCESS);
+        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
+        recovery.into_iter().chain(server).collect()
     }
 
     fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Self {
@@ -193,12 +192,12 @@ impl Rank {
         let Birth { me, boot, membership, config, .. } = birth;
         let view = View::new(&config, membership);
         let cluster = view.cluster_of(me);
-        let members = view.membership.processes_of(cluster).clone();
+        let members = view.members_of(cluster);
         let director = view.membership.with_role(Role::RECOVERY_PROCESS).next();
         let mut this = Rank {
             me,
             cluster,
-            director: director.expect("there is a recovery process"),
+            director,
             holders: config.placement.holders(&view.membership, me),
             state: State::Running,
             position: Position::default(),
@@ -208,7 +207,7 @@ impl Rank {
             log: (0, 0),
             collected: 0,
             lines: BTreeMap::new(),
-            gate: if view.epoch > 0 { Gate::Closed } else { Gate::Open },
+            gate: if view.epoch > 0 && director.is_some() { Gate::Closed } else { Gate::Open },
             round: Round::default(),
             waiting: VecDeque::new(),
             early: Vec::new(),
@@ -221,6 +220,7 @@ impl Rank {
             members,
         };
         this.watch_members(now, host);
+        this.meet_peers(host);
         this
     }
 
@@ -284,7 +284,7 @@ impl Rank {
     }
 
     fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut Desk) {
-        if self.is_early(&message) {
+        if self.is_early(from, &message) {
             self.early.push((from, message));
             return;
         }
@@ -316,6 +316,9 @@ impl Rank {
             Control::Refused(name) => self.store.refused(name, host),
             Control::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
             Control::Secure(name) => self.store.secure(from, name, host),
+            Control::Meet { from: theirs, to, present, committed } => {
+                self.met(from, theirs, to, (present, committed), host);
+            }
             Control::Begin { epoch, failed, .. } => self.round_begins(epoch, failed, host),
             Control::Sync { epoch, present, committed } => {
                 self.synchronised(from, epoch, present, committed, host);
@@ -326,7 +329,7 @@ impl Rank {
     }
 
     /// Whether the sender knows of a failure that this process has yet to hear of, or has come further in its recovery.
-    fn is_early(&self, message: &Control) -> bool {
+    fn is_early(&self, from: ProcessId, message: &Control) -> bool {
         match message {
             // A member that resumes may say so to one that has not been told to.
             Control::Prepare(checkpoint)
@@ -337,6 +340,9 @@ impl Rank {
             Control::Settled { to, .. } => {
                 // What concerns the restored state waits for it (R8).
                 *to > self.position.incarnation
+            }
+            Control::Meet { from: theirs, to, .. } => {
+                *theirs > self.view.incarnation(self.view.cluster_of(from)) || *to > self.position.incarnation
             }
             Control::Gather { membership, .. } | Control::Begin { membership, .. } => {
                 *membership > self.view.membership.version
@@ -349,10 +355,11 @@ impl Rank {
 
     fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut Desk) {
         let old = core::mem::replace(&mut self.view, View::new(&self.config, membership));
-        if self.view.epoch > old.epoch {
+        if self.view.epoch > old.epoch && !self.recovers_in_pairs() {
             self.await_round();
         }
         self.watch_members(now, host);
+        self.meet_peers(host);
         self.watch_holders(&old, now, host);
         self.replay(now, host);
         self.maybe_write(now, host);
@@ -374,17 +381,29 @@ impl Rank {
         self.lead.as_deref_mut()
     }
 
+    fn tell_director(&self, message: Control, host: &mut Desk) {
+        if let Some(director) = self.director {
+            host.control(To::One(director), message);
+        }
+    }
+
     fn all_members_up(&self) -> bool {
         self.members.iter().all(|&member| self.view.is_up(member))
     }
 
     /// Whether the supervisor knows that this cluster may have acted.
     fn has_started(&self) -> bool {
-        self.view.membership.clusters[self.cluster.index()].started
+        self.view.membership.member(self.coordinator()).started
     }
 
     fn broadcast(&self, message: Control, host: &mut Desk) {
-        host.control(To::Cluster(self.cluster), message);
+        match self.config.scope {
+            Scope::Process => {}
+            Scope::Cluster => host.control(To::Cluster(self.cluster), message),
+            Scope::Federation => {
+                unreachable!("a federation that goes back as one has nobody to send to it again")
+            }
+        }
     }
 
     /// Tells any process, which may be this one.

@@ -127,7 +127,7 @@ impl Rank {
             for &Orphan { id, phase } in orphans.iter() {
                 host.claim(Claim::Orphaned { id, phase });
             }
-            host.control(To::One(self.director), Control::Report { epoch: self.view.epoch, orphans });
+            self.tell_director(Control::Report { epoch: self.view.epoch, orphans }, host);
         }
     }
 

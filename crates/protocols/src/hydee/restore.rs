@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Attempt, Cause, Claim, ImageName, Position, ProcessId, Sn, Time, To, Vectors};
 
-use super::config::Defect;
+use super::config::{Defect, Recovery};
 use super::delivery::Line;
 use super::message::{Checkpoint, Control, RestoreNo, Saved};
 use super::view::View;
@@ -401,6 +401,7 @@ impl Rank {
         self.go_on(host);
         self.restart_timer(now);
         self.synchronise(host);
+        self.meet_peers(host);
         self.replay(now, host);
         if self.lead.is_some() && self.position.sn.0 == 0 {
             self.begin_checkpoint(now, host);
@@ -433,7 +434,9 @@ impl Rank {
                 channel.log.clear();
             }
             self.committed.insert(peer, channel.covered());
-            self.lines.insert(peer, Line { next: channel.sent, fresh: channel.sent });
+            let undecided = (self.config.recovery == Recovery::Pairs).then_some(channel.sent);
+            let line = Line { next: channel.sent, fresh: channel.sent, undecided, ..Line::default() };
+            self.lines.insert(peer, line);
             self.log.0 += channel.log.len() as u64;
             self.log.1 += channel.log.values().map(|it| it.payload.len() as u64).sum::<u64>();
         }

@@ -5,9 +5,10 @@
 //! nothing has to be agreed upon, and nothing can be used twice.
 
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
-use faultline_core::{ClusterId, Incarnation, Member, Membership, ProcessId, Role};
+use faultline_core::{ClusterId, Incarnation, Member, Membership, ProcessId, Role, Scope};
 
 use super::config::{Config, Defect};
 
@@ -15,6 +16,7 @@ use super::config::{Config, Defect};
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) membership: Arc<Membership>,
+    scope: Scope,
     /// By cluster: deaths of its members.
     incarnations: Vec<Incarnation>,
     /// Number of the round of recovery: deaths of ranks and of the recovery process. 0 before the first.
@@ -23,19 +25,20 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(config: &Config, membership: Arc<Membership>) -> View {
-        let deaths_of = |processes: &mut dyn Iterator<Item = ProcessId>| -> u32 {
-            processes.map(|it| deaths(membership.member(it))).sum()
-        };
-        let clusters = membership.clusters.iter();
-        let incarnations: Vec<Incarnation> =
-            clusters.map(|it| Incarnation(deaths_of(&mut it.processes.iter().copied()))).collect();
-        let of_director = match config.defects.has(Defect::ReplacedWithoutRound) {
+        let scope = config.scope;
+        let mut incarnations = vec![Incarnation(0); scope.groups(&membership)];
+        for rank in membership.with_role(Role::RANK) {
+            incarnations[scope.group_of(&membership, rank).index()].0 += deaths(membership.member(rank));
+        }
+        let of_director: u32 = match config.defects.has(Defect::ReplacedWithoutRound) {
             true => 0,
-            false => deaths_of(&mut membership.with_role(Role::RECOVERY_PROCESS)),
+            false => {
+                membership.with_role(Role::RECOVERY_PROCESS).map(|it| deaths(membership.member(it))).sum()
+            }
         };
         let of_ranks: u64 = incarnations.iter().map(|it| u64::from(it.0)).sum();
         let epoch = of_ranks + u64::from(of_director);
-        View { membership, incarnations, epoch }
+        View { membership, scope, incarnations, epoch }
     }
 
     /// How often `cluster` has failed.
@@ -49,7 +52,11 @@ impl View {
     }
 
     pub(super) fn cluster_of(&self, process: ProcessId) -> ClusterId {
-        self.membership.cluster_of(process)
+        self.scope.group_of(&self.membership, process)
+    }
+
+    pub(super) fn members_of(&self, cluster: ClusterId) -> Arc<[ProcessId]> {
+        self.scope.members(&self.membership, cluster)
     }
 
     pub(super) fn is_up(&self, process: ProcessId) -> bool {

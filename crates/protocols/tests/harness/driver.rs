@@ -186,8 +186,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         match note {
             Note::Held(..) => seat.replaced = false,
             Note::Started(..) => {
-                let cluster = self.membership.cluster_of(process);
-                Arc::make_mut(&mut self.membership.clusters)[cluster.index()].started = true;
+                Arc::make_mut(&mut self.membership.members)[process.index()].started = true;
                 self.announce();
             }
         }

@@ -473,13 +473,13 @@ fn first_membership(clusters: &[u32], extra: Vec<Role>) -> Membership {
     let mut members = Vec::new();
     let mut add = |cluster, role| {
         let id = members.len() as u32;
-        members.push(Member { cluster, role, node: NodeId(id), life: Life(1), up: true });
+        members.push(Member { cluster, role, node: NodeId(id), life: Life(1), up: true, started: false });
         ProcessId(id)
     };
     let mut groups = Vec::new();
     for (cluster, &size) in clusters.iter().enumerate() {
         let processes = (0..size).map(|_| add(ClusterId(cluster as u16), Role::RANK)).collect();
-        groups.push(Cluster { processes, started: false });
+        groups.push(Cluster { processes });
     }
     for role in extra {
         add(ClusterId::OUTSIDE, role);

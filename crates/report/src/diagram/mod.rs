@@ -238,7 +238,7 @@ impl Diagram {
         let returns = history.rollbacks.iter().map(|rollback| Return {
             text: format!(
                 "{} went back to {} ({} of work lost)",
-                cast.cluster(rollback.cluster),
+                cast.group(rollback.group),
                 rollback.checkpoint.map_or_else(
                     || "its beginning".to_owned(),
                     |it| format!("checkpoint {}", checkpoint(it))
@@ -395,9 +395,9 @@ fn thin(lines: &mut Vec<Line>, limit: usize, which: &str, notes: &mut Vec<String
 }
 
 fn marks(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {
-    let undone = |cluster: ClusterId, position: Position| {
+    let undone = |group: ClusterId, position: Position| {
         history.rollbacks.iter().any(|it| {
-            it.cluster == cluster
+            it.group == group
                 && position.incarnation < it.incarnation
                 && it.checkpoint.is_none_or(|restored| position > restored)
         })

@@ -1,4 +1,4 @@
-//! Puts a history together: process by process, then the rollbacks of clusters from what their members did.
+//! Puts a history together: process by process, then the rollbacks of groups from what their members did.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
     history.read_supervisor(trace, cast);
     let mut builder = Builder::default();
     let returns = Returns::new(trace);
-    for cluster in cast.clusters() {
-        for &process in cast.processes(cluster) {
-            builder.read_returns(trace, cluster, process, returns.of(process));
-            builder.read_process(trace, cluster, process, &mut history);
+    for group in cast.groups() {
+        for process in cast.members(group) {
+            builder.read_returns(trace, group, process, returns.of(process));
+            builder.read_process(trace, group, process, &mut history);
         }
     }
     let last = trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
@@ -90,9 +90,9 @@ impl History {
 }
 
 impl Rollback {
-    fn new(cluster: ClusterId, incarnation: Incarnation) -> Self {
+    fn new(group: ClusterId, incarnation: Incarnation) -> Self {
         Rollback {
-            cluster,
+            group,
             incarnation,
             checkpoint: None,
             cause: None,
@@ -121,16 +121,16 @@ impl Message {
 /// What is gathered process by process before rollbacks can be put together.
 #[derive(Default)]
 struct Builder {
-    /// By cluster and new incarnation.
+    /// By group and new incarnation.
     rollbacks: BTreeMap<(ClusterId, Incarnation), Rollback>,
     /// Undone stretches with the rollback's key.
     undone: Vec<(Undone, (ClusterId, Incarnation))>,
-    /// When each cluster first heard of another's return to a position.
+    /// When each group first heard of another's return to a position.
     alerts: BTreeMap<(ClusterId, ClusterId, Position), Time>,
 }
 
 impl Builder {
-    fn read_process(&mut self, trace: &Trace, cluster: ClusterId, process: ProcessId, history: &mut History) {
+    fn read_process(&mut self, trace: &Trace, group: ClusterId, process: ProcessId, history: &mut History) {
         let mut saved: BTreeMap<ImageName, Time> = BTreeMap::new();
         for (life, stream) in trace.lives(process) {
             for (index, &(at, ref fact)) in stream.iter().enumerate() {
@@ -155,33 +155,31 @@ impl Builder {
                     }
                     Fact::Claim(claim) => match &**claim {
                         Claim::RolledBack { to, cause, .. } => {
-                            if let Some(rollback) = self.rollbacks.get_mut(&(cluster, to.incarnation)) {
+                            if let Some(rollback) = self.rollbacks.get_mut(&(group, to.incarnation)) {
                                 rollback.cause = Some(*cause);
                                 rollback.members.entry(process).or_default().resumed = Some(at);
                             }
                         }
                         Claim::Alerted { from, position } => {
-                            let first = self.alerts.entry((cluster, *from, *position)).or_insert(at);
+                            let first = self.alerts.entry((group, *from, *position)).or_insert(at);
                             *first = at.min(*first);
                         }
                         Claim::Resent { id } => history.messages.entry(*id).or_default().transmit(at, true),
                         Claim::Committed { position, forced, frozen, .. } => {
                             let checkpoint =
-                                history.checkpoints.entry((cluster, *position)).or_insert_with(|| {
-                                    Checkpoint {
-                                        forced: *forced,
-                                        committed: BTreeMap::new(),
-                                        saved: BTreeMap::new(),
-                                        frozen: Span::ZERO,
-                                    }
+                                history.checkpoints.entry((group, *position)).or_insert_with(|| Checkpoint {
+                                    forced: *forced,
+                                    committed: BTreeMap::new(),
+                                    saved: BTreeMap::new(),
+                                    frozen: Span::ZERO,
                                 });
                             checkpoint.committed.insert(process, at);
                             checkpoint.frozen = checkpoint.frozen.max(*frozen);
                         }
-                        Claim::Unrecoverable { cluster, missing }
-                            if history.unrecoverable.iter().all(|(it, _)| it != cluster) =>
+                        Claim::Unrecoverable { cluster: group, missing }
+                            if history.unrecoverable.iter().all(|(it, _)| it != group) =>
                         {
-                            history.unrecoverable.push((*cluster, missing.clone()));
+                            history.unrecoverable.push((*group, missing.clone()));
                         }
                         _ => {}
                     },
@@ -190,17 +188,16 @@ impl Builder {
             }
         }
         for (image, at) in saved {
-            if let Some(checkpoint) = history.checkpoints.get_mut(&(cluster, image.position())) {
+            if let Some(checkpoint) = history.checkpoints.get_mut(&(group, image.position())) {
                 checkpoint.saved.insert(process, at);
             }
         }
     }
 
-    fn read_returns(&mut self, trace: &Trace, cluster: ClusterId, process: ProcessId, returns: Vec<Return>) {
+    fn read_returns(&mut self, trace: &Trace, group: ClusterId, process: ProcessId, returns: Vec<Return>) {
         for it in returns {
-            let key = (cluster, it.incarnation);
-            let rollback =
-                self.rollbacks.entry(key).or_insert_with(|| Rollback::new(cluster, it.incarnation));
+            let key = (group, it.incarnation);
+            let rollback = self.rollbacks.entry(key).or_insert_with(|| Rollback::new(group, it.incarnation));
             rollback.checkpoint = it.image.map(|image| image.position());
             let member = rollback.members.entry(process).or_default();
             member.restored = instant(trace, process, it.at);
@@ -220,10 +217,10 @@ impl Builder {
                 .map(|it| it.resumed.unwrap_or(it.restored))
                 .max()
                 .unwrap_or_default();
-            rollback.complete = rollback.members.len() == cast.processes(rollback.cluster).len()
+            rollback.complete = rollback.members.len() == cast.members(rollback.group).len()
                 && rollback.members.values().all(|it| it.resumed.is_some());
         }
-        keyed.sort_by_key(|((cluster, incarnation), rollback)| (rollback.ended, *cluster, *incarnation));
+        keyed.sort_by_key(|((group, incarnation), rollback)| (rollback.ended, *group, *incarnation));
         let places: BTreeMap<_, _> =
             keyed.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
         history.rollbacks = keyed.into_iter().map(|(_, rollback)| rollback).collect();
@@ -233,7 +230,7 @@ impl Builder {
         let mut answered = vec![false; history.failures.len()];
         for rollback in &mut history.rollbacks {
             for (place, failure) in history.failures.iter().enumerate() {
-                let of_it = cast.cluster_of(failure.process) == rollback.cluster;
+                let of_it = cast.group_of(failure.process) == rollback.group;
                 if of_it && failure.at <= rollback.ended && !answered[place] {
                     answered[place] = true;
                     rollback.failures.push(place);
@@ -245,7 +242,7 @@ impl Builder {
             let alerted = match rollback.cause {
                 Some(Cause::Alert { from, position }) => {
                     rollback.because_of = places.get(&(from, position.incarnation)).copied();
-                    self.alerts.get(&(rollback.cluster, from, position)).copied()
+                    self.alerts.get(&(rollback.group, from, position)).copied()
                 }
                 Some(Cause::Failure) | None => None,
             };
@@ -280,9 +277,9 @@ impl Builder {
             for (place, (_, undone)) in message.delivered_places.iter().zip(&mut message.delivered) {
                 *undone = undoer(id.to, *place);
             }
-            for &(at, again) in message.transmitted.iter().filter(|_| cast.crosses(*id)) {
-                let of = cast.cluster_of(id.to);
-                let last = history.rollbacks.iter_mut().rev().find(|it| it.cluster == of && it.began <= at);
+            for &(at, again) in message.transmitted.iter().filter(|_| cast.leaves_group(*id)) {
+                let of = cast.group_of(id.to);
+                let last = history.rollbacks.iter_mut().rev().find(|it| it.group == of && it.began <= at);
                 if let Some(rollback) = last.filter(|_| again) {
                     rollback.resent += 1;
                 }

@@ -25,13 +25,13 @@ pub struct History {
     pub origin: Time,
     /// When the last fact was stated.
     pub end: Time,
-    /// Every committed checkpoint, by cluster and position.
+    /// Every committed checkpoint, by group and position.
     pub checkpoints: BTreeMap<(ClusterId, Position), Checkpoint>,
     /// Ends of lives, in the supervisor's order.
     pub failures: Vec<Failure>,
     /// What the injector did, in its order.
     pub injections: Vec<Injection>,
-    /// Rollbacks of clusters, in the order in which they ended.
+    /// Rollbacks of groups, in the order in which they ended.
     pub rollbacks: Vec<Rollback>,
     /// Every message with its way, by identity.
     pub messages: BTreeMap<MessageId, Message>,
@@ -96,11 +96,11 @@ pub struct Injection {
     pub fault: Fault,
 }
 
-/// One cluster's return to one checkpoint.
+/// The return of a group, which is a cluster or a process, to one checkpoint.
 #[derive(Clone, Debug)]
 pub struct Rollback {
-    /// The cluster.
-    pub cluster: ClusterId,
+    /// The group.
+    pub group: ClusterId,
     /// The incarnation that it began.
     pub incarnation: Incarnation,
     /// The checkpoint, under the incarnation that took it; `None` is the initial state.
@@ -188,15 +188,15 @@ impl History {
         (at.0 as f64 - self.origin.0 as f64) / 1e9
     }
 
-    /// The messages of other clusters' processes and `cluster`'s that rollback `by` undid at the sender and that
-    /// `cluster` had delivered, by identity.
-    pub fn orphans_at(&self, by: usize, cluster: ClusterId, cast: &Cast) -> Vec<MessageId> {
+    /// The messages between groups that rollback `by` undid at the sender and that
+    /// `group` had delivered, by identity.
+    pub fn orphans_at(&self, by: usize, group: ClusterId, cast: &Cast) -> Vec<MessageId> {
         self.messages
             .iter()
             .filter(|(id, message)| {
                 message.send_undone == Some(by)
-                    && cast.cluster_of(id.to) == cluster
-                    && cast.crosses(**id)
+                    && cast.group_of(id.to) == group
+                    && cast.leaves_group(**id)
                     && !message.delivered.is_empty()
             })
             .map(|(id, _)| *id)
@@ -206,14 +206,14 @@ impl History {
     /// How many committed checkpoints of its cluster a rollback undid that none had undone before.
     pub fn depth(&self, rollback: &Rollback) -> u64 {
         let beyond = |it: &Rollback, position: Position| {
-            it.cluster == rollback.cluster
+            it.group == rollback.group
                 && position.incarnation < it.incarnation
                 && it.checkpoint.is_none_or(|restored| position > restored)
         };
         let earlier = |position| {
             self.rollbacks.iter().any(|it| it.incarnation < rollback.incarnation && beyond(it, position))
         };
-        let of_it = self.checkpoints.keys().filter(|(cluster, _)| *cluster == rollback.cluster);
+        let of_it = self.checkpoints.keys().filter(|(group, _)| *group == rollback.group);
         of_it.filter(|(_, position)| beyond(rollback, *position) && !earlier(*position)).count() as u64
     }
 }

@@ -51,6 +51,7 @@ fn scenario(detect_after: Span) -> Scenario {
             volatile_storage: false,
             deadline: minute,
             plan: Vec::new(),
+            scope: faultline_core::Scope::Cluster,
             least_work_left_percent: 0,
         },
         seed: 1,

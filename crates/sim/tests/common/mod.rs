@@ -20,13 +20,14 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
     for (cluster, &size) in clusters.iter().enumerate() {
         let first = members.len() as u32;
         let processes = (first..first + size as u32).map(ProcessId).collect();
-        each.push(Cluster { processes, started: false });
+        each.push(Cluster { processes });
         members.extend((first..first + size as u32).map(|index| Member {
             cluster: ClusterId(cluster as u16),
             role: Role::RANK,
             node: NodeId(index),
             life: Life(0),
             up: false,
+            started: false,
         }));
     }
     Membership { version: MembershipVersion(0), members: members.into(), clusters: each.into() }
@@ -77,6 +78,7 @@ pub(crate) fn config(
         plan: plan
             .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
             .collect(),
+        scope: faultline_core::Scope::Cluster,
         least_work_left_percent: 20,
     };
     let process = NodeConfig { protocol: Arc::new(protocol), application: Arc::new(application) };

@@ -231,8 +231,9 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
             node: NodeId(process.0),
             life: Life(1),
             up: true,
+            started: false,
         }));
-        Cluster { processes: processes.into(), started: false }
+        Cluster { processes: processes.into() }
     });
     let clusters = clusters.collect();
     Membership { version: MembershipVersion(1), members: members.into(), clusters }

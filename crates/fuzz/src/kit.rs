@@ -1,0 +1,117 @@
+//! The conformance kit for authors of protocols: what a protocol of one's own gets for implementing
+//! [`Protocol`](faultline_core::Protocol). `docs/protocols.md` is its guide.
+//!
+//! The kit runs the protocol under random federations, applications and faults, on the simulator, and has the checker judge
+//! each run. The protocol is known to nobody else: it needs no entry in the resource or the catalog.
+
+use std::fmt::Write;
+
+use faultline_api::Federation;
+use faultline_api::resource::{FederationSpec, Protocol as Asked, Unprotected};
+use faultline_catalog::{Setup, SetupError};
+use faultline_checker::{Judgement, Property};
+use faultline_trace::Trace;
+use faultline_trace::describe::describe;
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::scenario::{Protocol, Scenario};
+use crate::trial::{self, Played};
+
+/// A protocol with what the checker is to expect of it.
+#[derive(Clone, Debug)]
+pub struct Candidate<P: faultline_core::Protocol> {
+    /// Its parameters.
+    pub config: P::Config,
+    /// The protocol of this program that promises the same: who goes back together, and whether only those who failed do.
+    pub kind: ProtocolKind,
+}
+
+/// What one seed showed.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The seed.
+    pub seed: u32,
+    /// The federation that it stands for.
+    pub federation: Federation,
+    /// What the checker says.
+    pub judgement: Judgement,
+    /// Whether a second run stated the same facts, to the last one: a protocol may not reach a clock or a random number.
+    pub repeats: bool,
+    /// The facts.
+    pub trace: Trace,
+}
+
+impl Tried {
+    /// What is wrong, if anything.
+    pub fn complaint(&self) -> Option<String> {
+        let violated: Vec<Property> = self.judgement.violated().collect();
+        let mut text = match (violated.is_empty(), self.repeats) {
+            (true, true) => return None,
+            (true, false) => format!("seed {}: a second run stated other facts", self.seed),
+            (false, _) => format!("seed {}: {violated:?}", self.seed),
+        };
+        for reason in &self.judgement.reasons {
+            let _ = write!(text, "\n  {reason}");
+        }
+        Some(text)
+    }
+
+    /// The facts as text, process by process: a *golden transcript*, to be kept beside the protocol's tests, so that a change
+    /// of its behaviour is seen in a review.
+    pub fn transcript(&self) -> String {
+        let mut text = String::new();
+        for ((process, life), stream) in &self.trace.streams {
+            for (at, fact) in stream {
+                let _ = writeln!(text, "{at} {process} ({life}) {}", describe(fact));
+            }
+        }
+        text
+    }
+}
+
+impl<P> Candidate<P>
+where
+    P: faultline_core::Protocol + Send + Sync + 'static,
+    P::Config: Send + Sync,
+{
+    /// Runs the federation of a seed under the protocol, twice, and judges it.
+    pub fn try_seed(&self, seed: u32) -> Result<Tried, SetupError> {
+        let scenario = Scenario { seed, federation: federation(seed, self.kind), defect: None };
+        let Played { run, mut manifest, trace } = self.play(&scenario)?;
+        let again = self.play(&scenario)?;
+        let repeats = again.trace == trace && again.run == run;
+        manifest.protocol = self.kind;
+        let judgement = trial::judged(&scenario, &manifest, &trace);
+        Ok(Tried { seed, federation: scenario.federation, judgement, repeats, trace })
+    }
+
+    /// The first seed of these with which something is wrong.
+    pub fn first_complaint(&self, seeds: std::ops::Range<u32>) -> Result<Option<Tried>, SetupError> {
+        for seed in seeds {
+            let tried = self.try_seed(seed)?;
+            if tried.complaint().is_some() {
+                return Ok(Some(tried));
+            }
+        }
+        Ok(None)
+    }
+
+    fn play(&self, scenario: &Scenario) -> Result<Played, SetupError> {
+        let Scenario { federation, seed, .. } = scenario;
+        let mut setup = Setup::<P>::of_own(federation, (*seed).into(), self.config.clone())?;
+        setup.supervisor.scope = self.kind.scope();
+        Ok(trial::play(scenario, &setup))
+    }
+}
+
+/// A random federation of the kind that a known protocol is tried with. Faults of processes that only that one has are left
+/// out: a protocol of one's own may have others.
+fn federation(seed: u32, kind: ProtocolKind) -> Federation {
+    let drawn_for = if kind.contains_failures() { Protocol::Hydee } else { Protocol::Coordinated };
+    let mut federation = Scenario::new(seed, Some(drawn_for), None).federation;
+    let spec: &mut FederationSpec = &mut federation.spec;
+    spec.protocol = Asked::None(Unprotected {});
+    let names = faultline_api::Names::of(spec);
+    spec.faults.retain(|fault| fault.process().is_none_or(|name| names.process_id(name).is_some()));
+    federation
+}

@@ -1,0 +1,108 @@
+//! The protocol of the guide `docs/protocols.md`: after a failure everybody starts again from the beginning.
+
+use std::sync::Arc;
+
+use faultline_core::{
+    Birth, Cause, Claim, Gauges, Host, Incarnation, Input, Membership, MessageId, Payload, Position,
+    Protocol, Role, Time, Vectors,
+};
+use serde::{Deserialize, Serialize};
+
+/// One process.
+#[derive(Clone, Debug)]
+pub struct StartAgain {
+    config: Arc<Config>,
+    /// How often anybody has died: everybody who knows a membership knows it, and it never goes back.
+    incarnation: Incarnation,
+    /// Everybody lives: what is sent arrives.
+    is_running: bool,
+    /// Messages of processes that know of a death that this one has yet to hear of, or that run before it.
+    early: Vec<(MessageId, Stamp, Payload)>,
+}
+
+/// Parameters: only a defect.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Messages from before a failure are delivered after it.
+    pub accepts_stale: bool,
+}
+
+/// What every message carries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stamp(Incarnation);
+
+impl faultline_core::Stamp for Stamp {
+    fn position(&self) -> Position {
+        Position { incarnation: self.0, ..Position::default() }
+    }
+}
+
+impl Protocol for StartAgain {
+    type Config = Config;
+    type Stamp = Stamp;
+    type Control = ();
+    type Head = ();
+    type Saved = ();
+    const FIFO: bool = false;
+
+    fn extra_processes(_: &Config) -> Vec<Role> {
+        Vec::new()
+    }
+
+    fn start(birth: Birth<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
+        let (config, early) = (birth.config, Vec::new());
+        let mut this = StartAgain { config, incarnation: Incarnation(0), is_running: false, early };
+        this.look_at(&birth.membership, host);
+        this
+    }
+
+    fn handle(&mut self, input: Input<Self>, _: Time, host: &mut dyn Host<Self>) {
+        match input {
+            Input::Sent { id, payload } => host.transmit(id, Stamp(self.incarnation), payload),
+            Input::Received { id, stamp, payload } => self.arrived(id, stamp, payload, host),
+            Input::Membership(membership) => self.look_at(&membership, host),
+            _ => {}
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+impl StartAgain {
+    fn look_at(&mut self, membership: &Membership, host: &mut dyn Host<Self>) {
+        let deaths = membership.members.iter().map(|it| (it.life.0 + u32::from(!it.up)).saturating_sub(1));
+        let incarnation = Incarnation(deaths.sum());
+        if incarnation > self.incarnation {
+            self.incarnation = incarnation;
+            self.is_running = false;
+            host.restore(None, incarnation);
+            let to = Position { incarnation, ..Position::default() };
+            let (checkpoint, cause) = (Position::default(), Cause::Failure);
+            host.claim(Claim::RolledBack { to, checkpoint, cause, vectors: Arc::new(Vectors::default()) });
+        }
+        // What is sent to a process that does not live is lost.
+        if !self.is_running && membership.members.iter().all(|member| member.up) {
+            self.is_running = true;
+            host.release();
+            for (id, stamp, payload) in std::mem::take(&mut self.early) {
+                self.arrived(id, stamp, payload, host);
+            }
+        }
+    }
+
+    fn arrived(&mut self, id: MessageId, stamp: Stamp, payload: Payload, host: &mut dyn Host<Self>) {
+        if stamp.0 < self.incarnation && !self.config.accepts_stale {
+            host.drop_stale(id);
+        } else if stamp.0 > self.incarnation || !self.is_running {
+            self.early.push((id, stamp, payload));
+        } else {
+            host.deliver(id, payload);
+        }
+    }
+}
