@@ -307,12 +307,8 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
 /// Says so when `word` would be right for another protocol.
 fn option_of_other_protocols(word: &str) -> String {
     match word {
-        "checkpointEvery" | "replicas" | "replicateTo" => {
-            format!(" (`{word}` is an option of the protocols that take checkpoints)")
-        }
-        "collectEvery" => format!(" (`{word}` is an option of hc3i, independent and coordinated)"),
-        "checkpointEveryIn" => {
-            format!(" (`{word}` is an option of the protocols whose clusters save by themselves)")
+        "checkpointEvery" | "checkpointEveryIn" | "collectEvery" | "replicas" | "replicateTo" => {
+            format!(" (`{word}` is an option of other protocols)")
         }
         "piggyback" | "forcing" => format!(" (`{word}` is an option of hc3i)"),
         _ => String::new(),

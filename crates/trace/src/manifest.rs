@@ -140,6 +140,11 @@ impl ProtocolKind {
         }
     }
 
+    /// Whether messages that depend on one that has yet to be sent again wait for it.
+    pub fn orders_orphans(self) -> bool {
+        matches!(self, ProtocolKind::Hydee | ProtocolKind::FullLogging)
+    }
+
     /// Whether only those go back that failed, and those in their groups: what they sent, they send again.
     pub fn contains_failures(self) -> bool {
         matches!(self, ProtocolKind::Hydee | ProtocolKind::FullLogging | ProtocolKind::Spbc)
