@@ -15,7 +15,7 @@ use faultline_core::fault::LinkProperties;
 use crate::quantity::Duration;
 use crate::resource::{
     ANY, Application, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER,
-    MAX_PAIRS, MIN_DETECT_AFTER, ReplicateTo,
+    MAX_PAIRS, MIN_DETECT_AFTER, Protocol, Receive, ReplicateTo,
 };
 
 /// Something that is wrong with a federation.
@@ -233,6 +233,16 @@ impl<'a> Check<'a> {
                 "spec.application.salted",
                 "a re-execution sends other messages than the execution, but HydEE relies on the same ones",
                 "choose a send-deterministic application, such as `heat`, or the protocol `hc3i`",
+            );
+        }
+        if let (Protocol::Spbc(_), Application::Exchange(exchange)) =
+            (&self.spec.protocol, &self.spec.application)
+            && exchange.receive().iter().any(|it| *it != Receive::Named)
+        {
+            self.problem(
+                "spec.application.exchange.receive",
+                "what a receive from anybody matches depends on what arrives first, but SPBC relies on the same matches",
+                "write `receive: [named]`, or choose the protocol `hydee`",
             );
         }
         self.replicas(&path, checkpointing.replicas, checkpointing.replicate_to);

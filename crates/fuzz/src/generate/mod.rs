@@ -32,9 +32,8 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
     let application = match protocol {
         Protocol::Hc3i | Protocol::Coordinated | Protocol::Independent => any_application(chance, step_time),
-        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc => {
-            deterministic_application(chance, step_time)
-        }
+        Protocol::Hydee | Protocol::FullLogging => deterministic_application(chance, step_time),
+        Protocol::Spbc => by_name(deterministic_application(chance, step_time)),
     };
     let links = links(chance, &clusters);
     let length = length(&application, &clusters);
@@ -96,6 +95,14 @@ fn length(application: &Application, clusters: &[Cluster]) -> Span {
         // Those that nobody waits for are under way at the same time.
         (it.step_time() + Span::from_millis(5)) * (u64::from(it.exchanges()) * 2 / u64::from(ranks))
     })
+}
+
+/// The same program with every receive by name: SPBC knows of nothing else that tells what a receive matches.
+fn by_name(mut application: Application) -> Application {
+    if let Application::Exchange(exchange) = &mut application {
+        exchange.receive = Some(vec![Receive::Named]);
+    }
+    application
 }
 
 /// What a re-execution repeats.
