@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
-use faultline_api::resource::Protocol;
 use faultline_api::samples::{SAMPLES, Sample};
 use faultline_catalog::{Setup, Visitor, manifest, with_setup};
 use faultline_core::{Fault, Trigger};

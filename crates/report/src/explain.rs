@@ -3,7 +3,6 @@
 use faultline_core::fault::FaultState;
 use faultline_core::{Cause, ClusterId, Fault, FaultNo, Span, StorageFate, Time};
 use faultline_trace::Manifest;
-use faultline_trace::manifest::ProtocolKind;
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};

@@ -74,13 +74,13 @@ fn a_failure_and_what_it_undid_elsewhere() {
     let Made { history, cast, .. } = made(3, &passed());
     let [crash, alert, loss] = &history.rollbacks[..] else { panic!("{:?}", history.rollbacks) };
 
-    assert_eq!(crash.cluster, ClusterId(0));
+    assert_eq!(crash.group, ClusterId(0));
     assert_eq!(crash.cause, Some(Cause::Failure));
     assert_eq!(
         crash.failures.iter().map(|&it| history.failures[it].process).collect::<Vec<_>>(),
         [ProcessId(1)]
     );
-    assert_eq!((alert.cluster, alert.because_of), (ClusterId(1), Some(0)));
+    assert_eq!((alert.group, alert.because_of), (ClusterId(1), Some(0)));
     assert_eq!(loss.failures.len(), 3);
     for rollback in [crash, alert, loss] {
         assert!(rollback.complete && rollback.began <= rollback.ended, "{rollback:?}");

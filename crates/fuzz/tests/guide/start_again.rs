@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// One process.
 #[derive(Clone, Debug)]
-pub struct StartAgain {
+pub(crate) struct StartAgain {
     config: Arc<Config>,
     /// How often anybody has died: everybody who knows a membership knows it, and it never goes back.
     incarnation: Incarnation,
@@ -22,14 +22,14 @@ pub struct StartAgain {
 
 /// Parameters: only a defect.
 #[derive(Clone, Debug, Default)]
-pub struct Config {
+pub(crate) struct Config {
     /// Messages from before a failure are delivered after it.
-    pub accepts_stale: bool,
+    pub(crate) accepts_stale: bool,
 }
 
 /// What every message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stamp(Incarnation);
+pub(crate) struct Stamp(Incarnation);
 
 impl faultline_core::Stamp for Stamp {
     fn position(&self) -> Position {
