@@ -78,6 +78,14 @@ fn the_baselines_are_clean() {
 }
 
 #[test]
+#[ignore = "takes minutes"]
+fn ten_thousand_seeds_of_each_baseline_are_clean() {
+    for protocol in [Protocol::FullLogging, Protocol::Independent, Protocol::Spbc, Protocol::Coordinated] {
+        clean(protocol, 10_000, []);
+    }
+}
+
+#[test]
 fn a_scenario_repeats_itself() {
     for seed in 0..20 {
         assert!(repeats(&run(Scenario::new(seed, None, None)).unwrap()).unwrap(), "seed {seed}");
