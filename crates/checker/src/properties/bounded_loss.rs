@@ -6,7 +6,7 @@
 //! bounded. Runs in which a fault holds messages, writes or processes back are not judged, and neither is the time for which
 //! a coordinator was halted at a fact of its own so that a fault could strike.
 
-use faultline_core::{Cause, Claim, Fault, Incarnation, Position, Span, Time};
+use faultline_core::{Cause, Claim, Fault, Incarnation, Position, ProcessId, Span, Time};
 
 use crate::history::{Group, History, LifeEnd, Point, Rollback};
 use crate::judgement::{Finding, Property};
@@ -27,7 +27,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     }
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
     for (number, group) in history.groups.iter().enumerate() {
-        let Some(&Some(every)) = bounds.checkpoint_every.get(number) else { continue };
+        // The resource states delays by cluster of the federation, which need not be what goes back together.
+        let stands_in = |it: &Vec<ProcessId>| group.members.first().is_some_and(|first| it.contains(first));
+        let cluster = history.context.clusters.iter().position(stands_in);
+        let Some(&Some(every)) = cluster.and_then(|it| bounds.checkpoint_every.get(it)) else { continue };
         let limit = every + bounds.detect_after + slack;
         for (&incarnation, rollback) in &group.rollbacks {
             let Some(waited) = waited(history, group, incarnation, rollback) else { continue };
