@@ -1,11 +1,15 @@
 //! The applications as one, so that drivers are built once for all of them.
+//!
+//! A message-passing program joins by one line in [`Workload::new`].
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::fmt::Debug;
 use faultline_core::{
     Application, Chunk, Digest, Incarnation, Membership, Outbox, Payload, ProcessId, Progress, Span,
 };
 
+use crate::messaging::{Performer, Program};
 use crate::{Config, exchange, heat, salted, synthetic};
 
 /// One rank of the application that its [`Config`] names.
@@ -16,7 +20,7 @@ pub struct Workload(Rank);
 enum Rank {
     Heat(Box<heat::Rank>),
     Synthetic(Box<synthetic::Rank>),
-    Exchange(Box<exchange::Rank>),
+    Program(Box<dyn Performs>),
     Salted(Box<salted::Rank>),
 }
 
@@ -67,7 +71,7 @@ impl Application for Workload {
             Config::Synthetic(config) => {
                 Rank::Synthetic(Box::new(synthetic::Rank::new(config, me, membership, seed)))
             }
-            Config::Exchange(config) => Rank::Exchange(Box::new(exchange::Rank::new(config, me, membership))),
+            Config::Exchange(config) => program::<exchange::Part>(config, me, membership),
             Config::Salted(config) => Rank::Salted(Box::new(salted::Rank::new(config, me, membership, seed))),
         })
     }
@@ -77,7 +81,7 @@ impl Application for Workload {
         match &mut self.0 {
             Rank::Heat(rank) => rank.deliver(from, payload),
             Rank::Synthetic(rank) => rank.deliver(from),
-            Rank::Exchange(rank) => rank.deliver(from, &payload, out),
+            Rank::Program(rank) => rank.deliver(from, payload, out),
             Rank::Salted(rank) => rank.deliver(from, &payload, out),
         }
     }
@@ -86,7 +90,7 @@ impl Application for Workload {
         match (&mut self.0, done) {
             (Rank::Heat(rank), Done::Heat(stepped)) => rank.computed(*stepped, out),
             (Rank::Synthetic(rank), Done::Passed) => rank.computed(out),
-            (Rank::Exchange(rank), Done::Passed) => rank.computed(out),
+            (Rank::Program(rank), Done::Passed) => rank.computed(out),
             (Rank::Salted(rank), Done::Passed) => rank.computed(out),
             (_, done) => panic!("{done:?} is not a computation of this application"),
         }
@@ -94,10 +98,10 @@ impl Application for Workload {
 
     #[inline]
     fn next_job(&mut self) -> Option<Job> {
-        match &self.0 {
+        match &mut self.0 {
             Rank::Heat(rank) => rank.next_job().map(|step| Job::Heat(Box::new(step))),
             Rank::Synthetic(rank) => rank.next_job().map(Job::Pass),
-            Rank::Exchange(rank) => rank.next_job().map(Job::Pass),
+            Rank::Program(rank) => rank.next_job().map(Job::Pass),
             Rank::Salted(rank) => rank.next_job().map(Job::Pass),
         }
     }
@@ -107,7 +111,7 @@ impl Application for Workload {
         Some(match &self.0 {
             Rank::Heat(rank) => rank.snapshot(),
             Rank::Synthetic(rank) => rank.snapshot(),
-            Rank::Exchange(rank) => rank.snapshot(),
+            Rank::Program(rank) => rank.snapshot(),
             Rank::Salted(rank) => rank.snapshot(),
         })
     }
@@ -117,7 +121,7 @@ impl Application for Workload {
         match &mut self.0 {
             Rank::Heat(rank) => rank.restore(chunks),
             Rank::Synthetic(rank) => rank.restore(chunks),
-            Rank::Exchange(rank) => rank.restore(chunks),
+            Rank::Program(rank) => rank.restore(chunks),
             Rank::Salted(rank) => rank.restore(chunks, salt),
         }
     }
@@ -127,7 +131,7 @@ impl Application for Workload {
         match &self.0 {
             Rank::Heat(rank) => rank.result(),
             Rank::Synthetic(rank) => rank.result(),
-            Rank::Exchange(rank) => rank.result(),
+            Rank::Program(rank) => rank.result(),
             Rank::Salted(rank) => rank.result(),
         }
     }
@@ -136,8 +140,64 @@ impl Application for Workload {
         match &self.0 {
             Rank::Heat(rank) => rank.progress(),
             Rank::Synthetic(rank) => rank.progress(),
-            Rank::Exchange(rank) => rank.progress(),
+            Rank::Program(rank) => rank.progress(),
             Rank::Salted(rank) => rank.progress(),
         }
+    }
+}
+
+fn program<P: Program>(config: &P::Config, me: ProcessId, membership: &Membership) -> Rank {
+    Rank::Program(Box::new(Performer::<P>::new(&Arc::new(config.clone()), me, membership, 0)))
+}
+
+/// A message-passing program, whichever it is.
+trait Performs: Debug + Send + Sync {
+    fn boxed(&self) -> Box<dyn Performs>;
+    fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox);
+    fn computed(&mut self, out: &mut Outbox);
+    fn next_job(&mut self) -> Option<Span>;
+    fn snapshot(&self) -> Arc<[Chunk]>;
+    fn restore(&mut self, chunks: Option<&[Chunk]>);
+    fn result(&self) -> Option<Digest>;
+    fn progress(&self) -> Progress;
+}
+
+impl Clone for Box<dyn Performs> {
+    fn clone(&self) -> Self {
+        (**self).boxed()
+    }
+}
+
+impl<P: Program> Performs for Performer<P> {
+    fn boxed(&self) -> Box<dyn Performs> {
+        Box::new(self.clone())
+    }
+
+    fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox) {
+        Application::deliver(self, from, payload, out);
+    }
+
+    fn computed(&mut self, out: &mut Outbox) {
+        Application::computed(self, (), out);
+    }
+
+    fn next_job(&mut self) -> Option<Span> {
+        Application::next_job(self).map(|it| it.0)
+    }
+
+    fn snapshot(&self) -> Arc<[Chunk]> {
+        Application::snapshot(self).expect("a program always answers")
+    }
+
+    fn restore(&mut self, chunks: Option<&[Chunk]>) {
+        Application::restore(self, chunks, Incarnation(0));
+    }
+
+    fn result(&self) -> Option<Digest> {
+        Application::result(self)
+    }
+
+    fn progress(&self) -> Progress {
+        Application::progress(self)
     }
 }

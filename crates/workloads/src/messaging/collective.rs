@@ -1,0 +1,142 @@
+//! Collectives as stages of sends and receives by named sources: a binomial tree for broadcasts and reductions, rounds of
+//! doubling distance for barriers.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem::take;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Message, Place, pack};
+
+/// How the numbers of two ranks are taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Operation {
+    /// Their sum.
+    Sum,
+    /// The smaller one.
+    Least,
+    /// The greater one.
+    Greatest,
+}
+
+/// A collective that is going on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Collective {
+    Barrier { distance: u32 },
+    Broadcast { root: u32, content: Option<Vec<u8>>, has_begun: bool },
+    Reduce { root: u32, part: Vec<f64>, operation: Operation, has_begun: bool },
+    AllToAll { contents: Vec<Vec<u8>>, has_begun: bool },
+}
+
+/// What a rank does in a stage: it sends, and then waits or is done.
+pub(super) struct Stage {
+    pub(super) sends: Vec<(u32, Vec<u8>)>,
+    pub(super) then: Then,
+}
+
+/// What follows the sends of a stage.
+pub(super) enum Then {
+    /// Waits for the next message of each of these.
+    Await(Vec<u32>),
+    /// Is done, and has brought this.
+    Over(Option<Vec<Message>>),
+}
+
+impl Stage {
+    fn wait(from: Vec<u32>) -> Stage {
+        Stage { sends: Vec::new(), then: Then::Await(from) }
+    }
+}
+
+impl Collective {
+    /// The next stage, given what the one before has brought.
+    pub(super) fn stage(&mut self, place: Place, received: Vec<Message>) -> Stage {
+        let Place { me, ranks } = place;
+        match self {
+            Collective::Barrier { distance } if *distance < ranks => {
+                let (to, from) = (me + *distance, me + ranks - *distance);
+                *distance *= 2;
+                let sends = vec![(to % ranks, Vec::new())];
+                Stage { sends, then: Then::Await(vec![from % ranks]) }
+            }
+            Collective::Barrier { .. } => Stage { sends: Vec::new(), then: Then::Over(None) },
+            Collective::Broadcast { root, content, has_begun } => {
+                let tree = Tree::new(place, *root);
+                if let (Some(parent), false) = (tree.parent, *has_begun) {
+                    *has_begun = true;
+                    return Stage::wait(vec![parent]);
+                }
+                let content =
+                    received.into_iter().next().map_or_else(|| take(content), |it| Some(it.bytes().into()));
+                let content = content.expect("the root has something to say, and others have received it");
+                let sends = tree.children.iter().map(|&child| (child, content.clone())).collect();
+                Stage { sends, then: Then::Over(Some(vec![Message::of(*root, content)])) }
+            }
+            Collective::Reduce { root, part, operation, has_begun } => {
+                let tree = Tree::new(place, *root);
+                if !*has_begun {
+                    *has_begun = true;
+                    return Stage::wait(tree.children);
+                }
+                received.iter().for_each(|it| operation.apply(part, &it.unpack::<Vec<f64>>()));
+                let content = pack(part);
+                match tree.parent {
+                    Some(parent) => Stage { sends: vec![(parent, content)], then: Then::Over(None) },
+                    None => {
+                        let brought = vec![Message::of(me, content)];
+                        Stage { sends: Vec::new(), then: Then::Over(Some(brought)) }
+                    }
+                }
+            }
+            Collective::AllToAll { contents, has_begun } => {
+                if !*has_begun {
+                    *has_begun = true;
+                    assert_eq!(contents.len(), ranks as usize, "an all-to-all says something to every rank");
+                    // Everybody begins with another, so that nobody is sent everything at once.
+                    let others = (1..ranks).map(|it| (me + it) % ranks);
+                    let sends = others.map(|to| (to, take(&mut contents[to as usize]))).collect();
+                    let from = (0..ranks).filter(|&it| it != me).collect();
+                    return Stage { sends, then: Then::Await(from) };
+                }
+                let mut brought = received;
+                brought.insert(me as usize, Message::of(me, take(&mut contents[me as usize])));
+                Stage { sends: Vec::new(), then: Then::Over(Some(brought)) }
+            }
+        }
+    }
+}
+
+impl Operation {
+    /// Takes `other` into `part`.
+    fn apply(self, part: &mut [f64], other: &[f64]) {
+        assert_eq!(part.len(), other.len(), "every rank has as many numbers in a reduction");
+        for (one, &other) in part.iter_mut().zip(other) {
+            *one = match self {
+                Operation::Sum => *one + other,
+                Operation::Least => one.min(other),
+                Operation::Greatest => one.max(other),
+            };
+        }
+    }
+}
+
+/// A rank's place in the binomial tree of a root: at distance d from the root, without the lowest bit of d is the parent.
+struct Tree {
+    parent: Option<u32>,
+    children: Vec<u32>,
+}
+
+impl Tree {
+    fn new(Place { me, ranks }: Place, root: u32) -> Tree {
+        assert!(root < ranks, "there is no rank {root}");
+        let distance = (me + ranks - root) % ranks;
+        let at = |distance: u32| (root + distance) % ranks;
+        let lowest = if distance == 0 { ranks.next_power_of_two() } else { distance & distance.wrapping_neg() };
+        let powers = (0..lowest.trailing_zeros()).map(|it| 1 << it);
+        Tree {
+            parent: (distance > 0).then(|| at(distance - lowest)),
+            children: powers.map(|it: u32| distance + it).filter(|it| *it < ranks).map(at).collect(),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A program as an application: steps that need nobody are done at once, others when what they wait for is there.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem::replace;
+
+use faultline_core::{
+    Application, Chunk, Digest, Incarnation, Job, Membership, Outbox, Payload, ProcessId, Progress, Role, Span,
+};
+use serde::{Deserialize, Serialize};
+
+use super::collective::{Collective, Then};
+use super::mailbox::Mailbox;
+use super::{Message, Place, Program, Step, digest_of, seal};
+
+/// A program as an application.
+#[derive(Clone, Debug)]
+pub struct Performer<P: Program> {
+    program: P,
+    place: Place,
+    /// By rank.
+    ranks: Arc<[ProcessId]>,
+    state: State<P::State>,
+}
+
+/// What a snapshot holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct State<S> {
+    program: S,
+    at: At,
+    mailbox: Mailbox,
+}
+
+/// What a rank is doing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum At {
+    /// It has not done anything.
+    Start,
+    Computing(Span),
+    /// It computes piece by piece, until the messages have arrived; so many pieces are left, this one included.
+    Polling { from: Vec<u32>, piece: Span, left: u32 },
+    /// It waits for the next message of each of these, for itself or for a collective.
+    Waiting { from: Vec<u32>, collective: Option<Collective> },
+    /// It decides what to do next; never seen from outside.
+    Deciding,
+    Finished,
+}
+
+/// Time that passes while a rank computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Computation(pub(crate) Span);
+
+impl Job for Computation {
+    type Output = ();
+
+    fn cost(&self) -> Span {
+        self.0
+    }
+
+    fn run(self) {}
+}
+
+impl<P: Program> Performer<P> {
+    /// Does as many steps as need no time and nobody.
+    fn go_on(&mut self, out: &mut Outbox) {
+        loop {
+            match &self.state.at {
+                At::Deciding => self.decide(out),
+                At::Waiting { .. } if self.state.mailbox.is_complete() => self.take(out),
+                _ => return,
+            }
+        }
+    }
+
+    /// Begins the next step.
+    fn decide(&mut self, out: &mut Outbox) {
+        match self.program.next(&mut self.state.program) {
+            Step::Compute(span) => self.state.at = At::Computing(span),
+            Step::Send { to, content } => self.send(to, content, out),
+            Step::Receive { from } => self.wait(vec![from], None),
+            Step::Gather { from } => self.wait(from, None),
+            Step::Poll { from, piece, pieces } => {
+                self.wait(from, None);
+                self.poll(piece, pieces);
+            }
+            Step::Barrier => self.carry_on(Collective::Barrier { distance: 1 }, Vec::new(), out),
+            Step::Broadcast { root, content } => {
+                let content = (root == self.place.me).then_some(content);
+                self.carry_on(Collective::Broadcast { root, content, has_begun: false }, Vec::new(), out);
+            }
+            Step::Reduce { root, part, operation } => {
+                let collective = Collective::Reduce { root, part, operation, has_begun: false };
+                self.carry_on(collective, Vec::new(), out);
+            }
+            Step::AllToAll { contents } => {
+                self.carry_on(Collective::AllToAll { contents, has_begun: false }, Vec::new(), out);
+            }
+            Step::Finish => self.state.at = At::Finished,
+        }
+    }
+
+    fn send(&mut self, to: u32, content: Vec<u8>, out: &mut Outbox) {
+        let number = self.state.mailbox.number(to);
+        out.send(self.other(to), seal(content, number));
+    }
+
+    fn wait(&mut self, from: Vec<u32>, collective: Option<Collective>) {
+        from.iter().for_each(|&it| _ = self.other(it));
+        self.state.mailbox.await_from(&from);
+        self.state.at = At::Waiting { from, collective };
+    }
+
+    /// Computes another piece, unless there is none left or nothing to wait for.
+    fn poll(&mut self, piece: Span, left: u32) {
+        let At::Waiting { from, .. } = &mut self.state.at else { panic!("a poll is a wait with pieces") };
+        if left > 0 && !self.state.mailbox.is_complete() {
+            self.state.at = At::Polling { from: core::mem::take(from), piece, left };
+        }
+    }
+
+    /// Receives what was waited for.
+    fn take(&mut self, out: &mut Outbox) {
+        let at = replace(&mut self.state.at, At::Deciding);
+        let At::Waiting { from, collective } = at else { panic!("only who waits receives") };
+        let taken = self.state.mailbox.take(&from).into_iter();
+        let received: Vec<Message> = taken
+            .map(|(number, message)| {
+                out.consume(self.other(message.from), number);
+                message
+            })
+            .collect();
+        match collective {
+            None => self.program.received(&mut self.state.program, received),
+            Some(collective) => self.carry_on(collective, received, out),
+        }
+    }
+
+    /// Goes on with a collective for which this was received.
+    fn carry_on(&mut self, mut collective: Collective, received: Vec<Message>, out: &mut Outbox) {
+        let stage = collective.stage(self.place, received);
+        for (to, content) in stage.sends {
+            self.send(to, content, out);
+        }
+        match stage.then {
+            Then::Await(from) => self.wait(from, Some(collective)),
+            Then::Over(brought) => {
+                self.state.at = At::Deciding;
+                if let Some(brought) = brought {
+                    self.program.received(&mut self.state.program, brought);
+                }
+            }
+        }
+    }
+
+    fn other(&self, rank: u32) -> ProcessId {
+        let Place { me, ranks } = self.place;
+        assert!(rank < ranks, "there is no rank {rank}: there are {ranks}");
+        assert_ne!(rank, me, "a rank does not talk to itself");
+        self.ranks[rank as usize]
+    }
+
+    fn initial(program: &P) -> State<P::State> {
+        State { program: program.begin(), at: At::Start, mailbox: Mailbox::default() }
+    }
+}
+
+impl<P: Program> Application for Performer<P> {
+    type Job = Computation;
+    type Config = P::Config;
+
+    fn new(config: &Arc<P::Config>, me: ProcessId, membership: &Membership, _: u64) -> Performer<P> {
+        let ranks: Arc<[ProcessId]> = membership.with_role(Role::RANK).collect();
+        let number = ranks.binary_search(&me).expect("it is a rank");
+        let place = Place { me: number as u32, ranks: ranks.len() as u32 };
+        let program = P::new(config, place);
+        Performer { state: Performer::initial(&program), program, place, ranks }
+    }
+
+    fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox) {
+        let from = self.ranks.binary_search(&from).expect("ranks send to ranks");
+        self.state.mailbox.arrive(from as u32, payload);
+        self.go_on(out);
+    }
+
+    fn computed(&mut self, (): (), out: &mut Outbox) {
+        match replace(&mut self.state.at, At::Deciding) {
+            At::Start | At::Computing(_) => {}
+            At::Polling { from, piece, left } => {
+                self.state.at = At::Waiting { from, collective: None };
+                self.poll(piece, left - 1);
+            }
+            other => panic!("a rank that is {other:?} computes nothing"),
+        }
+        self.go_on(out);
+    }
+
+    fn next_job(&mut self) -> Option<Computation> {
+        match self.state.at {
+            At::Start => Some(Computation(Span::ZERO)),
+            At::Computing(span) | At::Polling { piece: span, .. } => Some(Computation(span)),
+            At::Waiting { .. } | At::Deciding | At::Finished => None,
+        }
+    }
+
+    /// Always answers.
+    fn snapshot(&self) -> Option<Arc<[Chunk]>> {
+        let state = postcard::to_allocvec(&self.state).expect("a program's state can be encoded");
+        let bulk = Some(self.program.bulk()).filter(|it| *it > 0).map(Chunk::Virtual);
+        Some([Chunk::Bytes(state.into())].into_iter().chain(bulk).collect())
+    }
+
+    /// Panics when `chunks` are not a snapshot of the same rank of the same program.
+    fn restore(&mut self, chunks: Option<&[Chunk]>, _: Incarnation) {
+        self.state = match chunks {
+            None => Performer::initial(&self.program),
+            Some([Chunk::Bytes(bytes), ..]) => {
+                postcard::from_bytes(bytes).expect("a snapshot of this program")
+            }
+            Some(_) => panic!("a snapshot of a program begins with its state"),
+        };
+    }
+
+    fn result(&self) -> Option<Digest> {
+        let State { program, at, mailbox } = &self.state;
+        matches!(at, At::Finished).then(|| digest_of(&self.program.result(program), mailbox.arrived()))
+    }
+
+    fn progress(&self) -> Progress {
+        self.program.progress(&self.state.program)
+    }
+}
