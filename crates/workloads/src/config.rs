@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{exchange, heat, salted, synthetic};
+use crate::{exchange, heat, nas, pingpong, salted, synthetic};
 
 /// Which application runs, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,10 @@ pub enum Config {
     Synthetic(synthetic::Config),
     /// Random message-passing programs.
     Exchange(exchange::Config),
+    /// The communication of a NAS kernel.
+    Nas(nas::Config),
+    /// Ping-pong over lengths of messages.
+    PingPong(pingpong::Config),
     /// Sends that differ in every re-execution.
     Salted(salted::Config),
 }
@@ -27,6 +31,8 @@ impl Config {
             Config::Heat(config) => config.validate(),
             Config::Synthetic(config) => config.validate(clusters),
             Config::Exchange(config) => config.validate(clusters),
+            Config::Nas(config) => config.validate(clusters),
+            Config::PingPong(config) => config.validate(clusters),
             Config::Salted(config) => config.validate(),
         }
     }
@@ -50,6 +56,28 @@ pub enum Invalid {
         value: u64,
         /// The greatest value.
         limit: u64,
+    },
+    /// Less than is possible.
+    #[error("{field} is {value}; at least {least} is needed")]
+    TooSmall {
+        /// Which.
+        field: &'static str,
+        /// As given.
+        value: u64,
+        /// The least value.
+        least: u64,
+    },
+    /// A pattern that this many ranks cannot have.
+    #[error("the pattern cannot be run on {found} ranks; it can on 16, 64, 256, 1024 or 4096")]
+    Ranks {
+        /// Ranks of the federation.
+        found: usize,
+    },
+    /// Not every rank once.
+    #[error("order must name each of the {ranks} ranks once, from 0 on")]
+    NotAnOrder {
+        /// Ranks of the federation.
+        ranks: usize,
     },
     /// Not a probability.
     #[error("{field} is {value}, which is not a probability between 0 and 1")]

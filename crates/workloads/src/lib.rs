@@ -1,12 +1,15 @@
 //! The programs that Faultline's protocols protect.
 //!
-//! [`Workload`] is one rank of one of four applications, chosen by its [`Config`]:
+//! [`Workload`] is one rank of one of six applications, chosen by its [`Config`]; programs of one's own are written with
+//! [`messaging`].
 //!
 //! | module | models | result |
 //! | --- | --- | --- |
 //! | [`heat`] | coupled parallel solvers with real state | equals a sequential [`reference()`], bit by bit |
 //! | [`synthetic`] | the traffic of the HC3I paper's experiments, or as much traffic as a machine carries | depends on the seed only |
 //! | [`exchange`] | random message-passing programs of the classes that HydEE protects | equals a sequential [`reference()`] |
+//! | [`nas`] | the communication of six NAS kernels | equals a sequential [`reference()`] |
+//! | [`pingpong`] | latency and bandwidth over lengths of messages | equals a sequential [`reference()`] |
 //! | [`salted`] | an application whose re-execution differs from its execution | depends on everything; judged by properties |
 //!
 //! Applications are state machines: no clock, no I/O, no randomness but from their seed. They know nothing of protocols,
@@ -21,7 +24,9 @@ pub mod exchange;
 pub mod heat;
 pub mod messaging;
 mod mix;
+pub mod nas;
 mod peers;
+pub mod pingpong;
 mod reference;
 pub mod salted;
 pub mod synthetic;

@@ -4,7 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use faultline_core::{Application, Digest, Job, Membership, Outbox, ProcessId};
 
-use crate::{Config, Workload, exchange, heat};
+use crate::messaging::sequential;
+use crate::{Config, Workload, exchange, heat, nas, pingpong};
 
 /// The results of a run without failures, by rank, after every message has arrived. `seed` gives each rank's own seed.
 ///
@@ -30,6 +31,8 @@ pub fn reference(
             Some(run_one_by_one(&mut ranks))
         }
         Config::Exchange(exchange) => Some(exchange::reference(exchange, membership)),
+        Config::Nas(nas) => Some(nas::reference(nas, membership)),
+        Config::PingPong(it) => Some(sequential::<pingpong::Player>(&Arc::new(it.clone()), membership)),
         Config::Salted(_) => None,
     }
 }

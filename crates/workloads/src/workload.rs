@@ -10,7 +10,7 @@ use faultline_core::{
 };
 
 use crate::messaging::{Performer, Program};
-use crate::{Config, exchange, heat, salted, synthetic};
+use crate::{Config, exchange, heat, nas, pingpong, salted, synthetic};
 
 /// One rank of the application that its [`Config`] names.
 #[derive(Clone, Debug)]
@@ -72,6 +72,8 @@ impl Application for Workload {
                 Rank::Synthetic(Box::new(synthetic::Rank::new(config, me, membership, seed)))
             }
             Config::Exchange(config) => program::<exchange::Part>(config, me, membership),
+            Config::Nas(config) => program::<nas::Kernel>(config, me, membership),
+            Config::PingPong(config) => program::<pingpong::Player>(config, me, membership),
             Config::Salted(config) => Rank::Salted(Box::new(salted::Rank::new(config, me, membership, seed))),
         })
     }

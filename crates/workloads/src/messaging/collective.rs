@@ -132,7 +132,8 @@ impl Tree {
         assert!(root < ranks, "there is no rank {root}");
         let distance = (me + ranks - root) % ranks;
         let at = |distance: u32| (root + distance) % ranks;
-        let lowest = if distance == 0 { ranks.next_power_of_two() } else { distance & distance.wrapping_neg() };
+        let lowest =
+            if distance == 0 { ranks.next_power_of_two() } else { distance & distance.wrapping_neg() };
         let powers = (0..lowest.trailing_zeros()).map(|it| 1 << it);
         Tree {
             parent: (distance > 0).then(|| at(distance - lowest)),

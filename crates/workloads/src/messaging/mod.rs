@@ -14,10 +14,12 @@
 //! | `collective` | barrier, broadcast, reduction and all-to-all, as sends and receives |
 //! | `mailbox` | what has arrived and was not received yet |
 //! | `performer` | a program as an application |
+//! | `sequential` | all ranks in one loop: what a run without failures must compute |
 
 mod collective;
 mod mailbox;
 mod performer;
+mod sequential;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::mix::digest;
 pub use collective::Operation;
 pub use performer::{Computation, Performer};
+pub use sequential::sequential;
 
 /// One rank of a message-passing program: what it does, apart from its state.
 ///
@@ -144,8 +147,8 @@ pub struct Message {
     sealed: Payload,
 }
 
-/// Bytes of the number at the end of a message.
-const NUMBER: usize = size_of::<u32>();
+/// Bytes of the number that every message has at its end.
+pub const NUMBER: usize = size_of::<u32>();
 
 impl Message {
     /// A message that did not travel.

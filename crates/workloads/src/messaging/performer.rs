@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::mem::replace;
 
 use faultline_core::{
-    Application, Chunk, Digest, Incarnation, Job, Membership, Outbox, Payload, ProcessId, Progress, Role, Span,
+    Application, Chunk, Digest, Incarnation, Job, Membership, Outbox, Payload, ProcessId, Progress, Role,
+    Span,
 };
 use serde::{Deserialize, Serialize};
 
@@ -39,9 +40,16 @@ enum At {
     Start,
     Computing(Span),
     /// It computes piece by piece, until the messages have arrived; so many pieces are left, this one included.
-    Polling { from: Vec<u32>, piece: Span, left: u32 },
+    Polling {
+        from: Vec<u32>,
+        piece: Span,
+        left: u32,
+    },
     /// It waits for the next message of each of these, for itself or for a collective.
-    Waiting { from: Vec<u32>, collective: Option<Collective> },
+    Waiting {
+        from: Vec<u32>,
+        collective: Option<Collective>,
+    },
     /// It decides what to do next; never seen from outside.
     Deciding,
     Finished,

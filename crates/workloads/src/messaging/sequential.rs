@@ -1,0 +1,45 @@
+//! What a program computes when nothing fails: all ranks in one loop, every message delivered at once.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Application, Digest, Job, Membership, Outbox, Payload, ProcessId, Role};
+
+use super::{Performer, Program};
+
+/// The results of all ranks. A program's result depends on no order, so that any one will do.
+///
+/// # Panics
+///
+/// When the ranks wait for each other for ever.
+pub fn sequential<P: Program>(config: &Arc<P::Config>, membership: &Membership) -> Vec<(ProcessId, Digest)> {
+    let mut ranks: Vec<(ProcessId, Performer<P>)> =
+        membership.with_role(Role::RANK).map(|me| (me, Performer::new(config, me, membership, 0))).collect();
+    let mut on_the_way: VecDeque<(ProcessId, ProcessId, Payload)> = VecDeque::new();
+    let mut out = Outbox::default();
+    loop {
+        let mut has_moved = false;
+        for (me, rank) in &mut ranks {
+            while let Some(job) = rank.next_job() {
+                rank.computed(job.run(), &mut out);
+                on_the_way.extend(out.sends.drain(..).map(|(to, payload)| (*me, to, payload)));
+                has_moved = true;
+            }
+        }
+        while let Some((from, to, payload)) = on_the_way.pop_front() {
+            let at = ranks.binary_search_by_key(&to, |it| it.0).expect("ranks send to ranks");
+            ranks[at].1.deliver(from, payload, &mut out);
+            on_the_way.extend(out.sends.drain(..).map(|(next, payload)| (to, next, payload)));
+            has_moved = true;
+        }
+        out.consumed.clear();
+        if !has_moved {
+            break;
+        }
+    }
+    let result = |(me, rank): (ProcessId, Performer<P>)| {
+        (me, rank.result().unwrap_or_else(|| panic!("{me} waits for ever: {rank:?}")))
+    };
+    ranks.into_iter().map(result).collect()
+}

@@ -1,0 +1,83 @@
+//! Parameters of the NAS patterns.
+
+use alloc::vec::Vec;
+
+use faultline_core::Span;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Invalid, in_range};
+
+/// A kernel of the NAS parallel benchmarks, or rather who talks to whom in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pattern {
+    /// Block tridiagonal solver: faces to six neighbours on a torus, then sweeps along rows, columns and one diagonal.
+    Bt,
+    /// Conjugate gradient: exchanges in rows by powers of two, then one with the transposed place.
+    Cg,
+    /// Fourier transform: everybody to everybody.
+    Ft,
+    /// Lower-upper solver: wavefronts over a mesh, there and back.
+    Lu,
+    /// Multigrid: faces on a torus of three dimensions, on finer and coarser grids.
+    Mg,
+    /// Scalar pentadiagonal solver: as BT, with shorter messages in the sweeps.
+    Sp,
+}
+
+/// Parameters of a NAS pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// Who talks to whom.
+    pub pattern: Pattern,
+    /// Iterations.
+    pub iterations: u32,
+    /// Modelled duration of the computation of one rank in one iteration, spread evenly over its rounds.
+    pub iteration_cost: Span,
+    /// Length of the longest messages; others are shorter by a factor that the pattern says.
+    pub message_bytes: u32,
+    /// Length of the state of a rank; it has no content.
+    pub state_bytes: u64,
+    /// By process, in the order of the federation: its rank in the pattern. Empty: the same.
+    pub order: Vec<u32>,
+}
+
+impl Default for Config {
+    /// CG for four seconds, with messages of 16 KiB and 1 MiB of state a rank.
+    fn default() -> Self {
+        Config {
+            pattern: Pattern::Cg,
+            iterations: 200,
+            iteration_cost: Span::from_millis(20),
+            message_bytes: 16 << 10,
+            state_bytes: 1 << 20,
+            order: Vec::new(),
+        }
+    }
+}
+
+/// Numbers of ranks that every pattern can be run with: squares of powers of two.
+pub const RANKS: [u32; 5] = [16, 64, 256, 1024, 4096];
+/// The least length of the longest messages: the shortest ones still carry a value.
+pub const LEAST_MESSAGE: u32 = 512;
+
+impl Config {
+    pub(crate) fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
+        in_range("iterations", self.iterations.into(), 1 << 20)?;
+        in_range("message_bytes", self.message_bytes.into(), 1 << 28)?;
+        in_range("state_bytes", self.state_bytes.max(1), 1 << 32)?;
+        if self.message_bytes < LEAST_MESSAGE {
+            let (value, least) = (self.message_bytes.into(), LEAST_MESSAGE.into());
+            return Err(Invalid::TooSmall { field: "message_bytes", value, least });
+        }
+        let ranks: usize = clusters.iter().sum();
+        if !RANKS.iter().any(|it| *it as usize == ranks) {
+            return Err(Invalid::Ranks { found: ranks });
+        }
+        let mut order = self.order.clone();
+        order.sort_unstable();
+        match order.is_empty() || order.iter().copied().eq(0..ranks as u32) {
+            true => Ok(()),
+            false => Err(Invalid::NotAnOrder { ranks }),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The communication of six kernels of the NAS parallel benchmarks (BT, CG, FT, LU, MG, SP), with dependencies that are real.
+//!
+//! What is taken from the kernels is who sends to whom in which order, and in which proportion: the decompositions of the
+//! benchmarks, as the HydEE paper clusters them (table I). An iteration has rounds; in each round a rank computes, and sends
+//! and receives what the kernel would:
+//!
+//! | pattern | rounds of an iteration |
+//! | --- | --- |
+//! | BT, SP | faces to six neighbours on a torus, then a sweep there and back along rows, columns and a diagonal |
+//! | CG | exchanges in rows by powers of two, then one with the transposed place |
+//! | FT | everybody to everybody |
+//! | LU | four fronts over a mesh from the first corner, then four back |
+//! | MG | faces on a torus of three dimensions, on three grids, down and up |
+//!
+//! Numbers are not computed: a rank's value is a hash, every message carries what the hash is when it is sent, filled up to
+//! the length that is asked for, and every receipt changes it. So whatever a rank sends depends on everything that led to it, and
+//! a message that is lost, doubled or taken for another changes the result. Global sums of a few bytes are left out.
+
+mod config;
+mod reference;
+mod shape;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Progress, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::messaging::{Message, NUMBER, Place, Program, Step, pack};
+use crate::mix::mix;
+pub use config::{Config, LEAST_MESSAGE, Pattern, RANKS};
+pub use reference::reference;
+use shape::{Order, Round, Shape};
+
+/// One rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    /// In the pattern.
+    rank: u32,
+    iterations: u32,
+    /// Before each round.
+    cost: Span,
+    state_bytes: u64,
+    /// By process: its rank in the pattern.
+    rank_of: Arc<[u32]>,
+    /// By rank in the pattern: its process.
+    process_of: Arc<[u32]>,
+    /// Of every iteration.
+    rounds: Arc<[Round]>,
+}
+
+/// What a rank knows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    iteration: u32,
+    round: u32,
+    at: At,
+    hash: u64,
+}
+
+/// What a rank does next in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum At {
+    /// A front is waited for; others compute.
+    Begin,
+    /// The front has come.
+    Compute,
+    /// So many sends of this round are done.
+    Send(u32),
+}
+
+impl Program for Kernel {
+    type Config = Config;
+    type State = State;
+
+    fn new(config: &Arc<Config>, Place { me, ranks }: Place) -> Kernel {
+        let rank_of = order(config, ranks);
+        let mut process_of = alloc::vec![0; ranks as usize];
+        (0..ranks).zip(&rank_of).for_each(|(process, &rank)| process_of[rank as usize] = process);
+        let shape = Shape { pattern: config.pattern, ranks, bytes: config.message_bytes };
+        let rank = rank_of[me as usize];
+        Kernel {
+            rank,
+            iterations: config.iterations,
+            cost: Span(config.iteration_cost.0 / u64::from(shape.rounds())),
+            state_bytes: config.state_bytes,
+            rank_of: rank_of.into(),
+            process_of: process_of.into(),
+            rounds: (0..shape.rounds()).map(|it| shape.round(rank, it)).collect(),
+        }
+    }
+
+    fn begin(&self) -> State {
+        State { iteration: 0, round: 0, at: At::Begin, hash: initial(self.rank) }
+    }
+
+    fn next(&self, state: &mut State) -> Step {
+        if state.iteration == self.iterations {
+            return Step::Finish;
+        }
+        let round = &self.rounds[state.round as usize];
+        let is_front = round.order != Order::SendsFirst;
+        match state.at {
+            At::Begin if is_front => {
+                state.at = At::Compute;
+                self.gather(round)
+            }
+            At::Begin | At::Compute => {
+                state.at = At::Send(0);
+                Step::Compute(self.cost)
+            }
+            At::Send(done) => match round.sends.get(done as usize) {
+                Some(&(to, bytes)) => {
+                    state.at = At::Send(done + 1);
+                    self.send(state.hash, to, bytes)
+                }
+                None => {
+                    self.end_round(state);
+                    if is_front { self.next(state) } else { self.gather(round) }
+                }
+            },
+        }
+    }
+
+    fn received(&self, state: &mut State, messages: Vec<Message>) {
+        for it in messages {
+            let value = it.bytes().first_chunk().map_or(0, |it| u64::from_le_bytes(*it));
+            state.hash = learn(state.hash, self.rank_of[it.from as usize], value);
+        }
+    }
+
+    fn result(&self, state: &State) -> Vec<u8> {
+        pack(&state.hash)
+    }
+
+    fn progress(&self, state: &State) -> Progress {
+        Progress { done: state.iteration.into(), total: self.iterations.into() }
+    }
+
+    fn bulk(&self) -> u64 {
+        self.state_bytes
+    }
+}
+
+impl Kernel {
+    fn send(&self, hash: u64, to: u32, bytes: u32) -> Step {
+        let mut content = said(hash, to).to_le_bytes().to_vec();
+        content.resize((bytes as usize).saturating_sub(NUMBER).max(content.len()), 0);
+        Step::Send { to: self.process_of[to as usize], content }
+    }
+
+    fn gather(&self, round: &Round) -> Step {
+        Step::Gather { from: round.sources.iter().map(|&it| self.process_of[it as usize]).collect() }
+    }
+
+    fn end_round(&self, state: &mut State) {
+        state.at = At::Begin;
+        state.round += 1;
+        if state.round as usize == self.rounds.len() {
+            state.round = 0;
+            state.iteration += 1;
+        }
+    }
+}
+
+/// By process: its rank in the pattern.
+fn order(config: &Config, ranks: u32) -> Vec<u32> {
+    if config.order.is_empty() { (0..ranks).collect() } else { config.order.clone() }
+}
+
+/// What a rank knows at first.
+fn initial(rank: u32) -> u64 {
+    mix(rank.into())
+}
+
+/// What a rank says to another.
+fn said(hash: u64, to: u32) -> u64 {
+    mix(hash ^ u64::from(to))
+}
+
+fn learn(hash: u64, from: u32, value: u64) -> u64 {
+    mix(hash ^ mix(value ^ u64::from(from)))
+}

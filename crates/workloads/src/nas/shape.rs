@@ -1,0 +1,166 @@
+//! Who sends how much to whom, round by round of one iteration.
+
+use alloc::vec::Vec;
+
+use super::Pattern;
+
+/// In which order the sends and receives of a round come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Everybody sends, and then receives.
+    SendsFirst,
+    /// Everybody receives, and then sends: a front goes over the ranks, upwards.
+    Up,
+    /// The same, downwards.
+    Down,
+}
+
+/// What one rank does in one round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Round {
+    pub(super) order: Order,
+    /// To whom, and how many bytes.
+    pub(super) sends: Vec<(u32, u32)>,
+    pub(super) sources: Vec<u32>,
+}
+
+/// Planes of LU's grid: that many fronts are under way at once.
+const PLANES: u32 = 4;
+/// Grids of MG, each with a quarter of the finer one's faces: down from the first to the last and up again.
+const GRIDS: [u32; 5] = [0, 1, 2, 1, 0];
+
+/// A pattern on so many ranks, a square of a power of two, with messages of at most so many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) pattern: Pattern,
+    pub(super) ranks: u32,
+    pub(super) bytes: u32,
+}
+
+impl Shape {
+    /// Rounds of one iteration.
+    pub(super) fn rounds(self) -> u32 {
+        match self.pattern {
+            Pattern::Bt | Pattern::Sp => 7,
+            Pattern::Cg => self.side().trailing_zeros() + 1,
+            Pattern::Ft => 1,
+            Pattern::Lu => 2 * PLANES,
+            Pattern::Mg => GRIDS.len() as u32,
+        }
+    }
+
+    /// What `rank` does in one of them.
+    pub(super) fn round(self, rank: u32, round: u32) -> Round {
+        let side = self.side();
+        let (row, column) = (rank / side, rank % side);
+        let at = |row: u32, column: u32| row % side * side + column % side;
+        match self.pattern {
+            Pattern::Bt | Pattern::Sp => {
+                // The two neighbours in each direction.
+                let ahead = [at(row, column + 1), at(row + 1, column), at(row + 1, column + side - 1)];
+                let behind =
+                    [at(row, column + side - 1), at(row + side - 1, column), at(row + side - 1, column + 1)];
+                if round == 0 {
+                    let all = [ahead, behind].concat();
+                    return self.both_ways(&all, self.bytes);
+                }
+                let sweep = if self.pattern == Pattern::Bt { self.bytes } else { self.bytes / 2 };
+                let direction = (round - 1) as usize / 2;
+                let (to, from) = match round % 2 {
+                    1 => (ahead[direction], behind[direction]),
+                    _ => (behind[direction], ahead[direction]),
+                };
+                Round { order: Order::SendsFirst, sends: [(to, sweep)].into(), sources: [from].into() }
+            }
+            Pattern::Cg => {
+                let exchanges = side.trailing_zeros();
+                let partner =
+                    if round < exchanges { at(row, column ^ (1 << round)) } else { at(column, row) };
+                let others = if partner == rank { Vec::new() } else { [partner].into() };
+                self.both_ways(&others, self.bytes)
+            }
+            Pattern::Ft => {
+                // Everybody begins with another, so that nobody is sent everything at once.
+                let others: Vec<u32> = (1..self.ranks).map(|it| (rank + it) % self.ranks).collect();
+                self.both_ways(&others, self.bytes)
+            }
+            Pattern::Lu => {
+                let bytes = self.bytes / PLANES;
+                let upper: Vec<u32> =
+                    [(row > 0, row.wrapping_sub(1), column), (column > 0, row, column.wrapping_sub(1))]
+                        .into_iter()
+                        .filter_map(|(is, row, column)| is.then(|| at(row, column)))
+                        .collect();
+                let lower: Vec<u32> =
+                    [(row + 1 < side, row + 1, column), (column + 1 < side, row, column + 1)]
+                        .into_iter()
+                        .filter_map(|(is, row, column)| is.then(|| at(row, column)))
+                        .collect();
+                let (order, sources, to) =
+                    if round < PLANES { (Order::Up, upper, lower) } else { (Order::Down, lower, upper) };
+                Round { order, sends: to.into_iter().map(|it| (it, bytes)).collect(), sources }
+            }
+            Pattern::Mg => self.faces(rank, GRIDS[round as usize]),
+        }
+    }
+
+    /// A round in which these send to each other.
+    fn both_ways(self, others: &[u32], bytes: u32) -> Round {
+        let sends = others.iter().map(|&it| (it, bytes)).collect();
+        Round { order: Order::SendsFirst, sends, sources: others.into() }
+    }
+
+    /// MG's torus has two equal sides and a third that may be shorter; faces along the third weigh half.
+    fn faces(self, rank: u32, grid: u32) -> Round {
+        let long = 1 << self.ranks.trailing_zeros().div_ceil(3);
+        let high = self.ranks / (long * long);
+        let (x, y, z) = (rank % long, rank / long % long, rank / (long * long));
+        let at = |x: u32, y: u32, z: u32| (z % high * long + y % long) * long + x % long;
+        let wide = self.bytes >> (2 * grid);
+        let faces = [
+            (at(x + 1, y, z), wide),
+            (at(x + long - 1, y, z), wide),
+            (at(x, y + 1, z), wide),
+            (at(x, y + long - 1, z), wide),
+            (at(x, y, z + 1), wide / 2),
+            (at(x, y, z + high - 1), wide / 2),
+        ];
+        let sends: Vec<(u32, u32)> = faces.into_iter().filter(|it| it.0 != rank).collect();
+        let sources = sends.iter().map(|it| it.0).collect();
+        Round { order: Order::SendsFirst, sends, sources }
+    }
+
+    fn side(self) -> u32 {
+        self.ranks.isqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    const ALL: [Pattern; 6] = [Pattern::Bt, Pattern::Cg, Pattern::Ft, Pattern::Lu, Pattern::Mg, Pattern::Sp];
+
+    #[test]
+    fn whoever_waits_for_a_rank_is_sent_to_by_it_in_the_same_round() {
+        for (pattern, ranks) in ALL.into_iter().flat_map(|it| [16, 64, 256].map(|ranks| (it, ranks))) {
+            let shape = Shape { pattern, ranks, bytes: 512 };
+            for round in 0..shape.rounds() {
+                let all: Vec<Round> = (0..ranks).map(|rank| shape.round(rank, round)).collect();
+                let mut sent = BTreeSet::new();
+                for (rank, it) in (0..ranks).zip(&all) {
+                    for &(to, bytes) in &it.sends {
+                        assert!(sent.insert((rank, to)), "{pattern:?} {ranks}: {rank} sends to {to} twice");
+                        assert!(to != rank && bytes >= 12, "{pattern:?}");
+                    }
+                }
+                let awaited: BTreeSet<(u32, u32)> = (0..ranks)
+                    .zip(&all)
+                    .flat_map(|(rank, it)| it.sources.iter().map(move |&from| (from, rank)))
+                    .collect();
+                assert_eq!(awaited, sent, "{pattern:?} on {ranks}, round {round}");
+            }
+        }
+    }
+}

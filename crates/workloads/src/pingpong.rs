@@ -1,0 +1,116 @@
+//! Ping-pong, as NetPIPE plays it: the first rank sends a message to the last one, which sends one of the same length
+//! back, for each length several times. All others have finished at once.
+//!
+//! The application has no clock. What a round trip takes is seen in the facts of the first rank: from one send to the next.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::Progress;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Invalid, in_range};
+use crate::messaging::{Message, NUMBER, Place, Program, Step, pack};
+use crate::mix::mix;
+
+/// Parameters of ping-pong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// Lengths of messages, in the order in which they are played; every message has at least 5 bytes.
+    pub sizes: Vec<u32>,
+    /// Round trips with each length.
+    pub rounds: u32,
+}
+
+impl Default for Config {
+    /// From 8 bytes to a mebibyte, a hundred times each.
+    fn default() -> Self {
+        Config { sizes: (3..=20).map(|it| 1 << it).collect(), rounds: 100 }
+    }
+}
+
+/// Most round trips in all.
+const MOST: u64 = 1 << 24;
+
+impl Config {
+    pub(crate) fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
+        in_range("rounds", self.rounds.into(), MOST)?;
+        in_range("sizes times rounds", self.sizes.len() as u64 * u64::from(self.rounds), MOST)?;
+        let longest = self.sizes.iter().max().copied().unwrap_or_default();
+        in_range("sizes", u64::from(longest).max(1), 1 << 28)?;
+        match clusters.iter().sum::<usize>() {
+            0 | 1 => Err(Invalid::NobodyToSendTo { cluster: 0 }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Player {
+    config: Arc<Config>,
+    /// Whom it plays with.
+    partner: Option<u32>,
+    /// Whether it sends first.
+    serves: bool,
+}
+
+/// What a player knows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// Sends and receives that are done.
+    done: u64,
+    hash: u64,
+}
+
+impl Program for Player {
+    type Config = Config;
+    type State = State;
+
+    fn new(config: &Arc<Config>, Place { me, ranks }: Place) -> Player {
+        let last = ranks - 1;
+        let partner = if me == 0 { Some(last) } else { (me == last).then_some(0) };
+        Player { config: config.clone(), partner, serves: me == 0 }
+    }
+
+    fn begin(&self) -> State {
+        State { done: 0, hash: self.serves.into() }
+    }
+
+    fn next(&self, state: &mut State) -> Step {
+        let Some(partner) = self.partner.filter(|_| state.done < self.total()) else { return Step::Finish };
+        let round = state.done / 2;
+        let sends = state.done.is_multiple_of(2) == self.serves;
+        state.done += 1;
+        if !sends {
+            return Step::Receive { from: partner };
+        }
+        let size = self.config.sizes[(round / u64::from(self.config.rounds)) as usize] as usize;
+        let mut content = state.hash.to_le_bytes().to_vec();
+        content.resize(size.saturating_sub(NUMBER).max(1), 0);
+        Step::Send { to: partner, content }
+    }
+
+    fn received(&self, state: &mut State, messages: Vec<Message>) {
+        let mut value = [0; 8];
+        for it in messages {
+            value.iter_mut().zip(it.bytes()).for_each(|(one, other)| *one = *other);
+        }
+        state.hash = mix(state.hash ^ mix(u64::from_le_bytes(value)));
+    }
+
+    fn result(&self, state: &State) -> Vec<u8> {
+        pack(&state.hash)
+    }
+
+    fn progress(&self, state: &State) -> Progress {
+        Progress { done: state.done, total: self.partner.map_or(0, |_| self.total()) }
+    }
+}
+
+impl Player {
+    /// Sends and receives of one player.
+    fn total(&self) -> u64 {
+        2 * self.config.sizes.len() as u64 * u64::from(self.config.rounds)
+    }
+}
