@@ -37,6 +37,8 @@ pub const SAMPLES: &[Sample] = samples![
     "hydee",
     "full-logging",
     "domino",
+    "nas",
+    "ping-pong",
     "coordinated",
     "paper-2x100",
 ];

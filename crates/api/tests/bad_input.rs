@@ -113,6 +113,17 @@ fn every_mistake_is_explained() {
                 "coordinated: { checkpointEveryIn: { paris: 2s } }",
             ),
         ),
+        (
+            "processes that a kernel cannot have",
+            with("heat: { steps: 100 }", "nas: { pattern: cg, message: 100 }"),
+        ),
+        (
+            "ranks that are named twice",
+            with("heat: { steps: 100 }", "nas: { pattern: lu, order: [0, 0] }")
+                .replace("nodes: 3", "nodes: 14"),
+        ),
+        ("an unknown kernel", with("heat: { steps: 100 }", "nas: { pattern: ep }")),
+        ("nothing to play", with("heat: { steps: 100 }", "pingPong: { sizes: [], rounds: 0 }")),
         ("two protocols", with("    hc3i:", "    none: {}\n    hc3i:")),
         (
             "no other cluster",

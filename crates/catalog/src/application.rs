@@ -1,8 +1,8 @@
 //! From the application's parameters to its configuration.
 
-use faultline_api::resource::{self, Application, FederationSpec, Receive};
+use faultline_api::resource::{self, Application, FederationSpec, NasPattern, Receive};
 use faultline_core::Span;
-use faultline_workloads::{Config, exchange, heat, salted, synthetic};
+use faultline_workloads::{Config, exchange, heat, nas, pingpong, salted, synthetic};
 
 /// Parameters of the application.
 pub(crate) fn config(spec: &FederationSpec) -> Config {
@@ -26,6 +26,18 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
             step_cost: it.step_time(),
             classes: it.receive().into_iter().map(class).collect(),
         }),
+        Application::Nas(it) => Config::Nas(nas::Config {
+            pattern: pattern(it.pattern),
+            iterations: it.iterations(),
+            iteration_cost: it.step_time(),
+            message_bytes: it.message() as u32,
+            state_bytes: it.state(),
+            order: it.order.clone().unwrap_or_default(),
+        }),
+        Application::PingPong(it) => Config::PingPong(pingpong::Config {
+            sizes: it.sizes().into_iter().map(|it| it as u32).collect(),
+            rounds: it.rounds(),
+        }),
         Application::Salted(it) => Config::Salted(salted::Config {
             steps: it.steps(),
             step_cost: it.step_time(),
@@ -42,6 +54,17 @@ fn class(receive: Receive) -> exchange::Class {
         Receive::Named => exchange::Class::Named,
         Receive::Gathered => exchange::Class::Gathered,
         Receive::Polled => exchange::Class::Polled,
+    }
+}
+
+fn pattern(pattern: NasPattern) -> nas::Pattern {
+    match pattern {
+        NasPattern::Bt => nas::Pattern::Bt,
+        NasPattern::Cg => nas::Pattern::Cg,
+        NasPattern::Ft => nas::Pattern::Ft,
+        NasPattern::Lu => nas::Pattern::Lu,
+        NasPattern::Mg => nas::Pattern::Mg,
+        NasPattern::Sp => nas::Pattern::Sp,
     }
 }
 
@@ -113,6 +136,9 @@ spec:
         let clusters = "[{ name: a, nodes: 2 }]";
         assert_eq!(config_of("{ heat: {} }", clusters), Config::Heat(heat::Config::default()));
         assert_eq!(config_of("{ exchange: {} }", clusters), Config::Exchange(exchange::Config::default()));
+        assert_eq!(config_of("{ pingPong: {} }", clusters), Config::PingPong(pingpong::Config::default()));
+        let sixteen = "[{ name: a, nodes: 16 }]";
+        assert_eq!(config_of("{ nas: { pattern: cg } }", sixteen), Config::Nas(nas::Config::default()));
         assert_eq!(config_of("{ salted: {} }", clusters), Config::Salted(salted::Config::default()));
     }
 

@@ -17,8 +17,8 @@ use faultline_api::resource::{FederationSpec, Protocol as Asked, Simulator, Stor
 use faultline_api::{Federation, Names, Problem, plan, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
-    Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, NodeConfig, NodeId, ProcessId,
-    Protocol, Role, Scope,
+    Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, NodeConfig, NodeId,
+    ProcessId, Protocol, Role, Scope,
 };
 use faultline_protocols::hc3i::Hc3i;
 use faultline_protocols::hydee::{Hydee, Recovery};
@@ -62,9 +62,9 @@ pub trait Visitor {
 
 /// A federation in values: everything that a driver needs, on any backend.
 #[derive(Clone, Debug)]
-pub struct Setup<P: Protocol> {
+pub struct Setup<P: Protocol, A: Application = Workload> {
     /// The configuration of every process.
-    pub process: Arc<NodeConfig<P, Workload>>,
+    pub process: Arc<NodeConfig<P, A>>,
     /// Who is where, before anybody is up: version 0, lives 0. The processes that the protocol needs beside the ranks
     /// come last, outside every cluster, each on a node of its own.
     pub membership: Membership,
@@ -80,6 +80,23 @@ pub struct Setup<P: Protocol> {
     pub supervisor: faultline_supervisor::Config,
     /// Decides every random choice of the run; each process has its own from it ([`process_seed`]).
     pub seed: u64,
+}
+
+impl<P: Protocol, A: Application> Setup<P, A> {
+    /// The same federation with another application, which no file names.
+    pub fn hosting<B: Application>(self, application: B::Config) -> Setup<P, B> {
+        let protocol = self.process.protocol.clone();
+        Setup {
+            process: Arc::new(NodeConfig { protocol, application: Arc::new(application) }),
+            membership: self.membership,
+            names: self.names,
+            links: self.links,
+            storage: self.storage,
+            simulator: self.simulator,
+            supervisor: self.supervisor,
+            seed: self.seed,
+        }
+    }
 }
 
 impl<P: Protocol> Setup<P> {

@@ -2,15 +2,14 @@
 
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::{InFlight as Asked, Simulator, Storage, StorageKind};
-use faultline_core::{NodeConfig, Protocol, Span};
+use faultline_core::{Application, NodeConfig, Protocol, Span};
 use faultline_sim::{Chance, Config, Control, InFlight, Links, StorageCosts};
-use faultline_workloads::Workload;
 
 use crate::Setup;
 
-impl<P: Protocol> Setup<P> {
+impl<P: Protocol, A: Application> Setup<P, A> {
     /// Everything that decides a simulation of this federation.
-    pub fn simulation(&self) -> Config<NodeConfig<P, Workload>> {
+    pub fn simulation(&self) -> Config<NodeConfig<P, A>> {
         let clusters = self.membership.clusters.len();
         let links = Links::new(clusters, |from, to| self.links[&(from, to)]);
         let (process, membership) = (self.process.clone(), self.membership.clone());

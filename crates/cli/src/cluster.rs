@@ -40,7 +40,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
         found: &found,
         clusters: members(&graph, chosen),
     };
-    let (json, fragment) = (output::json(&object), fragment(&object.clusters));
+    let (json, fragment) = (output::json(&object), fragment(&object.clusters, chosen));
     if let Some(out) = &arguments.out {
         let help = "name a directory that can be written with `--out`";
         fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
@@ -123,15 +123,20 @@ fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
     text
 }
 
-/// The clusters as they stand in a federation file. Its processes are numbered cluster by cluster: the comment says which
-/// process of the graph each of them is.
-fn fragment(clusters: &[Vec<&str>]) -> String {
+/// The clusters as they stand in a federation file. Its processes are numbered cluster by cluster: the comments say which
+/// process of the graph each of them is, by name and by its place in the graph.
+fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     let mut text = "spec:\n  clusters:\n".to_owned();
     for (number, members) in clusters.iter().enumerate() {
         let name = format!("cluster-{number}");
         writeln!(text, "    - {{ name: {name}, nodes: {} }} # {}", members.len(), members.join(" "))
             .expect("a string takes everything");
     }
+    let mut order: Vec<usize> = (0..division.cluster_of.len()).collect();
+    order.sort_by_key(|it| division.cluster_of[*it]);
+    let order: Vec<String> = order.iter().map(usize::to_string).collect();
+    writeln!(text, "  # the option `order` of the application `nas`: [{}]", order.join(", "))
+        .expect("a string takes everything");
     text
 }
 

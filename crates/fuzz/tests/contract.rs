@@ -7,11 +7,10 @@ use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_checker::{Context, Judgement, Property, Verdict, judge};
 use faultline_core::fault::Outcome;
 use faultline_core::{
-    Application, Chunk, Digest, Incarnation, Job, Membership, Node, NodeConfig, Outbox, Payload, ProcessId,
-    Progress, Protocol, Role, Span,
+    Application, Chunk, Digest, Incarnation, Job, Membership, Node, Outbox, Payload, ProcessId, Progress,
+    Protocol, Role, Span,
 };
 use faultline_fuzz::{Differs, Scenario, difference, run};
-use faultline_sim::{Config, Links};
 use faultline_trace::Trace;
 use faultline_trace::manifest::ProtocolKind;
 use faultline_workloads::{Workload, exchange, heat, salted};
@@ -185,14 +184,11 @@ impl Visitor for RunFarm {
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
     {
-        let links = Links::new(setup.membership.clusters.len(), |from, to| setup.links[&(from, to)]);
-        let protocol = setup.process.protocol.clone();
-        let process = NodeConfig::<P, Farm> { protocol, application: Arc::new(Pieces(200)) };
+        let setup = setup.hosting::<Farm>(Pieces(200));
         let clusters = setup.membership.clusters.iter().map(|it| it.processes.to_vec()).collect();
         let names = setup.names.processes();
-        let config = Config::new(Arc::new(process), setup.membership, links, setup.supervisor, setup.seed);
         let mut trace = Trace::default();
-        let run = faultline_sim::run::<Node<P, Farm>>(config, &mut trace);
+        let run = faultline_sim::run::<Node<P, Farm>>(setup.simulation(), &mut trace);
         let context = Context {
             outcome: Some(run.outcome.clone()),
             process_names: names,

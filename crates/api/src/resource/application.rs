@@ -17,6 +17,10 @@ pub enum Application {
     Synthetic(Synthetic),
     /// Random message-passing programs of the classes that HydEE protects: named receives, gathers, polls with a fence.
     Exchange(Exchange),
+    /// The communication of a kernel of the NAS parallel benchmarks, on 16, 64, 256, 1024 or 4096 processes.
+    Nas(Nas),
+    /// Ping-pong between the first and the last process, over lengths of messages.
+    PingPong(PingPong),
     /// Sends that differ in every re-execution, so that determinism hides no defect; judged by properties only.
     Salted(Salted),
 }
@@ -190,6 +194,65 @@ pub enum Receive {
     Polled,
 }
 
+/// Parameters of a NAS pattern.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Nas {
+    /// The kernel.
+    pub pattern: NasPattern,
+    /// Iterations. Default 200.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub iterations: Option<u32>,
+    /// How long a process computes in one iteration. Default 20ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_time: Option<Duration>,
+    /// Length of the longest messages; others are shorter by a factor that the kernel says. At least 512. Default 16KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Size>,
+    /// State of every process; it has a length but no content. Default 1MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Size>,
+    /// By process, in the order of the clusters: its rank in the kernel, from 0 on. `faultline cluster` says it for the
+    /// clusters that it finds. Default: the same order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4096))]
+    pub order: Option<Vec<u32>>,
+}
+
+/// A kernel of the NAS parallel benchmarks.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NasPattern {
+    /// Block tridiagonal solver: six neighbours on a torus, and sweeps.
+    Bt,
+    /// Conjugate gradient: rows by powers of two, and the transposed place.
+    Cg,
+    /// Fourier transform: everybody to everybody.
+    Ft,
+    /// Lower-upper solver: wavefronts over a mesh.
+    Lu,
+    /// Multigrid: a torus of three dimensions, on three grids.
+    Mg,
+    /// Scalar pentadiagonal solver: as BT, with shorter messages in the sweeps.
+    Sp,
+}
+
+/// Parameters of ping-pong.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PingPong {
+    /// Lengths of messages, in the order in which they are played; no message is shorter than 5. Default: powers of two
+    /// from 8 to 1MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub sizes: Option<Vec<Size>>,
+    /// Round trips with each length. Default 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub rounds: Option<u32>,
+}
+
 /// Parameters of the salted application.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -226,6 +289,8 @@ impl Application {
             Application::Heat(_) => "heat",
             Application::Synthetic(_) => "synthetic",
             Application::Exchange(_) => "exchange",
+            Application::Nas(_) => "nas",
+            Application::PingPong(_) => "pingPong",
             Application::Salted(_) => "salted",
         }
     }
@@ -235,8 +300,9 @@ impl Application {
         match self {
             Application::Heat(it) => Some(it.step_time() * u64::from(it.steps())),
             Application::Salted(it) => Some(it.step_time() * u64::from(it.steps())),
-            // Whoever begins the most exchanges computes at least its share of them.
-            Application::Exchange(_) => None,
+            Application::Nas(it) => Some(it.step_time() * u64::from(it.iterations())),
+            // Whoever begins the most exchanges computes at least its share of them; nobody computes in a ping-pong.
+            Application::Exchange(_) | Application::PingPong(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),
@@ -327,6 +393,41 @@ impl Exchange {
     pub fn receive(&self) -> Vec<Receive> {
         let every = || vec![Receive::Named, Receive::Gathered, Receive::Polled];
         self.receive.clone().unwrap_or_else(every)
+    }
+}
+
+impl Nas {
+    /// See [`Nas::iterations`].
+    pub fn iterations(&self) -> u32 {
+        self.iterations.unwrap_or(200)
+    }
+
+    /// See [`Nas::step_time`].
+    pub fn step_time(&self) -> Span {
+        self.step_time.map_or(Span::from_millis(20), |it| it.0)
+    }
+
+    /// Bytes; see [`Nas::message`].
+    pub fn message(&self) -> u64 {
+        self.message.map_or(16 << 10, |it| it.0)
+    }
+
+    /// Bytes; see [`Nas::state`].
+    pub fn state(&self) -> u64 {
+        self.state.map_or(1 << 20, |it| it.0)
+    }
+}
+
+impl PingPong {
+    /// Bytes; see [`PingPong::sizes`].
+    pub fn sizes(&self) -> Vec<u64> {
+        let every = || (3..=20).map(|it| 1 << it).collect();
+        self.sizes.as_ref().map_or_else(every, |it| it.iter().map(|it| it.0).collect())
+    }
+
+    /// See [`PingPong::rounds`].
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(100)
     }
 }
 

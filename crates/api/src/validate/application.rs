@@ -7,8 +7,8 @@ use faultline_core::Span;
 use super::Check;
 use crate::quantity::Size;
 use crate::resource::{
-    Application, BurstTraffic, ExactTraffic, Exchange, Heat, MAX_COUNTS, RandomTraffic, Salted, Synthetic,
-    Traffic,
+    Application, BurstTraffic, ExactTraffic, Exchange, Heat, MAX_COUNTS, Nas, PingPong, RandomTraffic,
+    Salted, Synthetic, Traffic,
 };
 
 /// Most cells of the grid that one process of the heat solver owns.
@@ -19,6 +19,12 @@ const MAX_COLUMNS: u32 = 1 << 20;
 const MAX_STATE: u64 = 1 << 32;
 /// Most bytes of one message.
 const MAX_MESSAGE: u64 = 1 << 28;
+/// Least bytes of the longest message of a NAS pattern: the shortest one still carries a value.
+const LEAST_NAS_MESSAGE: u64 = 512;
+/// Processes that every NAS pattern can be run on: squares of powers of two.
+const NAS_PROCESSES: [u32; 5] = [16, 64, 256, 1024, 4096];
+/// Most round trips of a ping-pong.
+const MAX_ROUND_TRIPS: u64 = 1 << 24;
 /// Most messages that one process sends to one cluster when counts are exact: it keeps their instants in memory.
 const MAX_EXACT: u64 = 1_000_000;
 
@@ -28,6 +34,8 @@ impl Check<'_> {
             Application::Heat(heat) => self.heat("spec.application.heat", heat),
             Application::Synthetic(synthetic) => self.synthetic("spec.application.synthetic", synthetic),
             Application::Exchange(exchange) => self.exchange("spec.application.exchange", exchange),
+            Application::Nas(nas) => self.nas("spec.application.nas", nas),
+            Application::PingPong(it) => self.ping_pong("spec.application.pingPong", it),
             Application::Salted(salted) => self.salted("spec.application.salted", salted),
         }
     }
@@ -140,9 +148,59 @@ impl Check<'_> {
             );
         }
         self.at_most(&format!("{path}.receive"), exchange.receive().len() as u64, 16);
-        if self.sized && self.nodes.values().sum::<u32>() == 1 {
-            self.problem(path, "a single process has nobody to exchange messages with", "add nodes");
+        self.company_at_all(path);
+    }
+
+    fn nas(&mut self, path: &str, nas: &Nas) {
+        self.positive(&format!("{path}.iterations"), nas.iterations());
+        self.at_most(&format!("{path}.iterations"), nas.iterations().into(), 1 << 20);
+        self.computes(&format!("{path}.stepTime"), nas.step_time());
+        self.at_most(&format!("{path}.message"), nas.message(), MAX_MESSAGE);
+        if nas.message() < LEAST_NAS_MESSAGE {
+            self.problem(
+                format!("{path}.message"),
+                format!(
+                    "{} is too short: some messages of a kernel are a fraction of it",
+                    Size(nas.message())
+                ),
+                format!("write at least {LEAST_NAS_MESSAGE}"),
+            );
         }
+        self.at_most(&format!("{path}.state"), nas.state(), MAX_STATE);
+        let processes: u32 = self.nodes.values().sum();
+        if !self.sized {
+            return;
+        }
+        if !NAS_PROCESSES.contains(&processes) {
+            self.problem(
+                path,
+                format!("the kernels cannot be run on {processes} processes"),
+                "give the clusters 16, 64, 256, 1024 or 4096 nodes in all",
+            );
+        } else if let Some(order) = &nas.order {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            if !sorted.iter().copied().eq(0..processes) {
+                self.problem(
+                    format!("{path}.order"),
+                    format!("it does not name each of the {processes} ranks once"),
+                    format!("name the numbers from 0 to {} in any order, or leave it out", processes - 1),
+                );
+            }
+        }
+    }
+
+    fn ping_pong(&mut self, path: &str, it: &PingPong) {
+        let sizes = it.sizes();
+        if sizes.is_empty() {
+            self.problem(format!("{path}.sizes"), "no length is played", "name one, or leave it out");
+        }
+        for (index, size) in sizes.iter().enumerate() {
+            self.at_most(&format!("{path}.sizes[{index}]"), *size, MAX_MESSAGE);
+        }
+        self.positive(&format!("{path}.rounds"), it.rounds());
+        self.at_most(&format!("{path}.rounds"), sizes.len() as u64 * u64::from(it.rounds()), MAX_ROUND_TRIPS);
+        self.company_at_all(path);
     }
 
     fn salted(&mut self, path: &str, salted: &Salted) {
@@ -168,11 +226,12 @@ impl Check<'_> {
 
     fn at_most(&mut self, path: &str, value: u64, limit: u64) {
         if value > limit {
-            let (value, limit) = if path.ends_with("state") || path.ends_with("message") {
-                (Size(value).to_string(), Size(limit).to_string())
-            } else {
-                (value.to_string(), limit.to_string())
-            };
+            let (value, limit) =
+                if path.ends_with("state") || path.ends_with("message") || path.contains(".sizes[") {
+                    (Size(value).to_string(), Size(limit).to_string())
+                } else {
+                    (value.to_string(), limit.to_string())
+                };
             self.problem(path, format!("{value} is too much"), format!("write at most {limit}"));
         }
     }
@@ -185,6 +244,13 @@ impl Check<'_> {
 
     fn twice(&mut self, path: &str, what: &str) {
         self.problem(path, format!("{what} is said twice"), "keep one of the two entries");
+    }
+
+    /// Messages need somebody to send to.
+    fn company_at_all(&mut self, path: &str) {
+        if self.sized && self.nodes.values().sum::<u32>() == 1 {
+            self.problem(path, "a single process has nobody to exchange messages with", "add nodes");
+        }
     }
 
     /// Messages inside a cluster need somebody to send to.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
     Application, Count, Crash, ExactTraffic, Exchange, Fault, Federation, FederationSpec, Heat, Link, Links,
-    Protocol, Receive, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
+    Nas, PingPong, Protocol, Receive, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
 };
 use faultline_core::Span;
 
@@ -156,6 +156,14 @@ fn application(spec: &FederationSpec) -> Smaller {
             let programs = programs.map(|pattern| Exchange { pattern: Some(pattern), ..exchange.clone() });
             let smaller = exchanges.chain(ways).chain(programs).map(|it| put(Application::Exchange(it)));
             scripts(spec, duration).into_iter().map(put).chain(smaller).collect()
+        }
+        Application::Nas(nas) => {
+            let iterations = fewer(nas.iterations()).map(|it| Nas { iterations: Some(it), ..nas.clone() });
+            iterations.map(|it| put(Application::Nas(it))).collect()
+        }
+        Application::PingPong(it) => {
+            let rounds = fewer(it.rounds()).map(|rounds| PingPong { rounds: Some(rounds), ..it.clone() });
+            rounds.map(|it| put(Application::PingPong(it))).collect()
         }
         Application::Synthetic(synthetic) => {
             let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };

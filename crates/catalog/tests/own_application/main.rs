@@ -1,0 +1,109 @@
+//! The worked example of `docs/applications.md`: a program of one's own under every protocol, with faults.
+
+mod sort;
+
+use std::sync::Arc;
+
+use faultline_api::{Federation, parse};
+use faultline_catalog::manifest::protocol_kind;
+use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_checker::{Context, Judgement, Verdict, judge};
+use faultline_core::fault::Outcome;
+use faultline_core::{Digest, Node, ProcessId, Protocol};
+use faultline_trace::Trace;
+use faultline_workloads::messaging::{Performer, digest_of, pack, sequential};
+use sort::Sort;
+
+/// Numbers of each rank.
+const EACH: usize = 50;
+
+/// Runs the example in place of the federation's application.
+struct RunSort<'a>(&'a Federation);
+
+impl Visitor for RunSort<'_> {
+    type Output = (Judgement, usize);
+
+    fn visit<P>(self, setup: Setup<P>) -> Self::Output
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let setup = setup.hosting::<Performer<Sort>>(EACH);
+        let mut trace = Trace::default();
+        let run = faultline_sim::run::<Node<P, Performer<Sort>>>(setup.simulation(), &mut trace);
+        assert_eq!(run.outcome, Outcome::Completed);
+        let clusters = setup.membership.clusters.iter().map(|it| it.processes.to_vec()).collect();
+        let context = Context {
+            expected: Some(sequential::<Sort>(&Arc::new(EACH), &setup.membership)),
+            planned_faults: setup.supervisor.plan.len(),
+            outcome: Some(run.outcome.clone()),
+            common_clock: true,
+            ..Context::new(protocol_kind(&self.0.spec), clusters)
+        };
+        (judge(&trace, &context), run.faults.len())
+    }
+}
+
+fn federation(protocol: &str, faults: &str) -> Federation {
+    let text = format!(
+        "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: sort }}
+spec:
+  clusters: [{{ name: a, nodes: 3 }}, {{ name: b, nodes: 3 }}]
+  links: {{ between: {{ latency: 5ms, jitter: 4ms }} }}
+  protocol: {protocol}
+  application: {{ heat: {{}} }} # replaced by the example
+  faults: {faults}
+  deadline: 60s
+"
+    );
+    parse("sort.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+}
+
+#[test]
+fn the_example_is_judged_under_every_protocol_with_faults() {
+    let faults = "[{ at: 120ms, crash: { cluster: b, node: 0 } }, { at: 200ms, loseCluster: { cluster: a, storage: lost } }]";
+    let options = "{ checkpointEvery: 100ms, replicas: 1, replicateTo: sharedStorage }";
+    for protocol in ["hc3i", "hydee", "coordinated"] {
+        let federation = federation(&format!("{{ {protocol}: {options} }}"), faults);
+        for seed in 0..10 {
+            let (judgement, faults) = with_setup(&federation, Some(seed), RunSort(&federation)).unwrap();
+            assert_eq!(faults, 2);
+            assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}, seed {seed}: {:?}", judgement.reasons);
+        }
+    }
+}
+
+#[test]
+fn the_example_sorts() {
+    let mut all: Vec<u64> = (0..6 * EACH as u64).map(|it| it * 7919 % 10_007).collect();
+    all.sort_unstable();
+    let greatest = *all.last().unwrap() as f64;
+    let block = |rank: usize| &all[rank * EACH..(rank + 1) * EACH];
+    // In six rounds everybody has a neighbour's block six times, but the ends only three times; then the greatest number
+    // goes up a tree.
+    let expected: Vec<(ProcessId, Digest)> = [(0, 3 + 3), (1, 6), (2, 6 + 1), (3, 6), (4, 6 + 1), (5, 3)]
+        .map(|(rank, arrived)| {
+            let greatest = if rank == 0 { greatest } else { 0.0 };
+            (ProcessId(rank as u32), digest_of(&pack(&(block(rank), greatest)), arrived))
+        })
+        .into();
+    let setup = federation("{ none: {} }", "[]");
+    struct Members;
+    impl Visitor for Members {
+        type Output = Vec<(ProcessId, Digest)>;
+        fn visit<P: Protocol>(self, setup: Setup<P>) -> Self::Output {
+            sequential::<Sort>(&Arc::new(EACH), &setup.membership)
+        }
+    }
+    assert_eq!(with_setup(&setup, None, Members).unwrap(), expected);
+}
+
+#[test]
+fn the_guide_shows_the_example() {
+    let guide = include_str!("../../../../docs/applications.md");
+    let program = include_str!("sort.rs");
+    assert!(guide.contains(program), "docs/applications.md has the program of sort.rs in full");
+}

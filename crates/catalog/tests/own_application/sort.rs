@@ -1,0 +1,80 @@
+//! Sorting: every rank has a block of numbers, and in the end the first rank has the smallest ones.
+
+use std::sync::Arc;
+
+use faultline_core::{Progress, Span};
+use faultline_workloads::messaging::{Message, Operation, Place, Program, Step, pack};
+use serde::{Deserialize, Serialize};
+
+/// One rank. It never changes; `Numbers` does.
+#[derive(Clone, Debug)]
+pub(crate) struct Sort {
+    place: Place,
+    each: usize,
+}
+
+/// What a checkpoint of a rank holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Numbers {
+    step: u32,
+    sorted: Vec<u64>,
+    /// The greatest number of all; only the first rank learns it.
+    greatest: f64,
+}
+
+impl Program for Sort {
+    type Config = usize; // numbers of each rank
+    type State = Numbers;
+
+    fn new(each: &Arc<usize>, place: Place) -> Sort {
+        Sort { place, each: **each }
+    }
+
+    fn begin(&self) -> Numbers {
+        let first = self.place.me as usize * self.each;
+        let mut sorted: Vec<u64> = (first..first + self.each).map(|it| it as u64 * 7919 % 10_007).collect();
+        sorted.sort();
+        Numbers { step: 0, sorted, greatest: 0.0 }
+    }
+
+    // In each of as many rounds as there are ranks: compute, send the block to a neighbour, wait for the neighbour's.
+    fn next(&self, state: &mut Numbers) -> Step {
+        let Place { me, ranks } = self.place;
+        let (round, part) = (state.step / 3, state.step % 3);
+        state.step += 1;
+        // Even and odd pairs take turns; who stands at an end is alone in every other round.
+        let partner = if (me + round).is_multiple_of(2) { Some(me + 1) } else { me.checked_sub(1) };
+        match (part, partner.filter(|&it| it < ranks)) {
+            (0, _) if round == ranks => {
+                let part = vec![*state.sorted.last().expect("a block has numbers") as f64];
+                Step::Reduce { root: 0, part, operation: Operation::Greatest }
+            }
+            _ if round == ranks => Step::Finish,
+            (0, _) => Step::Compute(Span::from_millis(50)),
+            (1, Some(partner)) => Step::send(partner, &state.sorted),
+            (_, Some(partner)) => Step::Receive { from: partner },
+            (_, None) => self.next(state),
+        }
+    }
+
+    fn received(&self, state: &mut Numbers, messages: Vec<Message>) {
+        let message = &messages[0];
+        if message.from == self.place.me {
+            state.greatest = message.unpack::<Vec<f64>>()[0]; // the reduction has come to its root
+            return;
+        }
+        let mut both: Vec<u64> = message.unpack();
+        both.extend(&state.sorted);
+        both.sort();
+        let upper = both.split_off(self.each);
+        state.sorted = if self.place.me < message.from { both } else { upper };
+    }
+
+    fn result(&self, state: &Numbers) -> Vec<u8> {
+        pack(&(&state.sorted, state.greatest))
+    }
+
+    fn progress(&self, state: &Numbers) -> Progress {
+        Progress { done: state.step.into(), total: (3 * self.place.ranks + 2).into() }
+    }
+}
