@@ -192,32 +192,33 @@ pub(crate) struct ImportArguments {
 
 /// Repeat a published evaluation, and put the numbers beside the published ones.
 ///
-/// Every experiment runs with many seeds on the simulator and is judged. Writes one page (index.html), tables as CSV and
+/// Every experiment runs with many seeds on the simulator and is judged; HydEE's ping-pong runs on real processes. Writes one page (index.html), tables as CSV and
 /// figures as SVG, and prints the findings: agrees, differs, or under-specified in the paper.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline reproduce hc3i
   faultline reproduce hc3i --quick --out /tmp/hc3i
+  faultline reproduce hydee --quick
   faultline reproduce hydee-table1                  the clusters of the HydEE paper's table I, found")]
 pub(crate) struct ReproduceArguments {
     /// Which evaluation.
     #[arg(value_enum)]
     pub(crate) paper: Paper,
-    /// Fewer settings and 5 seeds: the shape of every figure in seconds.
+    /// Fewer settings and seeds (HC3I: 5, HydEE: 1, on 64 processes): the shape of every figure in seconds.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Also runs a small federation on real processes, with 10 seeds (3 with `--quick`) of 4 s each, and puts them beside
+    /// With `hc3i`: also runs a small federation on real processes, with 10 seeds (3 with `--quick`) of 4 s each, and puts them beside
     /// the simulator.
     #[arg(long)]
     pub(crate) with_processes: bool,
-    /// Runs of each setting. Default 30, or 5 with `--quick`.
+    /// Runs of each setting. Default: 30 for HC3I, 3 for HydEE; fewer with `--quick`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) seeds: Option<u32>,
     /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
     #[arg(long, value_name = "J")]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Where the page, the tables and the figures go. Default `faultline-hc3i` or `faultline-hydee-table1`.
+    /// Where the page, the tables and the figures go. Default: `faultline-` and the name of the evaluation.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -264,6 +265,9 @@ fn percent(text: &str) -> Result<f64, String> {
 pub(crate) enum Paper {
     /// Monnet, Morin, Badrinath: Hybrid Checkpointing for Parallel Applications in Cluster Federations, 2003.
     Hc3i,
+    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012: ping-pong on real processes, the NAS kernels, and how far a failure
+    /// spreads.
+    Hydee,
     /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012, table I: clusters for the NAS kernels. Nothing is run.
     HydeeTable1,
 }

@@ -1,10 +1,11 @@
-//! Runs of a small federation on real processes and in virtual time, for the page of a reproduction.
+//! Runs on real processes for the page of a reproduction: a small federation beside the simulator, and ping-pong.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_core::Fact;
+use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting, progress};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, Told};
 
 use crate::arguments::{BackendName, Format, LinksName, OutputArguments, RunArguments};
@@ -29,13 +30,7 @@ pub(crate) fn beside_the_simulator(
         let run = |backend, on: &str| {
             let arguments = quietly(backend);
             let session = Session::new(&arguments, &federation, FEDERATION, interrupted.clone())?;
-            let dir = out.join("processes").join(format!("{on}-{seed}"));
-            // Of an evaluation that was made here before.
-            if dir.join("manifest.json").exists() {
-                std::fs::remove_dir_all(&dir).map_err(|error| {
-                    Trouble::path("replace", &dir, error, "name another directory with `--out`")
-                })?;
-            }
+            let dir = place(out, &format!("{on}-{seed}"))?;
             session.once(seed, &dir).map(|recording| told(&recording))
         };
         let (real, simulated) = (run(BackendName::Local, "real")?, run(BackendName::Simulate, "simulated")?);
@@ -45,6 +40,46 @@ pub(crate) fn beside_the_simulator(
         pairs.push(Pair { seed, real, simulated });
     }
     Ok(pairs)
+}
+
+/// Plays ping-pong so often in each setting, the settings in turn, so that what disturbs the machine for a while disturbs
+/// all alike. The records stay in `out`.
+pub(crate) fn ping_pong(
+    runs: u32,
+    rounds: u32,
+    out: &Path,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Vec<Played>, Trouble> {
+    let mut shown = Progress::new();
+    let mut all = Vec::new();
+    for (run, setting) in (1..=runs).flat_map(|run| Setting::ALL.map(|it| (run, it))) {
+        shown.show(|| progress(all.len(), runs as usize * Setting::ALL.len()));
+        let text = setting.text(rounds);
+        let federation = faultline_api::parse("ping-pong", text.as_bytes())
+            .map_err(|rejected| Trouble::input(*rejected))?;
+        let arguments = quietly(BackendName::Local);
+        let session = Session::new(&arguments, &federation, &text, interrupted.clone())?;
+        let dir = place(out, &format!("ping-pong-{setting:?}-{run}").to_lowercase())?;
+        let recording = session.once(run.into(), &dir)?;
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(Trouble::machine("interrupted: nothing was written but records of runs"));
+        }
+        let played = Played::of(setting, rounds, recording.recorded().trace);
+        all.push(played.ok_or_else(|| {
+            Trouble::machine(format!("ping-pong did not come to its end: see {}", dir.display()))
+        })?);
+    }
+    Ok(all)
+}
+
+/// Where the record of a run goes; one of an evaluation that was made here before is removed.
+fn place(out: &Path, name: &str) -> Result<PathBuf, Trouble> {
+    let dir = out.join("processes").join(name);
+    if dir.join("manifest.json").exists() {
+        std::fs::remove_dir_all(&dir)
+            .map_err(|error| Trouble::path("replace", &dir, error, "name another directory with `--out`"))?;
+    }
+    Ok(dir)
 }
 
 fn quietly(backend: BackendName) -> RunArguments {

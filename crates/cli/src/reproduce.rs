@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use faultline_experiments::reproduce::{Settings, page, reality, reproduce as repeat};
+use faultline_experiments::reproduce::{Reproduction, Settings, hydee, page, reality, reproduce as repeat};
 use faultline_experiments::table1;
 
 use crate::arguments::{Paper, ReproduceArguments};
@@ -22,6 +22,15 @@ const PAIRS: u64 = 10;
 /// The same when only the shape is wanted.
 const QUICK_PAIRS: u64 = 3;
 
+/// Runs of each of HydEE's settings.
+const HYDEE_SEEDS: u32 = 3;
+/// The same when only the shape is wanted.
+const HYDEE_QUICK_SEEDS: u32 = 1;
+/// Runs of ping-pong in each setting, and round trips with each length.
+const PING_PONG: (u32, u32) = (5, 200);
+/// The same when only the shape is wanted.
+const QUICK_PING_PONG: (u32, u32) = (2, 50);
+
 /// What helps when the results cannot be written.
 const HELP: &str = "name a directory that can be written with `--out`";
 
@@ -29,6 +38,7 @@ const HELP: &str = "name a directory that can be written with `--out`";
 pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     match arguments.paper {
         Paper::Hc3i => hc3i(arguments),
+        Paper::Hydee => hydee(arguments),
         Paper::HydeeTable1 => hydee_table1(arguments),
     }
 }
@@ -86,7 +96,34 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
             .wrong
             .extend(differ.map(|it| format!("real processes beside the simulator, seed {}", it.seed)));
     }
-    let write = |name: &str, content: &str| write(&out, name, content);
+    leave(&done, &out)
+}
+
+fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+    let ReproduceArguments { quick, .. } = arguments;
+    let out = place(arguments, "faultline-hydee")?;
+    let seeds = arguments.seeds.unwrap_or(if *quick { HYDEE_QUICK_SEEDS } else { HYDEE_SEEDS });
+    let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
+    let interrupted = interrupt::flag();
+    // First, while nothing else of this program keeps the machine busy.
+    let (runs, rounds) = if *quick { QUICK_PING_PONG } else { PING_PONG };
+    let played = processes::ping_pong(runs, rounds, &out, &interrupted)?;
+    let mut progress = Progress::new();
+    let done = hydee::reproduce(settings, &interrupted, &mut |what, runs| {
+        progress.show(|| format!("{what} ({runs} runs done)"));
+    });
+    drop(progress);
+    let Ok(mut done) = done else {
+        debug_assert!(interrupted.load(Ordering::Relaxed));
+        return Err(Trouble::machine("interrupted: nothing was written but records of runs"));
+    };
+    done.sections.insert(0, hydee::ping_pong::section(&played));
+    leave(&done, &out)
+}
+
+/// Writes and prints what was repeated.
+fn leave(done: &Reproduction, out: &Path) -> Result<Exit, Trouble> {
+    let write = |name: &str, content: &str| write(out, name, content);
     for section in &done.sections {
         for table in &section.tables {
             write(&format!("{}.csv", table.name), &table.csv())?;
@@ -95,8 +132,8 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
             write(&format!("{}.svg", figure.name), &figure.chart.file())?;
         }
     }
-    write("index.html", &page::render(&done))?;
-    output::print(&page::text(&done))?;
+    write("index.html", &page::render(done))?;
+    output::print(&page::text(done))?;
     output::print(&format!("{}\n", out.join("index.html").display()))?;
     Ok(if done.judged.wrong.is_empty() { Exit::Pass } else { Exit::Fail })
 }

@@ -35,7 +35,7 @@ use serde::Serialize;
 use crate::reproduce::Interrupted;
 use crate::simulate::simulate;
 
-use costs::Bookkeeper;
+pub(crate) use costs::Bookkeeper;
 pub use costs::{Costs, Outage};
 use estimate::Estimate;
 use protocols::{Logs, logs, under, without_absent, without_faults};
@@ -207,7 +207,8 @@ impl Bench<'_> {
             protocol: name.to_owned(),
             options: options(protocol),
             cannot: None,
-            left_out: left_out.clone(),
+            // Without protection there are no runs with faults at all, which is said once.
+            left_out: if name == UNPROTECTED { Vec::new() } else { left_out.clone() },
             cannot_with_faults: None,
             calm: Tally::default(),
             faulty: Tally::default(),

@@ -38,7 +38,7 @@ pub enum Unit {
 }
 
 /// All of them, in the order of the table: those without faults come first.
-pub const QUANTITIES: [Quantity; 10] = [
+pub const QUANTITIES: [Quantity; 11] = [
     Quantity {
         name: "overheadPercent",
         title: "longer than unprotected",
@@ -97,6 +97,15 @@ pub const QUANTITIES: [Quantity; 10] = [
         faulty: true,
         drawn: true,
         of: longer,
+    },
+    // A fault that finds too little work left has no effect: who is faster may have fewer.
+    Quantity {
+        name: "outages",
+        title: "outages",
+        unit: Unit::Count,
+        faulty: true,
+        drawn: false,
+        of: |run, _| run.completed.then_some(run.costs.outages.len() as f64),
     },
     Quantity {
         name: "rolledBackPercent",

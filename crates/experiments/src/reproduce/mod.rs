@@ -1,19 +1,20 @@
-//! The HC3I paper's evaluation (sections 5.2 to 5.4), repeated: every experiment with many seeds, beside what the paper
-//! prints.
+//! Published evaluations, repeated: every experiment with many seeds, beside what the paper prints.
 //!
 //! Nothing is tuned to a number. Where the paper says too little to repeat an experiment exactly, what was chosen stands
 //! beside the result.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `paper` | the experiments of the paper |
-//! | `options` | what the paper leaves to future work |
+//! | `paper` | the experiments of the HC3I paper (sections 5.2 to 5.4) |
+//! | `options` | what that paper leaves to future work |
+//! | [`hydee`] | the experiments of the HydEE paper |
 //! | `section` | what an experiment leaves: text, tables, figures, findings |
 //! | [`chart`] | figures |
 //! | [`reality`] | the simulator beside real processes |
 //! | [`page`] | all of it as one page |
 
 pub mod chart;
+pub mod hydee;
 mod options;
 pub mod page;
 mod paper;
@@ -21,12 +22,15 @@ pub mod reality;
 mod section;
 
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_checker::Verdict;
+use faultline_sim::in_order;
 
-use crate::simulate::simulate_all;
+use crate::compare::{Bookkeeper, Costs};
+use crate::simulate::{simulate, simulate_all};
 use crate::statistics::Statistics;
 
 pub use section::{Agreement, Cell, Figure, Finding, Section, Table};
@@ -42,9 +46,39 @@ pub struct Settings {
     pub jobs: NonZero<usize>,
 }
 
+/// Which evaluation, in the words of its page.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// Of the page.
+    pub title: &'static str,
+    /// Its first line.
+    pub heading: &'static str,
+    /// Who wrote it, and what of it is repeated.
+    pub meta: &'static str,
+    /// What is real, and what is not.
+    pub prose: &'static [&'static str],
+    /// What makes the page.
+    pub command: &'static str,
+}
+
+/// The HC3I paper.
+pub const HC3I: Paper = Paper {
+    title: "HC3I, repeated",
+    heading: "Hybrid Checkpointing for Parallel Applications in Cluster Federations, repeated",
+    meta: "S. Monnet, C. Morin, R. Badrinath, 2003: the evaluation of the HC3I protocol (sections 5.2 to 5.4)",
+    prose: &[
+        "The protocol is the code that also runs on real processes; three files as the paper describes them (topology, \
+         application, timers) say what is simulated. Every run was judged by independent checkers: no message lost, none \
+         delivered twice, none without its sender, every forced checkpoint before its delivery, every collection safe.",
+    ],
+    command: "faultline reproduce hc3i",
+};
+
 /// Everything that was repeated.
 #[derive(Clone, Debug)]
 pub struct Reproduction {
+    /// Of what.
+    pub paper: &'static Paper,
     /// Runs of each setting.
     pub seeds: u32,
     /// Whether there were fewer settings.
@@ -74,18 +108,29 @@ pub struct Judged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
-/// Repeats everything. `tell` is told before each setting what will be run, and after how many settings.
+/// Repeats the HC3I paper's evaluation. `tell` is told before each setting what will be run, and after how many settings.
 pub fn reproduce(
+    settings: Settings,
+    interrupted: &AtomicBool,
+    tell: &mut dyn FnMut(&str, u64),
+) -> Result<Reproduction, Interrupted> {
+    all(&HC3I, &[paper::ALL, options::ALL].concat(), settings, interrupted, tell)
+}
+
+/// Runs all experiments of a paper.
+fn all(
+    paper: &'static Paper,
+    experiments: &[Experiment],
     settings: Settings,
     interrupted: &AtomicBool,
     tell: &mut dyn FnMut(&str, u64),
 ) -> Result<Reproduction, Interrupted> {
     let mut lab = Lab { settings, interrupted, tell, runs: 0, judged: Judged::default() };
     let mut sections = Vec::new();
-    for experiment in paper::ALL.iter().chain(options::ALL) {
+    for experiment in experiments {
         sections.extend(experiment(&mut lab)?);
     }
-    Ok(Reproduction { seeds: settings.seeds, quick: settings.quick, sections, judged: lab.judged })
+    Ok(Reproduction { paper, seeds: settings.seeds, quick: settings.quick, sections, judged: lab.judged })
 }
 
 /// An experiment: runs what it needs, and says what came of it.
@@ -123,13 +168,44 @@ impl Lab<'_> {
         tell(what, *count);
         let runs = simulate_all(federation, 1..=u64::from(seeds), jobs, self.interrupted, |run| {
             *count += 1;
-            judged.runs += 1;
-            judged.hours += run.duration_seconds / 3600.0;
-            judged.events += run.events;
-            judged.instances += run.instances;
+            judged.add(run);
             tell(what, *count);
         });
         let runs = runs.unwrap_or_else(|it| panic!("the experiment {what} can be set up: {it}"));
         if self.interrupted.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(runs) }
+    }
+
+    /// Runs one setting with every seed, and keeps the books. Every run should pass.
+    fn costs(&mut self, what: &str, federation: &Federation) -> Result<Vec<Costs>, Interrupted> {
+        let Settings { seeds, jobs, .. } = self.settings;
+        let (judged, tell, count) = (&mut self.judged, &mut *self.tell, &mut self.runs);
+        let interrupted = self.interrupted;
+        tell(what, *count);
+        let mut all = Vec::new();
+        let work = |seed| {
+            let mut books = Bookkeeper::new(interrupted);
+            let run = simulate(federation, seed, &mut books);
+            (run.unwrap_or_else(|it| panic!("the experiment {what} can be set up: {it}")), books.close())
+        };
+        let _: ControlFlow<()> = in_order(jobs, 1..=u64::from(seeds), work, |(run, costs)| {
+            judged.add(&run);
+            if run.verdict != Verdict::Pass {
+                judged.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));
+            }
+            all.push(costs);
+            *count += 1;
+            tell(what, *count);
+            ControlFlow::Continue(())
+        });
+        if interrupted.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(all) }
+    }
+}
+
+impl Judged {
+    fn add(&mut self, run: &Statistics) {
+        self.runs += 1;
+        self.hours += run.duration_seconds / 3600.0;
+        self.events += run.events;
+        self.instances += run.instances;
     }
 }

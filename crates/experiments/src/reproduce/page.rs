@@ -6,6 +6,8 @@ use faultline_report::explain::count;
 use faultline_report::page::document;
 use maud::{Markup, html};
 
+use crate::measures::short;
+
 use super::chart;
 use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Judged, Reproduction};
@@ -22,7 +24,7 @@ section{scroll-margin-top:12px}.place{color:var(--faint);font-weight:400;font-si
 
 /// The page.
 pub fn render(it: &Reproduction) -> String {
-    document("HC3I, repeated", &[chart::STYLE, STYLE], body(it))
+    document(it.paper.title, &[chart::STYLE, STYLE], body(it))
 }
 
 fn body(it: &Reproduction) -> Markup {
@@ -33,9 +35,8 @@ fn body(it: &Reproduction) -> Markup {
         @for section in &it.sections { (show(section)) }
         footer {
             p {
-                "Made by " code { "faultline reproduce hc3i" @if it.quick { " --quick" } } ", faultline "
-                (env!("CARGO_PKG_VERSION")) ". The files of the experiments: " code { "faultline samples" }
-                ". Tables as CSV and figures as SVG lie beside this page. Runs are bit-identical per seed."
+                "Made by " code { (it.paper.command) @if it.quick { " --quick" } } ", faultline "
+                (env!("CARGO_PKG_VERSION")) ". Tables as CSV and figures as SVG lie beside this page. Runs are bit-identical per seed."
             }
         }
     }
@@ -46,10 +47,9 @@ fn head(it: &Reproduction) -> Markup {
     let Judged { runs, hours, events, instances, wrong } = &it.judged;
     html! {
         header { div {
-            h1 { "Hybrid Checkpointing for Parallel Applications in Cluster Federations, repeated" }
+            h1 { (it.paper.heading) }
             p.meta {
-                "S. Monnet, C. Morin, R. Badrinath, 2003: the evaluation of the HC3I protocol (sections 5.2 to 5.4), with "
-                (count(it.seeds.into(), "seed")) " for each setting where the paper has one run"
+                (it.paper.meta) ", with " (count(it.seeds.into(), "seed")) " for each setting where the paper has one run"
                 @if it.quick { "; fewer settings than the full reproduction" } "."
             }
         } }
@@ -57,13 +57,11 @@ fn head(it: &Reproduction) -> Markup {
             div { b { (found(Agreement::Agrees)) } span { "findings agree with the paper" } }
             div { b { (found(Agreement::Differs)) } span { "differ" } }
             div { b { (found(Agreement::UnderSpecified)) } span { "are under-specified there" } }
-            div { b { (runs) } span { "runs, " (hours.round()) " hours of virtual time, " (events / 1_000_000) " million events" } }
+            div { b { (runs) } span { "simulated runs, " @if *hours >= 1.0 { (hours.round()) } @else { (short(*hours)) } " hours of virtual time, " (events / 1_000_000) " million events" } }
             div { b { (wrong.len()) } span { "runs with a violation or an open question, in " (instances) " instances judged" } }
         }
+        @for text in it.paper.prose { p.prose { (text) } }
         p.prose {
-            "The protocol is the code that also runs on real processes; three files as the paper describes them (topology, "
-            "application, timers) say what is simulated. Every run was judged by independent checkers: no message lost, none "
-            "delivered twice, none without its sender, every forced checkpoint before its delivery, every collection safe. "
             "No parameter was fitted to a number of the paper. Ranges are those of all runs: mean [least..greatest]."
         }
         @if !wrong.is_empty() {

@@ -1,0 +1,173 @@
+//! How far a failure spreads: one process dies, at several positions, under HydEE and under global checkpoints.
+
+use faultline_clustering::patterns::Pattern;
+
+use crate::compare::Costs;
+use crate::measures::{Spread, short};
+use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+use super::Kernel;
+
+const HYDEE: &str = "{ hydee: { checkpointEvery: 1s, replicas: 0 } }";
+const GLOBAL: &str = "{ coordinated: { checkpointEvery: 1s, replicas: 0 } }";
+/// Where the failed process stands among the clusters, and when it dies, in milliseconds: soon after a checkpoint, between
+/// two, and shortly before one.
+const POSITIONS: [(Position, u32); 3] =
+    [(Position::First, 1_200), (Position::Middle, 1_500), (Position::Last, 1_800)];
+
+#[derive(Clone, Copy)]
+enum Position {
+    First,
+    Middle,
+    Last,
+}
+
+/// What one failure cost, the mean of all runs.
+struct Cost {
+    back_percent: f64,
+    /// Process-seconds of work that were done again.
+    undone: f64,
+    recovery: f64,
+    /// Process-seconds that the whole federation ran longer than without the failure.
+    longer: f64,
+    /// In every run exactly this many processes went back.
+    went_back: Option<usize>,
+}
+
+impl Cost {
+    fn of(runs: &[Costs], calm: &[Costs], processes: usize) -> Cost {
+        let outages = || runs.iter().flat_map(|it| &it.outages);
+        let mean = |values: Vec<f64>| Spread::of(values).mean;
+        let seconds = |runs: &[Costs]| mean(runs.iter().map(|it| it.seconds).collect());
+        let went_back = outages().next().map(|it| it.went_back);
+        Cost {
+            back_percent: mean(outages().map(|it| 100.0 * it.went_back as f64 / processes as f64).collect()),
+            undone: mean(outages().map(|it| it.lost_seconds).collect()),
+            recovery: mean(outages().filter_map(|it| it.recovery_seconds).collect()),
+            longer: (seconds(runs) - seconds(calm)) * processes as f64,
+            went_back: went_back.filter(|first| {
+                outages().all(|it| it.went_back == *first) && outages().count() == runs.len()
+            }),
+        }
+    }
+}
+
+pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let processes = if lab.is_quick() { 64 } else { 256 };
+    let mut rows = Vec::new();
+    let mut costs = Vec::new();
+    let mut contained = true;
+    for pattern in Pattern::ALL {
+        let kernel = Kernel::new(pattern, processes);
+        let what = |way: &str| format!("{} on {processes} processes, {way}", pattern.name());
+        let calm = [
+            lab.costs(&what("HydEE without failure"), &kernel.federation(HYDEE, "[]"))?,
+            lab.costs(&what("global without failure"), &kernel.federation(GLOBAL, "[]"))?,
+        ];
+        let sizes: Vec<usize> = kernel.clusters().iter().map(Vec::len).collect();
+        for (position, at) in POSITIONS {
+            let cluster = match position {
+                Position::First => 0,
+                Position::Middle => sizes.len() / 2,
+                Position::Last => sizes.len() - 1,
+            };
+            let fault = format!("[{{ at: {at}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]");
+            let hydee = lab.costs(&what("HydEE, a failure"), &kernel.federation(HYDEE, &fault))?;
+            let global = lab.costs(&what("global, a failure"), &kernel.federation(GLOBAL, &fault))?;
+            let hydee = Cost::of(&hydee, &calm[0], processes);
+            let global = Cost::of(&global, &calm[1], processes);
+            contained &= hydee.went_back == Some(sizes[cluster]);
+            let mut row = vec![
+                Cell::from(pattern.name()),
+                Cell::Word(format!("{} of {}", cluster + 1, sizes.len())),
+                f64::from(at % 1_000 / 10).into(),
+            ];
+            for it in [&hydee, &global] {
+                row.extend([it.back_percent, it.recovery, it.undone, it.longer].map(Cell::from));
+            }
+            rows.push(row);
+            costs.push((hydee, global));
+        }
+    }
+    let mean = |of: &dyn Fn(&(Cost, Cost)) -> f64| Spread::of(costs.iter().map(of)).mean;
+    let share = |hydee: f64, global: f64| if global > 0.0 { 100.0 * hydee / global } else { 0.0 };
+    let (recovers, recovers_globally) = (mean(&|it| it.0.recovery), mean(&|it| it.1.recovery));
+    let no_slower = costs.iter().filter(|it| it.0.recovery <= it.1.recovery).count();
+    let findings = vec![
+        Finding {
+            what: "only the failed cluster rolls back".into(),
+            published: "one failure rolls back one cluster".into(),
+            ours: if contained { "so in every run".into() } else { "not in every run".into() },
+            agreement: Agreement::of(contained),
+            sentence: "Counted are the processes that restored a state, by what surrounds the protocol and not by its word."
+                .into(),
+        },
+        Finding {
+            what: "work that is done again".into(),
+            published: "containment saves energy (no numbers)".into(),
+            ours: format!(
+                "{} % of what global checkpoints do again",
+                short(share(mean(&|it| it.0.undone), mean(&|it| it.1.undone)))
+            ),
+            agreement: Agreement::UnderSpecified,
+            sentence: "In process-seconds, over all kernels and positions. Processes that do not go back wait for those that \
+                       do, as far as they need them."
+                .into(),
+        },
+        Finding {
+            what: "until everybody goes on".into(),
+            published: String::new(),
+            ours: format!("{} s, globally {} s", short(recovers), short(recovers_globally)),
+            agreement: Agreement::Measured,
+            sentence: format!(
+                "From the failure until the last process that went back goes on; noticing and restarting included, which \
+                 take the same under both. In {no_slower} of {} settings HydEE is no slower.",
+                costs.len()
+            ),
+        },
+        Finding {
+            what: "process-seconds that the failure costs in all".into(),
+            published: String::new(),
+            ours: format!(
+                "{} with HydEE, {} globally",
+                short(mean(&|it| it.0.longer)),
+                short(mean(&|it| it.1.longer))
+            ),
+            agreement: Agreement::Measured,
+            sentence: "How much longer the run takes, times its processes: kernels in which everybody needs everybody soon wait for \
+                       the failed cluster, so that containment saves work and energy rather than time."
+                .into(),
+        },
+    ];
+    Ok(vec![Section {
+        id: "containment",
+        title: "How far a failure spreads".into(),
+        place: "V-B, table I",
+        text: vec![format!(
+            "One of {processes} processes dies, in the first, the middle or the last cluster, early, halfway or late between two \
+             checkpoints (one a second). The same under global coordinated checkpoints. The paper computes what rolls back from its \
+             clusters and lets nothing fail."
+        )],
+        findings,
+        figures: Vec::new(),
+        tables: vec![Table {
+            name: "containment",
+            caption: "By kernel and position: HydEE, then global checkpoints".into(),
+            columns: vec![
+                "kernel",
+                "cluster",
+                "percent of the interval",
+                "rolled back, %",
+                "recovered in, s",
+                "undone, process-s",
+                "longer, process-s",
+                "globally: rolled back, %",
+                "recovered in, s",
+                "undone, process-s",
+                "longer, process-s",
+            ],
+            rows,
+        }],
+    }])
+}
