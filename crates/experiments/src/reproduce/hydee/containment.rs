@@ -59,7 +59,7 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
     let mut costs = Vec::new();
     let mut contained = true;
     for pattern in Pattern::ALL {
-        let kernel = Kernel::new(pattern, processes);
+        let kernel = Kernel::new(pattern, processes, lab.is_quick());
         let what = |way: &str| format!("{} on {processes} processes, {way}", pattern.name());
         let calm = [
             lab.costs(&what("HydEE without failure"), &kernel.federation(HYDEE, "[]"))?,

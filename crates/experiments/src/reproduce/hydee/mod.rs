@@ -61,13 +61,15 @@ const COMPUTING_MS: u32 = 3_000;
 
 impl Kernel {
     /// In the clusters that are found for it.
-    fn new(pattern: Pattern, processes: usize) -> Kernel {
+    fn new(pattern: Pattern, processes: usize, quick: bool) -> Kernel {
         let found = find(&pattern.graph(processes), Wish::default());
         let division = found.front[found.chosen].clone();
         // Everybody to everybody is many messages: fewer iterations, each longer.
         let iterations = match pattern {
             Pattern::Ft if processes > 256 => 1,
+            Pattern::Ft if quick => 2,
             Pattern::Ft => 5,
+            _ if quick => 5,
             _ => 20,
         };
         Kernel { pattern, processes, division, iterations }

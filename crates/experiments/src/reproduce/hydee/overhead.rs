@@ -44,7 +44,7 @@ pub(super) fn overhead(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
     let mut longer: [Vec<f64>; WAYS.len()] = Default::default();
     for &processes in sizes {
         for pattern in Pattern::ALL {
-            let kernel = Kernel::new(pattern, processes);
+            let kernel = Kernel::new(pattern, processes, lab.is_quick());
             let what = |way: &str| format!("{} on {processes} processes, {way}", pattern.name());
             let seconds = |runs: &[Costs]| Spread::of(runs.iter().map(|it| it.seconds));
             let native = lab.costs(&what("unprotected"), &kernel.federation("{ none: {} }", "[]"))?;
