@@ -22,7 +22,8 @@ pub fn sequential<P: Program>(config: &Arc<P::Config>, membership: &Membership) 
         let mut has_moved = false;
         for (me, rank) in &mut ranks {
             while let Some(job) = rank.next_job() {
-                rank.computed(job.run(), &mut out);
+                job.run();
+                rank.computed((), &mut out);
                 on_the_way.extend(out.sends.drain(..).map(|(to, payload)| (*me, to, payload)));
                 has_moved = true;
             }

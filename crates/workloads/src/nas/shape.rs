@@ -86,16 +86,20 @@ impl Shape {
             }
             Pattern::Lu => {
                 let bytes = self.bytes / PLANES;
-                let upper: Vec<u32> =
-                    [(row > 0, row.wrapping_sub(1), column), (column > 0, row, column.wrapping_sub(1))]
-                        .into_iter()
-                        .filter_map(|(is, row, column)| is.then(|| at(row, column)))
-                        .collect();
-                let lower: Vec<u32> =
-                    [(row + 1 < side, row + 1, column), (column + 1 < side, row, column + 1)]
-                        .into_iter()
-                        .filter_map(|(is, row, column)| is.then(|| at(row, column)))
-                        .collect();
+                let mut upper = Vec::new();
+                let mut lower = Vec::new();
+                if row > 0 {
+                    upper.push(at(row - 1, column));
+                }
+                if column > 0 {
+                    upper.push(at(row, column - 1));
+                }
+                if row + 1 < side {
+                    lower.push(at(row + 1, column));
+                }
+                if column + 1 < side {
+                    lower.push(at(row, column + 1));
+                }
                 let (order, sources, to) =
                     if round < PLANES { (Order::Up, upper, lower) } else { (Order::Down, lower, upper) };
                 Round { order, sends: to.into_iter().map(|it| (it, bytes)).collect(), sources }
