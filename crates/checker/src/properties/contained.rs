@@ -39,6 +39,7 @@ fn counted(deaths: usize) -> String {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
+    use faultline_trace::manifest::ProtocolKind;
 
     fn run() -> Run {
         let mut run = Run::new(&[&[0, 1], &[2]]);

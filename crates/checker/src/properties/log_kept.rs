@@ -68,6 +68,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
     use faultline_core::Sn;
+    use faultline_trace::manifest::ProtocolKind;
 
     fn collects(run: &mut Run, process: u32, log: u32) {
         run.claim(process, Claim::Collected { round: 1, below: Sn(1), kept: 1, log });

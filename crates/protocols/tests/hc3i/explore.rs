@@ -50,6 +50,7 @@ impl Schedule {
         let protocol = match own.scope {
             Scope::Cluster => ProtocolKind::Hc3i,
             Scope::Federation => ProtocolKind::Coordinated,
+            Scope::Process => ProtocolKind::Independent,
         };
         let mut federation = Federation::new(clusters, own);
         if dice.random() {

@@ -1,9 +1,10 @@
 //! Copies of checkpoints: what can be restored when storages are lost.
 
 use faultline_core::Claim;
+use faultline_core::Scope;
 use faultline_core::Span;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_protocols::hydee::{Config, Control, Defects, Hydee};
+use faultline_protocols::hydee::{Config, Control, Defects, Hydee, Recovery};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_trace::manifest::ProtocolKind;
 
@@ -20,6 +21,8 @@ fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
         placement: Placement { replicas: 1, to: ReplicateTo::OtherCluster },
         retry_every: Span::from_secs(1),
         defects: Defects::default(),
+        scope: Scope::Cluster,
+        recovery: Recovery::Phases,
     };
     let mut federation = Federation::<Hydee>::new(&[1, 2], config);
     federation.settle();
@@ -49,6 +52,8 @@ fn a_part_that_is_lost_while_a_copy_is_made_of_it_is_fetched_again() {
         placement: Placement { replicas: 2, to: ReplicateTo::OtherCluster },
         retry_every: Span::from_secs(1),
         defects: Defects::default(),
+        scope: Scope::Cluster,
+        recovery: Recovery::Phases,
     };
     let mut federation = Federation::<Hydee>::new(&[1, 1, 1], config);
     let first = federation.hold(|flight| flight.image_of() == Some(p(2)) && flight.to == p(0));

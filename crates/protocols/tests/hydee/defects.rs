@@ -1,9 +1,10 @@
 //! Every defect is found: most by a random schedule, which is sound without it; the rare ones by a directed schedule.
 
 use faultline_checker::Property;
+use faultline_core::Scope;
 use faultline_core::Span;
 use faultline_core::StorageFate::Kept;
-use faultline_protocols::hydee::{Config, Control, Defect, Defects, Hydee};
+use faultline_protocols::hydee::{Config, Control, Defect, Defects, Hydee, Recovery};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_trace::manifest::ProtocolKind;
 
@@ -64,6 +65,8 @@ fn levels_of_an_older_round_are_not_obeyed() {
             placement: Placement { replicas: 1, to: ReplicateTo::OtherCluster },
             retry_every: Span::from_secs(1),
             defects,
+            scope: Scope::Cluster,
+            recovery: Recovery::Phases,
         };
         let mut federation = Federation::<Hydee>::new(&[1, 1], config);
         federation.settle();

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use faultline_checker::Verdict;
+use faultline_core::Scope;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Application as _, Claim, ClusterId, Digest, ProcessId, Span};
-use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
+use faultline_protocols::hydee::{Config, Defect, Defects, Hydee, Recovery};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_trace::manifest::ProtocolKind;
 use faultline_workloads::Workload;
@@ -65,6 +66,8 @@ impl Schedule {
             },
             retry_every: RETRY,
             defects,
+            scope: Scope::Cluster,
+            recovery: Recovery::Phases,
         };
         let application = faultline_workloads::Config::Exchange(program.clone());
         let mut federation = Federation::with_application(clusters, config, application);
