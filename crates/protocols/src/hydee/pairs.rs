@@ -61,6 +61,8 @@ impl Rank {
         if (from < theirs || to < self.position.incarnation) && !self.has(Defect::OlderMeetingAccepted) {
             return;
         }
+        // It may be replayed before this process has looked at what has changed: an answer to no question would be lost.
+        self.meet_peers(host);
         self.settle(peer, committed);
         let channel = &self.channels[&peer];
         let (sent, settled) = (channel.sent, channel.settled);
