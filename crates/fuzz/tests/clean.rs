@@ -80,7 +80,7 @@ fn the_baselines_are_clean() {
 #[test]
 #[ignore = "takes minutes"]
 fn ten_thousand_seeds_of_each_baseline_are_clean() {
-    for protocol in [Protocol::FullLogging, Protocol::Independent, Protocol::Spbc, Protocol::Coordinated] {
+    for protocol in [Protocol::Spbc, Protocol::Coordinated, Protocol::FullLogging, Protocol::Independent] {
         clean(protocol, 10_000, []);
     }
 }

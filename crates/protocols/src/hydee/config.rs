@@ -33,14 +33,13 @@ pub enum Recovery {
 }
 
 /// The known defects of SPBC: those that are only its own, and rules that it has in common with HydEE.
-pub const DEFECTS_OF_PAIRS: [Defect; 7] = [
+pub const DEFECTS_OF_PAIRS: [Defect; 6] = [
     Defect::SendsBeforeMeeting,
     Defect::OlderMeetingAccepted,
     Defect::LogOutsideCheckpoint,
     Defect::SuppressedNotLogged,
     Defect::CollectsAtPresent,
     Defect::NoLifeCheck,
-    Defect::NoDuplicateCheck,
 ];
 
 impl Defect {
