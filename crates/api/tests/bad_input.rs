@@ -115,7 +115,7 @@ fn every_mistake_is_explained() {
         ),
         (
             "processes that a kernel cannot have",
-            with("heat: { steps: 100 }", "nas: { pattern: cg, message: 100 }"),
+            with("heat: { steps: 100 }", "nas: { pattern: cg, message: 100B }"),
         ),
         (
             "ranks that are named twice",

@@ -27,7 +27,7 @@ metadata: {{ name: pattern }}
 spec:
   clusters: [{{ name: a, nodes: {processes} }}]
   protocol: {{ none: {{}} }}
-  application: {{ nas: {{ pattern: {}, iterations: 2, stepTime: 1ms, message: 4096 }} }}
+  application: {{ nas: {{ pattern: {}, iterations: 2, stepTime: 1ms, message: 4096B }} }}
   deadline: 60s
 ",
         pattern.name().to_lowercase()

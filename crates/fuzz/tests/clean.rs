@@ -79,8 +79,8 @@ fn the_baselines_are_clean() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn ten_thousand_seeds_of_each_baseline_are_clean() {
-    for protocol in [Protocol::Spbc, Protocol::Coordinated, Protocol::FullLogging, Protocol::Independent] {
+fn ten_thousand_seeds_of_each_baseline_that_must_come_to_rest_are_clean() {
+    for protocol in [Protocol::Spbc, Protocol::Coordinated, Protocol::FullLogging] {
         clean(protocol, 10_000, []);
     }
 }

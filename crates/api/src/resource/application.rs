@@ -216,7 +216,9 @@ pub struct Nas {
     /// By process, in the order of the clusters: its rank in the kernel, from 0 on. `faultline cluster` says it for the
     /// clusters that it finds. Default: the same order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 4096))]
+    #[schemars(extend("maxItems" = 4096, "items" = {
+        "type": "integer", "format": "uint32", "minimum": 0, "description": "The rank of one process."
+    }))]
     pub order: Option<Vec<u32>>,
 }
 

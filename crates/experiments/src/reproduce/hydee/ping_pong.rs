@@ -50,7 +50,7 @@ impl Setting {
             Setting::Native => "{ none: {} }",
             Setting::Piggyback | Setting::Logging => "{ hydee: { checkpointEvery: never, replicas: 0 } }",
         };
-        let sizes = SIZES.map(|it| it.to_string()).join(", ");
+        let sizes = SIZES.map(|it| format!("{it}B")).join(", ");
         format!(
             "apiVersion: faultline.dev/v1alpha1
 kind: Federation
