@@ -163,7 +163,7 @@ impl Check<'_> {
                     "{} is too short: some messages of a kernel are a fraction of it",
                     Size(nas.message())
                 ),
-                format!("write at least {LEAST_NAS_MESSAGE}"),
+                format!("write at least {LEAST_NAS_MESSAGE}B"),
             );
         }
         self.at_most(&format!("{path}.state"), nas.state(), MAX_STATE);
