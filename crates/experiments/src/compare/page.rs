@@ -20,7 +20,7 @@ const TABLE: &str = ".comparison td:first-child{white-space:nowrap}.comparison .
 
 const PANEL: f64 = 400.0;
 const GAP: f64 = 40.0;
-const NAME: f64 = 92.0;
+const NAME: f64 = 106.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
 /// Beside a bar, for its number.
