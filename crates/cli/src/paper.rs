@@ -53,9 +53,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Trouble> {
         StatisticsFormat::Json => tell::json(&runs),
         StatisticsFormat::Csv => tell::csv(&runs),
     })?;
-    let begun = if several { arguments.seeds as usize } else { runs.len() };
-    if runs.len() < begun {
-        anstream::eprintln!("interrupted: {} of {begun} seeds were not run", begun - runs.len());
+    let missing = arguments.seeds as usize - runs.len();
+    if missing > 0 {
+        anstream::eprintln!("interrupted: {missing} of {} seeds were not run", arguments.seeds);
         return Ok(Exit::from(tell::verdict(&runs).max(Verdict::Unknown)));
     }
     Ok(tell::verdict(&runs).into())

@@ -167,6 +167,11 @@ impl<'a> Group<'a> {
         line
     }
 
+    /// Whether a position belongs to a line.
+    pub fn is_on(line: &[(Incarnation, Sn)], position: Position) -> bool {
+        line.iter().any(|&(incarnation, upto)| incarnation == position.incarnation && position.sn <= upto)
+    }
+
     /// The committed checkpoints of a line that are newer than `position`, newest first.
     pub fn committed_after<'b>(
         &'b self,

@@ -48,8 +48,7 @@ impl Judge<'_> {
         let evidence = history.source(self.rollback.restores().next().expect("has a target").at);
 
         finding.instances += 1;
-        let on_line = line.iter().any(|&(it, bound)| it == target.incarnation && target.sn <= bound);
-        if !on_line && target.sn.0 > 0 {
+        if !Group::is_on(&line, target) && target.sn.0 > 0 {
             finding.violated([evidence], || {
                 format!(
                     "{} went back to checkpoint {target}, which an earlier rollback had undone",

@@ -4,18 +4,20 @@
 //! be restored. Unless the cluster lacks a newer one, which was committed and is lost, and there was a collection: then the
 //! older one may have been collected, and must not be restored.
 
-use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId, Sn};
+use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId};
 
 use super::dirt::Dirt;
-use crate::history::{Checkpoint, CheckpointName, Claimed, History, Part, StoredCopy};
+use crate::history::{Checkpoint, CheckpointName, Claimed, Group, History, Part, StoredCopy};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::UnrecoverableJustified);
+    let mut dirt = None;
     for claimed in &history.claims {
         if let Claim::Unrecoverable { missing, .. } = claimed.claim {
             finding.instances += 1;
-            GivingUp::new(history, claimed).judge(missing, &mut finding);
+            let dirt = dirt.get_or_insert_with(|| Dirt::of(history));
+            GivingUp::new(history, dirt, claimed).judge(missing, &mut finding);
         }
     }
     finding
@@ -24,16 +26,17 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 /// One claim that a cluster cannot be restored.
 struct GivingUp<'a> {
     history: &'a History<'a>,
+    dirt: &'a Dirt,
     claimed: &'a Claimed<'a>,
     /// The supervisor's fact before which the claim was made.
     before: usize,
 }
 
 impl<'a> GivingUp<'a> {
-    fn new(history: &'a History<'a>, claimed: &'a Claimed<'a>) -> GivingUp<'a> {
+    fn new(history: &'a History<'a>, dirt: &'a Dirt, claimed: &'a Claimed<'a>) -> GivingUp<'a> {
         let segment = history.segment(claimed.at.segment);
         let before = history.supervision.end_of_life(segment.process, segment.life);
-        GivingUp { history, claimed, before }
+        GivingUp { history, dirt, claimed, before }
     }
 
     fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Finding) {
@@ -91,21 +94,18 @@ impl<'a> GivingUp<'a> {
         let Some((group, _)) = self.history.member(name.owner) else { return false };
         let group = &self.history.groups[group];
         let line = group.line_before(Incarnation(u32::MAX));
-        let is_in =
-            |&(incarnation, upto): &(Incarnation, Sn)| incarnation == name.incarnation && name.sn <= upto;
         let restored =
             line.iter().filter_map(|(incarnation, _)| group.rollbacks.get(incarnation)?.target()?);
         let newer = restored
             .filter(|restored| restored.position > name.position())
             .filter_map(|restored| group.checkpoints.get(&restored));
         let mut newer = newer.chain(group.committed_after(&line, name.position()).map(|(_, it)| it));
-        !line.iter().any(is_in) || newer.any(|checkpoint| self.is_clean(checkpoint))
+        !Group::is_on(&line, name.position()) || newer.any(|checkpoint| self.is_clean(checkpoint))
     }
 
     /// Whether a checkpoint need not be passed over.
     fn is_clean(&self, checkpoint: &Checkpoint<'_>) -> bool {
-        let dirt = Dirt::of(self.history);
-        checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !dirt.is_in(cut))
+        checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !self.dirt.is_in(cut))
     }
 
     /// Whether a collection may have counted on a checkpoint that was newer than `position` and is lost.
@@ -134,7 +134,7 @@ impl<'a> GivingUp<'a> {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::{ClusterId, Span};
+    use faultline_core::{ClusterId, Sn, Span};
 
     fn give_up(run: &mut Run) {
         let missing = [(run.image(0, 0, 1), vec![p(0), p(1)])].into();

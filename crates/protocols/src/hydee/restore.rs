@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Attempt, Cause, Claim, ImageName, Position, ProcessId, Sn, Time, To, Vectors};
 
-use super::config::{Defect, Recovery};
+use super::config::Defect;
 use super::delivery::Line;
 use super::message::{Checkpoint, Control, RestoreNo, Saved};
 use super::view::View;
@@ -425,6 +425,7 @@ impl Rank {
         let Saved { phase, channels, deeds, late } =
             image.map_or(nothing, |image| Saved::clone(&image.saved));
         (self.phase, self.channels, self.deeds) = (phase, channels, deeds);
+        let in_pairs = self.recovers_in_pairs();
         let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
         let outside = self.channels.iter_mut().filter(|(peer, _)| is_outside(peer));
         (self.committed, self.lines) = (BTreeMap::new(), BTreeMap::new());
@@ -434,7 +435,7 @@ impl Rank {
                 channel.log.clear();
             }
             self.committed.insert(peer, channel.covered());
-            let undecided = (self.config.recovery == Recovery::Pairs).then_some(channel.sent);
+            let undecided = in_pairs.then_some(channel.sent);
             let line = Line { next: channel.sent, fresh: channel.sent, undecided, ..Line::default() };
             self.lines.insert(peer, line);
             self.log.0 += channel.log.len() as u64;

@@ -1,30 +1,18 @@
 //! Copies of checkpoints: what can be restored when storages are lost.
 
 use faultline_core::Claim;
-use faultline_core::Scope;
-use faultline_core::Span;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_protocols::hydee::{Config, Control, Defects, Hydee, Recovery};
-use faultline_protocols::placement::{Placement, ReplicateTo};
+use faultline_protocols::hydee::{Control, Defects, Hydee};
 use faultline_trace::manifest::ProtocolKind;
 
 use crate::harness::{Federation, p};
-
-const EVERY: Span = Span::from_secs(3_600);
+use crate::{EVERY, config};
 
 /// The part of p2 in the second checkpoint has no copy when p1 dies with its storage, but p2 has it: that checkpoint is to be
 /// restored. Before p2's copy is made, p2 dies with its storage, too. The first checkpoint is still there.
 #[test]
 fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
-    let config = Config {
-        checkpoint_every: vec![Some(EVERY); 2].into(),
-        placement: Placement { replicas: 1, to: ReplicateTo::OtherCluster },
-        retry_every: Span::from_secs(1),
-        defects: Defects::default(),
-        scope: Scope::Cluster,
-        recovery: Recovery::Phases,
-    };
-    let mut federation = Federation::<Hydee>::new(&[1, 2], config);
+    let mut federation = Federation::<Hydee>::new(&[1, 2], config(2, 1, Defects::default()));
     federation.settle();
     let copy = federation.hold(|flight| flight.image_of() == Some(p(2)) && flight.to == p(0));
     federation.wake(p(1), EVERY);
@@ -47,15 +35,7 @@ fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
 /// corrupt: there must be another try.
 #[test]
 fn a_part_that_is_lost_while_a_copy_is_made_of_it_is_fetched_again() {
-    let config = Config {
-        checkpoint_every: vec![Some(EVERY); 3].into(),
-        placement: Placement { replicas: 2, to: ReplicateTo::OtherCluster },
-        retry_every: Span::from_secs(1),
-        defects: Defects::default(),
-        scope: Scope::Cluster,
-        recovery: Recovery::Phases,
-    };
-    let mut federation = Federation::<Hydee>::new(&[1, 1, 1], config);
+    let mut federation = Federation::<Hydee>::new(&[1, 1, 1], config(3, 2, Defects::default()));
     let first = federation.hold(|flight| flight.image_of() == Some(p(2)) && flight.to == p(0));
     federation.settle();
     let secure =

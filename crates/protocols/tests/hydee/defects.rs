@@ -1,13 +1,11 @@
 //! Every defect is found: most by a random schedule, which is sound without it; the rare ones by a directed schedule.
 
 use faultline_checker::Property;
-use faultline_core::Scope;
-use faultline_core::Span;
 use faultline_core::StorageFate::Kept;
-use faultline_protocols::hydee::{Config, Control, Defect, Defects, Hydee, Recovery};
-use faultline_protocols::placement::{Placement, ReplicateTo};
+use faultline_protocols::hydee::{Control, Defect, Defects, Hydee};
 use faultline_trace::manifest::ProtocolKind;
 
+use crate::config;
 use crate::explore::{is_found, run};
 use crate::harness::{Federation, p};
 
@@ -61,15 +59,7 @@ fn no_defect_is_forgotten() {
 #[test]
 fn levels_of_an_older_round_are_not_obeyed() {
     let schedule = |defects| {
-        let config = Config {
-            checkpoint_every: vec![Some(Span::from_secs(3_600)); 2].into(),
-            placement: Placement { replicas: 1, to: ReplicateTo::OtherCluster },
-            retry_every: Span::from_secs(1),
-            defects,
-            scope: Scope::Cluster,
-            recovery: Recovery::Phases,
-        };
-        let mut federation = Federation::<Hydee>::new(&[1, 1], config);
+        let mut federation = Federation::<Hydee>::new(&[1, 1], config(2, 1, defects));
         federation.settle();
         let exchange = |federation: &mut Federation<Hydee>, from, to, text| {
             federation.send(p(from), p(to), text);

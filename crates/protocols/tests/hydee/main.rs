@@ -2,9 +2,28 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use faultline_core::{Scope, Span};
+use faultline_protocols::hydee::{Config, Defects, Recovery};
+use faultline_protocols::placement::{Placement, ReplicateTo};
+
 mod copies;
 mod defects;
 mod explore;
 #[allow(dead_code, unused_imports, reason = "each protocol's tests use their part")]
 #[path = "../harness/mod.rs"]
 mod harness;
+
+/// Longer than a directed schedule takes: after the first, checkpoints are taken when they are asked for.
+const EVERY: Span = Span::from_secs(3_600);
+
+/// HydEE with copies in other clusters.
+fn config(clusters: usize, replicas: u16, defects: Defects) -> Config {
+    Config {
+        scope: Scope::Cluster,
+        recovery: Recovery::Phases,
+        checkpoint_every: vec![Some(EVERY); clusters].into(),
+        placement: Placement { replicas, to: ReplicateTo::OtherCluster },
+        retry_every: Span::from_secs(1),
+        defects,
+    }
+}

@@ -382,6 +382,15 @@ mod tests {
         store.list().into_iter().map(|(_, head)| *head).collect()
     }
 
+    /// Stores images, and reports that they are durable.
+    fn report(store: &mut Probe, journal: &mut Journal, numbers: &[u32]) {
+        for &number in numbers {
+            store.persist(image(number)).unwrap();
+            journal.image(image(number).name);
+        }
+        journal.flush().unwrap();
+    }
+
     #[test]
     fn a_next_life_finds_what_was_reported_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
@@ -413,11 +422,7 @@ mod tests {
     fn a_journal_that_was_being_written_ends_at_its_last_whole_line() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, .. } = open(&dir, 1);
-        for number in [1, 2] {
-            store.persist(image(number)).unwrap();
-            journal.image(image(number).name);
-        }
-        journal.flush().unwrap();
+        report(&mut store, &mut journal, &[1, 2]);
         let path = dir.path().join("store").join(JOURNAL);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 1]).unwrap();
@@ -448,11 +453,7 @@ mod tests {
     fn a_damaged_image_is_absent() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, .. } = open(&dir, 1);
-        for number in [1, 2] {
-            store.persist(image(number)).unwrap();
-            journal.image(image(number).name);
-        }
-        journal.flush().unwrap();
+        report(&mut store, &mut journal, &[1, 2]);
         assert!(matches!(store.read(image(1).name, true), Err(StoreError::Checksum { .. })));
         // Files are numbered in the order of their first use.
         let path = dir.path().join("store/0.slot");
@@ -467,11 +468,7 @@ mod tests {
     fn what_was_removed_does_not_come_back_and_what_took_its_place_has_to_be_reported() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, .. } = open(&dir, 1);
-        for number in [1, 2] {
-            store.persist(image(number)).unwrap();
-            journal.image(image(number).name);
-        }
-        journal.flush().unwrap();
+        report(&mut store, &mut journal, &[1, 2]);
         store.delete(image(1).name).unwrap();
         assert_eq!(listed(&open(&dir, 2).store), [2]);
 
@@ -487,9 +484,7 @@ mod tests {
     fn an_image_may_be_written_again() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, .. } = open(&dir, 1);
-        store.persist(image(1)).unwrap();
-        journal.image(image(1).name);
-        journal.flush().unwrap();
+        report(&mut store, &mut journal, &[1]);
         store.persist(image(1)).unwrap();
         assert_eq!(store.read(image(1).name, false).unwrap(), Some(image(1)));
         assert_eq!(listed(&open(&dir, 2).store), [1]);
