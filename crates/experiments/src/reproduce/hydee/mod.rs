@@ -51,7 +51,6 @@ pub fn reproduce(
 /// A kernel on processes in clusters, as it is run.
 struct Kernel {
     pattern: Pattern,
-    processes: usize,
     division: Division,
     iterations: u32,
 }
@@ -72,14 +71,7 @@ impl Kernel {
             _ if quick => 5,
             _ => 20,
         };
-        Kernel { pattern, processes, division, iterations }
-    }
-
-    /// The same where every process is a cluster of its own.
-    fn alone(&self) -> Kernel {
-        let cluster_of = (0..self.processes as u32).collect();
-        let division = Division { clusters: self.processes, cluster_of, ..self.division.clone() };
-        Kernel { division, ..*self }
+        Kernel { pattern, division, iterations }
     }
 
     /// The ranks of each cluster.
