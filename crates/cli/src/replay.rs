@@ -11,7 +11,7 @@ use std::sync::Arc;
 use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_core::process::{ActionOf, In};
 use faultline_core::{
-    Action, Birth, Event, Fact, Job, JobNo, Life, Node, Process, ProcessId, Protocol, Time,
+    Action, Birth, Event, Fact, FactKinds, Job, JobNo, Life, Node, Process, ProcessId, Protocol, Time,
 };
 use faultline_report::Cast;
 use faultline_report::explain::count;
@@ -189,7 +189,8 @@ fn relive<P: Process>(
         match (&mut process, entry) {
             (None, Entry::Birth { boot, membership, record, seed }) => {
                 let (config, membership) = (config.clone(), Arc::new(membership));
-                let birth = Birth { me, life, boot, membership, config, record, seed };
+                let facts = FactKinds::ALL;
+                let birth = Birth { me, life, boot, membership, config, record, seed, facts };
                 process = Some(P::start(birth, at, &mut actions));
             }
             (Some(process), entry) => match event::<P>(entry, &mut jobs) {

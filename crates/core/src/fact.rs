@@ -360,4 +360,33 @@ impl FactKind {
     ];
 }
 
+/// A set of kinds of fact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FactKinds(u32);
+
+impl FactKinds {
+    /// No kind.
+    pub const NONE: FactKinds = FactKinds(0);
+    /// Every kind.
+    pub const ALL: FactKinds = FactKinds(u32::MAX);
+
+    /// Whether `kind` is among them.
+    #[inline]
+    pub const fn contains(self, kind: FactKind) -> bool {
+        self.0 & 1 << kind as u32 != 0
+    }
+
+    /// The kinds of both sets.
+    pub const fn union(self, other: FactKinds) -> FactKinds {
+        FactKinds(self.0 | other.0)
+    }
+}
+
+impl FromIterator<FactKind> for FactKinds {
+    fn from_iter<I: IntoIterator<Item = FactKind>>(kinds: I) -> FactKinds {
+        FactKinds(kinds.into_iter().fold(0, |all, kind| all | 1 << kind as u32))
+    }
+}
+
+const _: () = assert!((FactKind::Completed as u32) < u32::BITS, "a set of kinds is 32 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "facts are kept by the million");

@@ -121,6 +121,14 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// The kind of fact that it waits for.
+    pub fn fact(&self) -> Option<FactKind> {
+        match self {
+            Trigger::At(_) => None,
+            Trigger::When { fact, .. } => Some(*fact),
+        }
+    }
+
     /// Whether a fact of this kind, stated by `process` of `cluster`, counts.
     pub fn matches(&self, kind: FactKind, by: ProcessId, of: ClusterId) -> bool {
         match self {

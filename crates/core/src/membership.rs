@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
+use crate::fact::FactKinds;
 use crate::id::{ClusterId, Life, MembershipVersion, NodeId, ProcessId, Role};
 
 /// One process as the supervisor sees it.
@@ -141,4 +142,6 @@ pub struct Birth<C> {
     pub record: Option<Arc<[u8]>>,
     /// Seed of this process's own random choices.
     pub seed: u64,
+    /// The kinds of fact that somebody takes. A process counts the others, and need not state them.
+    pub facts: FactKinds,
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::application::{Application, Outbox};
 use crate::counters::Counters;
-use crate::fact::{Claim, Fact, Witness};
+use crate::fact::{Claim, Fact, FactKind, FactKinds, Witness};
 use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot};
 use crate::membership::Birth;
@@ -44,11 +44,13 @@ struct Seat<A: Application> {
     me: ProcessId,
     life: Life,
     incarnation: Incarnation,
+    /// What somebody takes of them.
+    taken: FactKinds,
     held: bool,
     snapshot_wanted: bool,
     /// The application may have changed since its result was last looked at.
     changed: bool,
-    /// Facts stated in this life.
+    /// Facts of this life, stated or not.
     facts: u64,
     sent: u64,
     delivered: u64,
@@ -80,7 +82,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
     const FIFO: bool = P::FIFO;
 
     fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, record, seed } = birth;
+        let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
         let application = (membership.member(me).role == Role::RANK)
             .then(|| A::new(&config.application, me, &membership, seed));
         let mut seat = Seat {
@@ -89,6 +91,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             application,
             incarnation: Incarnation(0),
             facts: 0,
+            taken: facts,
             sent: 0,
             delivered: 0,
             channels: Counters::default(),
@@ -100,7 +103,8 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             job: None,
             changed: false,
         };
-        let birth = Birth { me, life, boot, membership, config: config.protocol.clone(), record, seed };
+        let config = config.protocol.clone();
+        let birth = Birth { me, life, boot, membership, config, record, seed, facts };
         let protocol = P::start(birth, now, &mut Desk { seat: &mut seat, out });
         let mut node = Node { protocol, seat };
         node.settle(now, out);
@@ -116,7 +120,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             Event::Packet { from, packet: Packet::Control(message) } => Input::Control { from, message },
             Event::Packet { from, packet: Packet::Image(image) } => Input::Image { from, image },
             Event::Persisted(name) => {
-                self.seat.fact::<P>(|| Fact::Durable(name), out);
+                self.seat.fact::<P>(FactKind::Durable, || Fact::Durable(name), out);
                 Input::Persisted(name)
             }
             Event::PersistFailed(name) => Input::PersistFailed(name),
@@ -193,9 +197,12 @@ impl<P: Protocol, A: Application> Node<P, A> {
 
 impl<A: Application> Seat<A> {
     #[inline(always)]
-    fn fact<P: Protocol>(&mut self, make: impl FnOnce() -> Fact, out: &mut Out<Node<P, A>>) {
+    fn fact<P: Protocol>(&mut self, kind: FactKind, make: impl FnOnce() -> Fact, out: &mut Out<Node<P, A>>) {
         self.facts += 1;
-        append(out, || Action::Fact(make()));
+        if self.taken.contains(kind) {
+            append(out, || Action::Fact(make()));
+            debug_assert!(matches!(out.last(), Some(Action::Fact(fact)) if fact.kind() == kind));
+        }
     }
 
     fn witness(&self) -> Witness {
@@ -224,7 +231,7 @@ impl<A: Application> Seat<A> {
             let id = MessageId { from: self.me, to, incarnation: self.incarnation, number };
             self.sent = self.sent.wrapping_add(id.mix());
             let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-            self.fact::<P>(|| Fact::Sent { id, bytes }, out);
+            self.fact::<P>(FactKind::Sent, || Fact::Sent { id, bytes }, out);
             self.unseen.push_back(Deed::Sent(id, payload));
         }
         for (_, from, number) in consumed {
@@ -235,7 +242,7 @@ impl<A: Application> Seat<A> {
 
     fn consume<P: Protocol>(&mut self, from: ProcessId, number: u32, out: &mut Out<Node<P, A>>) {
         let id = MessageId { from, to: self.me, incarnation: self.incarnation, number };
-        self.fact::<P>(|| Fact::Consumed(id), out);
+        self.fact::<P>(FactKind::Consumed, || Fact::Consumed(id), out);
         self.unseen.push_back(Deed::Consumed(id));
     }
 
@@ -274,7 +281,7 @@ impl<A: Application> Seat<A> {
         }
         if let Some(digest) = self.application.as_ref().and_then(Application::result) {
             let witness = self.witness();
-            self.fact::<P>(|| Fact::Finished(Box::new((witness, digest))), out);
+            self.fact::<P>(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
         }
     }
 }
@@ -295,20 +302,20 @@ struct Desk<'a, P: Protocol, A: Application> {
 
 impl<P: Protocol, A: Application> Desk<'_, P, A> {
     #[inline(always)]
-    fn fact(&mut self, make: impl FnOnce() -> Fact) {
-        self.seat.fact::<P>(make, self.out);
+    fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact) {
+        self.seat.fact::<P>(kind, make, self.out);
     }
 }
 
 impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload) {
-        self.fact(|| Fact::Transmitted { id, position: stamp.position() });
+        self.fact(FactKind::Transmitted, || Fact::Transmitted { id, position: stamp.position() });
         let to = To::One(id.to);
         append(self.out, || Action::Send { to, packet: Packet::Application { id, stamp, payload } });
     }
 
     fn suppress(&mut self, id: MessageId) {
-        self.fact(|| Fact::Suppressed(id));
+        self.fact(FactKind::Suppressed, || Fact::Suppressed(id));
     }
 
     fn control(&mut self, to: To, message: P::Control) {
@@ -318,12 +325,12 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     fn deliver(&mut self, id: MessageId, payload: Payload) {
         assert!(!self.seat.held, "{} delivered while the application is held", id);
         self.seat.delivered = self.seat.delivered.wrapping_add(id.mix());
-        self.fact(|| Fact::Delivered(id));
+        self.fact(FactKind::Delivered, || Fact::Delivered(id));
         self.seat.run::<P>(self.out, |application, outbox| application.deliver(id.from, payload, outbox));
     }
 
     fn drop_stale(&mut self, id: MessageId) {
-        self.fact(|| Fact::DroppedStale(id));
+        self.fact(FactKind::DroppedStale, || Fact::DroppedStale(id));
     }
 
     fn hold(&mut self) {
@@ -353,7 +360,9 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
         seat.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
         let witness = snapshot.map(|it| it.witness).unwrap_or_default();
         (seat.sent, seat.delivered) = (witness.sent, witness.delivered);
-        self.fact(|| Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness))));
+        self.fact(FactKind::Restored, || {
+            Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness)))
+        });
     }
 
     fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {
@@ -361,7 +370,9 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     }
 
     fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
-        self.fact(|| Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len()))));
+        self.fact(FactKind::Saved, || {
+            Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len())))
+        });
         self.out.push(Action::Persist(image));
     }
 
@@ -390,6 +401,7 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     }
 
     fn claim(&mut self, claim: Claim) {
-        self.fact(|| Fact::Claim(Box::new(claim)));
+        let kind = claim.kind();
+        self.fact(kind, || Fact::Claim(Box::new(claim)));
     }
 }

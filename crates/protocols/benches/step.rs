@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use faultline_core::process::{ActionOf, In};
 use faultline_core::{
-    Action, Application, Birth, Boot, Chunk, Cluster, ClusterId, Digest, Event, Incarnation, Job, Life,
-    Member, Membership, MembershipVersion, Node, NodeConfig, NodeId, Outbox, Payload, Process, ProcessId,
-    Progress, Protocol, Role, Span, Time, To,
+    Action, Application, Birth, Boot, Chunk, Cluster, ClusterId, Digest, Event, FactKinds, Incarnation, Job,
+    Life, Member, Membership, MembershipVersion, Node, NodeConfig, NodeId, Outbox, Payload, Process,
+    ProcessId, Progress, Protocol, Role, Span, Time, To,
 };
 use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
 use faultline_protocols::none::NoProtocol;
@@ -101,6 +101,7 @@ impl<P: Process> Bed<P> {
                 config: config.clone(),
                 record: None,
                 seed: 1,
+                facts: FactKinds::ALL,
             };
             let process = P::start(birth, bed.now, &mut bed.actions);
             bed.processes.push(process);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use faultline_core::process::{ActionOf, In, Out, PacketOf};
 use faultline_core::{
-    Action, Birth, Boot, Event, Fact, FactKind, Job, JobNo, Membership, Process, ProcessId, Span, Time, To,
-    Trigger,
+    Action, Birth, Boot, Event, Fact, FactKind, FactKinds, Job, JobNo, Membership, Process, ProcessId, Span,
+    Time, To, Trigger,
 };
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;
@@ -275,6 +275,7 @@ impl<P: Process + 'static> Engine<P> {
                     config: self.parents.config.clone(),
                     record: self.parents.record.take(),
                     seed: self.parents.seed,
+                    facts: FactKinds::ALL,
                 };
                 let now = self.clock.now();
                 if let Some(inputs) = &mut self.outlets.inputs {

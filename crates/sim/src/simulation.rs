@@ -9,8 +9,8 @@ use std::sync::Arc;
 use faultline_core::application::{Job, Wire};
 use faultline_core::process::{ActionOf, In, PacketOf};
 use faultline_core::{
-    Action, Birth, ClusterId, Event, Fact, FactNo, Image, Life, Membership, MembershipVersion, Process,
-    ProcessId, Time, To, Trigger,
+    Action, Birth, ClusterId, Event, Fact, FactKind, FactKinds, FactNo, Image, Life, Membership,
+    MembershipVersion, Process, ProcessId, Time, To, Trigger,
 };
 use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervisor, process_seed};
 use faultline_trace::inputs::Recorder;
@@ -58,9 +58,9 @@ pub struct Simulation<'s, P: Process, S> {
     /// First lives that have not registered.
     pub(crate) unregistered: usize,
     pub(crate) triggers: Arc<[Trigger]>,
-    /// Kinds of fact, as bits, at which a process halts or which are reported.
-    pub(crate) watched_kinds: u32,
-    pub(crate) followed_kinds: u32,
+    /// Kinds of fact at which a process halts, and which are reported.
+    pub(crate) watched_kinds: FactKinds,
+    pub(crate) followed_kinds: FactKinds,
     pub(crate) outcome: Option<Outcome>,
 
     pub(crate) stats: Stats,
@@ -135,9 +135,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let has_plan = !supervisor.plan.is_empty();
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(supervisor, membership.clone(), &mut orders);
-        let kinds = faultline_core::FactKind::OF_PROCESSES;
         let followed_kinds =
-            kinds.iter().filter(|&&it| supervisor.follows(it)).map(|&it| 1 << it as u32).sum();
+            FactKind::OF_PROCESSES.into_iter().filter(|&kind| supervisor.follows(kind)).collect();
         let mut simulation = Simulation {
             process_config: process,
             storage_costs: storage,
@@ -163,7 +162,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             has_plan,
             unregistered: processes,
             triggers: Arc::new([]),
-            watched_kinds: 0,
+            watched_kinds: FactKinds::NONE,
             followed_kinds,
             outcome: None,
             stats: Stats::default(),
@@ -409,6 +408,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Starts a life with its first membership, or tells it of a newer one.
     fn meet(&mut self, process: ProcessId) {
+        let facts = self.taken_kinds();
         let seat = &mut self.seats[process.index()];
         let membership = seat.coming.take().expect("a membership is coming until it is met");
         seat.view_version = membership.version;
@@ -424,6 +424,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 config: self.process_config.clone(),
                 record: self.storages[process.index()].record(),
                 seed: process_seed(self.seed, process),
+                facts,
             };
             let mut actions = mem::take(&mut self.actions);
             let life = seat.life;
@@ -492,13 +493,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
         for place in 0..actions.len() {
-            let halted = match &mut actions[place] {
-                // Where nobody takes facts they stay where they are.
-                Action::Fact(fact) if !S::TAKES => self.count(process, fact).1,
-                // A plain action takes the place of the one that is performed.
-                action => self.act(process, mem::replace(action, Action::List)),
-            };
-            if halted {
+            // A plain action takes the place of the one that is performed.
+            let action = mem::replace(&mut actions[place], Action::List);
+            if self.act(process, action) {
                 self.seats[process.index()].backlog().rest.extend(actions.drain(place + 1..));
                 break;
             }
@@ -559,31 +556,32 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.queue.push(at, || Happening::Due(process, life, Due::Stored));
     }
 
-    /// Records a fact. True when the process halts at it.
-    #[inline]
-    fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
-        let (number, halted) = self.count(process, &fact);
-        let life = self.seats[process.index()].life;
-        self.sink.record(Record { process, life, number, at: self.now, fact });
-        halted
+    /// The kinds of fact that somebody takes.
+    fn taken_kinds(&self) -> FactKinds {
+        // What is recorded is compared with what a replay does, which takes all.
+        if self.recorder.is_some() { FactKinds::ALL } else { S::TAKES.union(self.followed_kinds) }
     }
 
-    /// Numbers a fact, and reports it where it is waited for. True when the process halts at it.
-    #[inline(always)]
-    fn count(&mut self, process: ProcessId, fact: &Fact) -> (FactNo, bool) {
-        let noticed = 1 << fact.kind() as u32 & (self.watched_kinds | self.followed_kinds) != 0;
-        let halted = noticed && self.report_fact(process, fact);
+    /// Numbers a fact, reports it where it is waited for, and records it. True when the process halts at it.
+    #[inline]
+    fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
+        let kind = fact.kind();
+        let noticed = self.watched_kinds.contains(kind) || self.followed_kinds.contains(kind);
+        let halted = noticed && self.report_fact(process, &fact);
         let seat = &mut self.seats[process.index()];
-        let number = FactNo(seat.facts);
+        let (life, number) = (seat.life, FactNo(seat.facts));
         seat.facts += 1;
-        (number, halted)
+        if S::TAKES.contains(kind) {
+            self.sink.record(Record { process, life, number, at: self.now, fact });
+        }
+        halted
     }
 
     /// Reports a fact that the supervisor follows or waits for. True when the process halts at it.
     fn report_fact(&mut self, process: ProcessId, fact: &Fact) -> bool {
         let (kind, cluster) = (fact.kind(), self.addresses[process.index()].cluster);
         let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
-        if halted || self.followed_kinds & (1 << kind as u32) != 0 {
+        if halted || self.followed_kinds.contains(kind) {
             let seat = &mut self.seats[process.index()];
             seat.halted = halted;
             let report = Report::Stated { process, life: seat.life, fact: fact.clone(), halted };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::{Fact, FactNo, Life, Membership, Process, ProcessId, Span, StorageFate, Time};
+use faultline_core::{Fact, FactNo, Life, Membership, Process, ProcessId, Span, StorageFate, Time, Trigger};
 use faultline_supervisor::{Order, Report};
 use faultline_trace::{Record, Sink};
 
@@ -102,14 +102,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             }
             Order::Announce(membership) => self.announce(membership),
             Order::Watch(triggers) => {
-                let kinds = faultline_core::FactKind::OF_PROCESSES;
-                let named = |kind| {
-                    triggers
-                        .iter()
-                        .any(|it| matches!(it, faultline_core::Trigger::When { fact, .. } if *fact == kind))
-                };
-                self.watched_kinds =
-                    kinds.iter().filter(|&&kind| named(kind)).map(|&kind| 1 << kind as u32).sum();
+                self.watched_kinds = triggers.iter().filter_map(Trigger::fact).collect();
                 self.triggers = triggers;
             }
             Order::Go { process, life } => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Fact, FactNo, Life, ProcessId, Time};
+use faultline_core::{Fact, FactKinds, FactNo, Life, ProcessId, Time};
 use serde::{Deserialize, Serialize};
 
 /// One fact with its header, as a driver hands it on.
@@ -22,15 +22,16 @@ pub struct Record {
 
 /// Takes facts as they are stated.
 pub trait Sink {
-    /// Whether facts are taken at all: a driver need not finish what is thrown away.
-    const TAKES: bool = true;
+    /// The kinds of fact that are taken; of others a driver need not tell it. Facts are numbered without gaps if all
+    /// are taken.
+    const TAKES: FactKinds = FactKinds::ALL;
     /// Takes one fact.
     fn record(&mut self, record: Record);
 }
 
 /// A sink that keeps nothing, for measurements.
 impl Sink for () {
-    const TAKES: bool = false;
+    const TAKES: FactKinds = FactKinds::NONE;
     #[inline]
     fn record(&mut self, _: Record) {}
 }

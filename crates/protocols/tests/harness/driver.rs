@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use faultline_core::process::ActionOf;
 use faultline_core::{
-    Action, Application, Birth, Boot, Event, Fact, FactNo, Fault, FaultNo, JobNo, Life, Member, Membership,
-    Node, Process, ProcessId, Protocol, Time, To,
+    Action, Application, Birth, Boot, Event, Fact, FactKinds, FactNo, Fault, FaultNo, JobNo, Life, Member,
+    Membership, Node, Process, ProcessId, Protocol, Time, To,
 };
 use faultline_trace::{Record, Sink};
 
@@ -78,6 +78,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             config: self.config.clone(),
             record: seat.storage.record.clone(),
             seed: 0,
+            facts: FactKinds::ALL,
         };
         let mut actions = Vec::new();
         seat.node = Some(Node::start(birth, seat.clock, &mut actions));
