@@ -17,7 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use faultline_api::Names;
-use faultline_api::supervision::{BUNDLE, PLACES, Places, Refusal, STATUS};
+use faultline_api::supervision::{Amended, BUNDLE, PLACES, Places, Refusal, SPEC, STATUS};
 use faultline_core::ProcessId;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{Desk, Place};
@@ -29,6 +29,7 @@ use tokio::runtime::Builder;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 use tracing::warn;
 
+use crate::amend::Amender;
 use crate::ledger::Ledger;
 
 /// What a record consists of.
@@ -43,6 +44,7 @@ pub(crate) struct Office {
     pub(crate) names: Names,
     pub(crate) desk: Desk,
     pub(crate) ledger: Ledger,
+    pub(crate) amender: Amender,
     pub(crate) sum: Sum,
     /// The record.
     pub(crate) dir: PathBuf,
@@ -65,6 +67,7 @@ pub(crate) fn serve(address: SocketAddr, office: Office) -> io::Result<SocketAdd
 fn router(office: Arc<Office>) -> Router {
     Router::new()
         .route(PLACES, put(places))
+        .route(SPEC, put(spec))
         .route(STATUS, get(status))
         .route("/v1/requests/{id}/done", post(done))
         .route(BUNDLE, get(bundle))
@@ -109,6 +112,19 @@ async fn places(State(office): State<Arc<Office>>, body: Bytes) -> Response {
     match office.desk.assign(said.generation, known) {
         Ok(()) => StatusCode::OK.into_response(),
         Err(stale) => refuse(StatusCode::CONFLICT, stale.to_string()),
+    }
+}
+
+async fn spec(State(office): State<Arc<Office>>, body: Bytes) -> Response {
+    let said: Amended = match serde_json::from_slice(&body) {
+        Ok(said) => said,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("this is no spec: {error}")),
+    };
+    let amendment = office.amender.amend(said);
+    office.ledger.amended(amendment.clone());
+    match amendment.refused {
+        None => StatusCode::OK.into_response(),
+        Some(why) => refuse(StatusCode::UNPROCESSABLE_ENTITY, why),
     }
 }
 

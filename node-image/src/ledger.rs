@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultline_api::Names;
 use faultline_api::supervision::{
-    Action, Cluster, ClusterState, Event, Faults, Link, Phase, Request, Shaping, Status, Verdict,
+    Action, Amendment, Cluster, ClusterState, Event, Faults, Link, Phase, Request, Shaping, Status, Verdict,
 };
-use faultline_core::fault::{FaultAccount, FaultState};
+use faultline_core::fault::{Change, FaultAccount, FaultState};
 use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, Time};
 use faultline_report::Cast;
 use faultline_report::narrate::{self, Narrator};
@@ -63,6 +63,11 @@ impl Ledger {
             }
         }
         shown
+    }
+
+    /// Another spec has been told.
+    pub(crate) fn amended(&self, amendment: Amendment) {
+        self.lock().status.amendment = Some(amendment);
     }
 
     /// Notes something that happened.
@@ -168,12 +173,27 @@ impl Keeper {
     }
 }
 
+impl Keeper {
+    /// A link of which something else is asked has not been measured yet.
+    fn changed(&self, change: &Change) {
+        if let Change::Link { from, to, properties } = *change {
+            let entry = LinkEntry { from, to, requested: properties, measured: None, since: None };
+            let asked = self.ledger.link(&entry);
+            let links = &mut self.ledger.lock().status.links;
+            links.iter_mut().filter(|it| (&it.from, &it.to) == (&asked.from, &asked.to)).for_each(|it| {
+                *it = asked.clone();
+            });
+        }
+    }
+}
+
 impl Observer for Keeper {
     fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match fact {
             Fact::Begun => self.begun = Some(at),
             Fact::Finished(_) => drop(self.finished.insert(process)),
             Fact::Restored(_) => drop(self.finished.remove(&process)),
+            Fact::Changed(change) => self.changed(change),
             _ => {}
         }
         if let Some(event) = self.narrator.stated(process, fact) {
@@ -185,7 +205,7 @@ impl Observer for Keeper {
         let elapsed = self.seconds(now);
         let status = &mut self.ledger.lock().status;
         if seen.begun.is_some() {
-            status.phase = Phase::Running;
+            status.phase = if seen.paused { Phase::Paused } else { Phase::Running };
         }
         status.elapsed_seconds = elapsed;
         status.rollbacks = 0;

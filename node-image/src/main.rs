@@ -1,6 +1,7 @@
 //! The node image: the programs that run in the pods of a federation.
 
 mod agent;
+mod amend;
 mod api;
 mod key;
 mod ledger;

@@ -12,15 +12,18 @@ use clap::Args;
 use faultline_api::{Federation, supervision};
 use faultline_catalog::{Setup, Visitor, manifest, with_setup};
 use faultline_checker::{Context, Verdict, judge};
+use faultline_core::fault::Change;
 use faultline_core::{Fact, Life, ProcessId, Protocol};
 use faultline_report::narrate::Event;
 use faultline_report::{Recorded, Summary};
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{self, Desk, RemoteOptions};
+use faultline_runtime::supervise::Wishes;
 use faultline_runtime::{RunOptions, RunOutcome, Secret, interrupt};
 use faultline_trace::manifest::Backend;
 use faultline_trace::{Bundle, Manifest, Trace};
 
+use crate::amend::Amender;
 use crate::api::{self, Office};
 use crate::key;
 use crate::ledger::Ledger;
@@ -95,13 +98,17 @@ impl Visitor for Run<'_> {
     {
         let Run { arguments, federation, text, secret, token, ended } = self;
         let out = &arguments.out;
-        let (desk, sum) = (Desk::default(), Sum::default());
+        let (desk, sum, wishes) = (Desk::default(), Sum::default(), Wishes::default());
+        if federation.spec.pause {
+            wishes.ask([Change::Pause(true)]);
+        }
         let ledger = Ledger::new(identity()?, setup.names.clone(), desk.clone());
         let office = Office {
             token,
             names: setup.names.clone(),
             desk: desk.clone(),
             ledger: ledger.clone(),
+            amender: Amender::new(federation, wishes.clone()),
             sum: sum.clone(),
             dir: out.clone(),
         };
@@ -118,7 +125,8 @@ impl Visitor for Run<'_> {
         })?;
         println!("{address}");
         if let Some(trace) = before {
-            let manifest = bundle.read_manifest().map_err(Trouble::machine)?;
+            let mut manifest = bundle.read_manifest().map_err(Trouble::machine)?;
+            manifest.fill_in(&trace);
             if manifest.outcome.is_some() {
                 return conclude(&bundle, &manifest, &ledger, &[], &ended);
             }
@@ -139,7 +147,7 @@ impl Visitor for Run<'_> {
             files: bundle.description().map_err(Trouble::machine)?,
             sum,
         };
-        let options = RunOptions { interrupted: ended.clone(), ..setup.run_options(out) };
+        let options = RunOptions { interrupted: ended.clone(), wishes, ..setup.run_options(out) };
         let run = match remote::run(remote, options, &desk, &mut keeper) {
             Ok(run) => run,
             Err(error) => {
@@ -149,7 +157,7 @@ impl Visitor for Run<'_> {
             }
         };
         ledger.judging();
-        let RunOutcome { outcome, faults, links, duration, collapsed } = run;
+        let RunOutcome { outcome, added, faults, links, duration, collapsed } = run;
         for it in collapsed {
             let name = setup.names.process(it.process);
             let text = format!("{name}, {}, ended by itself: {}; {}", it.life, it.status, it.last_words);
@@ -157,6 +165,7 @@ impl Visitor for Run<'_> {
         }
         manifest.expected = manifest::expected(&setup);
         manifest.outcome = Some(outcome);
+        manifest.plan.extend(added);
         manifest.faults = faults;
         manifest.duration = duration;
         manifest.links = links;

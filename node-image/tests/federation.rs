@@ -177,6 +177,79 @@ fn a_place_that_is_told_to_end_sends_its_last_words_and_the_run_passes() {
 }
 
 #[test]
+fn links_faults_and_a_pause_change_while_it_runs() {
+    let text = federation("");
+    let setting = Setting::start(&text, &PROCESSES);
+    let mut spec = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap().spec;
+    setting.put(&setting.places(1));
+    let steps = |status: &Status| status.clusters.iter().map(|it| it.steps_done).sum::<u64>();
+    setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
+
+    // Everyone stands far longer than it takes for somebody silent to be taken for dead, and a link changes meanwhile.
+    spec.pause = true;
+    assert_eq!(setting.amend(2, &spec).0, 200);
+    let paused = setting.wait("it stands still", |it| it.phase == Phase::Paused);
+    let slower =
+        r#"{ "within": { "preset": "san" }, "between": { "latency": "20ms", "bandwidth": "100Mbit" } }"#;
+    spec.links = Some(serde_json::from_str(slower).unwrap());
+    assert_eq!(setting.amend(3, &spec).0, 200);
+    let stood =
+        setting.wait("time passes", |it| it.elapsed_seconds > paused.elapsed_seconds.map(|it| it + 3.0));
+    assert!(steps(&stood) <= steps(&paused) + 4, "a step may have been on its way: {paused:#?} {stood:#?}");
+    let between = |status: &Status| {
+        let link = status.links.iter().find(|it| (it.from.as_str(), it.to.as_str()) == ("paris", "rennes"));
+        link.map(|it| (it.requested_micros, it.measured_micros)).unwrap()
+    };
+    assert_eq!(between(&stood), (20_000, None), "nobody can measure it while everyone stands");
+    spec.pause = false;
+    assert_eq!(setting.amend(4, &spec).0, 200);
+    let measured = setting.wait("it is measured", |it| between(it).1.is_some());
+    assert!(between(&measured).1.is_some_and(|it| it >= 19_000), "{measured:#?}");
+    assert!(steps(&setting.wait("it goes on", |it| it.phase == Phase::Running)) >= steps(&stood));
+
+    let crash = r#"{ "at": "1ms", "crash": { "cluster": "rennes", "node": 1 } }"#;
+    spec.faults.push(serde_json::from_str(crash).unwrap());
+    let crash =
+        r#"{ "when": { "fact": "checkpointCommitted" }, "crash": { "cluster": "paris", "node": 1 } }"#;
+    spec.faults.push(serde_json::from_str(crash).unwrap());
+    assert_eq!(setting.amend(5, &spec).0, 200);
+    let dropped = faultline_api::FederationSpec { faults: vec![], ..spec.clone() };
+    let (code, why) = setting.amend(6, &dropped);
+    assert!(code == 422 && why.contains("spec.faults"), "{code}: {why}");
+    assert_eq!(setting.amend(6, &spec).0, 422, "what was refused stays refused");
+
+    let status = setting.judged();
+    passes(&status);
+    let refused = status.amendment.as_ref().and_then(|it| it.refused.as_ref());
+    assert!(refused.is_some_and(|it| it.contains("spec.faults")), "{:?}", status.amendment);
+    assert_eq!((status.faults.planned, status.faults.done, status.faults.without_effect), (2, 1, 1));
+    let reasons: Vec<&str> = status.events.iter().map(|it| it.reason.as_str()).collect();
+    for reason in [
+        "Paused",
+        "LinkChanged",
+        "Resumed",
+        "LinksMeasured",
+        "FaultAdded",
+        "FaultWithoutEffect",
+        "RolledBack",
+    ] {
+        assert!(reasons.contains(&reason), "{reason} in {reasons:?}");
+    }
+    assert_eq!(reasons.iter().filter(|it| **it == "FailureDetected").count(), 1, "{reasons:?}");
+
+    let bundle = Bundle::open(setting.dir.path().join("out"));
+    let manifest = bundle.read_manifest().unwrap();
+    assert_eq!(manifest.plan.len(), 2);
+    let asked: Vec<_> = manifest.links.iter().filter(|it| it.from.0 == 0 && it.to.0 == 1).collect();
+    assert_eq!(asked.iter().map(|it| it.requested.latency.0 / 1_000_000).collect::<Vec<_>>(), [5, 20]);
+    assert!(asked[0].since.is_none() && asked[1].since.is_some());
+    let simulated =
+        with_setup(&faultline_api::parse("federation.yaml", text.as_bytes()).unwrap(), None, Simulate)
+            .unwrap();
+    assert_eq!(results(&bundle.read_trace().unwrap()), simulated);
+}
+
+#[test]
 fn a_supervisor_that_is_started_again_says_so_unless_nothing_had_begun() {
     let mut setting = Setting::start(&federation(""), &PROCESSES);
     setting.wait("it waits", |it| it.phase == Phase::Gathering && it.clusters.len() == 2);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use faultline_api::supervision::{self, KeyError, PLACES, Places, STATUS, Status};
+use faultline_api::supervision::{self, Amended, KeyError, PLACES, Places, SPEC, STATUS, Status};
 use futures::FutureExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Method, Request, StatusCode};
@@ -67,6 +67,11 @@ impl Supervisor {
     /// Says where the processes are.
     pub async fn places(&self, places: &Places) -> Result<(), SupervisorError> {
         self.ask(Method::PUT, PLACES, serde_json::to_vec(places)?.into()).await.map(drop)
+    }
+
+    /// Says what the federation is to be like now.
+    pub async fn amend(&self, amended: &Amended) -> Result<(), SupervisorError> {
+        self.ask(Method::PUT, SPEC, serde_json::to_vec(amended)?.into()).await.map(drop)
     }
 
     /// Says that a request is done. One that the supervisor no longer knows is as good.

@@ -10,10 +10,12 @@
 //! | [`mod@validate`] | what a combination of values means, and which make no sense |
 //! | [`names`] | processes and clusters by name and by number |
 //! | [`mod@plan`] | the expansion of the faults from a seed |
+//! | [`live`] | what may change of a federation while it runs |
 //! | [`samples`] | federations to start from |
 //! | [`supervision`] | what is said over HTTP to the supervisor of a federation in pods |
 
 mod document;
+pub mod live;
 mod locate;
 pub mod names;
 pub mod parse;

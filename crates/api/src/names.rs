@@ -140,6 +140,7 @@ mod tests {
             deadline: None,
             kubernetes: None,
             simulator: None,
+            pause: false,
         };
         Names::of(&spec).with_extra(&[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])
     }

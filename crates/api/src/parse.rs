@@ -101,6 +101,11 @@ pub fn read<T: DeserializeOwned>(
 }
 
 impl Text {
+    /// The content of a file of this name.
+    pub fn new(file: &str, text: String) -> Text {
+        Text { file: file.to_owned(), text }
+    }
+
     /// Complains of values by their paths, like `clusters[1].nodes`. There must be at least one problem.
     pub fn reject(&self, problems: Vec<Problem>) -> Box<Rejected> {
         let locations = Locations::of(&self.text);

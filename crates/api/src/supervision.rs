@@ -4,6 +4,7 @@
 //! | request | body | answer |
 //! | --- | --- | --- |
 //! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] when a newer generation is known, 422 when a process is |
+//! | `PUT /v1/spec` | [`Amended`] | 200 when the run does as it says, at once or once it is as far; 422 with a [`Refusal`] |
 //! | `GET /v1/status?after=N` | | [`Status`], with the events after number `N` (all without it) |
 //! | `POST /v1/requests/{id}/done` | | 204; 404 when there is no such request, also when it needs no answer any more |
 //! | `GET /v1/bundle` | | the record as a tar stream; 409 while the run goes on |
@@ -14,8 +15,12 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::resource::FederationSpec;
+
 /// Path of the places.
 pub const PLACES: &str = "/v1/places";
+/// Path of what the federation is to be like now.
+pub const SPEC: &str = "/v1/spec";
 /// Path of the status.
 pub const STATUS: &str = "/v1/status";
 /// Path of the record.
@@ -71,6 +76,27 @@ pub struct Place {
     pub address: String,
 }
 
+/// What the federation is to be like now. Saying it again changes nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Amended {
+    /// Of the resource; grows with every change of its spec.
+    pub generation: i64,
+    /// The whole spec. See [`crate::live`] for what of it may be another than before.
+    pub spec: FederationSpec,
+}
+
+/// What a supervisor has made of the spec that it was told last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Amendment {
+    /// Of the resource.
+    pub generation: i64,
+    /// Why it goes on as before; absent when it does as the spec says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
 /// How a federation fares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -81,6 +107,9 @@ pub struct Status {
     pub phase: Phase,
     /// Of the places that are known; 0 before the first.
     pub generation: u64,
+    /// The spec that it was told last, if it was told any beside that in its file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amendment: Option<Amendment>,
     /// Seconds since the application began; absent before that, and the run's duration after its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
@@ -119,6 +148,8 @@ pub enum Phase {
     Measuring,
     /// The application runs.
     Running,
+    /// It stands still, because the spec says so.
+    Paused,
     /// The run is over, and its record is being judged.
     Judging,
     /// There is a verdict. The record can be fetched.

@@ -126,7 +126,7 @@ impl<P: Protocol> Setup<P> {
             process: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(application) }),
             membership: membership(spec, &extra),
             names: Names::of(spec),
-            links: links(spec),
+            links: spec.links().expand(&spec.clusters),
             supervisor: faultline_supervisor::Config {
                 detect_after: spec.failures().detect_after(),
                 restart_after: spec.failures().restart_after(),
@@ -226,20 +226,4 @@ fn membership(spec: &FederationSpec, extra: &[Role]) -> Membership {
         join(ClusterId::OUTSIDE, role);
     });
     Membership { version: MembershipVersion(0), members: members.into(), clusters: clusters.into() }
-}
-
-/// The properties of every link. Processes outside every cluster are reached, and reach each other, as other clusters
-/// are.
-fn links(spec: &FederationSpec) -> BTreeMap<(ClusterId, ClusterId), LinkProperties> {
-    let links = spec.links();
-    let clusters = || (0..).zip(&spec.clusters).map(|(id, cluster)| (ClusterId(id), cluster.name.as_str()));
-    let mut properties = BTreeMap::from([((ClusterId::OUTSIDE, ClusterId::OUTSIDE), links.between())]);
-    for (from, sender) in clusters() {
-        properties.insert((from, ClusterId::OUTSIDE), links.between());
-        properties.insert((ClusterId::OUTSIDE, from), links.between());
-        for (to, receiver) in clusters() {
-            properties.insert((from, to), links.properties(sender, receiver));
-        }
-    }
-    properties
 }

@@ -48,7 +48,7 @@ pub fn draft<P: faultline_core::Protocol>(
         plan: setup.supervisor.plan.clone(),
         faults: Vec::new(),
         links: links
-            .map(|(&(from, to), &requested)| LinkEntry { from, to, requested, measured: None })
+            .map(|(&(from, to), &requested)| LinkEntry { from, to, requested, measured: None, since: None })
             .collect(),
         expected: None,
         outcome: None,

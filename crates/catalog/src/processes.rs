@@ -6,6 +6,7 @@ use std::sync::Arc;
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::StorageKind as Asked;
 use faultline_core::{Protocol, Span};
+use faultline_runtime::supervise::Wishes;
 use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
 
 use crate::Setup;
@@ -35,6 +36,7 @@ impl<P: Protocol> Setup<P> {
             measure_again_for: MEASURE_AGAIN_FOR,
             metrics: None,
             interrupted: Arc::default(),
+            wishes: Wishes::default(),
         }
     }
 }

@@ -624,10 +624,15 @@ pub(crate) struct PlanArguments {
 #[command(after_help = "\
 Examples:
   faultline validate my.yaml
-  faultline validate my.yaml --orders 8")]
+  faultline validate my.yaml --orders 8
+  faultline validate new.yaml --running my.yaml    whether one that runs on Kubernetes can become the other")]
 pub(crate) struct ValidateArguments {
     /// The federation.
     pub(crate) file: PathBuf,
+    /// Says what would change if a federation that runs on Kubernetes with this file were changed to the other one: its
+    /// links, added faults, a pause. What cannot change is an error, as it is for an API server.
+    #[arg(long, value_name = "FILE", conflicts_with = "orders")]
+    pub(crate) running: Option<PathBuf>,
     /// Also runs the application, without failures, in so many random orders of delivery, and compares what each process
     /// sends: a protocol that repeats executions, such as hydee, cannot protect a program that lets the order of arrival
     /// decide. Takes as long as the application computes, for each order.

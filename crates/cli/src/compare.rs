@@ -15,6 +15,7 @@ use crate::{files, interrupt, output};
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     let CompareArguments { file, protocols, seeds, seed, out, format, .. } = arguments;
     let federation = files::read(file)?.parse()?;
+    files::refuse_pause(&file.display().to_string(), &federation)?;
     let help = "name a directory that can be written with `--out`";
     fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
     let settings = Settings {

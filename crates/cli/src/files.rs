@@ -12,7 +12,7 @@ use faultline_core::{Fault, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::Cast;
 use faultline_report::explain::count;
-use faultline_report::fault::{describe_fault, describe_trigger};
+use faultline_report::fault::{describe_change, describe_fault, describe_trigger};
 use faultline_supervisor::process_seed;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::Backend;
@@ -55,9 +55,24 @@ pub(crate) fn read_with(path: &Path, help: &str) -> Result<Source, Trouble> {
     Ok(Source { label: path.display().to_string(), bytes })
 }
 
+/// Refuses a federation that is never to begin where nobody could let it.
+pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), Trouble> {
+    if !federation.spec.pause {
+        return Ok(());
+    }
+    Err(Trouble::input(miette!(
+        help = "take `pause` out of the file; only a federation on Kubernetes can be paused, and go on when its spec changes",
+        "{label}: spec.pause: the application would never begin, because nobody changes a file while it runs"
+    )))
+}
+
 /// `faultline validate`
 pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
-    let federation = read(&arguments.file)?.parse()?;
+    let source = read(&arguments.file)?;
+    let federation = source.parse()?;
+    if let Some(running) = &arguments.running {
+        return amends(&read(running)?.parse()?, &federation, &source);
+    }
     let manifest = expand(&federation, "", None)?;
     let nodes = manifest.processes.len() as u64;
     output::print(&format!(
@@ -72,6 +87,22 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
         Some(orders) => repeats(&federation, &manifest, orders),
         None => Ok(Exit::Pass),
     }
+}
+
+/// Says what would change if a federation that runs were changed to `new`.
+fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exit, Trouble> {
+    let changes = faultline_api::live::changes(running, new).map_err(|problems| {
+        let text = faultline_api::parse::Text::new(&source.label, source.text());
+        Trouble::input(*text.reject(problems))
+    })?;
+    if changes.is_empty() {
+        output::print("nothing would change\n")?;
+    }
+    let cast = Cast::new(&expand(new, "", None)?);
+    for change in changes {
+        output::print(&format!("{}\n", describe_change(&change, &cast)))?;
+    }
+    Ok(Exit::Pass)
 }
 
 /// Says whether the application sends the same in every order of delivery. Bad input if its protocol relies on that.

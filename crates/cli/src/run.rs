@@ -53,6 +53,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     };
     has_effect(arguments)?;
     let federation = source.parse()?;
+    if arguments.backend != BackendName::Kubernetes {
+        files::refuse_pause(&source.label, &federation)?;
+    }
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     let text = source.text();
     let session = Session::new(arguments, &federation, &text, interrupt::flag())?;
@@ -347,7 +350,7 @@ impl Visitor for Once<'_> {
             }
             Backend::Local | Backend::Kubernetes => {
                 let run = local::run(&setup, dir, arguments.metrics, *kernel, interrupted, &mut live)?;
-                let RunOutcome { outcome, faults, links, duration, collapsed } = run;
+                let RunOutcome { outcome, faults, links, duration, collapsed, .. } = run;
                 collapsed.iter().for_each(|it| mourn(it, &manifest));
                 let ended = Ended { outcome, faults, links: Some(links), duration };
                 (ended, bundle.read_trace().map_err(unwritable)?)

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::application::Digest;
-use crate::fault::{Fault, StorageFate};
+use crate::fault::{Change, Fault, StorageFate};
 use crate::id::{Attempt, ClusterId, FactNo, FaultNo, Incarnation, Life, Position, ProcessId, Sn};
 use crate::image::ImageName;
 use crate::membership::Boot;
@@ -240,6 +240,8 @@ pub enum Fact {
     },
     /// Supervisor: every rank has finished and no message is under way.
     Completed,
+    /// Supervisor, before it acts: the user of the federation changed this while it runs.
+    Changed(Box<Change>),
 }
 
 /// The kinds of fact, as users name them in triggers (`checkpointRequested`) and metrics.
@@ -277,6 +279,7 @@ pub enum FactKind {
     Failed,
     Detected,
     Completed,
+    Changed,
 }
 
 impl Fact {
@@ -306,6 +309,7 @@ impl Fact {
             Fact::Failed { .. } => FactKind::Failed,
             Fact::Detected { .. } => FactKind::Detected,
             Fact::Completed => FactKind::Completed,
+            Fact::Changed(_) => FactKind::Changed,
         }
     }
 }

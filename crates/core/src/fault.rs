@@ -151,6 +151,25 @@ pub struct PlannedFault {
     pub fault: Fault,
 }
 
+/// What the user of a federation may change while it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// From now on this is what the federation asks of a link. A fault that has changed the link stays in force.
+    Link {
+        /// Sending side.
+        from: ClusterId,
+        /// Receiving side.
+        to: ClusterId,
+        /// The properties.
+        properties: LinkProperties,
+    },
+    /// One more fault, numbered after those that are planned.
+    Fault(PlannedFault),
+    /// Every process stands still (`true`), or goes on. Neither the deadline nor the times of faults count what lies
+    /// between.
+    Pause(bool),
+}
+
 /// What became of a planned fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FaultState {

@@ -6,7 +6,7 @@ use faultline_trace::Manifest;
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
-use crate::fault::describe_fault;
+use crate::fault::{describe_change, describe_fault};
 use crate::history::{Failure, History, Rollback};
 
 /// One thing that happened.
@@ -30,6 +30,10 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
         let text = narrator.injected(injection.no, &injection.fault, injection.at);
         let upto = narrator.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
         chapters.push((injection.at, 0, upto, text));
+    }
+    for (at, change) in &history.changes {
+        let text = format!("At {} {}.", narrator.time(*at), describe_change(change, cast));
+        chapters.push((*at, 0, *at, text));
     }
     for group in unplanned(history) {
         let (first, last) = (group[0].at, group[group.len() - 1].at);

@@ -1,6 +1,6 @@
 //! Faults and triggers in words.
 
-use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::fault::{Change, LinkProperties, StorageFault};
 use faultline_core::{ClusterId, FactKind, Fault, StorageFate, Trigger};
 
 use crate::cast::Cast;
@@ -41,6 +41,21 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
             let span = span.map_or_else(|| "until the end".to_owned(), |it| format!("for {it}"));
             format!("the storage of {} {how} {span}", cast.process(*process))
         }
+    }
+}
+
+/// What a user changes while a run goes on.
+pub fn describe_change(change: &Change, cast: &Cast) -> String {
+    match change {
+        Change::Link { from, to, properties } => {
+            format!("{} is asked to be {} from now on", link(*from, *to, cast), describe_link(properties))
+        }
+        Change::Fault(planned) => {
+            let when = describe_trigger(&planned.trigger, cast);
+            format!("fault {} is added, {when}: {}", planned.no.0, describe_fault(&planned.fault, cast))
+        }
+        Change::Pause(true) => "everyone is made to stand still".to_owned(),
+        Change::Pause(false) => "everyone may go on".to_owned(),
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use faultline_core::fault::Change;
 use faultline_core::{Claim, ClusterId, Fact, Incarnation, Position, ProcessId};
 use faultline_trace::manifest::LinkEntry;
 
 use crate::cast::{self, Cast};
 use crate::explain::count;
-use crate::fault::describe_fault;
+use crate::fault::{describe_change, describe_fault};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +72,15 @@ impl Narrator {
             }
             Fact::Detected { process, .. } if self.failing.insert(self.cast.group_of(*process)) => {
                 warn("FailureDetected", format!("the end of {} is noticed", self.cast.process(*process)))
+            }
+            Fact::Changed(change) => {
+                let reason = match &**change {
+                    Change::Link { .. } => "LinkChanged",
+                    Change::Fault(_) => "FaultAdded",
+                    Change::Pause(true) => "Paused",
+                    Change::Pause(false) => "Resumed",
+                };
+                tell(reason, describe_change(change, &self.cast))
             }
             Fact::Completed => tell("Finished", "every rank has finished".to_owned()),
             Fact::Claim(claim) => match &**claim {

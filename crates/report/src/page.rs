@@ -308,7 +308,7 @@ fn links(summary: &Summary) -> Markup {
         div.table { table {
             thead { tr { th { "link" } th { "asked for" } th.num { "measured delay" } th.num { "measured jitter" } th.num { "echoes" } th.num { "times" } th {} } }
             tbody { @for it in &summary.links { tr {
-                td { (it.link) } td { (it.requested) }
+                td { (it.link) } td { (it.asked()) }
                 td.num { (it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span)) }
                 td.num { (it.measured_jitter_seconds.map_or_else(|| "-".to_owned(), span)) }
                 td.num { (it.samples) }

@@ -172,6 +172,19 @@ pub struct LinkSummary {
     pub rounds: u32,
     /// Whether the measurement is within the tolerance.
     pub as_asked: Option<bool>,
+    /// When this was asked for, in seconds since the application began; none is from the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_seconds: Option<f64>,
+}
+
+impl LinkSummary {
+    /// What was asked for, and since when.
+    pub(crate) fn asked(&self) -> String {
+        match self.since_seconds {
+            Some(since) => format!("{} since {since:.2} s", self.requested),
+            None => self.requested.clone(),
+        }
+    }
 }
 
 /// The result of the application.
@@ -252,7 +265,7 @@ impl Summary {
             },
             clusters: cast.clusters().map(|it| cluster(it, cast, history)).collect(),
             faults: faults(manifest, cast, history),
-            links: manifest.links.iter().map(|it| link_summary(it, cast)).collect(),
+            links: manifest.links.iter().map(|it| link_summary(it, cast, history)).collect(),
             result: result(manifest, trace, cast),
             properties: properties(judgement),
             explanation: explain(history, manifest, cast),
@@ -368,7 +381,7 @@ fn faults(manifest: &Manifest, cast: &Cast, history: &History) -> Vec<FaultSumma
     manifest.plan.iter().map(summary).collect()
 }
 
-fn link_summary(it: &LinkEntry, cast: &Cast) -> LinkSummary {
+fn link_summary(it: &LinkEntry, cast: &Cast, history: &History) -> LinkSummary {
     LinkSummary {
         link: link(it.from, it.to, cast),
         requested: describe_link(&it.requested),
@@ -379,6 +392,7 @@ fn link_summary(it: &LinkEntry, cast: &Cast) -> LinkSummary {
         samples: it.measured.map_or(0, |it| it.samples),
         rounds: it.measured.map_or(0, |it| it.rounds),
         as_asked: it.as_asked(),
+        since_seconds: it.since.map(|it| history.seconds(it)),
     }
 }
 

@@ -189,7 +189,7 @@ impl Writer<'_> {
             }
             table.add_row([
                 self.cell(it.link.clone(), None),
-                self.cell(it.requested.clone(), None),
+                self.cell(it.asked(), None),
                 self.cell(latency, None),
                 self.cell(jitter, None),
                 self.cell(said, Some(colour)),

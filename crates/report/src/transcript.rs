@@ -10,7 +10,7 @@ use faultline_core::{Cause, Claim, Fact, Life, MessageId, Position, ProcessId, S
 use faultline_trace::Trace;
 
 use crate::cast::{Cast, checkpoint};
-use crate::fault::describe_fault;
+use crate::fault::{describe_change, describe_fault};
 use crate::history::History;
 
 /// One line.
@@ -119,6 +119,7 @@ impl Writer<'_> {
                 let text = format!("FAULT {}: {}", no.0, describe_fault(fault, self.cast));
                 self.line(at, String::new(), text);
             }
+            Fact::Changed(change) => self.line(at, String::new(), describe_change(change, self.cast)),
             Fact::Ineffective { no, reason } => {
                 self.line(at, String::new(), format!("fault {} has no effect: {reason}", no.0));
             }

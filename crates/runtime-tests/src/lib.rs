@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use faultline_conformance::{Scenario, membership};
 use faultline_core::{ClusterId, Span};
+use faultline_runtime::supervise::Wishes;
 use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
@@ -43,6 +44,7 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
         measure_again_for: Span::ZERO,
         metrics: None,
         interrupted: Arc::default(),
+        wishes: Wishes::default(),
     }
 }
 
@@ -69,5 +71,6 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
         measure_again_for: Span::ZERO,
         metrics: None,
         interrupted: Arc::default(),
+        wishes: Wishes::default(),
     }
 }

@@ -101,6 +101,12 @@ pub(crate) enum ToNode {
         to: ClusterId,
         properties: Option<LinkProperties>,
     },
+    /// From now on this is what the federation asks of a link.
+    Relink {
+        from: ClusterId,
+        to: ClusterId,
+        properties: LinkProperties,
+    },
     Cut {
         from: ClusterId,
         to: ClusterId,
@@ -118,6 +124,8 @@ pub(crate) enum ToSupervisor {
     /// The link to a process, as measured.
     Measured {
         to: ProcessId,
+        /// The latency that was asked for.
+        requested: Span,
         link: LinkMeasured,
     },
     Stated {

@@ -303,7 +303,7 @@ impl<P: Process + 'static> Engine<P> {
         if let ToNode::Directory(directory) = order {
             return self.meet(&directory).await;
         }
-        let Outlets { transport, shaping, storage, measure, supervisor, .. } = &mut self.outlets;
+        let Outlets { transport, shaping, storage, measure, supervisor, exposition, .. } = &mut self.outlets;
         match order {
             ToNode::Measure(links, again_for) => {
                 measure.send((links, again_for)).expect("the task that measures does not end");
@@ -317,6 +317,14 @@ impl<P: Process + 'static> Engine<P> {
                 shaping.note(from, to, properties);
                 shaping.apply().await.map_err(EngineError::Links)?;
                 transport.set_link(from, to, properties.map(|it| shaping.left_of(it)));
+            }
+            ToNode::Relink { from, to, properties } => {
+                shaping.ask(from, to, properties);
+                shaping.apply().await.map_err(EngineError::Links)?;
+                transport.ask_link(from, to, shaping.left_of(properties));
+                if from == self.me.cluster {
+                    exposition.update(|page| page.ask(from, to, properties));
+                }
             }
             ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
             ToNode::Storage(fault) => storage.ask(Request::Misbehave(fault)),

@@ -83,6 +83,18 @@ impl Plan {
             .any(|entry| matches!(entry.planned.trigger, Trigger::When { fact, .. } if fact == kind))
     }
 
+    /// Takes one more fault; its index. Its number is the next.
+    pub(crate) fn add(&mut self, planned: PlannedFault) -> usize {
+        let index = self.faults.len();
+        assert_eq!(planned.no, FaultNo(index as u32), "faults are numbered one after the other");
+        self.faults.push(Entry { planned, state: FaultState::Pending, seen: 0 });
+        index
+    }
+
+    pub(crate) fn planned(&self) -> Vec<PlannedFault> {
+        self.faults.iter().map(|entry| entry.planned.clone()).collect()
+    }
+
     pub(crate) fn account(&self) -> Vec<FaultAccount> {
         self.faults.iter().map(|entry| (entry.planned.no, entry.state.clone())).collect()
     }
@@ -161,9 +173,7 @@ impl Supervisor {
     fn inject(&mut self, index: usize, now: Time, out: &mut Vec<Order>) {
         let PlannedFault { no, fault, .. } = self.plan.faults[index].planned.clone();
         if let Some(reason) = self.why_ineffective(&fault) {
-            self.plan.faults[index].state = FaultState::Ineffective(reason.clone());
-            out.push(Order::State(Fact::Ineffective { no, reason }));
-            return;
+            return self.dismiss(index, reason, out);
         }
         self.plan.faults[index].state = FaultState::Effective;
         out.push(Order::State(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
@@ -198,6 +208,13 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// A fault of the plan is over without having been injected.
+    pub(crate) fn dismiss(&mut self, index: usize, reason: Arc<str>, out: &mut Vec<Order>) {
+        let entry = &mut self.plan.faults[index];
+        entry.state = FaultState::Ineffective(reason.clone());
+        out.push(Order::State(Fact::Ineffective { no: entry.planned.no, reason }));
     }
 
     fn cut(&mut self, from: ClusterId, to: ClusterId, until: Time, out: &mut Vec<Order>) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::fault::{Change, LinkProperties, StorageFault};
 use faultline_core::{
     Boot, ClusterId, Fact, Gauges, Life, Membership, PlannedFault, Position, ProcessId, Progress, Scope,
     Span, StorageFate, Time, Trigger,
@@ -104,6 +104,9 @@ pub enum Report {
         /// What became of the storage.
         storage: StorageFate,
     },
+    /// The user of the federation has changed it. An added fault has the number that follows the plan's last; the order
+    /// of reports is the order of changes.
+    Changed(Change),
     /// Someone wants the run to end.
     Interrupted,
     /// Time has passed, perhaps. Changes of the membership are announced at the next of these, so that those of one
@@ -159,6 +162,15 @@ pub enum Order {
         /// The properties.
         properties: Option<LinkProperties>,
     },
+    /// From now on these are the federation's properties of a link. What an [`Order::Link`] has set stays in force.
+    Relink {
+        /// Sending side.
+        from: ClusterId,
+        /// Receiving side.
+        to: ClusterId,
+        /// The properties.
+        properties: LinkProperties,
+    },
     /// Cuts a link (`true`) or heals it; what is sent meanwhile waits.
     Cut {
         /// Sending side.
@@ -186,6 +198,8 @@ pub enum Order {
 pub struct Status {
     /// When the application began; `None` before that.
     pub begun: Option<Time>,
+    /// Its user has it stand still.
+    pub paused: bool,
     /// How the run ended; `None` while it goes on.
     pub outcome: Option<Outcome>,
     /// Indexed by [`ClusterId`].

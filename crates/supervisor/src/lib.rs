@@ -4,6 +4,7 @@
 //! faults of a plan, and decides when the run is over. Its driver (the simulator, or the runtime's real side) brings
 //! it [`Report`]s and performs its [`Order`]s.
 
+mod changes;
 mod completion;
 mod faults;
 mod interface;

@@ -38,6 +38,11 @@ impl Silence {
         self.heard[process.index()] = None;
     }
 
+    /// Everyone who is watched is taken for having been heard now.
+    pub(crate) fn hear_all(&mut self, now: Time) {
+        self.heard.iter_mut().flatten().for_each(|heard| *heard = now);
+    }
+
     /// When to look next; possibly early.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.queue.first().map(|&(at, _)| at)

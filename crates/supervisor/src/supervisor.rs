@@ -1,13 +1,13 @@
 //! Lives and membership: who is launched, registered, dead, announced.
 //!
-//! The injection of faults is in `faults.rs`, the end of the application in `completion.rs`.
+//! The injection of faults is in `faults.rs`, what a user changes meanwhile in `changes.rs`, the end of the application in `completion.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, Claim, ClusterId, Fact, FactKind, Gauges, Life, Membership, Position, ProcessId, Role, StorageFate,
-    Time,
+    Boot, Claim, ClusterId, Fact, FactKind, Gauges, Life, Membership, PlannedFault, Position, ProcessId,
+    Role, StorageFate, Time,
 };
 
 use crate::completion::Completion;
@@ -31,12 +31,17 @@ pub struct Supervisor {
     pub(crate) seats: Vec<Seat>,
     pub(crate) silence: Silence,
     /// What is to be done when, in the order of being planned where the time is the same.
-    agenda: BTreeMap<(Time, u64), Due>,
+    pub(crate) agenda: BTreeMap<(Time, u64), Due>,
     planned: u64,
     pub(crate) plan: Plan,
     pub(crate) completion: Completion,
     links_measured: bool,
-    begun: Option<Time>,
+    pub(crate) begun: Option<Time>,
+    /// What the deadline and the times of faults are counted from: the beginning of the application (before it, of the
+    /// supervisor), moved on by the length of every pause.
+    pub(crate) origin: Time,
+    /// Since when the whole federation stands still by its user's will.
+    pub(crate) paused: Option<Time>,
     outcome: Option<Outcome>,
     /// Indexed by cluster.
     committed: Vec<Position>,
@@ -107,6 +112,8 @@ impl Supervisor {
             completion: Completion::new(groups, ranks),
             links_measured: false,
             begun: None,
+            origin: Time::ZERO,
+            paused: None,
             outcome: None,
             committed: vec![Position::default(); membership.clusters.len()],
             config,
@@ -126,19 +133,24 @@ impl Supervisor {
         if self.outcome.is_some() {
             return;
         }
+        // While everything stands, so does the time of what is planned.
+        let now = match report {
+            Report::Changed(_) => now,
+            _ => self.paused.filter(|_| self.stands()).unwrap_or(now),
+        };
         let passive = matches!(report, Report::Gauges { .. });
         let timeout = matches!(report, Report::Timeout);
         self.take(report, now, out);
         if passive {
             return;
         }
-        while self.outcome.is_none() {
+        while self.outcome.is_none() && !self.stands() {
             let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) else { break };
             let due = entry.remove();
             self.perform(due, now, out);
         }
         // A report may have been on its way for long, and others with it that say that their senders live.
-        while timeout && self.outcome.is_none() {
+        while timeout && self.outcome.is_none() && !self.stands() {
             let Some(process) = self.silence.pop(now) else { break };
             self.fence(process, now, out);
         }
@@ -151,6 +163,9 @@ impl Supervisor {
         }
         if self.unannounced {
             return Some(Time::ZERO);
+        }
+        if self.stands() {
+            return None;
         }
         let agenda = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         agenda.into_iter().chain(self.silence.next_deadline()).min()
@@ -184,12 +199,23 @@ impl Supervisor {
                 cluster.progress.total += seat.gauges.progress.total;
             }
         }
-        Status { begun: self.begun, outcome: self.outcome.clone(), clusters, faults: self.faults() }
+        Status {
+            begun: self.begun,
+            paused: self.paused.is_some(),
+            outcome: self.outcome.clone(),
+            clusters,
+            faults: self.faults(),
+        }
     }
 
     /// The plan and what has become of it. A fault that is still pending after the end was never reached.
     pub fn faults(&self) -> Vec<FaultAccount> {
         self.plan.account()
+    }
+
+    /// The plan, with what was added to it.
+    pub fn plan(&self) -> Vec<PlannedFault> {
+        self.plan.planned()
     }
 
     fn take(&mut self, report: Report, now: Time, out: &mut Vec<Order>) {
@@ -199,6 +225,9 @@ impl Supervisor {
                     self.seats[process.index()].state = State::Registered;
                     if self.begun.is_some() {
                         self.announce_member(process, true);
+                    }
+                    if self.stands() {
+                        out.push(Order::Pause { process, life, paused: true });
                     }
                     self.try_begin(now, out);
                 }
@@ -257,6 +286,7 @@ impl Supervisor {
                     self.detected(process, now, out);
                 }
             }
+            Report::Changed(change) => self.change(change, now, out),
             Report::Interrupted => self.end(Outcome::Interrupted, out),
             Report::Timeout => {
                 if self.unannounced {
@@ -284,12 +314,15 @@ impl Supervisor {
         self.planned += 1;
     }
 
-    fn try_begin(&mut self, now: Time, out: &mut Vec<Order>) {
-        let ready = self.links_measured && self.seats.iter().all(|seat| seat.state == State::Registered);
+    pub(crate) fn try_begin(&mut self, now: Time, out: &mut Vec<Order>) {
+        let ready = self.links_measured
+            && self.paused.is_none()
+            && self.seats.iter().all(|seat| seat.state == State::Registered);
         if self.begun.is_some() || !ready {
             return;
         }
         self.begun = Some(now);
+        self.origin = now;
         for index in 0..self.seats.len() {
             self.announce_member(ProcessId(index as u32), true);
         }
@@ -303,7 +336,8 @@ impl Supervisor {
 
     /// Ends the run if it has lasted for as long as it may, also one that has not even begun.
     pub(crate) fn end_at_deadline(&mut self, now: Time, out: &mut Vec<Order>) {
-        if self.begun.unwrap_or_default() + self.config.deadline <= now {
+        // One that its user keeps from beginning does not end before it may.
+        if self.origin + self.config.deadline <= now && self.paused.is_none() {
             self.end(Outcome::Deadline, out);
         }
     }
@@ -347,7 +381,8 @@ impl Supervisor {
     /// A halted process goes on, unless it is also paused.
     pub(crate) fn release(&mut self, process: ProcessId, out: &mut Vec<Order>) {
         let seat = &mut self.seats[process.index()];
-        if self.outcome.is_none() && seat.lives() && seat.halted && seat.paused_until.is_none() {
+        let stands = self.paused.is_some();
+        if self.outcome.is_none() && seat.lives() && seat.halted && seat.paused_until.is_none() && !stands {
             seat.halted = false;
             out.push(Order::Go { process, life: seat.life });
         }

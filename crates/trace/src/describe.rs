@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use faultline_core::fault::StorageFault;
+use faultline_core::fault::{Change, StorageFault};
 use faultline_core::{Boot, Cause, Claim, Fact, Fault, MessageId, StorageFate};
 
 /// A fact as the rest of a sentence that begins with who stated it: `sent p0->p3 #2`.
@@ -70,6 +70,16 @@ impl Display for Predicate<'_> {
             }
             Fact::Detected { process, life } => write!(f, "detected the end of {life} of {process}"),
             Fact::Completed => f.write_str("saw every rank finished and no message under way"),
+            Fact::Changed(change) => match &**change {
+                Change::Link { from, to, properties } => {
+                    write!(f, "was asked for a latency of {} from {from} to {to}", properties.latency)
+                }
+                Change::Fault(planned) => {
+                    write!(f, "was asked for {}: {}", planned.no, Order(&planned.fault))
+                }
+                Change::Pause(true) => f.write_str("was asked to let everyone stand still"),
+                Change::Pause(false) => f.write_str("was asked to let everyone go on"),
+            },
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Written when the run begins, so that a run that was cut short still says what it was, and again when it ends.
 
-use faultline_core::fault::{FaultAccount, FaultState, LinkProperties, Outcome};
+use faultline_core::fault::{Change, FaultAccount, FaultState, LinkProperties, Outcome};
 use faultline_core::{
     ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Role, Scope, Span, Time,
 };
@@ -40,7 +40,7 @@ pub struct Manifest {
     pub bounds: Option<Bounds>,
     /// Whether a node's storage dies with the node's process (`storage: memory`).
     pub volatile_storage: bool,
-    /// The faults that were planned.
+    /// The faults that were planned, with those that were added while the run went on.
     pub plan: Vec<PlannedFault>,
     /// What became of each; empty while the run lasts.
     pub faults: Vec<FaultAccount>,
@@ -68,6 +68,14 @@ impl Manifest {
             return;
         }
         let facts = trace.supervisor();
+        let added = facts.iter().filter_map(|(_, fact)| match fact {
+            Fact::Changed(change) => match &**change {
+                Change::Fault(planned) => Some(planned.clone()),
+                _ => None,
+            },
+            _ => None,
+        });
+        self.plan.extend(added.filter(|it| it.no.0 as usize >= self.plan.len()).collect::<Vec<_>>());
         self.duration = facts.last().map_or(Span::ZERO, |(at, _)| at.since(Time::ZERO));
         let state = |no: FaultNo| {
             let mut newest_first = facts.iter().rev();
@@ -193,8 +201,13 @@ pub struct LinkEntry {
     pub to: ClusterId,
     /// As asked for.
     pub requested: LinkProperties,
-    /// As measured before the application began; `None` where nothing was (a simulator, or one node only).
+    /// As measured before the application began, or after the change; `None` where nothing was (a simulator, or one node
+    /// only).
     pub measured: Option<LinkMeasured>,
+    /// When it was asked for, by the run's clock; `None` is from the beginning. A link that was changed while the run went
+    /// on has an entry for each change, in their order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
 }
 
 /// A link as measured by echo between its processes.
@@ -322,6 +335,7 @@ pub(crate) mod tests {
                 samples: 9,
                 rounds: 2,
             }),
+            since: None,
         }
     }
 

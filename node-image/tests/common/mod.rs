@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use faultline_api::supervision::{Phase, Place, Places, STATUS, Status, token};
+use faultline_api::FederationSpec;
+use faultline_api::supervision::{Amended, Phase, Place, Places, SPEC, STATUS, Status, token};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_faultline-node");
@@ -98,6 +99,13 @@ impl Setting {
 
     pub(crate) fn put(&self, places: &Places) -> u16 {
         self.ask("PUT", "/v1/places", &serde_json::to_vec(places).unwrap()).0
+    }
+
+    /// Says what the federation is to be like now; the HTTP status, and what was answered.
+    pub(crate) fn amend(&self, generation: i64, spec: &FederationSpec) -> (u16, String) {
+        let amended = Amended { generation, spec: spec.clone() };
+        let (code, body) = self.ask("PUT", SPEC, &serde_json::to_vec(&amended).unwrap());
+        (code, String::from_utf8(body).unwrap())
     }
 
     pub(crate) fn status(&self) -> Status {

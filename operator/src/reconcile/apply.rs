@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use faultline_api::Federation;
 use faultline_api::supervision::KEY_DIGITS;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
@@ -140,7 +140,7 @@ async fn make(
     if let Some(trouble) = make_key(federation, context).await? {
         return Ok(Some(trouble));
     }
-    if let Some(trouble) = make_object(federation, &desired.file, context).await? {
+    if let Some(trouble) = make_file(federation, &desired.file, context).await? {
         return Ok(Some(trouble));
     }
     for set in &desired.sets {
@@ -172,6 +172,22 @@ async fn make_key(federation: &Federation, context: &Context) -> Result<Option<T
             Ok(taken(federation, &there))
         }
         Err(error) => refused(name, error),
+    }
+}
+
+/// Makes the file, unless there is one: it says what the federation was at its beginning.
+async fn make_file(
+    federation: &Federation,
+    file: &ConfigMap,
+    context: &Context,
+) -> Result<Option<Trouble>, ApplyError> {
+    let name = file.name_any();
+    let files: Api<ConfigMap> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let there = files.get_metadata_opt(&name).await.map_err(|it| ApplyError::Make(name, it))?;
+    match there {
+        Some(there) => Ok(taken(federation, &there)),
+        None => make_object(federation, file, context).await,
     }
 }
 
@@ -237,7 +253,7 @@ async fn tell(
     desired: &Desired,
     context: &Context,
 ) -> Result<(), ApplyError> {
-    if desired.places.is_none() && desired.orders.is_empty() {
+    if desired.places.is_none() && desired.amended.is_none() && desired.orders.is_empty() {
         return Ok(());
     }
     let pod = observed.pods.get(&format!("{}-0", naming::supervisor(federation)));
@@ -251,6 +267,12 @@ async fn tell(
             }
             Err(error) => tracing::warn!(federation = federation.name_any(), %error, "places not told"),
         }
+    }
+    if let Some(amended) = &desired.amended
+        && let Err(error) = supervisor.amend(amended).await
+    {
+        // A refusal stands in what the supervisor says next.
+        tracing::warn!(federation = federation.name_any(), %error, "the changed spec is not taken");
     }
     for order in &desired.orders {
         match order {

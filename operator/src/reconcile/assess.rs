@@ -98,9 +98,17 @@ impl Report<'_> {
                     self.tell(condition::ACCEPTED, reason, message, true);
                 }
             }
-            _ => {
-                self.condition(condition::ACCEPTED, "True", "Valid", "it makes sense, and can be run here");
-            }
+            _ => match self.change_refused(validated, observed) {
+                Some(why) => self.refused_change(&why),
+                None => {
+                    self.condition(
+                        condition::ACCEPTED,
+                        "True",
+                        "Valid",
+                        "it makes sense, and can be run here",
+                    );
+                }
+            },
         }
         if self.status.phase == Phase::Completed {
             self.condition(
@@ -118,6 +126,34 @@ impl Report<'_> {
         self.pods(validated, observed, applied);
         self.supervision(validated, observed);
         self.headline(observed, applied);
+    }
+
+    /// Why the run goes on as before the last change of the spec, if it does.
+    fn change_refused(&self, validated: &Validated, observed: &Observed) -> Option<String> {
+        if let Some(refusal) = &validated.refused {
+            return Some(refusal.message.clone());
+        }
+        let Supervision::Known(said) = &observed.supervision else { return None };
+        let newest = said.amendment.as_ref()?;
+        newest.refused.clone().filter(|_| Some(newest.generation) == self.federation.metadata.generation)
+    }
+
+    /// Told once for each change.
+    fn refused_change(&mut self, why: &str) {
+        const REASON: &str = "ChangeRefused";
+        let message = format!("the federation goes on as it was before the last change of its spec: {why}");
+        let generation = self.federation.metadata.generation;
+        let before = self.status.conditions.iter().find(|it| it.kind == condition::ACCEPTED).cloned();
+        let told = before.is_some_and(|it| it.reason == REASON && it.observed_generation == generation);
+        self.condition(condition::ACCEPTED, "False", REASON, &message);
+        if !told {
+            self.news.push(News {
+                name: self.news_name(&format!("{REASON} {generation:?}")),
+                reason: REASON.into(),
+                note: shortened(&message, MAX_NOTE),
+                warning: true,
+            });
+        }
     }
 
     /// The run is over, and nobody can say more of it.
@@ -224,6 +260,7 @@ impl Report<'_> {
             Run::Gathering => Phase::Starting,
             Run::Measuring => Phase::Linking,
             Run::Running | Run::Judging => Phase::Running,
+            Run::Paused => Phase::Paused,
             Run::Completed | Run::Failed => Phase::Completed,
         };
         for cluster in &mut self.status.clusters {
@@ -291,6 +328,14 @@ impl Report<'_> {
         match said.phase {
             Run::Gathering => {
                 self.condition(condition::RUNNING, "False", "Gathering", &waiting());
+            }
+            Run::Measuring if self.federation.spec.pause => {
+                let message = "the application does not begin before spec.pause is taken away";
+                self.condition(condition::RUNNING, "False", "Paused", message);
+            }
+            Run::Paused => {
+                let message = "everyone stands still until spec.pause is taken away";
+                self.condition(condition::RUNNING, "False", "Paused", message);
             }
             Run::Measuring => {
                 self.condition(condition::RUNNING, "False", "Measuring", "the links are being measured");

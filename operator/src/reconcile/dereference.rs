@@ -84,7 +84,9 @@ impl Observed {
     pub fn has_lost_record(&self) -> bool {
         let Supervision::Known(said) = &self.supervision else { return false };
         let begins = !matches!(said.phase, Run::Judging | Run::Completed | Run::Failed);
-        self.phase() == Phase::Running && begins && !is_known(&self.federation, &said.supervisor)
+        matches!(self.phase(), Phase::Running | Phase::Paused)
+            && begins
+            && !is_known(&self.federation, &said.supervisor)
     }
 }
 

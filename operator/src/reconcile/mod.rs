@@ -66,6 +66,8 @@ pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Re
     let observed = dereference::dereference(&federation, &context).await?;
     let validated = match validate::validate(&federation) {
         Ok(validated) => validated,
+        // Its processes go on as what they are.
+        Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&federation, refusal),
         Err(refusal) => {
             let said =
                 update_status::update_status(&observed, &Situation::Rejected(refusal), &context).await?;
@@ -88,7 +90,7 @@ pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Re
 fn next_look(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
         Phase::Completed if applied.trouble.is_none() => None,
-        Phase::Running | Phase::Linking => Some(RUNNING),
+        Phase::Running | Phase::Paused | Phase::Linking => Some(RUNNING),
         _ => Some(STARTING),
     }
 }

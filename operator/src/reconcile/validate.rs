@@ -13,6 +13,8 @@ pub struct Validated {
     pub federation: Federation,
     /// Its pods, in groups that are made and lost together.
     pub groups: Vec<Group>,
+    /// Why what was changed in it is not done: what was there before goes on.
+    pub refused: Option<Refusal>,
 }
 
 /// Processes that stand in one place: a cluster, or what serves all clusters.
@@ -55,6 +57,16 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
             problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help)).collect();
         return Err(Refusal { message: told.join("; ") });
     }
+    Ok(Validated { federation: federation.clone(), groups: groups(federation), refused: None })
+}
+
+/// A federation that has its pods already, and was changed to something that cannot be run. What the pods are does not
+/// change: the API server sees to that.
+pub fn unchanged(federation: &Federation, refusal: Refusal) -> Validated {
+    Validated { federation: federation.clone(), groups: groups(federation), refused: Some(refusal) }
+}
+
+fn groups(federation: &Federation) -> Vec<Group> {
     let clusters = federation.spec.clusters.iter();
     let mut groups: Vec<Group> =
         clusters.map(|it| Group { name: it.name.clone(), nodes: it.nodes, is_cluster: true }).collect();
@@ -64,7 +76,7 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
     if federation.spec.protocol.checkpointing().is_some_and(|it| shared(&it)) {
         groups.push(Group { name: "storage-server".into(), nodes: 1, is_cluster: false });
     }
-    Ok(Validated { federation: federation.clone(), groups })
+    groups
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Links: one class within clusters, one between them, and exceptions per pair and direction.
 
-use faultline_core::Span;
+use std::collections::BTreeMap;
+
 use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Bandwidth, Duration, Loss};
+use crate::resource::Cluster;
 
 /// What the network between processes is like.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -132,6 +135,21 @@ impl Links {
     pub fn between(&self) -> LinkProperties {
         // A link of one's own starts from nothing, not from the default's delay and bandwidth.
         self.between.map_or(Preset::Wan.properties(), |it| it.over(Preset::None.properties()))
+    }
+
+    /// The properties of every link between these clusters, and of those to and from processes outside them, which are
+    /// reached, and reach each other, as other clusters are.
+    pub fn expand(&self, clusters: &[Cluster]) -> BTreeMap<(ClusterId, ClusterId), LinkProperties> {
+        let clusters = || (0..).zip(clusters).map(|(id, cluster)| (ClusterId(id), cluster.name.as_str()));
+        let mut properties = BTreeMap::from([((ClusterId::OUTSIDE, ClusterId::OUTSIDE), self.between())]);
+        for (from, sender) in clusters() {
+            properties.insert((from, ClusterId::OUTSIDE), self.between());
+            properties.insert((ClusterId::OUTSIDE, from), self.between());
+            for (to, receiver) in clusters() {
+                properties.insert((from, to), self.properties(sender, receiver));
+            }
+        }
+        properties
     }
 
     /// Properties from one cluster to another, or within one.

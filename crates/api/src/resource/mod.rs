@@ -83,8 +83,19 @@ pub const ANY: &str = "any";
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
-    validation = Rule::new("self == oldSelf")
-        .message("what a federation is cannot change; delete it and apply it again"),
+    validation = stays("seed"),
+    validation = Rule::new("self.clusters == oldSelf.clusters").message(cannot_change("clusters"))
+        .field_path(".clusters"),
+    validation = stays("storage"),
+    validation = Rule::new("self.protocol == oldSelf.protocol").message(cannot_change("protocol"))
+        .field_path(".protocol"),
+    validation = Rule::new("self.application == oldSelf.application").message(cannot_change("application"))
+        .field_path(".application"),
+    validation = stays("failures"),
+    validation = stays("deadline"),
+    validation = stays("kubernetes"),
+    validation = stays("simulator"),
+    validation = faults_are_added(),
     validation = Rule::new("self.clusters.map(c, c.nodes).sum() <= 1000000")
         .message("a federation has at most 1000000 nodes").field_path(".clusters"),
     validation = Rule::new(
@@ -136,6 +147,11 @@ pub struct FederationSpec {
     /// Chance and delays that only the simulator adds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulator: Option<Simulator>,
+    /// Every process stands still as long as this is true, and goes on as if nothing had been: neither the deadline nor
+    /// the times of faults count it. True from the start, the application does not begin. Only on Kubernetes, where it may
+    /// change while the federation runs, as `links` and `faults` may.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pause: bool,
 }
 
 /// A cluster: a failure domain with a fast network inside.
@@ -231,6 +247,39 @@ impl Failures {
     pub fn restart_after(&self) -> Span {
         self.restart_after.map_or(Span::from_millis(200), |it| it.0)
     }
+}
+
+/// What is said to somebody who changes what stays.
+fn cannot_change(field: &str) -> Message {
+    Message::Message(format!(
+        "spec.{field} cannot change; delete the federation and apply it again, or change only links, faults and pause"
+    ))
+}
+
+/// The rule that a field that may be absent stays as it is.
+fn stays(field: &str) -> Rule {
+    let rule = format!(
+        "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+    );
+    Rule::new(rule).message(cannot_change(field)).field_path(format!(".{field}"))
+}
+
+/// The rule that faults are only ever added, at the end, and that none of these is drawn from a distribution, whose times
+/// are counted from the beginning. The rules' language has no ranges: an index is a sum, of a multiple of 16 and the rest.
+fn faults_are_added() -> Rule {
+    const { assert!(MAX_FAULTS == 16 * 16) };
+    let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
+    let rule = format!(
+        "!has(oldSelf.faults) ? !has(self.faults) || !self.faults.exists(f, has(f.mtbf)) \
+         : has(self.faults) && self.faults.size() >= oldSelf.faults.size() \
+         && [{}].all(h, [{}].all(l, h + l >= self.faults.size() || (h + l < oldSelf.faults.size() \
+         ? self.faults[h + l] == oldSelf.faults[h + l] : !has(self.faults[h + l].mtbf))))",
+        numbers(16),
+        numbers(1),
+    );
+    let message = "spec.faults: the faults of a running federation stay as they are; others, with at or when, may be \
+                   added at the end of the list";
+    Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
 }
 
 /// The rule that a target of a fault exists or is to be drawn.

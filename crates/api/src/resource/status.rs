@@ -79,6 +79,8 @@ pub enum Phase {
     Linking,
     /// The application runs.
     Running,
+    /// It stands still, because `spec.pause` says so.
+    Paused,
     /// The run is over and has been judged.
     Completed,
     /// It is being deleted.

@@ -35,6 +35,7 @@ mod tests {
             to: ClusterId(1),
             requested: LinkProperties { latency: Span::from_millis(8), ..LinkProperties::default() },
             measured: Some(LinkMeasured { latency: measured, jitter: Span::ZERO, samples: 1, rounds: 1 }),
+            since: None,
         };
         let mut run = Run::new(&[&[0]]);
         run.context.links = vec![link(Span::from_millis(8)), link(Span::from_micros(8_300))];

@@ -140,6 +140,7 @@ impl Watch<'_> {
             }
             supervision::Phase::Measuring => "measuring the links",
             supervision::Phase::Running => "running",
+            supervision::Phase::Paused => "paused",
             supervision::Phase::Judging => "judging",
             supervision::Phase::Completed | supervision::Phase::Failed => "over",
         };

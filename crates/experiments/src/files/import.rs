@@ -62,6 +62,7 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
         deadline: Some(deadline(topology, application)),
         kubernetes: None,
         simulator: None,
+        pause: false,
     };
     Imported { federation: Federation::new(name, spec), origins: origins.0 }
 }

@@ -38,6 +38,7 @@ impl History {
                 Fact::Injecting { no, fault } => {
                     self.injections.push(Injection { no: *no, at: *at, fault: (**fault).clone() });
                 }
+                Fact::Changed(change) => self.changes.push((*at, (**change).clone())),
                 Fact::Failed { process, life, storage } => {
                     let fault = self.author(*process, cast);
                     self.failures.push(Failure {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_checker::lost::{self, Place};
+use faultline_core::fault::Change;
 use faultline_core::{
     Cause, ClusterId, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId, Sn, Span,
     StorageFate, Time,
@@ -31,6 +32,8 @@ pub struct History {
     pub failures: Vec<Failure>,
     /// What the injector did, in its order.
     pub injections: Vec<Injection>,
+    /// What the user changed while the run went on, in order.
+    pub changes: Vec<(Time, Change)>,
     /// Rollbacks of groups, in the order in which they ended.
     pub rollbacks: Vec<Rollback>,
     /// Every message with its way, by identity.

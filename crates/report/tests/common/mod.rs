@@ -47,6 +47,7 @@ fn manifest(nodes: u32) -> Manifest {
             samples: 40,
             rounds: 1,
         }),
+        since: None,
     };
     let processes = names.iter().enumerate().flat_map(|(cluster, name)| {
         (0..nodes).map(move |index| ProcessEntry {

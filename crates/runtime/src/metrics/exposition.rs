@@ -35,6 +35,15 @@ pub(crate) struct Page {
     pub(crate) delays: Delays,
 }
 
+impl Page {
+    /// From now on this is asked of a link.
+    pub(crate) fn ask(&mut self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
+        self.requested.retain(|(pair, _)| *pair != (from, to));
+        self.requested.push(((from, to), properties));
+        self.requested.sort_by_key(|&(pair, _)| pair);
+    }
+}
+
 /// The metrics of a node, or of a whole run.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {

@@ -5,6 +5,9 @@
 //!
 //! On a machine that is busy with other things for a moment no link is as asked for. So a link is measured again when it
 //! is not, for some seconds at the most, and the result says how often.
+//!
+//! A link that is changed while the application runs is measured then, between the packets of the application: one that
+//! keeps the link busy delays the echoes, too.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,7 +38,8 @@ pub(crate) async fn measure(
         let work = async {
             for link in links {
                 let result = measure_link(&transport, clock, link, patience, &mut echoes).await;
-                drop(report.send(ToSupervisor::Measured { to: link.to, link: result }));
+                let Measurement { to, requested, .. } = link;
+                drop(report.send(ToSupervisor::Measured { to, requested, link: result }));
             }
         };
         order = tokio::select! {
@@ -146,7 +150,7 @@ mod tests {
         async fn result(&mut self) -> LinkMeasured {
             let report = tokio::time::timeout(Duration::from_secs(30), self.reports.recv()).await;
             match report.expect("a link is measured").unwrap() {
-                ToSupervisor::Measured { to: PEER, link } => link,
+                ToSupervisor::Measured { to: PEER, link, .. } => link,
                 other => panic!("{other:?}"),
             }
         }

@@ -107,6 +107,11 @@ impl Shaping {
         }
     }
 
+    /// Takes note of what is asked of a link from now on.
+    pub(crate) fn ask(&mut self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
+        self.links.requested.insert((from, to), properties);
+    }
+
     /// Takes note of where the others are. Returns whether that changes what is to be in force.
     pub(crate) fn meet(&mut self, directory: &Directory) -> bool {
         if !matches!(self.hands, Some((Hands::Shaper { .. }, _))) {

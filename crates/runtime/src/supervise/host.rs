@@ -62,6 +62,8 @@ struct Host<'a, P> {
     follows: Vec<FactKind>,
     heartbeat_every: Span,
     watches: Vec<Trigger>,
+    /// Links are to be measured once what was ordered is in force.
+    measures_again: bool,
     /// Processes that may go on once what was ordered is in force.
     halted: Vec<(ProcessId, Life)>,
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
@@ -122,6 +124,7 @@ pub(crate) async fn host<P: Places>(
         follows: FactKind::OF_PROCESSES.into_iter().filter(|&kind| supervisor.follows(kind)).collect(),
         heartbeat_every: Span(options.supervisor.detect_after.0 / HEARTBEATS).min(HEARTBEAT_AT_LEAST_EVERY),
         watches: Vec::new(),
+        measures_again: false,
         halted: Vec::new(),
         changed: BTreeMap::new(),
         cut: Vec::new(),
@@ -137,8 +140,9 @@ pub(crate) async fn host<P: Places>(
     buried?;
     Ok(RunOutcome {
         outcome,
+        added: supervisor.plan().split_off(host.options.supervisor.plan.len()),
         faults: supervisor.faults(),
-        links: host.measuring.entries(),
+        links: host.measuring.history(),
         duration: host.clock.now().since(Time::ZERO),
         collapsed: host.collapsed,
     })
@@ -153,6 +157,10 @@ impl<P: Places> Host<'_, P> {
     ) -> Result<Outcome, RunError> {
         let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
+        // What stands in the federation's file is in force before anyone begins.
+        for wish in self.options.wishes.take() {
+            supervisor.handle(Report::Changed(wish), self.clock.now(), &mut orders);
+        }
         loop {
             for order in orders.drain(..) {
                 if let Some(outcome) = self.perform(order).await? {
@@ -171,8 +179,12 @@ impl<P: Places> Host<'_, P> {
                 _ = status.tick() => {
                     self.totals.publish();
                     self.observer.status(self.clock.now(), &supervisor.status());
-                    let interrupted = self.options.interrupted.load(Ordering::Relaxed);
-                    dated(self.clock.now(), interrupted.then_some(Report::Interrupted).into_iter().collect())
+                    let mut reports: Vec<_> =
+                        self.options.wishes.take().into_iter().map(Report::Changed).collect();
+                    if self.options.interrupted.load(Ordering::Relaxed) {
+                        reports.push(Report::Interrupted);
+                    }
+                    dated(self.clock.now(), reports)
                 }
             };
             for (at, report) in reports {
@@ -237,8 +249,12 @@ impl<P: Places> Host<'_, P> {
                 let registered = Report::Registered { process, life };
                 [registered].into_iter().chain(self.measure()).collect()
             }
-            ToSupervisor::Measured { to, link } => {
-                self.measuring.measured(process, to, link);
+            ToSupervisor::Measured { to, requested, link } => {
+                let is_disturbed = disturbed(&self.changed, &self.cut);
+                self.measuring.measured(process, to, requested, link, is_disturbed);
+                if self.begun && self.measuring.is_done() {
+                    self.observer.measured(&self.measuring.entries());
+                }
                 self.links_measured().into_iter().collect()
             }
             ToSupervisor::Heartbeat(gauges, counts, delays) => {
@@ -312,10 +328,21 @@ impl<P: Places> Host<'_, P> {
             return None;
         }
         self.tell_all(&ToNode::Directory(directory));
-        for (by, links) in self.measuring.undone() {
+        self.measure_undone();
+        self.links_measured()
+    }
+
+    /// Has everything measured that is not, and that nothing is done to now.
+    fn measure_undone(&self) {
+        for (by, links) in self.measuring.undone(disturbed(&self.changed, &self.cut)) {
             self.tell_process(by, ToNode::Measure(links, self.options.measure_again_for));
         }
-        self.links_measured()
+    }
+
+    /// The same, once what was ordered is in force.
+    fn measure_later(&mut self) {
+        self.measures_again = !self.measuring.is_done();
+        self.let_go();
     }
 
     /// Reports, once, that nothing is left to be measured.
@@ -352,6 +379,8 @@ impl<P: Places> Host<'_, P> {
                     let announcement = ToNode::Announce((*membership).clone(), directory.clone());
                     self.tell(ProcessId(index as u32), member.life, announcement);
                 }
+                // Somebody who was to answer may have died.
+                self.measure_later();
             }
             Order::Watch(triggers) => {
                 self.watches = triggers.to_vec();
@@ -373,6 +402,15 @@ impl<P: Places> Host<'_, P> {
                     None => drop(self.changed.remove(&(from, to))),
                 }
                 self.order_all(&ToNode::Link { from, to, properties });
+                self.measure_later();
+            }
+            Order::Relink { from, to, properties } => {
+                self.options.links.requested.insert((from, to), properties);
+                self.totals.ask(from, to, properties);
+                let since = self.begun.then(|| self.clock.now());
+                self.measuring.ask(from, to, properties, since);
+                self.order_all(&ToNode::Relink { from, to, properties });
+                self.measure_later();
             }
             Order::Cut { from, to, cut } => {
                 self.cut.retain(|pair| *pair != (from, to));
@@ -380,6 +418,7 @@ impl<P: Places> Host<'_, P> {
                     self.cut.push((from, to));
                 }
                 self.order_all(&ToNode::Cut { from, to, cut });
+                self.measure_later();
             }
             Order::Storage { process, how } => {
                 match how {
@@ -442,6 +481,9 @@ impl<P: Places> Host<'_, P> {
             for (process, life) in std::mem::take(&mut self.halted) {
                 self.tell(process, life, ToNode::Go);
             }
+            if std::mem::take(&mut self.measures_again) {
+                self.measure_undone();
+            }
         }
     }
 
@@ -450,6 +492,14 @@ impl<P: Places> Host<'_, P> {
             drop(node.orders.send(message.clone()));
         }
     }
+}
+
+/// Whether a link is not as the federation asks now: a fault has changed or cut it.
+fn disturbed<'a>(
+    changed: &'a BTreeMap<(ClusterId, ClusterId), LinkProperties>,
+    cut: &'a [(ClusterId, ClusterId)],
+) -> impl Fn(ClusterId, ClusterId) -> bool + 'a {
+    |from, to| changed.contains_key(&(from, to)) || cut.contains(&(from, to))
 }
 
 /// When it happened, however long the host was busy with an order since then.

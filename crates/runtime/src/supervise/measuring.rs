@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{ClusterId, Membership, ProcessId, Span};
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, Membership, ProcessId, Span, Time};
 use faultline_trace::manifest::{LinkEntry, LinkMeasured};
 
 use crate::control::Measurement;
@@ -21,6 +22,8 @@ const APART: Span = Span::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Measuring {
     links: Vec<Link>,
+    /// What was asked for before it was changed.
+    past: Vec<LinkEntry>,
 }
 
 #[derive(Debug)]
@@ -49,28 +52,59 @@ impl Measuring {
                 let second = processes(to).find(|&process| process != first);
                 let requested = links.between(from, to);
                 all.push(Link {
-                    entry: LinkEntry { from, to, requested, measured: None },
+                    entry: LinkEntry { from, to, requested, measured: None, since: None },
                     ends: second.map(|second| (first, second)),
                 });
             }
         }
-        Measuring { links: all }
+        Measuring { links: all, past: Vec::new() }
     }
 
-    /// What is not measured yet, by the process that is to do so.
-    pub(super) fn undone(&self) -> BTreeMap<ProcessId, Vec<Measurement>> {
+    /// Something else is asked of a link, and is to be measured: since when, if its application has begun.
+    pub(super) fn ask(
+        &mut self,
+        from: ClusterId,
+        to: ClusterId,
+        requested: LinkProperties,
+        since: Option<Time>,
+    ) {
+        for link in self.links.iter_mut().filter(|link| (link.entry.from, link.entry.to) == (from, to)) {
+            let entry = LinkEntry { from, to, requested, measured: None, since };
+            let before = std::mem::replace(&mut link.entry, entry);
+            self.past.extend(Some(before).filter(|_| since.is_some()));
+        }
+    }
+
+    /// What is not measured yet, by the process that is to do so; but for links of which `is_disturbed` says that they are
+    /// not as asked for now.
+    pub(super) fn undone(
+        &self,
+        is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,
+    ) -> BTreeMap<ProcessId, Vec<Measurement>> {
         let mut undone: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for link in self.links.iter().filter(|link| link.entry.measured.is_none()) {
             let Some((by, to)) = link.ends else { continue };
-            undone.entry(by).or_default().push(link.measurement(to));
+            if !is_disturbed(link.entry.from, link.entry.to) {
+                undone.entry(by).or_default().push(link.measurement(to));
+            }
         }
         undone
     }
 
-    /// Takes a result.
-    pub(super) fn measured(&mut self, by: ProcessId, to: ProcessId, result: LinkMeasured) {
-        for link in self.links.iter_mut().filter(|link| link.ends == Some((by, to))) {
-            link.entry.measured = Some(result);
+    /// Takes a result for a link of which this latency was asked. One for what was asked before is void.
+    pub(super) fn measured(
+        &mut self,
+        by: ProcessId,
+        to: ProcessId,
+        requested: Span,
+        result: LinkMeasured,
+        is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,
+    ) {
+        let entries = self.links.iter_mut().filter(|link| link.ends == Some((by, to)));
+        for entry in entries.map(|link| &mut link.entry) {
+            if entry.requested.latency == requested && !is_disturbed(entry.from, entry.to) {
+                entry.measured = Some(result);
+            }
         }
     }
 
@@ -79,9 +113,16 @@ impl Measuring {
         self.links.iter().all(|link| link.ends.is_none() || link.entry.measured.is_some())
     }
 
-    /// What was asked for and what was found.
+    /// What is asked for now and what was found.
     pub(super) fn entries(&self) -> Vec<LinkEntry> {
         self.links.iter().map(|link| link.entry.clone()).collect()
+    }
+
+    /// The same with what was asked for before, in the order of being asked.
+    pub(super) fn history(&self) -> Vec<LinkEntry> {
+        let mut all: Vec<LinkEntry> = self.past.iter().cloned().chain(self.entries()).collect();
+        all.sort_by_key(|entry| entry.since);
+        all
     }
 }
 

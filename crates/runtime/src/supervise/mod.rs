@@ -8,6 +8,7 @@ mod host;
 mod measuring;
 pub(crate) mod places;
 mod totals;
+mod wishes;
 
 use std::ffi::OsString;
 use std::io;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use faultline_core::fault::{FaultAccount, Outcome};
-use faultline_core::{Fact, Life, Membership, ProcessId, Span, Time};
+use faultline_core::{Fact, Life, Membership, PlannedFault, ProcessId, Span, Time};
 use faultline_supervisor::{Config, Status};
 use faultline_tc::namespace::NamespaceError;
 use faultline_trace::BundleError;
@@ -29,6 +30,7 @@ use crate::links::Links;
 use crate::storage::StorageOptions;
 pub(crate) use host::{Ground, host};
 pub use places::Death;
+pub use wishes::Wishes;
 
 /// What a run is made of, wherever its processes are.
 #[derive(Clone, Debug)]
@@ -53,6 +55,8 @@ pub struct RunOptions {
     pub metrics: Option<SocketAddr>,
     /// Ends the run in good order once it is raised ([`crate::interrupt::flag`]).
     pub interrupted: Arc<AtomicBool>,
+    /// What is to be changed while the run goes on.
+    pub wishes: Wishes,
 }
 
 /// How a run went.
@@ -60,9 +64,11 @@ pub struct RunOptions {
 pub struct RunOutcome {
     /// How it ended.
     pub outcome: Outcome,
+    /// The faults that were added to the plan.
+    pub added: Vec<PlannedFault>,
     /// What became of the plan.
     pub faults: Vec<FaultAccount>,
-    /// Requested and measured links.
+    /// Requested and measured links, with those that were changed meanwhile.
     pub links: Vec<LinkEntry>,
     /// From the start to the end.
     pub duration: Span,

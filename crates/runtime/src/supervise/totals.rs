@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_core::{Gauges, Life, ProcessId};
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ClusterId, Gauges, Life, ProcessId};
 
 use crate::links::Links;
 use crate::metrics::exposition::Exposition;
@@ -25,6 +26,11 @@ impl Totals {
             page.requested = links.requested.iter().map(|(&pair, &link)| (pair, link)).collect();
         });
         Totals { exposition, lives: BTreeMap::new(), gauges: BTreeMap::new() }
+    }
+
+    /// From now on this is asked of a link.
+    pub(super) fn ask(&self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
+        self.exposition.update(|page| page.ask(from, to, properties));
     }
 
     /// The page.

@@ -233,6 +233,16 @@ impl Transport {
         }
     }
 
+    /// Changes what is asked for from one cluster to another. What [`Transport::set_link`] has set stays in force.
+    pub(crate) fn ask_link(&self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
+        let state = &mut *self.state.borrow_mut();
+        state.links.requested.insert((from, to), properties);
+        let properties = state.properties((from, to));
+        for peer in state.peers_across(self.me.cluster, (from, to)) {
+            peer.line.set(properties);
+        }
+    }
+
     /// Cuts the link from one cluster to another, or heals it.
     pub(crate) fn cut(&self, from: ClusterId, to: ClusterId, cut: bool) {
         let state = &mut *self.state.borrow_mut();

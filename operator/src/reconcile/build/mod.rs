@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
-use faultline_api::supervision::{Action, Place, Places};
+use faultline_api::supervision::{Action, Amended, Phase as Run, Place, Places};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -29,6 +29,8 @@ pub struct Desired {
     pub sets: Vec<StatefulSet>,
     /// Where the processes are, for the supervisor; `None` when it knows.
     pub places: Option<Places>,
+    /// What the federation is to be like now; `None` when the supervisor knows, or has refused it.
+    pub amended: Option<Amended>,
     /// What the supervisor asks for.
     pub orders: Vec<Order>,
 }
@@ -69,11 +71,13 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings) ->
         file: file(federation),
         sets,
         places: places(validated, observed),
+        amended: amended(validated, observed),
         orders: orders(validated, observed),
     }
 }
 
-/// The federation as a file: what the supervisor is given.
+/// The federation as a file: what the supervisor begins with. It is never written again; of later changes the supervisor is
+/// told.
 fn file(federation: &Federation) -> ConfigMap {
     let text = json!({
         "apiVersion": Federation::api_version(&()),
@@ -150,6 +154,20 @@ fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     }
     let newest = known.map_or(0, |it| it.generation).max(status.generation);
     Some(Places { generation: newest + 1, places })
+}
+
+/// The spec, when it has changed since the federation was made and the run can still be another.
+fn amended(validated: &Validated, observed: &Observed) -> Option<Amended> {
+    let Supervision::Known(status) = &observed.supervision else { return None };
+    let federation = &validated.federation;
+    let generation = federation.metadata.generation?;
+    let over = matches!(status.phase, Run::Judging | Run::Completed | Run::Failed);
+    let known = status.amendment.as_ref().is_some_and(|it| it.generation >= generation);
+    // The file that the supervisor began with has at least the first.
+    if generation <= 1 || over || known || validated.refused.is_some() || observed.has_lost_record() {
+        return None;
+    }
+    Some(Amended { generation, spec: federation.spec.clone() })
 }
 
 fn orders(validated: &Validated, observed: &Observed) -> Vec<Order> {

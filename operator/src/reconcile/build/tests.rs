@@ -74,8 +74,8 @@ fn set_of(observed: &Observed, name: &str) -> Value {
 
 #[test]
 fn the_objects_of_the_quick_start_are_as_reviewed() {
-    let Desired { file, sets, places, orders } = built(&Observed::of(Arc::new(quickstart())));
-    assert_eq!((places, orders), (None, vec![]));
+    let Desired { file, sets, places, amended, orders } = built(&Observed::of(Arc::new(quickstart())));
+    assert_eq!((places, amended, orders), (None, None, vec![]));
     let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"]);
     let text = &file.data.as_ref().expect("it has content")["federation.yaml"];

@@ -1,0 +1,151 @@
+//! What may change of a federation while it runs: its links, more faults at the end of the list, and whether it stands
+//! still. The rules of the custom resource definition say the same, and an API server asks them first.
+
+use faultline_core::fault::Change;
+
+use crate::plan::plan;
+use crate::resource::{Federation, FederationSpec};
+use crate::validate::{Problem, validate};
+
+/// What has to be done to a federation that runs as `old` for it to be as `new`, in an order in which it can be done; or
+/// why that cannot be. `old` is valid.
+pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Problem>> {
+    let mut problems = validate(new);
+    problems.extend(what_stays(&old.spec, &new.spec));
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let links_before = old.spec.links().expand(&old.spec.clusters);
+    let links = new.spec.links().expand(&new.spec.clusters);
+    let changed = links.into_iter().filter(|(pair, properties)| links_before[pair] != *properties);
+    let mut changes: Vec<Change> =
+        changed.map(|((from, to), properties)| Change::Link { from, to, properties }).collect();
+    let known = plan(old, old.spec.seed()).len();
+    changes.extend(plan(new, new.spec.seed()).into_iter().skip(known).map(Change::Fault));
+    if old.spec.pause != new.spec.pause {
+        changes.push(Change::Pause(new.spec.pause));
+    }
+    Ok(changes)
+}
+
+/// Changes of what does not change.
+fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
+    let fields = [
+        ("seed", old.seed != new.seed),
+        ("clusters", old.clusters != new.clusters),
+        ("storage", old.storage != new.storage),
+        ("protocol", old.protocol != new.protocol),
+        ("application", old.application != new.application),
+        ("failures", old.failures != new.failures),
+        ("deadline", old.deadline != new.deadline),
+        ("kubernetes", old.kubernetes != new.kubernetes),
+        ("simulator", old.simulator != new.simulator),
+    ];
+    let changed = fields.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| Problem {
+        path: format!("spec.{field}"),
+        message: format!("`{field}` cannot change while a federation runs"),
+        help: "delete the federation and apply it again; only links, faults and pause may change".into(),
+    });
+    let mut problems: Vec<Problem> = changed.collect();
+    for (index, fault) in old.faults.iter().enumerate() {
+        if new.faults.get(index) != Some(fault) {
+            problems.push(Problem {
+                path: if index < new.faults.len() {
+                    format!("spec.faults[{index}]")
+                } else {
+                    "spec.faults".into()
+                },
+                message: format!("fault {index} of the list is another than before, or gone"),
+                help:
+                    "the faults of a running federation stay as they are; add others at the end of the list"
+                        .into(),
+            });
+            return problems;
+        }
+    }
+    for (index, fault) in new.faults.iter().enumerate().skip(old.faults.len()) {
+        if fault.mtbf.is_some() {
+            problems.push(Problem {
+                path: format!("spec.faults[{index}].mtbf"),
+                message: "times drawn from a distribution are counted from the beginning, which is past"
+                    .into(),
+                help: "add faults with `at` or `when` to a federation that runs".into(),
+            });
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::SAMPLES;
+    use faultline_core::fault::LinkProperties;
+    use faultline_core::{ClusterId, Fault, FaultNo, Span, Time, Trigger};
+
+    fn quickstart() -> Federation {
+        crate::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
+    }
+
+    /// What becomes of the quick start when its spec is merged with this, by the code and by the definition's rules.
+    fn after(patch: serde_json::Value) -> Result<Vec<Change>, Vec<String>> {
+        let old = quickstart();
+        let mut spec = serde_json::to_value(&old.spec).unwrap();
+        for (field, value) in patch.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let new = Federation { spec: serde_json::from_value(spec).unwrap(), ..old.clone() };
+        let found = changes(&old, &new);
+        assert_eq!(found.is_ok(), new.validate_cel_update(&old).is_ok(), "the rules say the same: {found:?}");
+        found.map_err(|problems| problems.into_iter().map(|it| it.path).collect())
+    }
+
+    fn faults(added: serde_json::Value) -> serde_json::Value {
+        let mut faults = serde_json::to_value(quickstart().spec.faults).unwrap();
+        faults.as_array_mut().unwrap().push(added);
+        serde_json::json!({ "faults": faults })
+    }
+
+    #[test]
+    fn links_faults_and_pause_may_change() {
+        use serde_json::json;
+        assert_eq!(after(json!({})), Ok(vec![]));
+        assert_eq!(after(json!({ "pause": true })), Ok(vec![Change::Pause(true)]));
+        let pair =
+            json!({ "pairs": [{ "from": "paris", "to": "rennes", "latency": "40ms", "jitter": "0s" }] });
+        let before = quickstart().spec.links().properties("paris", "rennes");
+        let properties = LinkProperties { latency: Span::from_millis(40), jitter: Span::ZERO, ..before };
+        let links = after(json!({ "links": pair })).unwrap();
+        assert!(
+            links.contains(&Change::Link { from: ClusterId(0), to: ClusterId(1), properties }),
+            "{links:?}"
+        );
+        let known = plan(&quickstart(), quickstart().spec.seed()).len() as u32;
+        let added = after(faults(json!({ "at": "9s", "loseCluster": { "cluster": "rennes" } }))).unwrap();
+        let [Change::Fault(planned)] = &added[..] else { panic!("{added:?}") };
+        assert_eq!(
+            (planned.no, &planned.trigger),
+            (FaultNo(known), &Trigger::At(Time::ZERO + Span::from_secs(9)))
+        );
+        assert!(matches!(planned.fault, Fault::LoseCluster { cluster: ClusterId(1), .. }));
+    }
+
+    #[test]
+    fn nothing_else_may() {
+        use serde_json::json;
+        assert_eq!(after(json!({ "seed": 99 })), Err(vec!["spec.seed".into()]));
+        assert_eq!(after(json!({ "deadline": "99s" })), Err(vec!["spec.deadline".into()]));
+        assert_eq!(
+            after(json!({ "kubernetes": { "placement": "spread" } })),
+            Err(vec!["spec.kubernetes".into()])
+        );
+        assert_eq!(after(json!({ "faults": [] })), Err(vec!["spec.faults".into()]));
+        let another = json!([{ "at": "1s", "crash": { "cluster": "paris", "node": 0 } }]);
+        assert_eq!(after(json!({ "faults": another })), Err(vec!["spec.faults[0]".into()]));
+        let drawn = json!({ "mtbf": { "exponential": "10s" }, "crash": {} });
+        let at = format!("spec.faults[{}].mtbf", quickstart().spec.faults.len());
+        assert_eq!(after(faults(drawn)), Err(vec![at]));
+        let nobody = json!({ "at": "9s", "loseCluster": { "cluster": "nancy" } });
+        assert!(after(faults(nobody)).is_err());
+    }
+}

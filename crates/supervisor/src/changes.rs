@@ -1,0 +1,92 @@
+//! What its user changes of a federation while it runs: links, more faults, a pause. Stated before it is done.
+
+use faultline_core::fault::Change;
+use faultline_core::{Fact, PlannedFault, ProcessId, Time, Trigger};
+
+use crate::faults::Due;
+use crate::interface::Order;
+use crate::supervisor::{State, Supervisor};
+
+impl Supervisor {
+    /// Whether the application has begun and the whole federation stands still since.
+    pub(crate) fn stands(&self) -> bool {
+        self.paused.is_some() && self.begun.is_some()
+    }
+
+    pub(crate) fn change(&mut self, change: Change, now: Time, out: &mut Vec<Order>) {
+        if change == Change::Pause(self.paused.is_some()) {
+            return;
+        }
+        out.push(Order::State(Fact::Changed(Box::new(change.clone()))));
+        match change {
+            Change::Link { from, to, properties } => out.push(Order::Relink { from, to, properties }),
+            Change::Fault(planned) => self.add(planned, now, out),
+            Change::Pause(true) => self.stand(now, out),
+            Change::Pause(false) => self.go_on(now, out),
+        }
+    }
+
+    fn add(&mut self, planned: PlannedFault, now: Time, out: &mut Vec<Order>) {
+        let trigger = planned.trigger.clone();
+        let index = self.plan.add(planned);
+        match trigger {
+            Trigger::When { .. } => self.watch(out),
+            // With the others, once the application begins.
+            Trigger::At(_) if self.begun.is_none() => {}
+            Trigger::At(at) => {
+                let due = self.origin + at.since(Time::ZERO);
+                // While everything stands, so does the time of the plan.
+                let reached = self.paused.unwrap_or(now);
+                if due < reached {
+                    let late = reached.since(due);
+                    self.dismiss(index, format!("it was asked for {late} after its time").into(), out);
+                } else {
+                    self.plan_at(due, Due::Inject(index));
+                }
+            }
+        }
+    }
+
+    /// Everyone stands still from now on. Before the beginning that means only that there is none.
+    fn stand(&mut self, now: Time, out: &mut Vec<Order>) {
+        self.paused = Some(now);
+        if self.begun.is_some() {
+            self.for_each_that_may_run(|process, supervisor| {
+                let life = supervisor.seats[process.index()].life;
+                out.push(Order::Pause { process, life, paused: true });
+            });
+        }
+    }
+
+    /// Everyone goes on, but for those whom a fault has stopped; all that was to come comes that much later.
+    fn go_on(&mut self, now: Time, out: &mut Vec<Order>) {
+        let stood = now.since(self.paused.take().expect("only what stands goes on"));
+        if self.begun.is_none() {
+            self.origin = now;
+            self.plan_at(now + self.config.deadline, Due::Deadline);
+            return self.try_begin(now, out);
+        }
+        self.origin = self.origin + stood;
+        let agenda = std::mem::take(&mut self.agenda);
+        self.agenda = agenda.into_iter().map(|((at, no), due)| ((at + stood, no), due)).collect();
+        for seat in &mut self.seats {
+            seat.paused_until = seat.paused_until.map(|until| until + stood);
+        }
+        self.silence.hear_all(now);
+        self.for_each_that_may_run(|process, supervisor| {
+            let life = supervisor.seats[process.index()].life;
+            out.push(Order::Pause { process, life, paused: false });
+            supervisor.release(process, out);
+        });
+    }
+
+    /// Those whose life has begun, and who are not stopped by a fault.
+    fn for_each_that_may_run(&mut self, mut act: impl FnMut(ProcessId, &mut Supervisor)) {
+        for index in 0..self.seats.len() {
+            let seat = &self.seats[index];
+            if seat.state == State::Registered && seat.paused_until.is_none() {
+                act(ProcessId(index as u32), self);
+            }
+        }
+    }
+}

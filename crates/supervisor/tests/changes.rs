@@ -1,0 +1,242 @@
+//! What a user changes while the run goes on: links, more faults, a pause.
+
+use std::sync::Arc;
+
+use faultline_core::fault::{Change, LinkProperties};
+use faultline_core::{
+    Cluster, ClusterId, Fact, Fault, FaultNo, Gauges, Life, Member, Membership, MembershipVersion, NodeId,
+    PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
+};
+use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
+
+const P0: ProcessId = ProcessId(0);
+const P1: ProcessId = ProcessId(1);
+const BEGUN: u64 = 1000;
+const DEADLINE: u64 = 100_000;
+
+struct Desk {
+    supervisor: Supervisor,
+    now: Time,
+    orders: Vec<Order>,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let member = |cluster, node| Member {
+            cluster: ClusterId(cluster),
+            role: Role::RANK,
+            node: NodeId(node),
+            life: Life(0),
+            up: false,
+            started: false,
+        };
+        let cluster = |process| Cluster { processes: [process].into() };
+        let membership = Membership {
+            version: MembershipVersion(0),
+            members: Arc::new([member(0, 0), member(1, 1)]),
+            clusters: Arc::new([cluster(P0), cluster(P1)]),
+        };
+        let config = Config {
+            detect_after: Span(100),
+            restart_after: Span(50),
+            volatile_storage: false,
+            deadline: Span(DEADLINE),
+            plan: vec![at(0, 500, P0)],
+            scope: Scope::Cluster,
+            least_work_left_percent: 0,
+        };
+        let mut orders = Vec::new();
+        let supervisor = Supervisor::new(config, membership, &mut orders);
+        Desk { supervisor, now: Time::ZERO, orders }
+    }
+
+    /// Whose application has begun, with nothing left of the orders until then.
+    fn begun() -> Desk {
+        let mut desk = Desk::new();
+        desk.register();
+        desk.pass(BEGUN);
+        desk.orders.clear();
+        desk
+    }
+
+    fn register(&mut self) {
+        self.now = Time(BEGUN);
+        for process in [P0, P1] {
+            self.report(Report::Registered { process, life: Life(1) });
+        }
+        self.report(Report::LinksMeasured);
+    }
+
+    fn report(&mut self, report: Report) {
+        self.supervisor.handle(report, self.now, &mut self.orders);
+    }
+
+    /// Asks for a change; what is ordered.
+    fn change(&mut self, change: Change) -> Vec<Order> {
+        self.report(Report::Changed(change));
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Lets time pass, with a timeout whenever one is wanted; what is ordered meanwhile.
+    fn pass(&mut self, to: u64) -> Vec<Order> {
+        while let Some(deadline) = self.supervisor.next_deadline().filter(|it| *it <= Time(to)) {
+            self.now = self.now.max(deadline);
+            self.report(Report::Timeout);
+        }
+        self.now = Time(to);
+        std::mem::take(&mut self.orders)
+    }
+
+    fn state(&self, fault: usize) -> FaultState {
+        self.supervisor.faults()[fault].1.clone()
+    }
+}
+
+/// A fault that kills a process, counted from the beginning.
+fn at(no: u32, at: u64, process: ProcessId) -> PlannedFault {
+    let fault = Fault::Crash { process, storage: StorageFate::Kept };
+    PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault }
+}
+
+fn stated(change: Change) -> Order {
+    Order::State(Fact::Changed(Box::new(change)))
+}
+
+fn pause(process: ProcessId, paused: bool) -> Order {
+    Order::Pause { process, life: Life(1), paused }
+}
+
+fn begins(orders: &[Order]) -> bool {
+    orders.contains(&Order::State(Fact::Begun))
+}
+
+#[test]
+fn a_link_is_changed_once_that_has_been_stated() {
+    let properties = LinkProperties { latency: Span(7), ..LinkProperties::default() };
+    let (from, to) = (ClusterId(0), ClusterId(1));
+    let change = Change::Link { from, to, properties };
+    let orders = Desk::begun().change(change.clone());
+    assert_eq!(orders, [stated(change), Order::Relink { from, to, properties }]);
+}
+
+#[test]
+fn an_added_fault_is_injected_at_its_time_and_one_that_comes_too_late_is_said_to() {
+    let mut desk = Desk::begun();
+    desk.pass(BEGUN + 20);
+    let orders = desk.change(Change::Fault(at(1, 10, P1)));
+    assert!(
+        matches!(&orders[1], Order::State(Fact::Ineffective { no: FaultNo(1), reason })
+        if reason.contains("after its time")),
+        "{orders:?}"
+    );
+    assert!(matches!(desk.state(1), FaultState::Ineffective(_)));
+    desk.change(Change::Fault(at(2, 30, P1)));
+    assert_eq!(desk.state(2), FaultState::Pending);
+    desk.pass(BEGUN + 30);
+    assert_eq!(desk.state(2), FaultState::Effective);
+    assert_eq!(desk.state(0), FaultState::Pending, "the first one is what it was");
+    assert_eq!(desk.supervisor.plan().len(), 3);
+}
+
+#[test]
+fn a_fault_that_is_added_before_the_beginning_comes_with_the_others() {
+    let mut desk = Desk::new();
+    desk.change(Change::Fault(at(1, 10, P1)));
+    desk.register();
+    desk.pass(BEGUN + 9);
+    assert_eq!(desk.state(1), FaultState::Pending);
+    desk.pass(BEGUN + 10);
+    assert_eq!(desk.state(1), FaultState::Effective);
+}
+
+#[test]
+fn a_pause_stops_everyone_and_the_time_of_the_plan_and_nobody_is_taken_for_dead() {
+    let mut desk = Desk::begun();
+    for process in [P0, P1] {
+        desk.report(Report::Heartbeat { process, life: Life(1), gauges: Gauges::default() });
+    }
+    desk.pass(BEGUN + 50);
+    let orders = desk.change(Change::Pause(true));
+    assert_eq!(orders, [stated(Change::Pause(true)), pause(P0, true), pause(P1, true)]);
+    assert!(desk.supervisor.status().paused);
+    assert_eq!(desk.change(Change::Pause(true)), [], "said twice, it is done once");
+    // Far beyond the patience, the fault at 500 and the deadline.
+    assert_eq!(desk.pass(10 * DEADLINE), []);
+    let orders = desk.change(Change::Pause(false));
+    assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false), pause(P1, false)]);
+    let resumed = 10 * DEADLINE;
+    let beats = |desk: &mut Desk| {
+        for process in [P0, P1] {
+            desk.report(Report::Heartbeat { process, life: Life(1), gauges: Gauges::default() });
+        }
+    };
+    for after in (50..=400).step_by(50) {
+        assert_eq!(desk.pass(resumed + after), []);
+        beats(&mut desk);
+    }
+    // 50 had passed before the pause.
+    desk.pass(resumed + 449);
+    assert_eq!(desk.state(0), FaultState::Pending);
+    desk.pass(resumed + 450);
+    assert_eq!(desk.state(0), FaultState::Effective);
+    let ended = |desk: &Desk| desk.supervisor.status().outcome;
+    desk.pass(resumed + DEADLINE - 51);
+    assert_eq!(ended(&desk), None);
+    desk.pass(resumed + DEADLINE - 50);
+    assert_eq!(ended(&desk), Some(Outcome::Deadline));
+}
+
+#[test]
+fn who_is_lost_while_everyone_stands_begins_another_life_soon_after() {
+    let mut desk = Desk::begun();
+    desk.change(Change::Pause(true));
+    desk.now = Time(BEGUN + 1_000_000);
+    desk.report(Report::Lost { process: P1, life: Life(1), storage: StorageFate::Kept });
+    let launched = |orders: &[Order]| orders.iter().any(|it| matches!(it, Order::Launch { process: P1, .. }));
+    assert!(!launched(&desk.pass(BEGUN + 2_000_000)), "everything stands");
+    let orders = desk.change(Change::Pause(false));
+    assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false)], "the dead do not go on");
+    assert!(!launched(&desk.pass(BEGUN + 2_000_049)));
+    assert!(launched(&desk.pass(BEGUN + 2_000_050)));
+}
+
+#[test]
+fn a_life_that_begins_while_everyone_stands_is_stopped() {
+    let mut desk = Desk::begun();
+    desk.report(Report::Exited { process: P1, life: Life(1) });
+    desk.pass(BEGUN + 60);
+    desk.change(Change::Pause(true));
+    desk.report(Report::Registered { process: P1, life: Life(2) });
+    assert!(desk.orders.contains(&Order::Pause { process: P1, life: Life(2), paused: true }));
+    let orders = desk.change(Change::Pause(false));
+    assert!(orders.contains(&Order::Pause { process: P1, life: Life(2), paused: false }));
+}
+
+#[test]
+fn whom_a_fault_has_stopped_stands_for_as_long_as_the_fault_says() {
+    let mut desk = Desk::begun();
+    let fault = Fault::Pause { process: P0, span: Span(40) };
+    let added = PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault };
+    assert_eq!(desk.change(Change::Fault(added)).last(), Some(&pause(P0, true)), "its time is now");
+    desk.now = Time(BEGUN + 10);
+    assert_eq!(desk.change(Change::Pause(true))[1..], [pause(P1, true)]);
+    desk.now = Time(BEGUN + 5000);
+    assert_eq!(desk.change(Change::Pause(false))[1..], [pause(P1, false)]);
+    assert_eq!(desk.pass(BEGUN + 5029), []);
+    assert_eq!(desk.pass(BEGUN + 5030), [pause(P0, false)]);
+}
+
+#[test]
+fn paused_from_the_start_the_application_begins_when_it_may() {
+    let mut desk = Desk::new();
+    assert_eq!(desk.change(Change::Pause(true)).last(), Some(&stated(Change::Pause(true))));
+    desk.register();
+    assert!(!begins(&desk.pass(3 * DEADLINE)), "not before it may");
+    assert_eq!(desk.supervisor.status().outcome, None, "and the deadline does not count");
+    let orders = desk.change(Change::Pause(false));
+    assert!(begins(&orders), "{orders:?}");
+    desk.pass(4 * DEADLINE - 1);
+    assert_eq!(desk.supervisor.status().outcome, None);
+    desk.pass(4 * DEADLINE);
+    assert_eq!(desk.supervisor.status().outcome, Some(Outcome::Deadline));
+}

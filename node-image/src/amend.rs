@@ -1,0 +1,75 @@
+//! What its user changes of a federation while it runs: found by comparing specs, and handed to the run.
+
+use std::sync::{Mutex, PoisonError};
+
+use faultline_api::live::changes;
+use faultline_api::supervision::{Amended, Amendment};
+use faultline_api::{Federation, Problem};
+use faultline_runtime::supervise::Wishes;
+
+/// Compares each spec with the one before, and asks the run for the difference.
+pub(crate) struct Amender {
+    wishes: Wishes,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// As the run is now, or is about to be.
+    federation: Federation,
+    newest: Amendment,
+}
+
+impl Amender {
+    /// Of a run that goes by this file, and that listens to `wishes`.
+    pub(crate) fn new(federation: &Federation, wishes: Wishes) -> Amender {
+        let state = State { federation: federation.clone(), newest: Amendment::default() };
+        Amender { wishes, state: Mutex::new(state) }
+    }
+
+    /// Takes a spec, unless a newer one is known. What came of it, or of the newer one.
+    pub(crate) fn amend(&self, said: Amended) -> Amendment {
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.generation <= state.newest.generation {
+            return state.newest.clone();
+        }
+        let federation = Federation { spec: said.spec, ..state.federation.clone() };
+        let refused = match changes(&state.federation, &federation) {
+            Ok(changes) => {
+                self.wishes.ask(changes);
+                state.federation = federation;
+                None
+            }
+            Err(problems) => Some(problems.iter().map(told).collect::<Vec<_>>().join("; ")),
+        };
+        state.newest = Amendment { generation: said.generation, refused };
+        state.newest.clone()
+    }
+}
+
+fn told(problem: &Problem) -> String {
+    format!("{}: {} ({})", problem.path, problem.message, problem.help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_api::samples::SAMPLES;
+
+    #[test]
+    fn what_is_refused_leaves_the_run_as_it_was_and_the_next_spec_is_compared_with_that() {
+        let file = faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("a valid sample");
+        let amender = Amender::new(&file, Wishes::default());
+        let say = |generation, change: fn(&mut faultline_api::FederationSpec)| {
+            let mut spec = file.spec.clone();
+            change(&mut spec);
+            amender.amend(Amended { generation, spec })
+        };
+        assert_eq!(say(1, |_| {}), Amendment { generation: 1, refused: None });
+        let refused = say(2, |spec| spec.faults.clear());
+        assert!(refused.refused.as_ref().is_some_and(|it| it.contains("spec.faults")), "{refused:?}");
+        assert_eq!(say(2, |_| {}), refused, "said twice, it is answered alike");
+        assert_eq!(say(1, |_| {}), refused, "an older one is not taken");
+        assert_eq!(say(3, |spec| spec.pause = true), Amendment { generation: 3, refused: None });
+        assert_eq!(amender.state.lock().unwrap().federation.spec.faults, file.spec.faults);
+    }
+}
