@@ -10,5 +10,5 @@ mod scenario;
 
 pub use cluster::{Cluster, QUICK_START, Room, condition};
 pub use machine::{Machine, Skipped};
-pub use program::{Program, Ran};
+pub use program::{Program, Ran, Running};
 pub use scenario::{Failure, Scenario, main};

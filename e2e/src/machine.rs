@@ -35,14 +35,18 @@ impl Machine {
 
     /// Runs a line of shell on it; what it wrote.
     pub async fn run(&self, line: &str) -> Result<String, Failure> {
+        self.docker(&["exec", &self.name, "sh", "-c", line]).await
+    }
+
+    async fn docker(&self, arguments: &[&str]) -> Result<String, Failure> {
         let mut command = Command::new("docker");
-        command.args(["exec", &self.name, "sh", "-c", line]).stdin(Stdio::null()).kill_on_drop(true);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         let output = command.output().await?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("`{line}` on {}: {}, {}", self.name, output.status, said.trim()).into())
+        Err(format!("`docker {}`: {}, {}", arguments.join(" "), output.status, said.trim()).into())
     }
 
     /// Sends a signal to all processes of a pod, by its UID: the kubelet gives every pod a control group of this name.
@@ -53,6 +57,16 @@ impl Machine {
             uid.replace('_', "-")
         );
         self.run(&line).await.map(drop)
+    }
+
+    /// Takes its power away.
+    pub async fn stop(&self) -> Result<(), Failure> {
+        self.docker(&["stop", "--time", "0", &self.name]).await.map(drop)
+    }
+
+    /// Gives it back.
+    pub async fn start(&self) -> Result<(), Failure> {
+        self.docker(&["start", &self.name]).await.map(drop)
     }
 
     /// Whether new pods may come.

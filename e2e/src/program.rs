@@ -1,15 +1,20 @@
 //! The program that users have, `faultline`.
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use crate::Failure;
 
 /// Where it is.
 pub struct Program(PathBuf);
+
+/// One that runs.
+pub struct Running(Child);
 
 /// What came of running it.
 pub struct Ran {
@@ -37,18 +42,45 @@ impl Program {
 
     /// Runs it to its end, on the cluster that the tests are run on.
     pub async fn run(&self, arguments: &[&str]) -> Result<Ran, Failure> {
+        let mut command = self.command(arguments);
+        Ok(Ran::of(command.output().await?))
+    }
+
+    /// Starts it, as [`Program::run`] does.
+    pub fn start(&self, arguments: &[&str]) -> Result<Running, Failure> {
+        let mut command = self.command(arguments);
+        Ok(Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.0);
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         if let Some(kubeconfig) = crate::scenario::kubeconfig() {
             command.env("KUBECONFIG", kubeconfig);
         }
-        let output = command.output().await?;
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Ran { status: output.status.code(), out: text(&output.stdout), said: text(&output.stderr) })
+        command
+    }
+}
+
+impl Running {
+    /// As Ctrl-C does.
+    pub fn interrupt(&self) -> Result<(), Failure> {
+        let id = self.0.id().and_then(|it| i32::try_from(it).ok()).ok_or("it has ended already")?;
+        Ok(kill(Pid::from_raw(id), Signal::SIGINT)?)
+    }
+
+    /// Waits for its end.
+    pub async fn end(self) -> Result<Ran, Failure> {
+        Ok(Ran::of(self.0.wait_with_output().await?))
     }
 }
 
 impl Ran {
+    fn of(output: Output) -> Ran {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ran { status: output.status.code(), out: text(&output.stdout), said: text(&output.stderr) }
+    }
+
     /// Its output as JSON.
     pub fn json(&self) -> Result<Value, Failure> {
         Ok(serde_json::from_str(&self.out)?)

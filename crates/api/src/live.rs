@@ -1,8 +1,10 @@
 //! What may change of a federation while it runs: its links, more faults at the end of the list, and whether it stands
 //! still. The rules of the custom resource definition say the same, and an API server asks them first.
 
+use faultline_core::ClusterId;
 use faultline_core::fault::Change;
 
+use crate::names::Names;
 use crate::plan::plan;
 use crate::resource::{Federation, FederationSpec};
 use crate::validate::{Problem, validate};
@@ -17,7 +19,11 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     }
     let links_before = old.spec.links().expand(&old.spec.clusters);
     let links = new.spec.links().expand(&new.spec.clusters);
-    let changed = links.into_iter().filter(|(pair, properties)| links_before[pair] != *properties);
+    // Nobody is told of links to where nobody is.
+    let is_outside = |it: ClusterId| it == ClusterId::OUTSIDE && Names::of(&new.spec).extra().is_empty();
+    let changed = links.into_iter().filter(|((from, to), properties)| {
+        links_before[&(*from, *to)] != *properties && !is_outside(*from) && !is_outside(*to)
+    });
     let mut changes: Vec<Change> =
         changed.map(|((from, to), properties)| Change::Link { from, to, properties }).collect();
     let known = plan(old, old.spec.seed()).len();
@@ -81,7 +87,7 @@ mod tests {
     use super::*;
     use crate::samples::SAMPLES;
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, Fault, FaultNo, Span, Time, Trigger};
+    use faultline_core::{Fault, FaultNo, Span, Time, Trigger};
 
     fn quickstart() -> Federation {
         crate::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
@@ -116,6 +122,7 @@ mod tests {
         let before = quickstart().spec.links().properties("paris", "rennes");
         let properties = LinkProperties { latency: Span::from_millis(40), jitter: Span::ZERO, ..before };
         let links = after(json!({ "links": pair })).unwrap();
+        assert_eq!(links.len(), 2, "both ways, and nobody stands outside: {links:?}");
         assert!(
             links.contains(&Change::Link { from: ClusterId(0), to: ClusterId(1), properties }),
             "{links:?}"

@@ -360,15 +360,18 @@ pub(crate) mod tests {
     #[test]
     fn a_run_that_was_cut_short_is_told_by_its_facts() {
         let mut trace = Trace::default();
+        let added = PlannedFault { no: FaultNo(1), ..example().plan[0].clone() };
         let facts = [
             (Time(1), Fact::Begun),
             (Time(7), Fact::Injecting { no: FaultNo(0), fault: Box::new(example().plan[0].fault.clone()) }),
+            (Time(8), Fact::Changed(Box::new(Change::Fault(added.clone())))),
         ];
         trace.streams.insert((ProcessId::SUPERVISOR, Life(0)), facts.into());
         let mut manifest = Manifest { outcome: None, faults: Vec::new(), duration: Span::ZERO, ..example() };
         manifest.fill_in(&trace);
-        assert_eq!(manifest.faults, [(FaultNo(0), FaultState::Effective)]);
-        assert_eq!(manifest.duration, Span(7));
+        assert_eq!(manifest.faults, [(FaultNo(0), FaultState::Effective), (FaultNo(1), FaultState::Pending)]);
+        assert_eq!(manifest.plan[1..], [added], "what was added while it ran belongs to the plan");
+        assert_eq!(manifest.duration, Span(8));
         let mut whole = example();
         whole.fill_in(&trace);
         assert_eq!(whole, example());

@@ -15,15 +15,20 @@ mod command_line;
 mod crash;
 mod crash_in_rollback;
 mod federation_deleted;
+mod link_change_live;
+mod masquerading;
+mod node_stopped;
 mod old_process_alive;
 mod operator_killed;
 mod operator_upgraded;
 mod partition;
 mod pause;
+mod paused_federation;
 mod pod_deleted;
 mod pod_security;
 mod quick_start;
 mod refused;
+mod run_interrupted;
 mod shaper_killed;
 mod side_by_side;
 mod supervisor_killed;
@@ -46,6 +51,8 @@ const SCENARIOS: &[Scenario] = scenarios![
     crash_in_rollback,
     pause,
     partition,
+    link_change_live,
+    paused_federation,
     pod_deleted,
     volume_lost,
     cluster_lost,
@@ -61,7 +68,10 @@ const SCENARIOS: &[Scenario] = scenarios![
     refused,
     pod_security,
     shaper_killed,
+    masquerading,
+    run_interrupted,
     old_process_alive,
+    node_stopped,
     api_frozen,
 ];
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use faultline_api::Federation;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
@@ -70,10 +70,7 @@ impl Cluster {
         match self.federations().create(&PostParams::default(), federation).await {
             Ok(made) => Ok(made),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let help = format!(
-                    "wait for it, or delete it: `kubectl delete federation {name} --namespace {}`",
-                    self.namespace
-                );
+                let help = format!("wait for it, or delete it: `{}`", self.deletion(federation));
                 Err(Trouble::input(miette!(help = help, "there is a federation `{name}` already")))
             }
             Err(kube::Error::Api(status)) if status.is_invalid() => {
@@ -84,18 +81,27 @@ impl Cluster {
         }
     }
 
-    /// Deletes a federation, and waits until nothing is left of it.
+    /// Deletes this very federation, and waits until nothing is left of it. Another one of its name stays.
     pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), Trouble> {
         let name = federation.name_any();
-        match self.federations().delete(&name, &DeleteParams::default()).await {
+        let this_very_one = DeleteParams {
+            preconditions: Some(Preconditions { uid: federation.uid(), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match self.federations().delete(&name, &this_very_one).await {
             Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return Ok(()),
             Err(error) => return Err(self.denied("delete", "federations", &error)),
         }
         while self.find(&name).await?.is_some_and(|it| it.uid() == federation.uid()) {
             tokio::time::sleep(LOOK).await;
         }
         Ok(())
+    }
+
+    /// How somebody deletes a federation by hand.
+    pub(crate) fn deletion(&self, federation: &Federation) -> String {
+        format!("kubectl delete federation {} --namespace {}", federation.name_any(), self.namespace)
     }
 
     /// The supervisor of a federation, with the key that opens its API.

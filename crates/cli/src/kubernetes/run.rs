@@ -40,18 +40,36 @@ pub(crate) fn run(
             Watch { cluster: &cluster, federation: &federation, screen, told: 0, said: String::new() };
         let ended = tokio::select! {
             ended = watch.follow() => ended,
-            () = raised(interrupted) => Err(Trouble::machine(
-                "interrupted: the federation is deleted from the cluster, and there is no record of it",
-            )),
+            () = raised(interrupted) => {
+                watch.screen.tell(None, &format!(
+                    "interrupted: the federation is being deleted; after another interrupt, `{}` makes sure of it",
+                    cluster.deletion(&federation),
+                ));
+                Err(Trouble::machine(
+                    "interrupted: the federation was deleted from the cluster, and there is no record of it",
+                ))
+            }
         };
         watch.screen.finish();
         let fetched = match &ended {
-            Ok(supervisor) => unpack(supervisor, &federation, dir).await,
+            Ok(supervisor) => tokio::select! {
+                fetched = unpack(supervisor, &federation, dir) => fetched,
+                () = raised(interrupted) => Err(Trouble::machine(format!(
+                    "interrupted while the record was fetched: the federation stays in the cluster with it, for \
+                     `faultline fetch federation/{}`; `{}` removes both",
+                    name(&federation),
+                    cluster.deletion(&federation),
+                ))),
+            },
             Err(_) => Ok(()),
         };
         // A record that could not be had stays where it is.
-        if fetched.is_ok() {
-            cluster.delete(&federation).await?;
+        if fetched.is_ok()
+            && let Err(error) = cluster.delete(&federation).await
+        {
+            let left = cluster.deletion(&federation);
+            anstream::eprintln!("the federation is still in the cluster; `{left}` removes it");
+            return Err(error);
         }
         ended.and(fetched)
     })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_api::supervision::{self, Cluster, Event, Faults, Phase as Run};
+use faultline_api::supervision::{self, Amendment, Cluster, Event, Faults, Phase as Run};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -342,4 +342,48 @@ fn texts_are_cut_between_characters() {
     assert_eq!(shortened("short", 10), "short");
     let cut = shortened(&"é".repeat(600), 1024);
     assert!(cut.len() <= 1024 && cut.ends_with(" …"), "{}", cut.len());
+}
+
+#[test]
+fn a_change_that_is_refused_is_told_once_and_the_run_goes_on() {
+    let refused = |why: &str| Some(Amendment { generation: 1, refused: Some(why.into()) });
+    let said = Status { phase: Run::Running, amendment: refused("spec.faults: gone"), ..Status::default() };
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    observed.supervision = Supervision::Known(Box::new(said.clone()));
+    let (status, news) = look(&mut observed, &accepted(None), 1);
+    let condition = condition_of(&status, condition::ACCEPTED);
+    assert_eq!((&*condition.status, &*condition.reason), ("False", "ChangeRefused"));
+    assert!(condition.message.contains("spec.faults: gone"), "{}", condition.message);
+    assert_eq!(status.phase, Phase::Running);
+    assert_eq!(reasons(&news).iter().filter(|it| **it == "ChangeRefused").count(), 1);
+    let (_, news) = look(&mut observed, &accepted(None), 2);
+    assert!(!reasons(&news).contains(&"ChangeRefused"), "{news:?}");
+
+    // A newer spec, of which the supervisor has yet to say something; then one that makes no sense at all.
+    let mut federation = (*observed.federation).clone();
+    federation.metadata.generation = Some(2);
+    observed.federation = Arc::new(federation.clone());
+    let (status, _) = look(&mut observed, &accepted(None), 3);
+    assert_eq!(condition_of(&status, condition::ACCEPTED).status, "True");
+    let refusal = Refusal { message: "spec.links: nonsense".into() };
+    let validated = Box::new(crate::reconcile::validate::unchanged(&federation, refusal));
+    let situation = Situation::Accepted { validated, applied: Applied::default() };
+    let (status, news) = look(&mut observed, &situation, 4);
+    assert!(condition_of(&status, condition::ACCEPTED).message.contains("spec.links: nonsense"));
+    assert_eq!((status.phase, reasons(&news)), (Phase::Running, vec!["ChangeRefused"]));
+}
+
+#[test]
+fn who_stands_still_is_said_to() {
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    let mut said = Status { phase: Run::Paused, ..Status::default() };
+    observed.supervision = Supervision::Known(Box::new(said.clone()));
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    assert_eq!(status.phase, Phase::Paused);
+    let running = condition_of(&status, condition::RUNNING);
+    assert_eq!((&*running.status, &*running.reason), ("False", "Paused"));
+    said.phase = Run::Running;
+    observed.supervision = Supervision::Known(Box::new(said));
+    let (status, _) = look(&mut observed, &accepted(None), 2);
+    assert_eq!((status.phase, &*condition_of(&status, condition::RUNNING).status), (Phase::Running, "True"));
 }

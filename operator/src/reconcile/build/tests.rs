@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::resource::{Emulation, Federation, FederationStatus, Kubernetes, Placement, Volume};
 use faultline_api::samples::SAMPLES;
-use faultline_api::supervision::{Request, Status};
+use faultline_api::supervision::{Amendment, Request, Status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -318,4 +318,25 @@ fn requests_are_for_one_very_pod() {
 
 fn yaml(set: &StatefulSet) -> String {
     serde_saphyr::to_string(set).expect("a set serialises")
+}
+
+#[test]
+fn the_supervisor_is_told_of_a_change_until_it_knows() {
+    let look = |generation: i64, status: Status| {
+        let mut federation = quickstart();
+        federation.metadata.generation = Some(generation);
+        federation.spec.pause = true;
+        let mut observed = Observed::of(Arc::new(federation));
+        observed.supervision = Supervision::Known(Box::new(status));
+        built(&observed).amended
+    };
+    let knows =
+        |generation| Status { amendment: Some(Amendment { generation, refused: None }), ..Status::default() };
+    assert_eq!(look(1, Status::default()), None, "that is what its file says");
+    let told = look(2, Status::default()).expect("it is told");
+    assert!(told.generation == 2 && told.spec.pause);
+    assert_eq!(look(2, knows(2)), None);
+    assert!(look(3, knows(2)).is_some());
+    let over = Status { phase: faultline_api::supervision::Phase::Judging, ..Status::default() };
+    assert_eq!(look(2, over), None, "nothing of a run that is over can change");
 }

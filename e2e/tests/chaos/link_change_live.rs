@@ -1,0 +1,69 @@
+//! A link is changed while the application runs, and a fault is added: both are measured, told, and in the record. What may
+//! not change is refused.
+
+use std::time::Duration;
+
+use faultline_api::Federation;
+use faultline_api::resource::{FederationStatus, Phase};
+use faultline_e2e::{Failure, QUICK_START, Room, condition};
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let patch = async |spec: Value| {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        room.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await
+    };
+    let made = room.apply(|spec| spec.faults.truncate(1)).await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    let before = room.pods().await?;
+
+    let slower = json!({ "between": { "latency": "15ms", "jitter": "0s", "bandwidth": "100Mbit" } });
+    patch(json!({ "links": slower })).await?;
+    let mut faults = serde_json::to_value(&made.spec.faults)?;
+    let added = json!({ "at": "6s", "crash": { "cluster": "paris", "node": 0 } });
+    faults.as_array_mut().ok_or("faults are a list")?.push(added);
+    patch(json!({ "faults": faults })).await?;
+    for (what, spec) in [
+        ("spec.deadline cannot change", json!({ "deadline": "100s" })),
+        ("the faults of a running federation stay as they are", json!({ "faults": [] })),
+    ] {
+        match patch(spec).await {
+            Err(error) if error.to_string().contains(what) => {}
+            other => return Err(format!("not refused because `{what}`: {other:?}").into()),
+        }
+    }
+    // Admission does not know how many nodes a cluster has.
+    let nobody = json!({ "at": "9s", "crash": { "cluster": "paris", "node": 70 } });
+    let mut more = faults.clone();
+    more.as_array_mut().ok_or("faults are a list")?.push(nobody);
+    patch(json!({ "faults": more })).await?;
+    let refused = |it: &FederationStatus| condition(it, "Accepted") == Some("False");
+    let status = room.wait(QUICK_START, "the change is refused", Duration::from_secs(20), refused).await?;
+    assert!(status.phase >= Phase::Running && status.phase <= Phase::Completed, "{status:#?}");
+
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{status:#?}");
+    let events = room.api::<Event>().list(&ListParams::default()).await?;
+    let told = |reason: &str, text: &str| {
+        events.iter().any(|it| {
+            it.reason.as_deref() == Some(reason) && it.message.as_ref().is_some_and(|it| it.contains(text))
+        })
+    };
+    for (reason, text) in [
+        ("LinkChanged", "15.0 ms"),
+        ("LinksMeasured", ""),
+        ("FaultAdded", "paris-0"),
+        ("ChangeRefused", "70"),
+    ] {
+        assert!(told(reason, text), "no event {reason} with `{text}`");
+    }
+    let after = room.pods().await?;
+    let supervisor = format!("{QUICK_START}-supervisor-0");
+    assert_eq!(before.get(&supervisor), after.get(&supervisor), "no pod was replaced for a change");
+    let federation: Federation = room.api().get(QUICK_START).await?;
+    assert_eq!(federation.name_any(), QUICK_START);
+    Ok(())
+}

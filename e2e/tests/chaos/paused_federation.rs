@@ -1,0 +1,55 @@
+//! A federation is paused from its start, begins, is paused again for longer than it takes for somebody silent to be taken
+//! for dead, and goes on. Neither pause costs it anything.
+
+use std::time::Duration;
+
+use faultline_api::Federation;
+use faultline_api::resource::{FederationStatus, Phase};
+use faultline_e2e::{Failure, QUICK_START, Room};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::time::sleep;
+
+/// Far longer than `failures.detectAfter`.
+const STANDS: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let pause = async |pause: bool| {
+        let patch = Patch::Merge(json!({ "spec": { "pause": pause } }));
+        room.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await
+    };
+    let paused =
+        |it: &FederationStatus| it.conditions.iter().any(|it| it.kind == "Running" && it.reason == "Paused");
+    let soon = Duration::from_secs(60);
+    room.apply(|spec| {
+        spec.pause = true;
+        spec.faults = vec![];
+    })
+    .await?;
+    let status = room.wait(QUICK_START, "it may not begin", soon, paused).await?;
+    assert!(status.phase < Phase::Running, "{status:#?}");
+    pause(false).await?;
+    let computes = |it: &FederationStatus| {
+        it.phase == Phase::Running
+            && it.clusters.iter().all(|it| it.progress.as_ref().is_some_and(|it| !it.starts_with("0/")))
+    };
+    room.wait(QUICK_START, "it computes", soon, computes).await?;
+
+    pause(true).await?;
+    let stands = |it: &FederationStatus| it.phase == Phase::Paused && paused(it);
+    room.wait(QUICK_START, "it stands still", soon, stands).await?;
+    // What was on its way when everybody was stopped is counted by then.
+    sleep(Duration::from_secs(2)).await;
+    let progress = async || -> Result<Vec<Option<String>>, Failure> {
+        let federation: Federation = room.api().get(QUICK_START).await?;
+        let status = federation.status.ok_or("a federation without a status")?;
+        Ok(status.clusters.into_iter().map(|it| it.progress).collect())
+    };
+    let before = progress().await?;
+    sleep(STANDS).await;
+    assert_eq!(before, progress().await?, "nobody computes while everyone stands still");
+    pause(false).await?;
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.rollbacks, Some(0), "{status:#?}");
+    Ok(())
+}
