@@ -66,7 +66,7 @@ impl Supervisor {
             self.plan_at(now + self.config.deadline, Due::Deadline);
             return self.try_begin(now, out);
         }
-        self.origin = self.origin + stood;
+        self.origin += stood;
         let agenda = std::mem::take(&mut self.agenda);
         self.agenda = agenda.into_iter().map(|((at, no), due)| ((at + stood, no), due)).collect();
         for seat in &mut self.seats {

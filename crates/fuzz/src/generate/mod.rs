@@ -64,6 +64,7 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
         deadline: Some(Duration(length * 10 + Span::from_secs(20))),
         kubernetes: None,
         simulator: Some(simulator),
+        pause: false,
         clusters,
     };
     Federation::new(&format!("fuzz-{seed}"), spec)
