@@ -315,7 +315,7 @@ fn option_of_other_protocols(word: &str) -> String {
         "checkpointEvery" | "checkpointEveryIn" | "collectEvery" | "replicas" | "replicateTo" => {
             format!(" (`{word}` is an option of other protocols)")
         }
-        "piggyback" | "forcing" => format!(" (`{word}` is an option of hc3i)"),
+        "piggyback" | "forcing" | "collectBy" => format!(" (`{word}` is an option of hc3i)"),
         _ => String::new(),
     }
 }

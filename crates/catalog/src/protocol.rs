@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::{Scope, Span};
-use faultline_protocols::hc3i::{self, Config, Forcing, Piggyback};
+use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
@@ -22,6 +22,12 @@ pub(crate) fn hc3i(
     Ok(Config {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
         collect_every: checkpointing.collect_every,
+        collect_by: match &spec.protocol {
+            Protocol::Hc3i(resource::Hc3i {
+                collect_by: Some(resource::CollectBy::EveryCluster), ..
+            }) => CollectBy::EveryCluster,
+            _ => CollectBy::Initiator,
+        },
         replicas: checkpointing.replicas as u16,
         replicate_to: replicate_to(checkpointing.replicate_to),
         scope,

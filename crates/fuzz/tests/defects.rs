@@ -29,6 +29,8 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::LogCollectedUnaware),
     Defect::Hc3i(hc3i::Defect::CollectedRestored),
     Defect::Hc3i(hc3i::Defect::CollectsOnSpoilt),
+    Defect::Hc3i(hc3i::Defect::CollectsOnMixed),
+    Defect::Hc3i(hc3i::Defect::CollectsOnUncovered),
     Defect::Hc3i(hc3i::Defect::ResendOnlyOnAlerts),
     Defect::Hc3i(hc3i::Defect::TablesVolatile),
     Defect::Hc3i(hc3i::Defect::OnlyLastEntry),

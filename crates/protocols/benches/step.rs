@@ -39,6 +39,7 @@ fn protocol() -> hc3i::Config {
     hc3i::Config {
         checkpoint_every: [None].into(),
         collect_every: None,
+        collect_by: hc3i::CollectBy::Initiator,
         replicas: 1,
         replicate_to: ReplicateTo::SameCluster,
         scope: Scope::Cluster,

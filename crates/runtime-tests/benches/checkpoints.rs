@@ -205,6 +205,7 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
         let protocol = Arc::new(hc3i::Config {
             checkpoint_every: [Some(Span::from_secs(2)), None].into(),
             collect_every: Some(Span::from_secs(5)),
+            collect_by: hc3i::CollectBy::Initiator,
             replicas: 1,
             replicate_to: if steps > 0 { ReplicateTo::OtherCluster } else { ReplicateTo::SameCluster },
             scope: Scope::Cluster,

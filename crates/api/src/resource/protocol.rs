@@ -46,6 +46,9 @@ pub struct Hc3i {
     /// Delay between garbage collections. Default 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
+    /// Who decides what is collected. Default `initiator`, as in the paper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collect_by: Option<CollectBy>,
     /// Copies of each part of a checkpoint, beside the owner's own. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
@@ -128,6 +131,17 @@ pub struct Coordinated {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = without_additional_properties)]
 pub struct Unprotected {}
+
+/// Who decides what is collected.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CollectBy {
+    /// The first cluster asks all others, and decides for everyone: while one cannot answer, nothing is removed.
+    #[default]
+    Initiator,
+    /// Each cluster tells all others what it stores, and decides for itself by what it has heard.
+    EveryCluster,
+}
 
 /// What a message between clusters carries of its sender's dependencies.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

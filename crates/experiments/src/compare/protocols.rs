@@ -124,6 +124,7 @@ impl Stated {
                 checkpoint_every,
                 checkpoint_every_in,
                 collect_every,
+                collect_by: None,
                 replicas,
                 replicate_to,
                 piggyback: None,

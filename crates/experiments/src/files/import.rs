@@ -231,6 +231,7 @@ fn protocol(timers: &Timers, origins: &mut Origins) -> Hc3i {
         checkpoint_every: Some(Period(None)),
         checkpoint_every_in: timers.checkpoint.clone(),
         collect_every: Some(timers.collect),
+        collect_by: None,
         replicas: Some(1),
         replicate_to: Some(resource::ReplicateTo::SameCluster),
         piggyback: None,

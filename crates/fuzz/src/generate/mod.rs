@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
-    Application, Cluster, Coordinated, Exchange, Failures, Federation, FederationSpec, Hc3i, Heat, Hydee,
-    InFlight, Independent, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback, Protocol as Options, Receive,
-    ReplicateTo, Salted, Simulator, Storage, StorageKind,
+    Application, Cluster, CollectBy, Coordinated, Exchange, Failures, Federation, FederationSpec, Forcing,
+    Hc3i, Heat, Hydee, InFlight, Independent, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback,
+    Protocol as Options, Receive, ReplicateTo, Salted, Simulator, Storage, StorageKind,
 };
 use faultline_core::{Role, Span};
 
@@ -49,6 +49,7 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     };
     let outside = options.extra_processes().into_iter().map(outside).collect();
     let faults = Faults::new(chance, &clusters, outside, length, outage).list(chance);
+    let options = with_rare_options(chance, options);
     let spec = FederationSpec {
         seed: Some(seed),
         links: Some(links),
@@ -199,6 +200,7 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             checkpoint_every: None,
             checkpoint_every_in: every_in,
             collect_every,
+            collect_by: None,
             replicas,
             replicate_to,
             piggyback,
@@ -227,6 +229,15 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             replicate_to,
         }),
     }
+}
+
+/// What few federations ask for. Drawn last: a seed that has none of it stands for what it would without.
+fn with_rare_options(chance: &mut Chance, mut options: Options) -> Options {
+    if let Options::Hc3i(hc3i) = &mut options {
+        hc3i.collect_by = chance.percent(35).then_some(CollectBy::EveryCluster);
+        hc3i.forcing = chance.percent(8).then_some(Forcing::EveryMessage);
+    }
+    options
 }
 
 /// How many copies, and where: what these clusters have room for.

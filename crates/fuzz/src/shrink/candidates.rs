@@ -235,6 +235,12 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             let mut plain = hc3i.clone();
             plain.piggyback = None;
             smaller.push(put(Protocol::Hc3i(plain)));
+            let mut central = hc3i.clone();
+            central.collect_by = None;
+            smaller.push(put(Protocol::Hc3i(central)));
+            let mut rarer = hc3i.clone();
+            rarer.forcing = None;
+            smaller.push(put(Protocol::Hc3i(rarer)));
             for (name, period) in &hc3i.checkpoint_every_in {
                 if *period != Period(None) {
                     let mut rarer = hc3i.clone();

@@ -1,29 +1,40 @@
 //! Garbage collection (section 3.5; rule 21): removing the checkpoints and log entries that no recovery can need.
 //!
-//! The coordinator of the first cluster asks every other for its stored checkpoints, computes where each cluster would
-//! end if all of them failed at once (finding 6: the closure of a union is the minimum of the closures), and tells
-//! everyone. A rollback in between changes an incarnation, and the collection comes to nothing.
+//! Whoever decides has the lists of the checkpoints that each cluster stores, and computes where each would end if all of
+//! them failed at once (finding 6: the closure of a union is the minimum of the closures). That is the coordinator of the
+//! first cluster, which asks every other and tells everyone; or, with [`CollectBy::EveryCluster`], the coordinator of each
+//! cluster, which decides for its own by what it has heard.
+//!
+//! A list may be old: what has been stored since only moves the line forward, and lines from lists of different ages agree in
+//! that none is behind what another counts on. But no list may be from before a rollback that another one knows of, or the
+//! line rests on what was undone. So all must tell the same incarnations of all clusters, or nothing is removed.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Claim, ClusterId, Position, ProcessId, Time, To};
+use faultline_core::{Attempt, Claim, ClusterId, Position, ProcessId, Time, To};
 
-use super::config::Defect;
+use super::config::{CollectBy, Defect};
 use super::history::Checkpoint;
 use super::message::{Collection, Control, Inventory, Kept};
 use super::{Desk, Hc3i, Phase, placement};
 
-/// A collection that is under way.
-#[derive(Clone, Debug)]
+/// What a coordinator has heard for a collection.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Collecting {
+    /// Collections that were begun in this life.
     round: u32,
-    /// By cluster.
-    stock: Vec<Option<Arc<Inventory>>>,
+    /// Without an initiator: whether this one has yet to be decided.
+    due: bool,
+    /// What each cluster told last; of an initiator, in this round.
+    stock: BTreeMap<ClusterId, Arc<Inventory>>,
+    /// Without an initiator: who has told something since the last decision.
+    heard: BTreeSet<ClusterId>,
 }
 
 impl Hc3i {
-    /// Initiator: begins a collection when its time has come; one that is still under way is given up.
+    /// Coordinator: begins a collection when its time has come.
     pub(super) fn maybe_collect(&mut self, now: Time, host: &mut Desk) {
         let Some(coordination) = &mut self.coordination else {
             return;
@@ -31,16 +42,44 @@ impl Hc3i {
         if coordination.collect_at.is_none_or(|at| at > now) {
             return;
         }
-        let round = coordination.collecting.as_ref().map_or(0, |it| it.round) + 1;
         coordination.collect_at = self.config.collect_every.map(|every| now + every);
-        let stock = core::iter::repeat_n(None, self.clusters.into()).collect();
-        self.coordination().collecting = Some(Collecting { round, stock });
-        for cluster in self.clusters().filter(|&cluster| cluster != self.cluster) {
-            let coordinator = self.members_of(cluster)[0];
-            host.control(To::One(coordinator), Control::Ask { round });
+        match self.config.collect_by {
+            CollectBy::Initiator => self.ask_for_stock(host),
+            CollectBy::EveryCluster => self.tell_stock(host),
         }
+    }
+
+    /// Initiator: asks every cluster; a collection that is still under way is given up.
+    fn ask_for_stock(&mut self, host: &mut Desk) {
+        let collecting = &mut self.coordination().collecting;
+        collecting.round += 1;
+        collecting.stock.clear();
+        let round = collecting.round;
+        self.tell_other_coordinators(&Control::Ask { round }, host);
         if let Some(inventory) = self.inventory() {
             self.stock_told(self.me, round, inventory, host);
+        }
+    }
+
+    /// Without an initiator: tells every other cluster what is stored. If some were silent since the last time, what they
+    /// told before has to do.
+    fn tell_stock(&mut self, host: &mut Desk) {
+        if self.coordination().collecting.due {
+            self.decide_alone(host);
+        }
+        let collecting = &mut self.coordination().collecting;
+        collecting.round += 1;
+        collecting.due = true;
+        let round = collecting.round;
+        if let Some(inventory) = self.inventory() {
+            self.tell_other_coordinators(&Control::Stock { round, inventory }, host);
+        }
+        self.decide_when_all_were_heard(host);
+    }
+
+    fn tell_other_coordinators(&self, message: &Control, host: &mut Desk) {
+        for cluster in self.clusters().filter(|&cluster| cluster != self.cluster) {
+            host.control(To::One(self.members_of(cluster)[0]), message.clone());
         }
     }
 
@@ -62,12 +101,13 @@ impl Hc3i {
         }
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
         incarnations[self.cluster.index()] = self.position.incarnation;
-        let covered = self.kept.iter().filter(|kept| kept.covered);
+        let uncovered = self.has(Defect::CollectsOnUncovered);
+        let covered = self.kept.iter().filter(|kept| kept.covered || uncovered);
         let checkpoints = covered.map(|kept| (kept.checkpoint(), kept.vectors.clone())).collect();
         Some(Arc::new(Inventory { incarnations, checkpoints }))
     }
 
-    /// Initiator: decides when all have answered and agree on who rolled back how often.
+    /// A coordinator said what is stored.
     pub(super) fn stock_told(
         &mut self,
         from: ProcessId,
@@ -76,24 +116,88 @@ impl Hc3i {
         host: &mut Desk,
     ) {
         let cluster = self.cluster_of(from);
-        let Some(collecting) = self.coordination().collecting.as_mut().filter(|it| it.round == round) else {
-            return;
-        };
-        collecting.stock[cluster.index()] = Some(inventory);
-        let Some(stock) = collecting.stock.iter().cloned().collect::<Option<Vec<_>>>() else {
-            return;
-        };
-        collecting.stock.fill(None);
-        let incarnations = stock[0].incarnations.clone();
-        if stock.iter().any(|inventory| inventory.incarnations != incarnations) {
+        let by_initiator = self.config.collect_by == CollectBy::Initiator;
+        let collecting = &mut self.coordination().collecting;
+        if by_initiator && collecting.round != round {
             return;
         }
-        let collection = Arc::new(Collection { incarnations, worst: worst_line(&stock) });
-        for cluster in self.clusters().filter(|&cluster| cluster != self.cluster) {
-            let coordinator = self.members_of(cluster)[0];
-            host.control(To::One(coordinator), Control::Collect { round, collection: collection.clone() });
+        collecting.stock.insert(cluster, inventory);
+        collecting.heard.insert(cluster);
+        if by_initiator {
+            self.decide_for_all(host);
+        } else {
+            self.decide_when_all_were_heard(host);
         }
+    }
+
+    /// Initiator: decides when all have answered.
+    fn decide_for_all(&mut self, host: &mut Desk) {
+        let clusters = usize::from(self.clusters);
+        let collecting = &mut self.coordination().collecting;
+        if collecting.stock.len() < clusters {
+            return;
+        }
+        let round = collecting.round;
+        let stock: Vec<_> = core::mem::take(&mut collecting.stock).into_values().collect();
+        let Some(collection) = self.decision(&stock) else {
+            return;
+        };
+        self.tell_other_coordinators(&Control::Collect { round, collection: collection.clone() }, host);
         self.collect(self.me, round, &collection, host);
+    }
+
+    /// Without an initiator: one decision in each round, as soon as everybody has told something since the last one.
+    fn decide_when_all_were_heard(&mut self, host: &mut Desk) {
+        let others = usize::from(self.clusters) - 1;
+        let collecting = &self.coordination().collecting;
+        if collecting.due && collecting.heard.len() == others {
+            self.decide_alone(host);
+        }
+    }
+
+    /// Without an initiator: decides for this cluster, by what it stores now and what it heard last of the others.
+    fn decide_alone(&mut self, host: &mut Desk) {
+        let Some(own) = self.inventory() else {
+            return;
+        };
+        let (me, clusters) = (self.cluster, usize::from(self.clusters));
+        let collecting = &mut self.coordination().collecting;
+        collecting.stock.insert(me, own);
+        let mut stock = collecting.stock.clone();
+        if self.has(Defect::CollectsWithoutSilent) {
+            self.make_up_for_silent(&mut stock);
+        }
+        if stock.len() < clusters {
+            return;
+        }
+        let stock: Vec<_> = stock.into_values().collect();
+        let Some(collection) = self.decision(&stock) else {
+            return;
+        };
+        let collecting = &mut self.coordination().collecting;
+        collecting.heard.clear();
+        collecting.due = false;
+        let round = collecting.round;
+        self.collect(self.me, round, &collection, host);
+    }
+
+    /// The defect that does not wait for everybody: who has told nothing never goes back.
+    fn make_up_for_silent(&self, stock: &mut BTreeMap<ClusterId, Arc<Inventory>>) {
+        let incarnations = stock[&self.cluster].incarnations.clone();
+        let last = Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) };
+        let checkpoints = Vec::from([(last, Arc::default())]);
+        let nothing_to_fear = Arc::new(Inventory { incarnations, checkpoints });
+        for cluster in self.clusters() {
+            stock.entry(cluster).or_insert_with(|| nothing_to_fear.clone());
+        }
+    }
+
+    /// What these lists, one for each cluster, allow to remove; nothing, if they are from before and after a rollback.
+    fn decision(&self, stock: &[Arc<Inventory>]) -> Option<Arc<Collection>> {
+        let incarnations = stock[0].incarnations.clone();
+        let agree = stock.iter().all(|told| told.incarnations == incarnations);
+        (agree || self.has(Defect::CollectsOnMixed))
+            .then(|| Arc::new(Collection { incarnations, worst: worst_line(stock) }))
     }
 
     /// Removes what is not needed, if nothing rolled back since it was decided.

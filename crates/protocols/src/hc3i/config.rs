@@ -16,6 +16,8 @@ pub struct Config {
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Delay between garbage collections; `None` is never (section 3.5).
     pub collect_every: Option<Span>,
+    /// Who decides what is collected.
+    pub collect_by: CollectBy,
     /// Copies of each part beside the owner's own (section 3.1 has one). A storage server counts as one copy.
     pub replicas: u16,
     /// Where the copies are kept.
@@ -31,6 +33,17 @@ pub struct Config {
     pub retry_every: Span,
     /// Known defects, for tests.
     pub defects: Defects,
+}
+
+/// Who decides what is collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CollectBy {
+    /// The first cluster asks all others what is stored, and decides for everyone (section 3.5).
+    #[default]
+    Initiator,
+    /// Each cluster tells all others what is stored, and decides for itself by what it has heard (section 7: "the garbage
+    /// collector should be more distributed").
+    EveryCluster,
 }
 
 /// What a message between clusters carries, and so what its receiver learns of dependencies.
@@ -86,6 +99,12 @@ crate::defects::defects! {
     /// Collection counts on checkpoints that a known rollback elsewhere has spoilt: the cluster is about to roll back
     /// behind them.
     CollectsOnSpoilt,
+    /// Collection counts on what one cluster told before a rollback and another one afterwards.
+    CollectsOnMixed,
+    /// Collection counts on checkpoints whose copies are not complete (any more).
+    CollectsOnUncovered,
+    /// Without an initiator a cluster that has not told yet what it stores does not count, as if it could not fail.
+    CollectsWithoutSilent,
     /// Collection removes log entries acknowledged at the kept checkpoint too (section 3.5 with `<=`).
     LogCollectedAtWorst,
     /// A member takes part in a round although it does not know all lives of it: what it sends to them is lost

@@ -332,7 +332,7 @@ pub enum Control {
     },
 
     // Garbage collection (section 3.5, rule 21).
-    /// Initiator: what is stored?
+    /// Initiator: what is stored? Without an initiator everyone says so unasked.
     Ask {
         /// The collection.
         round: u32,
@@ -344,7 +344,7 @@ pub enum Control {
         /// What is stored.
         inventory: Arc<Inventory>,
     },
-    /// Initiator to coordinators, coordinators to members: remove.
+    /// Whoever decides to coordinators, coordinators to members: remove.
     Collect {
         /// The collection.
         round: u32,

@@ -46,7 +46,7 @@ use faultline_core::{
 };
 
 pub use crate::placement::ReplicateTo;
-pub use config::{Config, Defect, Defects, Forcing, Piggyback, Scope};
+pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Scope};
 pub use history::{Checkpoint, History, Past};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
@@ -140,7 +140,7 @@ struct Coordination {
     gathering: Option<Gathering>,
     checkpoint_at: Option<Time>,
     round: Option<Round>,
-    collecting: Option<Collecting>,
+    collecting: Collecting,
     collect_at: Option<Time>,
 }
 
@@ -224,7 +224,8 @@ impl Protocol for Hc3i {
         if !this.config.defects.has(Defect::TablesVolatile) {
             this.read_record(record.as_deref());
         }
-        if let Some(coordination) = this.coordination.as_mut().filter(|_| this.cluster == ClusterId(0)) {
+        let initiates = this.cluster == ClusterId(0) || this.config.collect_by == CollectBy::EveryCluster;
+        if let Some(coordination) = this.coordination.as_mut().filter(|_| initiates) {
             coordination.collect_at = this.config.collect_every.map(|every| now + every);
         }
         if boot == Boot::Replaced {

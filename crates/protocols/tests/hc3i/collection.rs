@@ -2,14 +2,17 @@
 
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ClusterId, Sn};
-use faultline_protocols::hc3i::{Control, Defects};
+use faultline_protocols::hc3i::{CollectBy, Config, Control, Defects};
 
 use crate::harness::{c, p};
-use crate::setting::{Federation, config, running, says, to};
+use crate::setting::{Federation, by_every_cluster, config, running, says, to};
+
+const CLUSTERS: [ClusterId; 3] = [ClusterId(0), ClusterId(1), ClusterId(2)];
 
 /// A while of messages and checkpoints in three clusters, then a collection.
-fn collected() -> Federation {
-    let mut federation = running(&[1, 2, 1], config(Defects::default()));
+fn collected(config: Config) -> Federation {
+    let alone = config.collect_by == CollectBy::EveryCluster;
+    let mut federation = running(&[1, 2, 1], config);
     for round in 0..4 {
         federation.exchange(p(0), p(1), &format!("a{round}"));
         federation.exchange(p(2), p(3), &format!("b{round}"));
@@ -17,7 +20,11 @@ fn collected() -> Federation {
         federation.exchange(p(1), p(2), &format!("c{round}"));
     }
     federation.exchange(p(3), p(0), "d");
-    federation.collect();
+    if alone {
+        federation.tell_stock(&CLUSTERS);
+    } else {
+        federation.collect();
+    }
     federation
 }
 
@@ -52,19 +59,82 @@ fn a_collection_removes_checkpoints_copies_and_log_entries() {
 
 #[test]
 fn what_was_collected_is_not_needed_whoever_fails() {
-    let clusters = [c(0), c(1), c(2)];
-    for subset in 1..8u32 {
-        let failing: Vec<ClusterId> = clusters.into_iter().filter(|it| subset & 1 << it.0 != 0).collect();
-        let mut federation = collected();
-        assert!(collections(&federation) > 0);
-        federation.lose(&failing, Kept);
-        federation.retry();
-        assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once");
-        federation.collect();
-        federation.lose(&failing[..1], Lost);
-        federation.retry();
-        assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once, then one was lost");
+    for config in [config(Defects::default()), by_every_cluster(Defects::default())] {
+        for subset in 1..8u32 {
+            let failing: Vec<ClusterId> = CLUSTERS.into_iter().filter(|it| subset & 1 << it.0 != 0).collect();
+            let mut federation = collected(config.clone());
+            assert_eq!(collections(&federation), 4);
+            federation.lose(&failing, Kept);
+            federation.retry();
+            assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once");
+            federation.tell_stock(&CLUSTERS);
+            federation.lose(&failing[..1], Lost);
+            federation.retry();
+            assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once, then one was lost");
+        }
     }
+}
+
+#[test]
+fn who_decides_alone_keeps_what_an_initiator_would_keep() {
+    let kept = |config| {
+        let federation = collected(config);
+        federation.processes().map(|it| federation.kept(it)[0]).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(config(Defects::default())), [4, 4, 4, 4]);
+    assert_eq!(kept(by_every_cluster(Defects::default())), [4, 4, 4, 4]);
+}
+
+/// Each decides once for each time that all others have told something.
+#[test]
+fn a_cluster_decides_by_itself_when_it_has_heard_all_others() {
+    let mut federation = running(&[1, 2, 1], by_every_cluster(Defects::default()));
+    federation.tell_stock(&CLUSTERS[..2]);
+    assert_eq!(collections(&federation), 0, "nobody has heard the third");
+    federation.tell_stock(&CLUSTERS[2..]);
+    assert_eq!(collections(&federation), 4, "it had heard the others, and now they have heard it");
+    federation.tell_stock(&CLUSTERS);
+    assert_eq!(collections(&federation), 8);
+}
+
+/// One cluster is down when it should tell what it stores: the others go by what they heard last. With an initiator nothing
+/// would be removed.
+#[test]
+fn a_silent_cluster_holds_nobody_up() {
+    let run = |config| {
+        let mut federation = collected(config);
+        federation.take_checkpoint(c(2));
+        federation.tell_stock(&CLUSTERS);
+        let before = collections(&federation);
+        federation.kill(p(3), Kept);
+        federation.detect(p(3));
+        federation.take_checkpoint(c(0));
+        for _ in 0..2 {
+            federation.tell_stock(&CLUSTERS[..2]);
+        }
+        let kept = federation.kept(p(0)).len();
+        federation.come_back(p(3));
+        federation.retry();
+        assert_eq!(federation.wrong(), [""; 0]);
+        (collections(&federation) - before, kept)
+    };
+    let (central, alone) = (run(config(Defects::default())), run(by_every_cluster(Defects::default())));
+    assert_eq!((central.0, alone.0), (0, 3));
+    assert!(alone.1 < central.1, "{alone:?} {central:?}");
+}
+
+/// p1 and p2 have heard p0 when p0 goes back.
+#[test]
+fn what_was_told_before_a_rollback_does_not_count_after_it() {
+    let mut federation = running(&[1, 1, 1], by_every_cluster(Defects::default()));
+    federation.take_checkpoint(c(0));
+    federation.tell_stock(&[c(0)]);
+    federation.crash(p(0), Kept);
+    federation.retry();
+    federation.tell_stock(&[c(1), c(2)]);
+    assert_eq!(collections(&federation), 0, "all were heard, but p0 before its rollback");
+    federation.tell_stock(&CLUSTERS);
+    assert_eq!(collections(&federation), 3);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use faultline_core::StorageFate::{Kept, Lost};
 use faultline_protocols::hc3i::{Control, Defect, Defects, Epoch};
 
 use crate::harness::{c, p};
-use crate::setting::{Federation, config, part_of, part_since, running, says, to, within};
+use crate::setting::{Federation, by_every_cluster, config, part_of, part_since, running, says, to, within};
 
 /// The schedule is harmless, but with `defect` it violates `property`.
 fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Federation) {
@@ -355,6 +355,60 @@ fn a_collection_does_not_count_on_what_is_about_to_be_undone() {
         federation.take_checkpoint(c(0));
         federation.collect();
         federation.release(asked);
+        federation.retry();
+        federation
+    });
+}
+
+/// p0's second checkpoint was restored in doubt: its copy is still on the way. One storage is lost, and p1 had a copy of the
+/// first.
+#[test]
+fn a_collection_does_not_count_on_what_has_no_copies_yet() {
+    caught(Defect::CollectsOnUncovered, Property::UnrecoverableJustified, |defects| {
+        let mut federation = running(&[1, 1], config(defects));
+        federation.hold(part_of(p(0)));
+        federation.take_checkpoint(c(0));
+        federation.crash(p(0), Kept);
+        federation.retry();
+        federation.collect();
+        federation.crash(p(0), Lost);
+        federation.retry();
+        assert_eq!(federation.is_given_up(), defects != Defects::default());
+        federation
+    });
+}
+
+/// p1 has delivered and saved what cluster 0 undid, and has yet to hear of that; cluster 0 tells of its new checkpoints.
+#[test]
+fn what_was_told_before_a_rollback_is_not_mixed_with_what_was_told_after_it() {
+    caught(Defect::CollectsOnMixed, Property::UnrecoverableJustified, |defects| {
+        let mut federation = running(&[1, 1], by_every_cluster(defects));
+        federation.exchange(p(0), p(1), "m");
+        federation.take_checkpoint(c(1));
+        let alerts = federation.hold(says!(Control::Alert { .. }));
+        federation.crash(p(0), Kept);
+        federation.settle();
+        federation.take_checkpoint(c(0));
+        federation.take_checkpoint(c(0));
+        federation.tell_stock(&[c(0), c(1)]);
+        federation.release(alerts);
+        federation.retry();
+        federation
+    });
+}
+
+/// p2 has never told anything when p1 decides; m, which p1 has delivered and saved, was sent after p2's last checkpoint.
+#[test]
+fn a_cluster_that_has_told_nothing_is_waited_for() {
+    caught(Defect::CollectsWithoutSilent, Property::UnrecoverableJustified, |defects| {
+        let mut federation = running(&[1, 1, 1], by_every_cluster(defects));
+        federation.exchange(p(2), p(1), "m");
+        federation.take_checkpoint(c(1));
+        federation.tell_stock(&[c(0)]);
+        federation.hold(says!(Control::Stock { .. }));
+        federation.tell_stock(&[c(1)]);
+        federation.tell_stock(&[c(1)]);
+        federation.crash(p(2), Kept);
         federation.retry();
         federation
     });

@@ -5,7 +5,7 @@
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ClusterId, ProcessId};
-use faultline_protocols::hc3i::{Config, Defects, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{CollectBy, Config, Defects, ReplicateTo, Scope};
 use faultline_trace::manifest::ProtocolKind;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
@@ -45,6 +45,7 @@ impl Schedule {
                 &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
             ),
             scope: pick(&mut dice, &[Scope::Cluster, Scope::Cluster, Scope::Cluster, Scope::Federation]),
+            collect_by: pick(&mut dice, &[CollectBy::Initiator, CollectBy::EveryCluster]),
             ..config(Defects::default())
         };
         let protocol = match own.scope {

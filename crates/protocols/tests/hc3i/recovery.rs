@@ -306,22 +306,6 @@ fn an_incarnation_is_newer_than_every_part() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p0's second checkpoint was restored in doubt: its copy is still on the way. One storage is lost.
-#[test]
-fn a_collection_does_not_count_on_what_has_no_copies_yet() {
-    let mut federation = running(&[1, 1], config(Defects::default()));
-    federation.hold(part_of(p(0)));
-    federation.take_checkpoint(c(0));
-    federation.crash(p(0), Kept);
-    federation.retry();
-    assert_eq!(federation.protocol(p(0)).position(), Position::new(1, 2));
-    federation.collect();
-    federation.crash(p(0), Lost);
-    federation.retry();
-    assert_eq!(unrecoverable(&federation, p(0)), None, "p1 had a copy of the first checkpoint");
-    assert_eq!(federation.wrong(), [""; 0]);
-}
-
 /// The copies of p0's first two checkpoints are lost, those of its third are there; but that one holds m, which p2 may
 /// still undo.
 #[test]

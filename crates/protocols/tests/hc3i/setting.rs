@@ -2,7 +2,7 @@
 
 use faultline_checker::Property;
 use faultline_core::{Claim, ClusterId, Packet, ProcessId, Sn, Span};
-use faultline_protocols::hc3i::{Config, Defects, Forcing, Hc3i, Piggyback, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{CollectBy, Config, Defects, Forcing, Hc3i, Piggyback, ReplicateTo, Scope};
 use faultline_trace::manifest::ProtocolKind;
 
 use crate::harness::{Federation as AnyFederation, Flight, p};
@@ -20,6 +20,7 @@ pub(crate) fn config(defects: Defects) -> Config {
     Config {
         checkpoint_every: vec![Some(CHECKPOINT_EVERY); 8].into(),
         collect_every: Some(COLLECT_EVERY),
+        collect_by: CollectBy::Initiator,
         replicas: 1,
         replicate_to: ReplicateTo::OtherCluster,
         scope: Scope::Cluster,
@@ -33,6 +34,11 @@ pub(crate) fn config(defects: Defects) -> Config {
 /// One copy of each part, in the next process of the cluster (section 3.1); none where there is no other.
 pub(crate) fn within(defects: Defects) -> Config {
     Config { replicate_to: ReplicateTo::SameCluster, ..config(defects) }
+}
+
+/// The same, but every cluster decides for itself what it collects.
+pub(crate) fn by_every_cluster(defects: Defects) -> Config {
+    Config { collect_by: CollectBy::EveryCluster, ..config(defects) }
 }
 
 /// A federation whose clusters have taken their first checkpoints.
@@ -65,6 +71,14 @@ impl Federation {
     /// The first cluster initiates a collection, and everything that follows happens.
     pub(crate) fn collect(&mut self) {
         self.wake(p(0), COLLECT_EVERY);
+        self.settle();
+    }
+
+    /// The time of these clusters to tell what they store comes, and everything that follows happens.
+    pub(crate) fn tell_stock(&mut self, clusters: &[ClusterId]) {
+        for &cluster in clusters {
+            self.wake(self.members(cluster)[0], COLLECT_EVERY);
+        }
         self.settle();
     }
 

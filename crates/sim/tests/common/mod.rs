@@ -51,6 +51,7 @@ pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
     hc3i::Config {
         checkpoint_every: vec![Some(checkpoint_every); clusters].into(),
         collect_every: Some(checkpoint_every * 4),
+        collect_by: hc3i::CollectBy::Initiator,
         replicas: 1,
         replicate_to: ReplicateTo::OtherCluster,
         scope: Scope::Cluster,
