@@ -15,8 +15,19 @@ pub(crate) struct Ledger {
     cluster_of: Vec<ClusterId>,
     nodes: Vec<Node>,
     pub(crate) clusters: Vec<Cluster>,
-    /// By number of the collection: when it began to remove, and what it did in each cluster.
-    pub(crate) collections: BTreeMap<u32, (Time, Vec<Option<Collected>>)>,
+    /// By number of the collection.
+    pub(crate) collections: BTreeMap<u32, Removal>,
+}
+
+/// What one collection removed.
+#[derive(Clone, Debug)]
+pub(crate) struct Removal {
+    /// When the first node removed something.
+    pub(crate) began: Time,
+    /// When the last one did.
+    pub(crate) ended: Time,
+    /// By cluster.
+    pub(crate) clusters: Vec<Option<Collected>>,
 }
 
 /// What is known of one node.
@@ -112,9 +123,10 @@ impl Ledger {
             }
             Claim::Collected { round, below, log, .. } => {
                 let clusters = self.clusters.len();
-                let none = || (at, vec![None; clusters]);
-                let (_, collection) = self.collections.entry(*round).or_insert_with(none);
-                let collected = collection[index].get_or_insert_with(Collected::default);
+                let none = || Removal { began: at, ended: at, clusters: vec![None; clusters] };
+                let removal = self.collections.entry(*round).or_insert_with(none);
+                removal.ended = at;
+                let collected = removal.clusters[index].get_or_insert_with(Collected::default);
                 collected.log += u64::from(*log);
                 if speaks {
                     let cluster = &mut self.clusters[index];
@@ -223,8 +235,8 @@ mod tests {
         assert_eq!((story.0.clusters[1].stored(), story.0.clusters[1].most_stored), (3, 4));
         story.collected(3, 3, 2);
         story.collected(2, 3, 5);
-        let (at, collection) = &story.0.collections[&1];
-        assert_eq!(*at, Time(7));
+        let Removal { began, ended, clusters: collection } = &story.0.collections[&1];
+        assert_eq!((*began, *ended), (Time(7), Time(7)));
         assert_eq!(collection[..], [None, Some(Collected { before: 3, after: 1, log: 7 })]);
     }
 }

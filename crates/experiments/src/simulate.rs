@@ -19,7 +19,7 @@ use faultline_sim::{Simulation, in_order};
 use faultline_trace::{Record, Recorder, Sink};
 use faultline_workloads::Workload;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Removal};
 use crate::statistics::{ClusterStatistics, Collection, Kind, Rollback, Statistics};
 
 /// Events between two looks at whether to go on.
@@ -215,10 +215,11 @@ fn tell_clusters(spec: &FederationSpec, account: &Account, ledger: &Ledger) -> V
 }
 
 fn collections(ledger: &Ledger, begun: Time) -> Vec<Collection> {
-    let tell = |(&round, (at, clusters)): (&u32, &(Time, Vec<_>))| Collection {
+    let tell = |(&round, removal): (&u32, &Removal)| Collection {
         round,
-        at_seconds: at.since(begun).as_secs_f64(),
-        clusters: clusters.clone(),
+        at_seconds: removal.began.since(begun).as_secs_f64(),
+        done_seconds: removal.ended.since(begun).as_secs_f64(),
+        clusters: removal.clusters.clone(),
     };
     ledger.collections.iter().map(tell).collect()
 }

@@ -86,8 +86,10 @@ pub struct Rollback {
 pub struct Collection {
     /// Its number, from 1.
     pub round: u32,
-    /// When the first cluster removed something.
+    /// When the first node removed something.
     pub at_seconds: f64,
+    /// When the last node did.
+    pub done_seconds: f64,
     /// By cluster; absent for one that did not take part.
     pub clusters: Vec<Option<Collected>>,
 }

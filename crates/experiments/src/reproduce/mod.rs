@@ -14,6 +14,7 @@
 //! | [`page`] | all of it as one page |
 
 pub mod chart;
+mod distributed;
 pub mod hydee;
 mod options;
 pub mod page;

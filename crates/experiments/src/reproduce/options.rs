@@ -10,17 +10,19 @@ use crate::measures::{Spread, short};
 use crate::samples::files;
 use crate::statistics::Statistics;
 
+use super::distributed::without_initiator;
 use super::paper::{federation, of, paired, set_messages};
 use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Experiment, Interrupted, Lab};
 
 /// In the order of the page.
-pub(super) const ALL: &[Experiment] = &[whole_vector, replicas, failures_at_once, not_offered];
+pub(super) const ALL: &[Experiment] =
+    &[whole_vector, replicas, failures_at_once, without_initiator, not_offered];
 
 /// When nodes are killed: with half of the work done.
 const HALF_TIME: Span = Span::from_secs(5 * 3600);
 
-fn options(federation: &mut Federation) -> &mut Hc3i {
+pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
     match &mut federation.spec.protocol {
         Protocol::Hc3i(options) => options,
         _ => unreachable!("the three files are simulated under HC3I"),
@@ -50,25 +52,26 @@ fn all_forced(run: &Statistics) -> f64 {
     run.clusters.iter().map(|it| it.forced as f64).sum()
 }
 
+/// Three clusters, with so many messages from each to each other.
+pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
+    let mut files = files("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
+    for from in 0..3 {
+        for to in (0..3).filter(|to| *to != from) {
+            set_messages(&mut files, from, to, messages(from, to));
+        }
+    }
+    files
+}
+
 /// "Sending the whole DDV instead of the SN should allow to take less forced checkpoints."
 fn whole_vector(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
-    let three = |messages: &dyn Fn(usize, usize) -> u32| {
-        let mut files =
-            files("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
-        for from in 0..3 {
-            (0..3)
-                .filter(|to| *to != from)
-                .for_each(|to| set_messages(&mut files, from, to, messages(from, to)));
-        }
-        files
-    };
     let settings: [(&str, Files); 4] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
-        ("three clusters, 100 messages a pair", three(&|_, _| 100)),
-        ("three clusters, 200 messages a pair", three(&|_, _| 200)),
+        ("three clusters, 100 messages a pair", three_clusters(|_, _| 100)),
+        ("three clusters, 200 messages a pair", three_clusters(|_, _| 200)),
         (
             "three in a pipeline, 145 from each to every later one",
-            three(&|from, to| if from < to { 145 } else { 0 }),
+            three_clusters(|from, to| if from < to { 145 } else { 0 }),
         ),
     ];
     let mut rows = Vec::new();
@@ -299,18 +302,11 @@ fn not_offered(_: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         title: "What is not offered".into(),
         place: "7, future work",
         text: Vec::new(),
-        findings: vec![
-            finding(
-                "distributed garbage collection",
-                "\"the garbage collector should be more distributed\"",
-                "One cluster's coordinator collects, as in the paper; every cluster must answer, or nothing is removed.",
-            ),
-            finding(
-                "clusters that join and leave",
-                "\"we want to manage dynamism\"",
-                "The clusters of a federation are those of its file.",
-            ),
-        ],
+        findings: vec![finding(
+            "clusters that join and leave",
+            "\"we want to manage dynamism\"",
+            "The clusters of a federation are those of its file.",
+        )],
         figures: Vec::new(),
         tables: Vec::new(),
     }])

@@ -21,7 +21,7 @@ pub(super) struct Arrival {
     pub(super) id: MessageId,
     pub(super) stamp: Stamp,
     payload: Payload,
-    /// Where this process was when it first asked for a checkpoint because of the message.
+    /// Where this process was when it last asked for a checkpoint because of the message.
     asked: Option<Position>,
 }
 
@@ -136,11 +136,11 @@ impl Hc3i {
         let forces = match self.config.forcing {
             Forcing::News => position > self.dependency(cluster),
             Forcing::Never => false,
-            Forcing::EveryMessage => arrival.asked.is_none_or(|asked| self.position <= asked),
+            Forcing::EveryMessage => arrival.asked.is_none_or(|asked| !self.has_saved_since(asked)),
         };
         if forces && !self.has(Defect::NoForcedCheckpoint) {
             host.claim(Claim::Forcing { id });
-            arrival.asked.get_or_insert(self.position);
+            arrival.asked = Some(self.position);
             self.waiting.push_back(arrival);
             self.ask_for_checkpoint(now, host);
             return;
@@ -149,6 +149,11 @@ impl Hc3i {
         Arc::make_mut(&mut self.received).insert(id, self.position);
         raise(&mut self.delivered, cluster, position);
         host.control(To::One(id.from), Control::Acknowledge { id, position: self.position });
+    }
+
+    /// Whether a checkpoint was taken after `position`, and no rollback came between.
+    fn has_saved_since(&self, position: Position) -> bool {
+        self.position.incarnation == position.incarnation && self.position.sn > position.sn
     }
 
     fn ask_for_checkpoint(&mut self, now: Time, host: &mut Desk) {

@@ -250,3 +250,18 @@ fn every_message_can_force_a_checkpoint() {
         assert_eq!(federation.wrong(), [""; 0]);
     }
 }
+
+/// The checkpoint that m forces is given up because p1 dies.
+#[test]
+fn a_message_forces_its_checkpoint_again_when_a_rollback_came_between() {
+    let everything = Config { forcing: Forcing::EveryMessage, ..config(Defects::default()) };
+    let mut federation = running(&[2, 1], everything);
+    let saved = federation.hold(says!(Control::Saved { .. }));
+    federation.exchange(p(2), p(0), "m");
+    federation.crash(p(1), Kept);
+    federation.release(saved);
+    federation.retry();
+    assert_eq!(federation.received(p(0)), ["m"]);
+    assert_eq!(federation.protocol(p(0)).position(), Position::new(1, 2));
+    assert_eq!(federation.wrong(), [""; 0]);
+}

@@ -1,0 +1,193 @@
+//! Garbage collection without an initiator (section 7), beside the paper's.
+
+use faultline_api::Federation;
+use faultline_api::quantity::Duration;
+use faultline_api::resource::{CollectBy, Fault, Partition};
+use faultline_core::Span;
+
+use crate::files::Files;
+use crate::measures::{Spread, short};
+use crate::samples::files;
+use crate::statistics::{Collected, Collection, Statistics};
+
+use super::options::{options, three_clusters};
+use super::paper::{federation, of, paired};
+use super::section::{Agreement, Cell, Finding, Section, Table};
+use super::{Interrupted, Lab};
+
+/// Kinds of messages that collections consist of.
+const KINDS: [&str; 3] = ["ask", "stock", "collect"];
+/// How long the last cluster is cut off: three collections fall into it.
+const CUT: std::ops::Range<u64> = 3 * 3600..9 * 3600;
+
+/// "The garbage collector should be more distributed."
+pub(super) fn without_initiator(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let pipeline = three_clusters(|from, to| if from < to { 145 } else { 0 });
+    let settings: [(&str, Files); 3] = [
+        ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
+        ("three clusters, 100 messages a pair", three_clusters(|_, _| 100)),
+        ("three in a pipeline, 145 from each to every later one", pipeline.clone()),
+    ];
+    let mut rows = Vec::new();
+    let mut earlier = Vec::new();
+    let mut alike = true;
+    for (name, files) in &settings {
+        let setting = federation(files);
+        let central = lab.run(&format!("an initiator collects, {name}"), &setting)?;
+        let alone = lab.run(&format!("every cluster collects, {name}"), &by_every_cluster(setting))?;
+        alike &= central.iter().zip(&alone).all(|(central, alone)| after(central) == after(alone));
+        earlier.push(paired(&central, &alone, last_removal_milliseconds).mean);
+        rows.push(row(name, "an initiator", &central));
+        rows.push(row(name, "every cluster", &alone));
+    }
+
+    let mut cut_off = federation(&pipeline);
+    partition(&mut cut_off);
+    let central = lab.run("an initiator collects, the last cluster is cut off", &cut_off)?;
+    let alone = lab.run("every cluster collects, the last is cut off", &by_every_cluster(cut_off))?;
+    let most = |runs: &[Statistics], cluster: usize| of(runs, |run| run.clusters[cluster].most_stored as f64);
+    let outage = [("an initiator", &central), ("every cluster", &alone)].map(|(who, runs)| {
+        let meanwhile = of(runs, collections_meanwhile);
+        vec![who.into(), meanwhile.into(), most(runs, 0).into(), most(runs, 1).into(), most(runs, 2).into()]
+    });
+    let fewer = most(&alone, 1).mean < most(&central, 1).mean;
+
+    Ok(vec![Section {
+        id: "without-initiator",
+        title: "Garbage collection without an initiator".into(),
+        place: "7, future work",
+        text: vec![
+            "With the option \"collectBy: everyCluster\" each cluster tells all others what it stores when its time comes, and \
+             decides for itself when it has heard all others, or by what it heard last when its next time comes. The same \
+             seeds, with a collection every two hours in both cases."
+                .into(),
+        ],
+        findings: vec![
+            Finding {
+                what: "as much is removed".into(),
+                published: "\"the garbage collector should be more distributed\"".into(),
+                ours: match alike {
+                    true => "in every collection of every run the same".into(),
+                    false => "not in every collection the same".into(),
+                },
+                agreement: Agreement::Measured,
+                sentence: format!(
+                    "N(N-1) messages between N clusters take the place of 3(N-1): fewer with two, as many with three, more with \
+                     more; and all lists go to everybody. It takes one message's time instead of three: the last node was \
+                     done {} ms earlier with two clusters.",
+                    short(earlier[0])
+                ),
+            },
+            Finding {
+                what: "a cluster that is cut off holds nobody up that does not depend on it".into(),
+                published: String::new(),
+                ours: format!(
+                    "cluster 1 stores at most {} checkpoints instead of {}",
+                    most(&alone, 1).text(),
+                    most(&central, 1).text()
+                ),
+                agreement: Agreement::Measured,
+                sentence: match fewer {
+                    true => "What the silent cluster told last goes on counting. A cluster that has delivered what the silent \
+                             one sent since then keeps what it may need because of it, with or without an initiator.",
+                    false => "Nothing was saved here.",
+                }
+                .into(),
+            },
+        ],
+        figures: Vec::new(),
+        tables: vec![
+            Table {
+                name: "without-initiator",
+                caption: "Per collection, in the mean of a run".into(),
+                columns: vec![
+                    "setting",
+                    "who decides",
+                    "messages between clusters",
+                    "messages inside clusters",
+                    "DDVs sent between clusters",
+                    "stored before",
+                    "stored after",
+                ],
+                rows,
+            },
+            Table {
+                name: "cut-off",
+                caption: "Three in a pipeline, the last one cut off from the third hour to the ninth".into(),
+                columns: vec![
+                    "who decides",
+                    "collections meanwhile",
+                    "most stored in cluster 0",
+                    "in cluster 1",
+                    "in cluster 2",
+                ],
+                rows: outage.into(),
+            },
+        ],
+    }])
+}
+
+fn by_every_cluster(mut federation: Federation) -> Federation {
+    options(&mut federation).collect_by = Some(CollectBy::EveryCluster);
+    federation
+}
+
+/// Nothing passes between the last of three clusters and the others.
+fn partition(federation: &mut Federation) {
+    for other in ["cluster-0", "cluster-1"] {
+        federation.spec.faults.push(Fault {
+            at: Some(Duration(Span::from_secs(CUT.start))),
+            partition: Some(Partition {
+                from: "cluster-2".into(),
+                to: other.into(),
+                one_way: false,
+                span: Duration(Span::from_secs(CUT.end - CUT.start)),
+            }),
+            ..Fault::default()
+        });
+    }
+}
+
+/// What collections did, cluster by cluster.
+fn removals(run: &Statistics) -> impl Iterator<Item = &Collected> {
+    run.collections.iter().flat_map(|it| it.clusters.iter().flatten())
+}
+
+/// Checkpoints just after each collection.
+fn after(run: &Statistics) -> Vec<u64> {
+    removals(run).map(|it| it.after).collect()
+}
+
+fn last_removal_milliseconds(run: &Statistics) -> f64 {
+    Spread::of(run.collections.iter().map(|it| it.done_seconds * 1e3)).mean
+}
+
+/// Collections that removed something in another cluster while the last was cut off.
+fn collections_meanwhile(run: &Statistics) -> f64 {
+    let meanwhile = |it: &&Collection| (CUT.start as f64..CUT.end as f64).contains(&it.at_seconds);
+    run.collections.iter().filter(meanwhile).count() as f64
+}
+
+fn row(setting: &str, who: &str, runs: &[Statistics]) -> Vec<Cell> {
+    let per_collection = |run: &Statistics, count: f64| count / run.collections.len() as f64;
+    let messages = |run: &Statistics| KINDS.map(|it| run.traffic_of(it));
+    // Every list of an initiator's collection but its own is sent once; without an initiator each goes to all others.
+    let copies = if who == "an initiator" { 1 } else { runs[0].clusters.len() as u64 - 1 };
+    let skipped = usize::from(who == "an initiator");
+    let vectors = |run: &Statistics| {
+        let lists = run.collections.iter().flat_map(|it| it.clusters.iter().skip(skipped).flatten());
+        lists.map(|it| it.before * copies).sum::<u64>() as f64
+    };
+    let mean = |value: fn(&Collected) -> u64| {
+        Spread::of(runs.iter().map(|run| Spread::of(removals(run).map(|it| value(it) as f64)).mean))
+    };
+    vec![
+        setting.into(),
+        who.into(),
+        of(runs, |run| per_collection(run, messages(run).iter().map(|it| it.1 as f64).sum())).into(),
+        of(runs, |run| per_collection(run, messages(run).iter().map(|it| it.0 as f64).sum())).into(),
+        of(runs, |run| per_collection(run, vectors(run))).into(),
+        mean(|it| it.before).into(),
+        mean(|it| it.after).into(),
+    ]
+}
