@@ -59,7 +59,8 @@ pub(super) fn without_initiator(lab: &mut Lab<'_>) -> Result<Vec<Section>, Inter
         text: vec![
             "With the option \"collectBy: everyCluster\" each cluster tells all others what it stores when its time comes, and \
              decides for itself when it has heard all others, or by what it heard last when its next time comes. The same \
-             seeds, with a collection every two hours in both cases."
+             seeds, with a collection every two hours in both cases. A list holds one DDV (8 bytes a cluster) for each stored \
+             checkpoint."
                 .into(),
         ],
         findings: vec![
