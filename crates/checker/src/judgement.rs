@@ -76,7 +76,7 @@ impl Property {
         match self {
             Property::Completed => "the run came to its end",
             Property::FaultsTookEffect => "the planned faults took effect",
-            Property::LinksAsAsked => "the links were as asked for",
+            Property::LinksAsAsked => "the delay of every link was as asked for",
             Property::SameResult => "every result equals that of a run without faults",
             Property::NoGhost => "no delivered message is unsent",
             Property::NoLoss => "no sent message is undelivered",

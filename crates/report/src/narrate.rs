@@ -114,8 +114,8 @@ impl Narrator {
         let all = count(links.len() as u64, "link");
         let off = links.iter().filter(|it| it.as_asked() == Some(false)).count();
         let (warning, text) = match off {
-            0 => (false, format!("{all} measured, all as asked for")),
-            _ => (true, format!("{off} of {all} are not as asked for")),
+            0 => (false, format!("{all} measured, the delay of each as asked for")),
+            _ => (true, format!("{off} of {all}: the measured delay is not the one asked for")),
         };
         Event { reason: "LinksMeasured", warning, text }
     }

@@ -8,7 +8,7 @@ use crate::diagram::{Diagram, Limits};
 use crate::explain::{Chapter, count};
 use crate::history::History;
 use crate::style;
-use crate::summary::{Recorded, Summary, target};
+use crate::summary::{Found, Recorded, Summary, target};
 use crate::text::{backend, because, ended, protocol, span, verdict};
 
 const SCRIPT: &str = include_str!("../assets/diagram.js");
@@ -144,9 +144,14 @@ fn praise(summary: &Summary) -> String {
         (Some(source), Some(true)) => format!("the result equals that of {source}"),
         _ => "there is no result to compare with".to_owned(),
     };
+    let (hold, judged) = summary.holding();
+    let idle = match summary.nothing_to_judge().as_slice() {
+        [] => String::new(),
+        names => format!(" {} had nothing to judge: {}.", names.len(), names.join(", ")),
+    };
     format!(
-        "{faults}, {result}, and all {} properties hold in {instances} instances.",
-        summary.properties.len()
+        "{faults}, {result}, and {hold} of {judged} properties that had something to judge hold in {}.{idle}",
+        count(instances, "instance"),
     )
 }
 
@@ -287,9 +292,14 @@ fn properties(summary: &Summary) -> Markup {
         div.table { table {
             thead { tr { th { "found" } th { "property" } th.num { "instances judged" } } }
             tbody { @for it in &summary.properties { tr {
-                td { (chip(it.verdict, match it.verdict { Verdict::Pass => "holds", Verdict::Unknown => "unknown", Verdict::Fail => "violated" })) }
+                td { @match it.found {
+                    Found::Holds => (chip(Verdict::Pass, "holds")),
+                    Found::NothingToJudge => span.hint { "nothing to judge" },
+                    Found::Unknown => (chip(Verdict::Unknown, "unknown")),
+                    Found::Violated => (chip(Verdict::Fail, "violated")),
+                } }
                 td {
-                    (it.statement)
+                    (it.statement) " " span.hint { "(" (it.name()) ")" }
                     @if let Some(reason) = &it.unknown { p.hint { (reason) } }
                     @for remark in &it.remarks { p.hint { (remark) } }
                     @for violation in &it.violations { p.violation { (violation) } }
@@ -306,18 +316,18 @@ fn properties(summary: &Summary) -> Markup {
 fn links(summary: &Summary) -> Markup {
     html! {
         div.table { table {
-            thead { tr { th { "link" } th { "asked for" } th.num { "measured delay" } th.num { "measured jitter" } th.num { "echoes" } th.num { "times" } th {} } }
+            thead { tr { th { "link" } th { "asked for" } th.num { "measured delay" } th { "judged" } th.num { "measured jitter (not judged)" } th.num { "echoes" } th.num { "times measured" } } }
             tbody { @for it in &summary.links { tr {
                 td { (it.link) } td { (it.asked()) }
                 td.num { (it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span)) }
+                td { @match it.as_asked {
+                    Some(true) => { (chip(Verdict::Pass, "delay as asked")) " within " (span(it.tolerance_seconds)) }
+                    Some(false) => { (chip(Verdict::Fail, "delay not as asked")) " off by more than " (span(it.tolerance_seconds)) }
+                    None => {}
+                } }
                 td.num { (it.measured_jitter_seconds.map_or_else(|| "-".to_owned(), span)) }
                 td.num { (it.samples) }
                 td.num { (it.rounds) }
-                td { @match it.as_asked {
-                    Some(true) => (chip(Verdict::Pass, "as asked")),
-                    Some(false) => (chip(Verdict::Fail, "not as asked")),
-                    None => {}
-                } }
             } } }
         } }
     }

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use faultline_checker::{Judgement, Verdict};
+use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, Fact, FaultNo, ProcessId};
 use faultline_trace::manifest::{Backend, LinkEntry, ProtocolKind};
@@ -15,6 +15,7 @@ use crate::cast::{Cast, checkpoint};
 use crate::explain::{Chapter, explain};
 use crate::fault::{describe_fault, describe_link, describe_trigger, link};
 use crate::history::{History, Rollback};
+use crate::text::word;
 
 /// Everything that is said of a run. Instants are in seconds since the application began; spans in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -164,13 +165,15 @@ pub struct LinkSummary {
     pub requested_jitter_seconds: f64,
     /// One-way delay measured; none where nothing was.
     pub measured_latency_seconds: Option<f64>,
-    /// Jitter measured: half the distance from the smallest to the greatest delay. Told, not judged.
+    /// Jitter measured: half the distance from the smallest to the greatest delay. Not judged.
     pub measured_jitter_seconds: Option<f64>,
     /// Echoes measured.
     pub samples: u32,
     /// How often they were: again while the link was not as asked. All else is what the last time gave.
     pub rounds: u32,
-    /// Whether the measurement is within the tolerance.
+    /// By how much the measured delay may miss the one asked for.
+    pub tolerance_seconds: f64,
+    /// Whether the measured delay is within that. Jitter is not judged.
     pub as_asked: Option<bool>,
     /// When this was asked for, in seconds since the application began; none is from the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,6 +204,20 @@ pub struct ResultSummary {
     pub digests: BTreeMap<String, String>,
 }
 
+/// What was found of a property, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Found {
+    /// Every instance is as it should be.
+    Holds,
+    /// The run has no instance of it.
+    NothingToJudge,
+    /// Something of it could not be judged.
+    Unknown,
+    /// At least one instance is not as it should be.
+    Violated,
+}
+
 /// What was found of a property.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -210,6 +227,8 @@ pub struct PropertySummary {
     /// What it demands.
     pub statement: &'static str,
     /// What was found.
+    pub found: Found,
+    /// What that means for the verdict: a property with nothing to judge speaks neither for nor against a pass.
     pub verdict: Verdict,
     /// Instances judged.
     pub instances: u64,
@@ -236,7 +255,26 @@ pub struct Recorded<'a> {
     pub judgement: &'a Judgement,
 }
 
+impl PropertySummary {
+    /// As `docs/verdict.md` lists it, and as JSON says it: `noLoss`.
+    pub fn name(&self) -> String {
+        word(&self.property)
+    }
+}
+
 impl Summary {
+    /// How many properties hold, of those that had something to judge.
+    pub fn holding(&self) -> (usize, usize) {
+        let number = |which: fn(Found) -> bool| self.properties.iter().filter(|it| which(it.found)).count();
+        (number(|it| it == Found::Holds), number(|it| it != Found::NothingToJudge))
+    }
+
+    /// The properties that had nothing to judge, by name.
+    pub fn nothing_to_judge(&self) -> Vec<String> {
+        let idle = self.properties.iter().filter(|it| it.found == Found::NothingToJudge);
+        idle.map(PropertySummary::name).collect()
+    }
+
     /// Sums up a run.
     pub fn new(recorded: Recorded<'_>) -> Self {
         let cast = Cast::new(recorded.manifest);
@@ -391,6 +429,7 @@ fn link_summary(it: &LinkEntry, cast: &Cast, history: &History) -> LinkSummary {
         measured_jitter_seconds: it.measured.map(|it| it.jitter.as_secs_f64()),
         samples: it.measured.map_or(0, |it| it.samples),
         rounds: it.measured.map_or(0, |it| it.rounds),
+        tolerance_seconds: it.tolerance().as_secs_f64(),
         as_asked: it.as_asked(),
         since_seconds: it.since.map(|it| history.seconds(it)),
     }
@@ -429,10 +468,11 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
         .map(|it| PropertySummary {
             property: it.property,
             statement: it.property.statement(),
-            verdict: match (it.violation_count(), &it.unknown) {
-                (0, None) => Verdict::Pass,
-                (0, Some(_)) => Verdict::Unknown,
-                _ => Verdict::Fail,
+            found: found(it),
+            verdict: match found(it) {
+                Found::Holds | Found::NothingToJudge => Verdict::Pass,
+                Found::Unknown => Verdict::Unknown,
+                Found::Violated => Verdict::Fail,
             },
             instances: it.instances,
             violation_count: it.violation_count(),
@@ -441,6 +481,15 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
             remarks: it.remarks.clone(),
         })
         .collect()
+}
+
+fn found(it: &Finding) -> Found {
+    match (it.violation_count(), &it.unknown, it.instances) {
+        (0, None, 0) => Found::NothingToJudge,
+        (0, None, _) => Found::Holds,
+        (0, Some(_), _) => Found::Unknown,
+        _ => Found::Violated,
+    }
 }
 
 fn lives(number: usize, one: &str, many: &str) -> String {

@@ -6,7 +6,7 @@ use faultline_checker::Verdict;
 use faultline_core::Span;
 
 use crate::explain::count;
-use crate::summary::{Summary, target};
+use crate::summary::{Found, Summary, target};
 
 /// How text is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ struct Writer<'a> {
     layout: Layout,
 }
 
+/// Characters in a line of names.
+const WIDTH: usize = 100;
 const GOOD: Color = Color::Green;
 const OPEN: Color = Color::Yellow;
 const BAD: Color = Color::Red;
@@ -175,13 +177,14 @@ impl Writer<'_> {
         if self.summary.links.iter().all(|it| it.as_asked.is_none()) {
             return String::new();
         }
-        let mut table = self.titled(["link", "asked for", "measured delay", "measured jitter", ""]);
+        let mut table =
+            self.titled(["link", "asked for", "measured delay", "judged", "measured jitter (not judged)"]);
         for it in &self.summary.links {
             let latency = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
             let jitter = it.measured_jitter_seconds.map_or_else(String::new, span);
             let (mut said, colour) = match it.as_asked {
-                Some(true) => ("as asked".to_owned(), GOOD),
-                Some(false) => ("not as asked".to_owned(), BAD),
+                Some(true) => (format!("delay: as asked, within {}", span(it.tolerance_seconds)), GOOD),
+                Some(false) => (format!("delay: off by more than {}", span(it.tolerance_seconds)), BAD),
                 None => (String::new(), OPEN),
             };
             if it.rounds > 1 {
@@ -191,8 +194,8 @@ impl Writer<'_> {
                 self.cell(it.link.clone(), None),
                 self.cell(it.asked(), None),
                 self.cell(latency, None),
-                self.cell(jitter, None),
                 self.cell(said, Some(colour)),
+                self.cell(jitter, None),
             ]);
         }
         lines(&table)
@@ -200,30 +203,39 @@ impl Writer<'_> {
 
     fn properties(&self) -> String {
         let all = &self.summary.properties;
-        let hold = all.iter().filter(|it| it.verdict == Verdict::Pass).count();
-        let judged: u64 = all.iter().map(|it| it.instances).sum();
-        let mut text =
-            format!("{}\n{hold} of {} properties hold ({judged} instances judged)", self.result(), all.len());
+        let (hold, judged) = self.summary.holding();
+        let instances: u64 = all.iter().map(|it| it.instances).sum();
+        let mut text = format!(
+            "{}\n{hold} of {judged} properties that had something to judge hold ({}).",
+            self.result(),
+            count(instances, "instance"),
+        );
+        let idle = self.summary.nothing_to_judge();
+        if !idle.is_empty() {
+            text.push('\n');
+            text.push_str(&listed(&format!("{} had nothing to judge:", idle.len()), &idle));
+        }
         let told: Vec<_> =
             all.iter().filter(|it| self.layout.verbose || it.verdict != Verdict::Pass).collect();
         if told.is_empty() {
-            text.push('.');
             return text;
         }
         let mut table = self.bare();
         for it in told {
-            let found = match it.verdict {
-                Verdict::Pass => "holds".to_owned(),
-                Verdict::Unknown => "unknown".to_owned(),
-                Verdict::Fail => count(it.violation_count, "violation"),
+            let (found, colour) = match it.found {
+                Found::Holds => ("holds".to_owned(), GOOD),
+                Found::NothingToJudge => ("nothing to judge".to_owned(), Color::DarkGrey),
+                Found::Unknown => ("unknown".to_owned(), OPEN),
+                Found::Violated => (count(it.violation_count, "violation"), BAD),
             };
             table.add_row([
-                self.cell(found, Some(colour_of(it.verdict))),
+                self.cell(found, Some(colour)),
+                self.cell(it.name().to_owned(), None),
                 self.cell(it.statement.to_owned(), None),
                 self.cell(format!("({})", count(it.instances, "instance")), None),
             ]);
         }
-        text.push_str(":\n");
+        text.push_str("\n\n");
         text.push_str(&lines(&table));
         text
     }
@@ -310,7 +322,7 @@ pub(crate) fn backend(summary: &Summary) -> String {
     word(&summary.run.backend)
 }
 
-fn word(value: &impl serde::Serialize) -> String {
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
@@ -320,6 +332,22 @@ fn colour_of(verdict: Verdict) -> Color {
         Verdict::Unknown => OPEN,
         Verdict::Fail => BAD,
     }
+}
+
+/// Names after a beginning, in lines of at most [`WIDTH`] characters.
+fn listed(beginning: &str, names: &[String]) -> String {
+    let mut text = String::new();
+    let mut line = beginning.to_owned();
+    for (index, name) in names.iter().enumerate() {
+        let end = if index + 1 == names.len() { '.' } else { ',' };
+        if line.len() + name.len() + 2 > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            line = " ".to_owned();
+        }
+        line.push_str(&format!(" {name}{end}"));
+    }
+    text + &line
 }
 
 fn lines(table: &Table) -> String {

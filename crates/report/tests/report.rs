@@ -28,7 +28,9 @@ fn passed() -> Judgement {
         unknown: None,
         remarks: Vec::new(),
     };
-    Judgement { verdict: Verdict::Pass, reasons: Vec::new(), findings: PROPERTIES.map(finding).into() }
+    let idle = Finding { instances: 0, ..finding(Property::OrphansFirst) };
+    let findings = PROPERTIES.map(finding).into_iter().chain([idle]).collect();
+    Judgement { verdict: Verdict::Pass, reasons: Vec::new(), findings }
 }
 
 fn failed() -> Judgement {
@@ -139,6 +141,15 @@ fn the_summary_as_json() {
     assert_eq!(json["clusters"][1]["rollbacks"][0]["becauseOf"], "paris");
     assert_eq!(json["result"]["equal"], true);
     assert_eq!(json["links"][1]["asAsked"], true);
+    assert_eq!(json["links"][1]["toleranceSeconds"], 400e-6);
+    let found = |property: &str| {
+        let all = json["properties"].as_array().unwrap();
+        all.iter().find(|it| it["property"] == property).unwrap()["found"].clone()
+    };
+    assert_eq!(found("noLoss"), "holds");
+    assert_eq!(found("exactlyOnce"), "violated");
+    assert_eq!(found("boundedLoss"), "unknown");
+    assert_eq!(found("orphansFirst"), "nothingToJudge");
     let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
     let documented = [
         "clusters",
@@ -188,6 +199,10 @@ fn the_page_needs_nothing_else_and_hides_nothing() {
         assert!(!page.contains(fetched), "{fetched}");
     }
     assert!(page.contains("delivered &lt;message&gt; 3"), "text is escaped");
+    assert!(page.contains("nothing to judge"));
+    let praise = made(3, &passed()).page;
+    assert!(praise.contains("8 of 8 properties that had something to judge hold in 136 instances"));
+    assert!(praise.contains("1 had nothing to judge: orphansFirst."));
     let data = page.split("id=\"data\">").nth(1).and_then(|it| it.split("</script>").next()).unwrap();
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["lanes"][0], "paris-0");
