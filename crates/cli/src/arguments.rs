@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -28,11 +29,11 @@ pub(crate) struct Arguments {
 
 const FIRST_STEPS: &str = "\
 First steps:
-  faultline run                                    the quick start: two clusters, two failures, under 30 s
-  faultline samples quickstart > my.yaml           a file to change
-  faultline run my.yaml --backend simulate         the same in virtual time, in milliseconds
-  faultline explain faultline-runs/<run>           what happened, in sentences
-  faultline report faultline-runs/<run>            a page with a space-time diagram
+  faultline run                              the quick start, under 30 s
+  faultline samples quickstart > my.yaml     a file to change
+  faultline run my.yaml --backend simulate   in virtual time, in milliseconds
+  faultline explain faultline-runs/<run>     what happened, in sentences
+  faultline report faultline-runs/<run>      a page with a space-time diagram
 
 Exit status:
   0  pass: everything that should hold was judged, and holds
@@ -81,11 +82,12 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  faultline run                                       the embedded quick start, on real processes
+  faultline run                                the quick start, real processes
   faultline run my.yaml --backend simulate --seed 42
-  faultline run my.yaml --backend simulate --repeat 1000 -q   rows of the runs that do not pass
-  faultline run my.yaml --repeat 20                   on real processes; every record is kept
-  faultline run my.yaml --backend kubernetes          in pods (docs/kubernetes.md)
+  faultline run my.yaml --backend simulate --repeat 1000 -q
+                                               rows of those that do not pass
+  faultline run my.yaml --repeat 20            20 seeds, every record is kept
+  faultline run my.yaml --backend kubernetes   in pods (docs/kubernetes.md)
   faultline run my.yaml --format json > summary.json")]
 pub(crate) struct RunArguments {
     /// The federation; without one, the quick start (`faultline samples quickstart`).
@@ -97,12 +99,12 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value_t = LinksName::InNode)]
     pub(crate) links: LinksName,
     /// Decides everything random, instead of the seed in the file.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
     /// Runs this many times, each with the next seed, and prints a table with a row for each.
     ///
     /// Records are kept, except those of runs that pass in virtual time, which their seeds repeat to the bit.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) repeat: u32,
     /// With `--repeat`, keeps the records of all runs, also of those that pass in virtual time.
     #[arg(long, requires = "repeat")]
@@ -116,7 +118,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) record: bool,
     /// Serves the sum of all nodes' metrics as Prometheus text at http://ADDR/metrics while the run lasts (local).
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
@@ -148,24 +150,27 @@ pub(crate) struct FilesArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  for it in topology application timers; do faultline samples hc3i/$it > $it.yaml; done
-  faultline simulate --topology topology.yaml --application application.yaml --timers timers.yaml
-  faultline simulate --topology topology.yaml --application application.yaml --timers timers.yaml --seeds 30 --format csv
-  faultline simulate --topology topology.yaml --application application.yaml --timers timers.yaml --trace actions | less")]
+  faultline samples hc3i/topology > topology.yaml
+  faultline samples hc3i/application > application.yaml
+  faultline samples hc3i/timers > timers.yaml
+  set -- --topology topology.yaml --application application.yaml
+  faultline simulate \"$@\" --timers timers.yaml
+  faultline simulate \"$@\" --timers timers.yaml --seeds 30 --format csv
+  faultline simulate \"$@\" --timers timers.yaml --trace actions | less")]
 pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub(crate) files: FilesArguments,
     /// Decides everything random.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: u64,
     /// Runs with this many consecutive seeds.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: u32,
     /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
-    #[arg(long, value_name = "J")]
+    #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// How long the application computes, instead of the duration in its file.
-    #[arg(long = "for", value_name = "DURATION")]
+    #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
     /// How the statistics are printed.
     #[arg(long, value_enum, default_value_t = StatisticsFormat::Text)]
@@ -180,7 +185,8 @@ pub(crate) struct SimulateArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  faultline import --topology topology.yaml --application application.yaml --timers timers.yaml > paper.yaml
+  faultline import --topology topology.yaml --application application.yaml \\
+    --timers timers.yaml > paper.yaml
   faultline run paper.yaml --backend simulate")]
 pub(crate) struct ImportArguments {
     #[command(flatten)]
@@ -200,7 +206,7 @@ Examples:
   faultline reproduce hc3i
   faultline reproduce hc3i --quick --out /tmp/hc3i
   faultline reproduce hydee --quick
-  faultline reproduce hydee-table1                  the clusters of the HydEE paper's table I, found")]
+  faultline reproduce hydee-table1      the clusters of its table I, found")]
 pub(crate) struct ReproduceArguments {
     /// Which evaluation.
     #[arg(value_enum)]
@@ -213,10 +219,10 @@ pub(crate) struct ReproduceArguments {
     #[arg(long)]
     pub(crate) with_processes: bool,
     /// Runs of each setting. Default: 30 for HC3I, 3 for HydEE; fewer with `--quick`.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: Option<u32>,
     /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
-    #[arg(long, value_name = "J")]
+    #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// Where the page, the tables and the figures go. Default: `faultline-` and the name of the evaluation.
     #[arg(long, value_name = "DIR")]
@@ -242,7 +248,7 @@ pub(crate) struct ClusterArguments {
     /// The communication graph.
     pub(crate) graph: PathBuf,
     /// The greatest share of processes that one failure may take back, in percent.
-    #[arg(long, value_name = "PCT", value_parser = percent)]
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = percent)]
     pub(crate) max_rollback: Option<f64>,
     /// How the result is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -250,6 +256,32 @@ pub(crate) struct ClusterArguments {
     /// Where the files go.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+}
+
+/// A whole number in `range`; the error names the range.
+fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let wrong = || format!("write a whole number from {} to {}", range.start(), range.end());
+        let value = text.parse().ok().filter(|it| range.contains(it)).ok_or_else(wrong)?;
+        T::try_from(value).map_err(|_| wrong())
+    }
+}
+
+/// How many at the same time.
+fn jobs(text: &str) -> Result<NonZero<usize>, String> {
+    let jobs = number::<usize>(1..=1024)(text)?;
+    Ok(NonZero::new(jobs).expect("the range begins with 1"))
+}
+
+/// How many nodes.
+fn nodes(text: &str) -> Result<NonZero<u32>, String> {
+    let nodes = number::<u32>(1..=u32::MAX.into())(text)?;
+    Ok(NonZero::new(nodes).expect("the range begins with 1"))
+}
+
+/// Where to listen.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address in numbers and a port, such as 127.0.0.1:9464".to_owned())
 }
 
 /// A share in percent.
@@ -284,7 +316,7 @@ pub(crate) enum Paper {
 #[command(after_help = "\
 Examples:
   faultline compare my.yaml
-  faultline compare my.yaml --protocols hc3i,hydee --seeds 30 --out /tmp/compared
+  faultline compare my.yaml --protocols hc3i,hydee --seeds 30 --out compared
   faultline compare my.yaml --format json > compared.json")]
 pub(crate) struct CompareArguments {
     /// The federation.
@@ -294,13 +326,13 @@ pub(crate) struct CompareArguments {
         value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     pub(crate) protocols: Vec<String>,
     /// Runs of each protocol with faults, and as many without, with consecutive seeds.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: u32,
     /// The first seed, instead of the one in the file.
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
     /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
-    #[arg(long, value_name = "J")]
+    #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// Where the page, the picture and the numbers go.
     #[arg(long, value_name = "DIR", default_value = "faultline-compare")]
@@ -343,7 +375,7 @@ pub(crate) struct OutputArguments {
     /// Only the verdict and its reasons; no live view.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Every property, also those that hold; twice: what the program does, on the standard error.
+    /// Every property, also those that hold, and warnings; twice: also what the program does, on the standard error.
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
 }
@@ -385,11 +417,11 @@ pub(crate) enum Format {
 #[command(after_help = "\
 Examples:
   faultline doctor
-  faultline doctor --nodes 200 --tc     for a run of 200 nodes with links by traffic control
+  faultline doctor --nodes 200 --tc     200 nodes, links by traffic control
   faultline doctor --format json")]
 pub(crate) struct DoctorArguments {
     /// Nodes of the run that is planned.
-    #[arg(long, value_name = "N", default_value = "6")]
+    #[arg(long, value_name = "N", default_value = "6", allow_negative_numbers = true, value_parser = nodes)]
     pub(crate) nodes: NonZero<u32>,
     /// Traffic control is needed, too.
     #[arg(long)]
@@ -406,7 +438,7 @@ pub(crate) struct DoctorArguments {
 #[command(after_help = "\
 Examples:
   faultline check faultline-runs/quickstart-7
-  faultline check faultline-runs/quickstart-7 -v            every property, with the instances judged
+  faultline check faultline-runs/quickstart-7 -v     every property, in full
   faultline check faultline-runs/quickstart-7 --format json")]
 pub(crate) struct CheckArguments {
     /// The record of a run.
@@ -504,10 +536,10 @@ Examples:
   faultline fuzz --protocol hc3i --seed 5000 --runs 100 --format json
   faultline fuzz --file faultline-runs/fuzz-17/federation.yaml
 
-Known defects are compiled in by a feature, so that no other build can be wrong on purpose:
+Known defects are compiled in by a feature, so that no other build is wrong:
   cargo run --release --features defects -- fuzz --defect no-drain
   cargo run --release --features defects -- fuzz --defect hydee-no-gate
-  cargo run --release --features defects -- fuzz --table --protocol hydee --runs 3000")]
+  cargo run --release --features defects -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
     /// Only federations with this protocol (hc3i, coordinated, hydee, fullLogging, spbc,
     /// independent), instead of all.
@@ -515,19 +547,19 @@ pub(crate) struct FuzzArguments {
     pub(crate) protocol: Option<Protocol>,
     /// How many schedules.
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span",
-        value_parser = clap::value_parser!(u64).range(1..))]
+        allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     pub(crate) runs: u64,
     /// As many schedules as fit into this time, such as 10m.
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) span: Option<Duration>,
     /// The first seed; the others follow. Default 0.
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u32>(0..=u32::MAX.into()))]
     pub(crate) seed: Option<u32>,
     /// How many schedules at a time; what is found does not depend on it. Default: one for each core.
-    #[arg(long, value_name = "J")]
+    #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// The share of schedules that are run a second time, in percent, to see that they do the same.
-    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
     pub(crate) twice: u8,
     /// Makes the protocol wrong in a known way (builds with the feature `defects`).
     #[arg(long, value_name = "NAME")]
@@ -590,10 +622,10 @@ pub(crate) struct ErrataArguments {
     #[arg(long, value_name = "DIR", default_value = "errata")]
     pub(crate) out: PathBuf,
     /// How many schedules for each rule.
-    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5000, allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     pub(crate) runs: u64,
     /// How many schedules at a time. Default: one for each core.
-    #[arg(long, value_name = "J")]
+    #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// No progress.
     #[arg(short, long)]
@@ -612,7 +644,7 @@ pub(crate) struct PlanArguments {
     /// The federation.
     pub(crate) file: PathBuf,
     /// Decides everything random, instead of the seed in the file.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
     /// How the plan is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -636,7 +668,7 @@ pub(crate) struct ValidateArguments {
     /// Also runs the application, without failures, in so many random orders of delivery, and compares what each process
     /// sends: a protocol that repeats executions, such as hydee, cannot protect a program that lets the order of arrival
     /// decide. Takes as long as the application computes, for each order.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]
     pub(crate) orders: Option<u32>,
 }
 
@@ -660,4 +692,35 @@ Examples:
 pub(crate) struct CompletionsArguments {
     /// For which.
     pub(crate) shell: Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn help_fits_and_no_example_is_broken_over_lines() {
+        let all = Arguments::command();
+        let commands = all.get_subcommands().cloned().chain([all.clone()]);
+        for (command, width) in commands.flat_map(|it| [(it.clone(), 80), (it, 120)]) {
+            let help = command.clone().term_width(width).render_long_help().to_string();
+            let long = help.lines().find(|it| it.chars().count() > width);
+            assert_eq!(long, None, "{} at {width} columns", command.get_name());
+            let examples = command.get_after_long_help().or(command.get_after_help());
+            for line in examples.map(ToString::to_string).unwrap_or_default().lines() {
+                assert!(help.lines().any(|it| it == line), "{} breaks `{line}`", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_told_the_range() {
+        assert_eq!(number::<u64>(0..=u64::MAX)("42"), Ok(42));
+        let wrong = "write a whole number from 0 to 18446744073709551615".to_owned();
+        assert_eq!(number::<u64>(0..=u64::MAX)("-1"), Err(wrong));
+        assert_eq!(number::<u8>(0..=100)("101"), Err("write a whole number from 0 to 100".to_owned()));
+        assert!(jobs("0").is_err() && nodes("0").is_err() && nodes("4294967296").is_err());
+    }
 }

@@ -2,7 +2,7 @@
 //! runs.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_core::{Fact, Life, Node, ProcessId, Protocol, Time};
 use faultline_runtime::node::{self, NodeOptions};
-use faultline_runtime::{Observer, RunOptions, RunOutcome, local};
+use faultline_runtime::{Observer, RunError, RunOptions, RunOutcome, local};
 use faultline_shaper::Kernel;
 use faultline_supervisor::Status;
 use faultline_tc::namespace::MOST_PROCESSES;
@@ -26,7 +26,7 @@ use crate::trouble::Trouble;
 pub(crate) fn run<P: Protocol>(
     setup: &Setup<P>,
     dir: &Path,
-    metrics: Option<SocketAddr>,
+    metrics: Option<Arc<TcpListener>>,
     kernel: Option<Kernel>,
     interrupted: &Arc<AtomicBool>,
     live: &mut Live,
@@ -46,7 +46,17 @@ pub(crate) fn run<P: Protocol>(
         None => local::run(command, options, live),
         Some(kernel) => local::run_in_namespaces(command, options, kernel, live),
     }
-    .map_err(Trouble::machine)
+    .map_err(|error| match &error {
+        RunError::DiskFull(_) => Trouble::machine_with(
+            format!("{error}; the run is recorded in {}, as far as there was room", dir.display()),
+            "make room on that disk, or name a directory on another one with `--out`",
+        ),
+        RunError::Collapses { .. } => Trouble::machine_with(
+            &error,
+            format!("the logs of all processes are in {}", dir.join("nodes").display()),
+        ),
+        _ => Trouble::machine(error),
+    })
 }
 
 impl Observer for Live {

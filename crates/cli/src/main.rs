@@ -10,6 +10,8 @@ mod interrupt;
 mod kubernetes;
 mod live;
 mod local;
+mod log;
+mod machine;
 mod output;
 mod paper;
 mod processes;
@@ -25,14 +27,25 @@ mod trouble;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use tracing_subscriber::EnvFilter;
+use textwrap::{WordSeparator, WordSplitter};
 
 use arguments::{Arguments, Command};
 use trouble::{Exit, Trouble};
 
 fn main() -> ExitCode {
+    // Lines are broken between words only: names with hyphens or slashes are to be copied whole.
+    let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
+        let options = miette::MietteHandlerOpts::new().break_words(false);
+        Box::new(
+            options
+                .word_separator(WordSeparator::AsciiSpace)
+                .word_splitter(WordSplitter::NoHyphenation)
+                .build(),
+        )
+    };
+    miette::set_hook(Box::new(unbroken)).expect("nobody else sets it");
     let arguments = Arguments::parse();
-    log(&arguments.command);
+    log::begin(&arguments.command);
     match perform(arguments.command) {
         Ok(exit) => exit.into(),
         Err(Trouble { exit, report }) => {
@@ -71,17 +84,4 @@ fn perform(command: Command) -> Result<Exit, Trouble> {
         }
         Command::Node { arguments } => local::node(arguments).map(|()| Exit::Pass),
     }
-}
-
-/// What the program does goes to the standard error: warnings always, more when asked for or by `FAULTLINE_LOG`.
-fn log(command: &Command) {
-    let verbose = match command {
-        Command::Run(arguments) => arguments.output.verbose,
-        Command::Check(arguments) => arguments.output.verbose,
-        _ => 0,
-    };
-    // What the netlink library warns of is answers, which the caller deals with.
-    let level = if verbose > 1 { "debug" } else { "warn,nlink=error" };
-    let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
 }

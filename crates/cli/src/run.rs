@@ -1,6 +1,7 @@
 //! `faultline run`: expand the plan, run, record, judge, say. One run, or several with consecutive seeds.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,14 +25,18 @@ use serde::Serialize;
 use crate::arguments::{BackendName, Format, LinksName, RunArguments};
 use crate::files::{self, Source};
 use crate::live::Live;
+use crate::machine::{self, Size};
 use crate::recording::Recording;
 use crate::replay::Tapes;
 use crate::screen::Screen;
 use crate::trouble::{Exit, Trouble};
-use crate::{doctor, interrupt, kubernetes, local, output, simulate};
+use crate::{doctor, interrupt, kubernetes, local, log, output, simulate};
 
 /// Where records go that nobody gave a place.
 pub(crate) const RUNS: &str = "faultline-runs";
+
+/// So many nodes that ended by themselves are told of one by one.
+const MOURNED: usize = 3;
 
 /// How a run went, before anyone has judged it.
 pub(crate) struct Ended {
@@ -61,7 +66,15 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     let session = Session::new(arguments, &federation, &text, interrupt::flag())?;
     if arguments.repeat == 1 {
         let dir = session.place(first)?;
-        let recording = session.once(first, &dir)?;
+        let recording = match session.once(first, &dir) {
+            // The machine ended it early: what has been recorded is judged like any other.
+            Err(trouble) if trouble.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
+                let Ok(recording) = Recording::read(&dir) else { return Err(trouble) };
+                anstream::eprintln!("{:?}", trouble.report);
+                recording
+            }
+            other => other?,
+        };
         recording.print(arguments.output)?;
         return Ok(recording.exit());
     }
@@ -112,6 +125,18 @@ fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
     Ok(Some(kernel))
 }
 
+/// The port where metrics are to be served.
+fn metrics(arguments: &RunArguments) -> Result<Option<Arc<TcpListener>>, Trouble> {
+    let Some(address) = arguments.metrics else { return Ok(None) };
+    let listener = TcpListener::bind(address).map_err(|error| {
+        Trouble::input(miette!(
+            help = "name another address or port with `--metrics`, or end the program that listens there",
+            "cannot serve metrics at {address}: {error}"
+        ))
+    })?;
+    Ok(Some(Arc::new(listener)))
+}
+
 /// Everything that several runs of one command share.
 pub(crate) struct Session<'a> {
     arguments: &'a RunArguments,
@@ -119,6 +144,8 @@ pub(crate) struct Session<'a> {
     text: &'a str,
     /// What traffic control does for links, if anything.
     kernel: Option<Kernel>,
+    /// Where metrics are served, if anywhere.
+    metrics: Option<Arc<TcpListener>>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -158,7 +185,8 @@ impl<'a> Session<'a> {
         text: &'a str,
         interrupted: Arc<AtomicBool>,
     ) -> Result<Session<'a>, Trouble> {
-        Ok(Session { arguments, federation, text, kernel: links(arguments)?, interrupted })
+        let (kernel, metrics) = (links(arguments)?, metrics(arguments)?);
+        Ok(Session { arguments, federation, text, kernel, metrics, interrupted })
     }
 
     /// Runs and judges once; the record is in `dir`.
@@ -307,12 +335,16 @@ impl Visitor for Once<'_> {
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
     {
-        let Once { session: Session { arguments, federation, text, kernel, interrupted }, dir } = self;
+        let Once { session: Session { arguments, federation, text, kernel, metrics, interrupted }, dir } =
+            self;
         let backend = match arguments.backend {
             BackendName::Local => Backend::Local,
             BackendName::Simulate => Backend::Simulate,
             BackendName::Kubernetes => unreachable!("pods are not run by this program"),
         };
+        if backend == Backend::Local {
+            machine::require(Size::of_run(setup.membership.members.len(), &federation.spec))?;
+        }
         let mut manifest = manifest::draft(federation, text, &setup, backend, SystemTime::now());
         let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
         if is_used && !Bundle::open(dir).holds_a_run() {
@@ -349,9 +381,18 @@ impl Visitor for Once<'_> {
                 (ended, trace)
             }
             Backend::Local | Backend::Kubernetes => {
-                let run = local::run(&setup, dir, arguments.metrics, *kernel, interrupted, &mut live)?;
+                log::record_in(dir).map_err(Trouble::machine)?;
+                let run = match local::run(&setup, dir, metrics.clone(), *kernel, interrupted, &mut live) {
+                    Ok(run) => run,
+                    Err(trouble) => {
+                        live.finish();
+                        return Err(trouble);
+                    }
+                };
                 let RunOutcome { outcome, faults, links, duration, collapsed, .. } = run;
-                collapsed.iter().for_each(|it| mourn(it, &manifest));
+                if !arguments.output.quiet {
+                    mourn(&collapsed, &manifest, dir);
+                }
                 let ended = Ended { outcome, faults, links: Some(links), duration };
                 (ended, bundle.read_trace().map_err(unwritable)?)
             }
@@ -368,11 +409,17 @@ impl Visitor for Once<'_> {
     }
 }
 
-/// Says of a node that ended by itself, which none is expected to, what it had to say.
-fn mourn(collapse: &Collapse, manifest: &Manifest) {
-    let name = &manifest.processes[collapse.process.index()].name;
-    anstream::eprintln!("{name}, {}, ended by itself: {}", collapse.life, collapse.status);
-    collapse.last_words.lines().for_each(|line| anstream::eprintln!("  {line}"));
+/// Says of the first nodes that ended by themselves, which none is expected to, what they had to say.
+fn mourn(collapsed: &[Collapse], manifest: &Manifest, dir: &Path) {
+    for it in collapsed.iter().take(MOURNED) {
+        let name = &manifest.processes[it.process.index()].name;
+        anstream::eprintln!("{name}, {}, ended by itself: {}", it.life, it.status);
+        it.last_words.lines().for_each(|line| anstream::eprintln!("  {line}"));
+    }
+    if collapsed.len() > MOURNED {
+        let more = collapsed.len() - MOURNED;
+        anstream::eprintln!("and {more} more: see {}", dir.join(log::FILE).display());
+    }
 }
 
 fn title(federation: &Federation, backend: Backend, seed: u64) -> String {

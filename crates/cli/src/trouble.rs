@@ -60,4 +60,9 @@ impl Trouble {
     pub(crate) fn machine(error: impl Display) -> Trouble {
         Trouble { exit: Exit::Unknown, report: miette!("{error}") }
     }
+
+    /// The same, with what to do about it.
+    pub(crate) fn machine_with(error: impl Display, help: impl Display) -> Trouble {
+        Trouble { exit: Exit::Unknown, report: miette!(help = help.to_string(), "{error}") }
+    }
 }

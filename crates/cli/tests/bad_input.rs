@@ -87,6 +87,35 @@ fn options_that_a_backend_would_not_heed() {
 }
 
 #[test]
+fn a_run_that_does_not_fit_this_machine() {
+    let place = Place::new();
+    place.write("huge.yaml", small("").replace("lyon, nodes: 2", "lyon, nodes: 100000"));
+    let said = ["cannot run 100002 nodes", "are needed", "--backend simulate", "--nodes 100002"];
+    refused(&place, &["run", "huge.yaml", "--out", "record"], &said);
+    assert!(!place.path("record").exists());
+    // The doctor has the same figures.
+    let doctor = place.faultline(["doctor", "--nodes", "100002"]).assert().code(1);
+    let doctor = String::from_utf8_lossy(&doctor.get_output().stdout).into_owned();
+    let failed: Vec<_> = doctor.lines().filter_map(|it| it.strip_prefix("FAIL")).map(str::trim).collect();
+    assert!(!failed.is_empty(), "{doctor}");
+    for finding in failed {
+        let (name, _) = finding.split_once("  ").unwrap();
+        refused(&place, &["run", "huge.yaml", "--out", "record"], &[name]);
+    }
+}
+
+#[test]
+fn a_port_for_metrics_that_is_taken() {
+    let place = Place::new();
+    place.write("small.yaml", small(""));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let arguments = ["run", "small.yaml", "--out", "record", "--metrics", &address];
+    refused(&place, &arguments, &["cannot serve metrics at", &address, "another address or port"]);
+    assert!(!place.path("record").exists());
+}
+
+#[test]
 fn a_record_is_never_overwritten() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
@@ -106,8 +135,23 @@ fn a_sample_that_does_not_exist() {
 fn arguments_that_make_no_sense() {
     let place = Place::new();
     refused(&place, &["run", "--backend", "quantum"], &["quantum", "simulate"]);
-    refused(&place, &["run", "--repeat", "0"], &["0"]);
-    refused(&place, &["fuzz", "--runs", "0"], &["0"]);
+    const SEED: &str = "write a whole number from 0 to 18446744073709551615";
+    refused(&place, &["run", "--seed", "-1"], &["'-1' for '--seed", SEED]);
+    refused(&place, &["run", "--seed=1.5"], &["'1.5' for '--seed", SEED]);
+    refused(&place, &["fuzz", "--seed", "x"], &["write a whole number from 0 to 4294967295"]);
+    refused(&place, &["run", "--repeat", "0"], &["write a whole number from 1 to 4294967295"]);
+    refused(&place, &["fuzz", "--runs", "0"], &["write a whole number from 1 to"]);
+    refused(&place, &["fuzz", "--twice", "-5"], &["write a whole number from 0 to 100"]);
+    refused(&place, &["fuzz", "--jobs", "0"], &["write a whole number from 1 to 1024"]);
+    refused(&place, &["doctor", "--nodes", "0"], &["write a whole number from 1 to"]);
+    refused(&place, &["validate", "x", "--orders", "0"], &["write a whole number from 1 to 1000"]);
+    refused(&place, &["fuzz", "--for", "-3s"], &["'-3s' for '--for"]);
+    refused(&place, &["run", "--metrics", "9464"], &["such as 127.0.0.1:9464"]);
+    refused(
+        &place,
+        &["samples", "no-such-sample"],
+        &["same-cluster-loss", "hc3i/application-three-clusters"],
+    );
     refused(&place, &["run", "-q", "-v"], &["cannot be used with"]);
     refused(&place, &["jump"], &["jump"]);
 }

@@ -56,6 +56,40 @@ fn a_run_that_is_killed_leaves_nobody_behind() {
     place.faultline(["check", "run"]).assert().code(3).stdout(contains("UNKNOWN"));
 }
 
+#[test]
+fn a_run_whose_disk_is_full_ends_says_so_and_is_judged_as_far_as_it_went() {
+    let place = Place::new();
+    let long = small("").replace("steps: 60", "steps: 10000").replace("64KiB", "512KiB");
+    place.write("long.yaml", long);
+    std::fs::create_dir(place.path("disk")).unwrap();
+    // A disk of a few MiB in a mount namespace of its own, which ends with the shell.
+    let within = |script: &str| {
+        let mut command = assert_cmd::Command::new("unshare");
+        command
+            .current_dir(place.dir())
+            .args(["--map-root-user", "--mount", "sh", "-c"])
+            .arg(format!("mount -t tmpfs -o size=6m none disk || exit 99; {script}"));
+        command.env("NO_COLOR", "1").env("FAULTLINE", env!("CARGO_BIN_EXE_faultline"));
+        command.output()
+    };
+    if !within("exit 0").is_ok_and(|it| it.status.success()) {
+        eprintln!(
+            "SKIPPED: nothing can be mounted here, so that no disk is full (needs root or user namespaces)"
+        );
+        return;
+    }
+    let script = "$FAULTLINE run long.yaml -q --out disk/run; echo \"run: $?\"; $FAULTLINE check disk/run; echo \"check: $?\"";
+    let run = within(script).unwrap();
+    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(out.contains("run: 3") && out.contains("check: 3") && out.contains("UNKNOWN"), "{out}{err}");
+    for part in ["the disk is full", "disk/run", "make room", "--out"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(!err.contains("WARN") && !err.contains('\u{1b}'), "{err}");
+    assert!(err.lines().count() < 12, "{err}");
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
 /// Starts a run, and waits until its application has begun.
 fn begin(place: &Place, file: &str) -> Child {
     let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"))

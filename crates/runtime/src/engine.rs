@@ -28,7 +28,7 @@ use crate::frame::{Body, FrameKind};
 use crate::metrics::counts::Meter;
 use crate::metrics::exposition::Exposition;
 use crate::node::{Shaping, ShapingError};
-use crate::storage::{Request, Storage};
+use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Incoming, Transport};
 
 /// Events handled before their facts are written and their effects let out.
@@ -43,6 +43,8 @@ pub(crate) enum EngineError {
     Inputs(io::Error),
     #[error("cannot write the journal of the storage: {0}")]
     Journal(io::Error),
+    #[error("{0}")]
+    Storage(StoreError),
     #[error("the timer failed: {0}")]
     Alarm(io::Error),
     #[error("{0}")]
@@ -76,6 +78,8 @@ pub(crate) enum Stimulus<P: Process> {
     Show,
     /// The storage or a job is done.
     Event(In<P>),
+    /// The storage cannot go on.
+    Broken(StoreError),
     /// Another process sends something.
     Packet(Incoming),
 }
@@ -221,6 +225,7 @@ impl<P: Process + 'static> Engine<P> {
                 self.obey(order).await
             }
             Stimulus::HungUp => Err(EngineError::HungUp),
+            Stimulus::Broken(error) => Err(EngineError::Storage(error)),
             Stimulus::Show => {
                 self.show();
                 Ok(())
@@ -391,6 +396,7 @@ impl<P: Process + 'static> Engine<P> {
                 }
                 Stimulus::Order(other) => self.obey_at_once(other).await?,
                 Stimulus::HungUp => return Err(EngineError::HungUp),
+                Stimulus::Broken(error) => return Err(EngineError::Storage(error)),
                 Stimulus::Show => self.show(),
             }
         }

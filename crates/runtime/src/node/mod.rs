@@ -202,7 +202,12 @@ async fn host<P: Process + 'static>(
     let inputs = inputs.map_err(NodeError::Facts)?;
     // Where these go is gone only when the node is about to be.
     let events_in = inbox_in.clone();
-    let stored = move |event| drop(events_in.send(Stimulus::Event(event)));
+    let stored = move |done| {
+        drop(events_in.send(match done {
+            Ok(event) => Stimulus::Event(event),
+            Err(error) => Stimulus::Broken(error),
+        }));
+    };
     let packets_in = inbox_in.clone();
     let arrived = move |packet| drop(packets_in.send(Stimulus::Packet(packet)));
     let store = run_dir.join("nodes").join(&setup.name).join("store");

@@ -74,13 +74,13 @@ pub(crate) struct Storage<P: Process> {
 
 impl<P: Process + 'static> Storage<P> {
     /// Opens the storage in `dir` for `life`, dropping what no earlier life was told is durable. Completions go to
-    /// `done`.
+    /// `done`, and so does the error after which the process cannot go on.
     pub(crate) fn open(
         dir: PathBuf,
         life: Life,
         options: StorageOptions,
         clock: Clock,
-        done: impl Fn(In<P>) + Send + 'static,
+        done: impl Fn(Result<In<P>, StoreError>) + Send + 'static,
     ) -> Result<Storage<P>, StoreError> {
         let Opened { store, journal, record } = match options.kind {
             StorageKind::Memory => Store::in_memory(),
@@ -108,14 +108,14 @@ struct Worker<P: Process> {
     clock: Clock,
     options: StorageOptions,
     fault: Option<StorageFault>,
-    done: Box<dyn Fn(In<P>) + Send>,
+    done: Box<dyn Fn(Result<In<P>, StoreError>) + Send>,
 }
 
 impl<P: Process> Worker<P> {
     fn work(mut self, inbox: queue::Receiver<Request<P>>) {
         while let Some(request) = self.next(&inbox) {
-            if let Some(event) = self.perform(request) {
-                (self.done)(event);
+            if let Some(done) = self.perform(request).transpose() {
+                (self.done)(done);
             }
         }
     }
@@ -136,13 +136,15 @@ impl<P: Process> Worker<P> {
         inbox.recv().ok()
     }
 
-    fn perform(&mut self, request: Request<P>) -> Option<In<P>> {
-        match request {
+    fn perform(&mut self, request: Request<P>) -> Result<Option<In<P>>, StoreError> {
+        Ok(match request {
             Request::Persist(image) => {
                 let name = image.name;
                 let bytes = image.snapshot.len();
                 Some(match self.write(bytes, |store| store.persist(image)) {
                     Ok(()) => Event::Persisted(name),
+                    // Nobody planned that, and it will not pass while the run writes on.
+                    Err(error) if self.fault.is_none() && error.is_full_disk() => return Err(error),
                     Err(error) => {
                         warn!(%name, %error, "an image was not written");
                         // Nothing of it is to be there, nor of one that had its name.
@@ -176,7 +178,7 @@ impl<P: Process> Worker<P> {
                 self.fault = self.fault.take().or(fault);
                 match written {
                     Ok(()) => Some(Event::Recorded { version }),
-                    Err(error) => panic!("the durable record was not written: {error}"),
+                    Err(error) => return Err(error),
                 }
             }
             Request::Reported { version } => {
@@ -189,7 +191,7 @@ impl<P: Process> Worker<P> {
                 self.fault = fault;
                 None
             }
-        }
+        })
     }
 
     /// Writes, and takes as long as the requested bandwidth and an injected slowness say.

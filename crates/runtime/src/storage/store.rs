@@ -47,6 +47,13 @@ pub(crate) enum StoreError {
     Codec { what: String, source: CodecError },
 }
 
+impl StoreError {
+    /// Whether there was no room for what was to be written.
+    pub(super) fn is_full_disk(&self) -> bool {
+        matches!(self, StoreError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+}
+
 /// Images and records.
 pub(super) enum Store<H, V> {
     Memory(BTreeMap<ImageName, Arc<Image<H, V>>>),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
 use faultline_core::{Boot, ClusterId, Fact, FactKind, Life, Membership, ProcessId, Span, Time, Trigger};
 use faultline_supervisor::{Order, Report, Supervisor};
 use faultline_trace::{Bundle, FactsWriter};
+use nix::errno::Errno;
+use nix::sys::statvfs::statvfs;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -33,6 +36,11 @@ const HEARTBEATS: u64 = 5;
 const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
 /// Between two looks at the state of things.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
+
+/// A process that has ended by itself so often is not started again.
+const MOST_COLLAPSES: usize = 10;
+/// A disk with less room is full, bytes.
+const LEAST_ROOM: u64 = 64 << 10;
 
 /// What places are made of.
 pub(crate) struct Ground {
@@ -70,6 +78,8 @@ struct Host<'a, P> {
     cut: Vec<(ClusterId, ClusterId)>,
     storage_faults: BTreeMap<ProcessId, StorageFault>,
     collapsed: Vec<Collapse>,
+    /// Why the run cannot go on, once that is known.
+    hopeless: Option<RunError>,
     totals: Totals,
 }
 
@@ -101,9 +111,12 @@ pub(crate) async fn host<P: Places>(
     tokio::task::spawn_local(listen(listener, secret.clone(), happenings.clone()));
 
     let totals = Totals::new(&options.links, sum);
-    if let Some(address) = options.metrics {
-        let failed = |source| RunError::Metrics { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+    if let Some(listener) = &options.metrics {
+        let begin = || {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener.try_clone()?)
+        };
+        let listener = begin().map_err(RunError::Metrics)?;
         tokio::spawn(totals.exposition().serve(listener, None));
     }
 
@@ -130,13 +143,18 @@ pub(crate) async fn host<P: Places>(
         cut: Vec::new(),
         storage_faults: BTreeMap::new(),
         collapsed: Vec::new(),
+        hopeless: None,
         totals,
         options,
     };
     let outcome = host.attend(&mut supervisor, orders, &mut happened).await;
     // Whatever happened, nobody is left behind.
     let buried = host.places.end().await;
-    let outcome = outcome?;
+    let outcome = outcome.map_err(|error| match error {
+        RunError::DiskFull(_) => error,
+        error if is_full(&host.options.run_dir) => RunError::DiskFull(error.to_string()),
+        error => error,
+    })?;
     buried?;
     Ok(RunOutcome {
         outcome,
@@ -187,6 +205,9 @@ impl<P: Places> Host<'_, P> {
                     dated(self.clock.now(), reports)
                 }
             };
+            if let Some(error) = self.hopeless.take() {
+                return Err(error);
+            }
             for (at, report) in reports {
                 supervisor.handle(report, at, &mut orders);
             }
@@ -226,6 +247,7 @@ impl<P: Places> Host<'_, P> {
                 self.let_go();
                 if let Some((status, last_words)) = collapse {
                     warn!(%process, %life, status, "a node ended by itself");
+                    self.despair(process, &status, &last_words);
                     self.collapsed.push(Collapse { process, life, status, last_words });
                 }
                 vec![Report::Exited { process, life }]
@@ -237,6 +259,18 @@ impl<P: Places> Host<'_, P> {
                 vec![Report::Lost { process, life, storage }]
             }
             Happening::Said { process, life, message } => self.said(process, life, message),
+        }
+    }
+
+    /// A process has ended by itself. It is started again like any other that fails, unless that would be in vain.
+    fn despair(&mut self, process: ProcessId, status: &str, last_words: &str) {
+        let times = 1 + self.collapsed.iter().filter(|it| it.process == process).count();
+        let name = self.options.names[process.index()].clone();
+        if is_full(&self.options.run_dir) || tells_of_full_disk(last_words) {
+            self.hopeless = Some(RunError::DiskFull(format!("{name} ended by itself")));
+        } else if times >= MOST_COLLAPSES {
+            let (status, last_words) = (status.to_owned(), last_words.to_owned());
+            self.hopeless = Some(RunError::Collapses { name, times, status, last_words });
         }
     }
 
@@ -502,6 +536,17 @@ fn disturbed<'a>(
     |from, to| changed.contains_key(&(from, to)) || cut.contains(&(from, to))
 }
 
+/// Whether there is no room left where a run is recorded.
+fn is_full(dir: &Path) -> bool {
+    statvfs(dir).is_ok_and(|it| it.blocks_available() * it.fragment_size() < LEAST_ROOM)
+}
+
+/// Whether the last words of a process are about a disk without room, however they are broken into lines.
+fn tells_of_full_disk(last_words: &str) -> bool {
+    let words = last_words.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
+    words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())
+}
+
 /// When it happened, however long the host was busy with an order since then.
 fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
     reports.into_iter().map(|report| (at, report)).collect()
@@ -540,5 +585,18 @@ async fn listen(listener: TcpListener, secret: Secret, happenings: Happenings) {
                 Err(_) => warn!("a stranger called and said nothing"),
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_of_however_lines_are_broken() {
+        let error = std::io::Error::from_raw_os_error(Errno::ENOSPC as i32);
+        assert!(tells_of_full_disk(&format!("cannot write the image: {error}")));
+        assert!(tells_of_full_disk("  × cannot write facts: No space left on\n  │ device (os error 28)"));
+        assert!(!tells_of_full_disk("cannot write facts: no such device"));
     }
 }

@@ -12,7 +12,7 @@ mod wishes;
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -51,8 +51,9 @@ pub struct RunOptions {
     pub storage: StorageOptions,
     /// For so long links that are not as asked for are measured again before the run begins.
     pub measure_again_for: Span,
-    /// Where the sum of all metrics is served while the run lasts.
-    pub metrics: Option<SocketAddr>,
+    /// Where the sum of all metrics is served while the run lasts: a port that is taken already, so that one which is not
+    /// free is noticed before anything of the run is there.
+    pub metrics: Option<Arc<TcpListener>>,
     /// Ends the run in good order once it is raised ([`crate::interrupt::flag`]).
     pub interrupted: Arc<AtomicBool>,
     /// What is to be changed while the run goes on.
@@ -126,19 +127,29 @@ pub enum RunError {
     #[error("{0}")]
     Namespace(NamespaceError),
     /// The port for metrics.
-    #[error("cannot serve metrics on {address}: {source}")]
-    Metrics {
-        /// As asked for.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("cannot serve metrics: {0}")]
+    Metrics(io::Error),
     /// The timer.
     #[error("the timer failed: {0}")]
     Alarm(io::Error),
     /// A file of facts.
     #[error("{0}")]
     Facts(BundleError),
+    /// No room for what is recorded and stored.
+    #[error("the disk is full: {0}")]
+    DiskFull(String),
+    /// A process does not live long enough to get anywhere.
+    #[error("{name} ended by itself {times} times, at last with {status}: {last_words}")]
+    Collapses {
+        /// Which.
+        name: String,
+        /// How often.
+        times: usize,
+        /// As the operating system says.
+        status: String,
+        /// Last lines of its log.
+        last_words: String,
+    },
     /// The supervisor's facts cannot be written.
     #[error("cannot write the supervisor's facts: {0}")]
     Record(io::Error),

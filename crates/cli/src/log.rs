@@ -1,0 +1,88 @@
+//! What the program says of its own work: into the record of a run on real processes, and to the standard error for who
+//! asks.
+//!
+//! `FAULTLINE_LOG` asks for more or less of it, in the language of `tracing_subscriber::EnvFilter`.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::arguments::{BackendName, CheckArguments, Command, RunArguments};
+
+/// The file in the record of a run.
+pub(crate) const FILE: &str = "run.log";
+
+/// The file of the run that goes on.
+static RECORD: Mutex<Option<File>> = Mutex::new(None);
+
+/// Begins to log. Warnings that are recorded are shown when asked for, others always.
+pub(crate) fn begin(command: &Command) {
+    let level = match command {
+        Command::Run(arguments) if arguments.backend == BackendName::Local => {
+            match arguments.output.verbose {
+                0 => "off",
+                1 => WARNINGS,
+                _ => "debug",
+            }
+        }
+        Command::Run(RunArguments { output, .. }) | Command::Check(CheckArguments { output, .. })
+            if output.verbose > 1 =>
+        {
+            "debug"
+        }
+        _ => WARNINGS,
+    };
+    let asked = || EnvFilter::try_from_env("FAULTLINE_LOG").ok();
+    let shown = tracing_subscriber::fmt::layer()
+        .without_time()
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .with_filter(asked().unwrap_or_else(|| EnvFilter::new(level)));
+    let recorded = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        // A record that cannot be written is noticed by who writes facts to it.
+        .log_internal_errors(false)
+        .with_writer(Record)
+        .with_filter(asked().unwrap_or_else(|| EnvFilter::new(WARNINGS)));
+    tracing_subscriber::registry().with(shown).with(recorded).init();
+}
+
+/// What the netlink library warns of is answers, which the caller deals with.
+const WARNINGS: &str = "warn,nlink=error";
+
+/// From now on what is said goes into the record of a run, too.
+pub(crate) fn record_in(dir: &Path) -> io::Result<()> {
+    let file = File::create(dir.join(FILE))?;
+    *RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+    Ok(())
+}
+
+/// Writes to the file of the run that goes on, if one does.
+struct Record;
+
+impl MakeWriter<'_> for Record {
+    type Writer = Record;
+
+    fn make_writer(&self) -> Record {
+        Record
+    }
+}
+
+impl Write for Record {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut *RECORD.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(file) => file.write(bytes),
+            None => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

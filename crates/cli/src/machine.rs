@@ -1,0 +1,285 @@
+//! What a run on real processes needs of this machine, beside what the machine has. `faultline doctor` tells all of it,
+//! `faultline run` refuses what does not fit. Reads limits; changes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use faultline_api::resource::{Application, FederationSpec};
+use miette::miette;
+use nix::sys::resource::{Resource, getrlimit};
+use serde::Serialize;
+
+use crate::trouble::Trouble;
+
+/// Descriptors of a process of the run, beside those for each other: files, timers, sockets.
+const DESCRIPTORS: u64 = 32;
+/// Memory of a node without its application's state, with room: nodes of a run of 60 had 9.3 MB of their own with 1 MiB of
+/// state.
+const NODE_MEMORY: u64 = 8 << 20;
+/// Threads of a node: the process, its heart, what it stores, metrics, and what it computes.
+const THREADS: u64 = 6;
+/// Ports that may be taken by others.
+const SPARE_PORTS: u64 = 1000;
+/// Where the control groups of version 2 are.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
+
+/// How large a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// Processes, each of which may talk to every other.
+    pub(crate) nodes: u64,
+    /// Bytes of the application's state in each.
+    pub(crate) state: u64,
+}
+
+impl Size {
+    /// A run of so many nodes with the state that applications have unless they say otherwise.
+    pub(crate) fn of_nodes(nodes: u64) -> Size {
+        Size { nodes, state: 1 << 20 }
+    }
+
+    /// A run of this federation on so many processes.
+    pub(crate) fn of_run(nodes: usize, spec: &FederationSpec) -> Size {
+        let state = match &spec.application {
+            Application::Heat(it) => it.state(),
+            Application::Synthetic(it) => it.state(),
+            Application::Nas(it) => it.state(),
+            Application::Exchange(_) | Application::PingPong(_) | Application::Salted(_) => 0,
+        };
+        Size { nodes: nodes as u64, state }
+    }
+}
+
+/// Whether something can be done here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum State {
+    /// It can.
+    Ok,
+    /// It cannot, and what asks for it has another way.
+    Missing,
+    /// It cannot, and runs of that size fail.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Finding {
+    pub(crate) name: &'static str,
+    pub(crate) state: State,
+    /// What was found.
+    pub(crate) detail: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remedy: Option<String>,
+}
+
+/// Refuses a run that would not fit, before anything of it is there.
+pub(crate) fn require(size: Size) -> Result<(), Trouble> {
+    let findings = findings(size);
+    let lacking: Vec<_> = findings.iter().filter(|it| it.state == State::Fail).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let said: Vec<_> = lacking.iter().map(|it| format!("\n  {}: {}", it.name, it.detail)).collect();
+    let remedies: Vec<_> = lacking.iter().filter_map(|it| it.remedy.as_deref()).collect();
+    Err(Trouble::input(miette!(
+        help = format!(
+            "add `--backend simulate`, which needs none of it; take fewer nodes; or\n{}\nAll limits: `faultline doctor --nodes {}`",
+            remedies.join("\n"),
+            size.nodes
+        ),
+        "this machine cannot run {} nodes as processes:{}",
+        size.nodes,
+        said.concat()
+    )))
+}
+
+/// The limits of this machine for a run of this size.
+pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let number = |path: &str| read(path).split_whitespace().next().and_then(|it| it.parse::<u64>().ok());
+    let own = |resource| getrlimit(resource).ok().map(|(soft, _)| soft);
+    let plain = |it: u64| it.to_string();
+
+    // Two for each other process: while one is started again, its old connection and its new one.
+    let descriptors = DESCRIPTORS + 2 * nodes;
+    let all_descriptors = nodes.saturating_mul(nodes + DESCRIPTORS);
+    let open = number("/proc/sys/fs/file-nr").unwrap_or(0);
+    let files = number("/proc/sys/fs/file-max").map(|it| it.saturating_sub(open));
+    let running = threads_running(&read("/proc/loadavg")).unwrap_or(0);
+    let threads = [number("/proc/sys/kernel/threads-max"), number("/proc/sys/kernel/pid_max")];
+    let threads = threads.into_iter().flatten().min().map(|it| it.saturating_sub(running));
+    let of_group = |limit, used| {
+        let free = |group: &Path| {
+            let number = |file| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
+            Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
+        };
+        control_groups(&read("/proc/self/cgroup")).iter().filter_map(|it| free(it)).min()
+    };
+    let group_threads = of_group("pids.max", "pids.current");
+    let group_memory = of_group("memory.max", "memory.current");
+    let memory = nodes.saturating_mul(NODE_MEMORY.saturating_add(state.saturating_mul(2)));
+
+    let mut findings = vec![
+        enough(
+            "open files",
+            own(Resource::RLIMIT_NOFILE),
+            descriptors,
+            plain,
+            format!("`ulimit -n {descriptors}`"),
+        ),
+        enough(
+            "all open files",
+            files,
+            all_descriptors,
+            plain,
+            format!("`sysctl -w fs.file-max={}`", all_descriptors.saturating_add(open)),
+        ),
+        enough(
+            "processes",
+            own(Resource::RLIMIT_NPROC),
+            THREADS * nodes,
+            plain,
+            format!("`ulimit -u {}`", THREADS * nodes),
+        ),
+        enough(
+            "threads",
+            threads,
+            THREADS * nodes,
+            plain,
+            format!("`sysctl -w kernel.pid_max={0} kernel.threads-max={0}`", THREADS * nodes + running),
+        ),
+        enough(
+            "local ports",
+            ports(&read("/proc/sys/net/ipv4/ip_local_port_range")),
+            2 * nodes + SPARE_PORTS,
+            plain,
+            "`sysctl -w net.ipv4.ip_local_port_range='1024 65535'`".to_owned(),
+        ),
+        enough(
+            "memory",
+            available_memory(&read("/proc/meminfo")),
+            memory,
+            mebibytes,
+            "more memory, or a smaller `state` of the application".to_owned(),
+        ),
+    ];
+    // Most machines have no such limits, and then there is nothing to say.
+    if group_threads.is_some() {
+        let remedy = "raise `pids.max` of the control group (in a container: its limit of processes)";
+        findings.push(enough("group's threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
+    }
+    if group_memory.is_some() {
+        let remedy = "raise `memory.max` of the control group (in a container: its limit of memory)";
+        findings.push(enough("group's memory", group_memory, memory, mebibytes, remedy.to_owned()));
+    }
+    findings
+}
+
+fn enough(
+    name: &'static str,
+    have: Option<u64>,
+    need: u64,
+    show: impl Fn(u64) -> String,
+    remedy: String,
+) -> Finding {
+    let Some(have) = have else {
+        let detail = "not known: the system does not say".to_owned();
+        return Finding { name, state: State::Missing, detail, remedy: None };
+    };
+    let is_enough = have >= need;
+    let have = if have >= u64::MAX / 4 { "no limit".to_owned() } else { show(have) };
+    Finding {
+        name,
+        state: if is_enough { State::Ok } else { State::Fail },
+        detail: format!("{have}, of which {} are needed", show(need)),
+        remedy: (!is_enough).then_some(remedy),
+    }
+}
+
+/// How many ports are in the range of `ip_local_port_range`. A node listens at one; the ends of connections share theirs,
+/// because those go to different nodes.
+fn ports(range: &str) -> Option<u64> {
+    let mut ends = range.split_whitespace().map(str::parse::<u64>);
+    let (first, last) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    Some((last + 1).saturating_sub(first))
+}
+
+/// Bytes that may be taken without swapping, as `/proc/meminfo` says.
+fn available_memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+/// Threads that there are, as `/proc/loadavg` says (`0.10 0.20 0.30 2/345 6789`).
+fn threads_running(loadavg: &str) -> Option<u64> {
+    loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+/// The control group of version 2 that `/proc/self/cgroup` names, and all around it.
+fn control_groups(own: &str) -> Vec<PathBuf> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
+    let root = Path::new(CONTROL_GROUPS);
+    path.map_or_else(Vec::new, |path| {
+        root.join(path).ancestors().take_while(|it| it.starts_with(root)).map(Path::to_owned).collect()
+    })
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_too_low_fails_with_a_remedy() {
+        let low = enough("open files", Some(10), 11, |it| it.to_string(), "more".to_owned());
+        assert_eq!((low.state, low.remedy.as_deref()), (State::Fail, Some("more")));
+        let high = enough("open files", Some(11), 11, |it| it.to_string(), "more".to_owned());
+        assert_eq!((high.state, high.remedy), (State::Ok, None));
+        let unknown = enough("open files", None, 11, |it| it.to_string(), "more".to_owned());
+        assert_eq!(unknown.state, State::Missing);
+    }
+
+    #[test]
+    fn what_the_kernel_says_is_read() {
+        assert_eq!(ports("32768\t60999\n"), Some(28_232));
+        assert_eq!(ports("here"), None);
+        assert_eq!(available_memory("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
+        assert_eq!(available_memory(""), None);
+        assert_eq!(threads_running("0.10 0.20 0.30 2/345 6789\n"), Some(345));
+        let groups = control_groups("4:memory:/x\n0::/user/me\n");
+        assert_eq!(
+            groups,
+            ["/sys/fs/cgroup/user/me", "/sys/fs/cgroup/user", "/sys/fs/cgroup"].map(PathBuf::from)
+        );
+        assert_eq!(control_groups("4:memory:/x\n"), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn needs_grow_with_nodes_and_their_state() {
+        let needs = |size| findings(size).into_iter().map(|it| it.detail).collect::<Vec<_>>();
+        let memory = |size| needs(size).into_iter().find(|it| it.contains("MiB are needed")).unwrap();
+        assert!(memory(Size { nodes: 100, state: 1 << 20 }).ends_with("1000 MiB are needed"));
+        assert!(memory(Size { nodes: 100, state: 6 << 20 }).ends_with("2000 MiB are needed"));
+        assert!(
+            needs(Size::of_nodes(100)).iter().any(|it| it.ends_with(&format!("{} are needed", 100 * 132)))
+        );
+    }
+
+    #[test]
+    fn a_run_that_cannot_fit_is_refused_with_figures_and_remedies() {
+        require(Size::of_nodes(1)).unwrap();
+        let refused = require(Size::of_nodes(100_000_000)).unwrap_err();
+        // As it reads: lines are broken where the terminal ends.
+        let said = format!("{:?}", refused.report).split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["100000000 nodes", "memory: ", "--backend simulate", "fewer nodes", "ulimit -n"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}
