@@ -505,7 +505,8 @@ Examples:
 pub(crate) struct ExportArguments {
     /// The record of a run.
     pub(crate) dir: PathBuf,
-    /// One JSON object a line with everything, what a spreadsheet can use, or the communication graph.
+    /// One table of facts as JSON objects or as comma-separated values (docs/bundle.md lists the columns), or the
+    /// communication graph.
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub(crate) format: ExportFormat,
 }

@@ -12,7 +12,7 @@ use faultline_checker::Verdict;
 use faultline_core::{Claim, ClusterId, Fact, Life, ProcessId, Time};
 use faultline_experiments::{Files, Statistics, Watch, simulate_all, tell};
 use faultline_trace::Record;
-use faultline_trace::describe::describe;
+use faultline_trace::describe::{self, describe};
 
 use crate::arguments::{FilesArguments, ImportArguments, SimulateArguments, StatisticsFormat, TraceLevel};
 use crate::progress::Progress;
@@ -153,25 +153,15 @@ impl Watcher {
     }
 }
 
-/// The same text with `p17` and `c1` by the names that people gave them.
-fn with_names(text: &str, names: &Names) -> String {
-    let name = |word: &str| {
-        let number: u32 = word.get(1..)?.parse().ok()?;
-        match word.as_bytes()[0] {
-            b'p' if number < names.ranks() => Some(names.process(ProcessId(number))),
-            b'c' if (number as usize) < names.clusters() => {
-                Some(names.cluster(ClusterId(number as u16)).to_owned())
-            }
-            _ => None,
-        }
-    };
-    let words = text.split_inclusive(|it: char| !it.is_ascii_alphanumeric());
-    words
-        .map(|piece| {
-            let word = piece.trim_end_matches(|it: char| !it.is_ascii_alphanumeric());
-            name(word).map_or_else(|| piece.to_owned(), |name| name + &piece[word.len()..])
-        })
-        .collect()
+/// The same sentence with the names of the federation.
+fn with_names(sentence: &str, names: &Names) -> String {
+    describe::with_names(
+        sentence,
+        |number| (number < names.ranks()).then(|| names.process(ProcessId(number))),
+        |number| {
+            (usize::from(number) < names.clusters()).then(|| names.cluster(ClusterId(number)).to_owned())
+        },
+    )
 }
 
 impl Watch for Watcher {

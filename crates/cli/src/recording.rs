@@ -119,13 +119,13 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
     const HELP: &str = "give the directory that `faultline run` named at its end";
     let wrong = |error: BundleError| Trouble::path("use", &arguments.dir, error, HELP);
     let bundle = Bundle::open(&arguments.dir);
+    let manifest = bundle.read_manifest().map_err(wrong)?;
     let trace = bundle.read_trace().map_err(wrong)?;
     let out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
-        ExportFormat::Jsonl => export::json_lines(&trace, out),
-        ExportFormat::Csv => export::csv(&trace, out),
+        ExportFormat::Jsonl => export::json_lines(&trace, &manifest, out),
+        ExportFormat::Csv => export::csv(&trace, &manifest, out),
         ExportFormat::Graph => {
-            let manifest = bundle.read_manifest().map_err(wrong)?;
             let ranks = (0..).map(ProcessId).zip(&manifest.processes).filter(|(_, it)| it.role == Role::RANK);
             let names: Vec<_> = ranks.map(|(process, it)| (process, it.name.as_str())).collect();
             export::graph(&trace, &names, out)

@@ -83,7 +83,7 @@ fn a_run_that_was_not_recorded_cannot_be_replayed_but_its_facts_can_be_exported(
         String::from_utf8(export.get_output().stdout.clone()).unwrap()
     };
     let (json, csv) = (lines("jsonl"), lines("csv"));
-    assert!(csv.starts_with("process,life,number,at_ns,kind,"));
+    assert!(csv.starts_with("process,cluster,life,number,time_ns,fact,"));
     assert_eq!(json.lines().count() + 1, csv.lines().count());
     assert!(json.lines().count() > 500);
     assert!(json.lines().all(|it| serde_json::from_str::<Value>(it).is_ok()));

@@ -10,6 +10,26 @@ pub fn describe(fact: &Fact) -> impl Display + '_ {
     Predicate(fact)
 }
 
+/// The same sentence with `p17` and `c1` by the names that people gave them, where they have one.
+pub fn with_names(
+    sentence: &str,
+    process: impl Fn(u32) -> Option<String>,
+    cluster: impl Fn(u16) -> Option<String>,
+) -> String {
+    let name = |word: &str| match word.split_at_checked(1)? {
+        ("p", number) => process(number.parse().ok()?),
+        ("c", number) => cluster(number.parse().ok()?),
+        _ => None,
+    };
+    let words = sentence.split_inclusive(|it: char| !it.is_ascii_alphanumeric());
+    words
+        .map(|piece| {
+            let word = piece.trim_end_matches(|it: char| !it.is_ascii_alphanumeric());
+            name(word).map_or_else(|| piece.to_owned(), |name| name + &piece[word.len()..])
+        })
+        .collect()
+}
+
 /// The message that a fact is about, if it is about one.
 pub fn message_of(fact: &Fact) -> Option<MessageId> {
     match fact {

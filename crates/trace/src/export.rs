@@ -1,36 +1,35 @@
-//! Facts for other programs: JSON Lines with everything, CSV with what a spreadsheet can use, and who sent how much to
-//! whom.
+//! Facts for other programs: one table as JSON Lines or as CSV, and who sent how much to whom.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use faultline_core::{Fact, MessageId, ProcessId};
+use faultline_core::{Fact, ProcessId};
+use serde_json::Value;
 
-use crate::describe::{describe, message_of};
-use crate::memory::{Record, Trace};
+use crate::manifest::Manifest;
+use crate::memory::Trace;
+use crate::row::{COLUMNS, Row};
 
-/// Writes one [`Record`] per line as JSON, by process and life.
-pub fn json_lines(trace: &Trace, mut out: impl Write) -> io::Result<()> {
+/// Writes one [`Row`] per line as a JSON object, by process and life. Columns that are empty for a fact are left out.
+pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
     for record in trace.records() {
-        serde_json::to_writer(&mut out, &record)?;
+        serde_json::to_writer(&mut out, &Row::new(&record, manifest))?;
         out.write_all(b"\n")?;
     }
     out.flush()
 }
 
-/// Writes one line per fact, by process and life, under a line of column names. Columns of a message are empty for
-/// facts that are not about one.
-pub fn csv(trace: &Trace, mut out: impl Write) -> io::Result<()> {
-    writeln!(out, "process,life,number,at_ns,kind,from,to,message_incarnation,message_number,text")?;
-    for Record { process, life, number, at, fact } in trace.records() {
-        write!(out, "{},{},{},{},{}", process.0, life.0, number.0, at.0, kind_name(&fact))?;
-        match message_of(&fact) {
-            Some(MessageId { from, to, incarnation, number }) => {
-                write!(out, ",{},{},{},{number}", from.0, to.0, incarnation.0)?;
-            }
-            None => out.write_all(b",,,,")?,
-        }
-        writeln!(out, ",\"{}\"", describe(&fact).to_string().replace('"', "\"\""))?;
+/// Writes one [`Row`] per line as comma-separated values, by process and life, under a line with [`COLUMNS`].
+pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
+    writeln!(out, "{}", COLUMNS.join(","))?;
+    for record in trace.records() {
+        let row = serde_json::to_value(Row::new(&record, manifest))?;
+        let cells = COLUMNS.map(|column| match &row[column] {
+            Value::Null => String::new(),
+            Value::String(text) => quoted(text),
+            other => other.to_string(),
+        });
+        writeln!(out, "{}", cells.join(","))?;
     }
     out.flush()
 }
@@ -60,43 +59,118 @@ pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) ->
     out.flush()
 }
 
-/// As users name it in triggers.
-fn kind_name(fact: &Fact) -> String {
-    match serde_json::to_value(fact.kind()) {
-        Ok(serde_json::Value::String(name)) => name,
-        other => unreachable!("a kind of fact is a word, not {other:?}"),
+/// As RFC 4180 has it.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Sink;
-    use faultline_core::{FactNo, FaultNo, Incarnation, Life, ProcessId, Time};
+    use crate::manifest::tests::example;
+    use crate::manifest::{ClusterEntry, ProcessEntry};
+    use crate::memory::{Record, Sink};
+    use faultline_core::{
+        Cause, Claim, ClusterId, FactNo, FaultNo, Incarnation, Life, MessageId, Position, Role, Sn, Time,
+    };
+
+    fn manifest() -> Manifest {
+        let cluster = |name: &str| ClusterEntry { name: name.into(), nodes: 1 };
+        let process = |name: &str, cluster| ProcessEntry { name: name.into(), role: Role::RANK, cluster };
+        Manifest {
+            clusters: vec![cluster("paris"), cluster("rennes")],
+            processes: vec![
+                process("paris-0", ClusterId(0)),
+                process("rennes-0", ClusterId(1)),
+                process("storage-server", ClusterId::OUTSIDE),
+            ],
+            ..example()
+        }
+    }
 
     fn trace() -> Trace {
         let id = MessageId { from: ProcessId(0), to: ProcessId(1), incarnation: Incarnation(2), number: 3 };
+        let at = |incarnation, sn| Position { incarnation: Incarnation(incarnation), sn: Sn(sn) };
+        let rolled_back = Claim::RolledBack {
+            to: at(3, 4),
+            checkpoint: at(2, 4),
+            cause: Cause::Alert { from: ClusterId(0), position: at(1, 1) },
+            vectors: faultline_core::Vectors { ddv: [at(1, 1), at(2, 4)].into(), ..Default::default() }
+                .into(),
+        };
         let reason = "it said \"late\", twice".into();
+        let facts = [
+            (ProcessId(1), 0, Fact::Delivered(id)),
+            (ProcessId(1), 1, Fact::Claim(Box::new(rolled_back))),
+            (ProcessId::SUPERVISOR, 0, Fact::Ineffective { no: FaultNo(1), reason }),
+        ];
         let mut trace = Trace::default();
-        for (number, fact) in
-            [Fact::Delivered(id), Fact::Ineffective { no: FaultNo(1), reason }].into_iter().enumerate()
-        {
-            let number = FactNo(number as u64);
-            trace.record(Record { process: ProcessId(1), life: Life(4), number, at: Time(5), fact });
+        for (process, number, fact) in facts {
+            trace.record(Record { process, life: Life(4), number: FactNo(number), at: Time(5), fact });
         }
         trace
     }
 
     #[test]
-    fn json_lines_hold_the_records() {
+    fn a_line_of_json_names_everything_and_everybody() {
         let mut bytes = Vec::new();
-        json_lines(&trace(), &mut bytes).unwrap();
-        let read: Vec<Record> = String::from_utf8(bytes)
-            .unwrap()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        assert_eq!(read, trace().records().collect::<Vec<_>>());
+        json_lines(&trace(), &manifest(), &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(
+            rows[0],
+            serde_json::json!({
+                "process": "rennes-0", "cluster": "rennes", "life": 4, "number": 0, "time_ns": 5,
+                "fact": "delivered", "sender": "paris-0", "sender_cluster": "paris", "receiver": "rennes-0",
+                "receiver_cluster": "rennes", "message_incarnation": 2, "message_number": 3,
+                "text": "delivered paris-0->rennes-0 #3 (incarnation 2)",
+            })
+        );
+        let back = &rows[1];
+        assert_eq!((&back["fact"], &back["cause"]), (&"rolledBack".into(), &"alert".into()));
+        assert_eq!((&back["cause_cluster"], &back["incarnation"]), (&"paris".into(), &3.into()));
+        assert_eq!((&back["checkpoint_incarnation"], &back["checkpoint_sn"]), (&2.into(), &4.into()));
+        assert_eq!(back["dependencies"], "paris=1.1 rennes=2.4");
+        assert_eq!((&rows[2]["process"], &rows[2]["cluster"]), (&"supervisor".into(), &Value::Null));
+        assert_eq!(rows[2]["fault"], 1);
+        let known = |row: &Value| row.as_object().unwrap().keys().all(|it| COLUMNS.contains(&it.as_str()));
+        assert!(rows.iter().all(known), "{rows:?}");
+    }
+
+    #[test]
+    fn csv_has_the_same_columns_and_quotes_what_people_wrote() {
+        let mut bytes = Vec::new();
+        csv(&trace(), &manifest(), &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], COLUMNS.join(","));
+        let cells: Vec<&str> = lines[1].split(',').collect();
+        assert_eq!(cells.len(), COLUMNS.len());
+        assert_eq!(
+            &cells[..9],
+            ["rennes-0", "rennes", "4", "0", "5", "delivered", "paris-0", "paris", "rennes-0"]
+        );
+        let end = ",1,,\"saw no effect of fault 1: it said \"\"late\"\", twice\"";
+        assert!(
+            lines[3].starts_with("supervisor,,4,0,5,ineffective,") && lines[3].ends_with(end),
+            "{}",
+            lines[3]
+        );
+    }
+
+    #[test]
+    fn every_column_is_documented() {
+        let document = include_str!("../../../docs/bundle.md");
+        for column in COLUMNS {
+            assert!(
+                document.contains(&format!("| `{column}` |")),
+                "docs/bundle.md does not describe {column}"
+            );
+        }
     }
 
     #[test]
@@ -111,18 +185,5 @@ mod tests {
         let mut bytes = Vec::new();
         graph(&trace, &[(ProcessId(0), "a-0"), (ProcessId(1), "a-1")], &mut bytes).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), "a-0\na-1\n# from to bytes messages\na-0 a-1 30 2\n");
-    }
-
-    #[test]
-    fn csv_quotes_what_people_wrote() {
-        let mut bytes = Vec::new();
-        csv(&trace(), &mut bytes).unwrap();
-        let text = String::from_utf8(bytes).unwrap();
-        let lines: Vec<&str> = text.lines().skip(1).collect();
-        assert_eq!(lines[0], "1,4,0,5,delivered,0,1,2,3,\"delivered p0->p1 #3 (incarnation 2)\"");
-        assert_eq!(
-            lines[1],
-            "1,4,1,5,ineffective,,,,,\"saw no effect of fault 1: it said \"\"late\"\", twice\""
-        );
     }
 }

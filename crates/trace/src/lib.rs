@@ -8,6 +8,7 @@
 //! | [`manifest`] | what a bundle says of its run beside the facts |
 //! | [`bundle`] | the directory of a recorded run |
 //! | [`export`] | facts as JSON Lines and CSV |
+//! | [`row`] | a fact as a row of a table |
 //! | [`describe`] | facts as sentences |
 
 pub mod bundle;
@@ -17,6 +18,7 @@ pub mod facts;
 pub mod inputs;
 pub mod manifest;
 pub mod memory;
+pub mod row;
 
 pub use bundle::{Bundle, BundleError};
 pub use facts::{FactsFile, FactsReadError, FactsWriter, StreamEnd};

@@ -1,0 +1,304 @@
+//! A fact as a row of a table, for programs that know nothing of this one: every column has a name, processes and clusters
+//! are called as their federation calls them, and units stand in the names. `docs/bundle.md` lists the columns.
+
+use faultline_core::{
+    Attempt, Boot, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, MessageId, Position,
+    ProcessId, Sn, StorageFate, Vectors,
+};
+use serde::Serialize;
+
+use crate::describe::{describe, message_of, with_names};
+use crate::manifest::Manifest;
+use crate::memory::Record;
+
+/// The columns of a table of facts, in order: the fields of [`Row`].
+pub const COLUMNS: [&str; 34] = [
+    "process",
+    "cluster",
+    "life",
+    "number",
+    "time_ns",
+    "fact",
+    "sender",
+    "sender_cluster",
+    "receiver",
+    "receiver_cluster",
+    "message_incarnation",
+    "message_number",
+    "message_bytes",
+    "message_phase",
+    "piggybacked_incarnation",
+    "piggybacked_sn",
+    "checkpoint_of",
+    "checkpoint_incarnation",
+    "checkpoint_sn",
+    "checkpoint_attempt",
+    "forced",
+    "frozen_ns",
+    "state_bytes",
+    "dependencies",
+    "incarnation",
+    "cause",
+    "cause_cluster",
+    "about_process",
+    "about_life",
+    "begins",
+    "storage",
+    "fault",
+    "digest",
+    "text",
+];
+
+/// One fact. A column that says nothing about a kind of fact is empty for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Row {
+    process: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<String>,
+    life: u32,
+    number: u64,
+    time_ns: u64,
+    fact: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender_cluster: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receiver: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receiver_cluster: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_incarnation: Option<Incarnation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_number: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_phase: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    piggybacked_incarnation: Option<Incarnation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    piggybacked_sn: Option<Sn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_incarnation: Option<Incarnation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_sn: Option<Sn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_attempt: Option<Attempt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forced: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frozen_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dependencies: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incarnation: Option<Incarnation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause_cluster: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    about_process: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    about_life: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begins: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    text: String,
+}
+
+impl Row {
+    /// The row of a fact of the run that `manifest` describes.
+    pub fn new(record: &Record, manifest: &Manifest) -> Row {
+        let Record { process, life, number, at, fact } = record;
+        let names = Naming(manifest);
+        let mut row = Row {
+            process: names.process(*process),
+            cluster: names.cluster_of(*process),
+            life: life.0,
+            number: number.0,
+            time_ns: at.0,
+            fact: kind_name(fact),
+            text: with_names(
+                &describe(fact).to_string(),
+                |number| names.known_process(ProcessId(number)),
+                |number| names.cluster(ClusterId(number)),
+            ),
+            ..Row::default()
+        };
+        row.about_message(fact, &names);
+        row.about_the_rest(fact, &names);
+        row
+    }
+
+    fn about_message(&mut self, fact: &Fact, names: &Naming<'_>) {
+        let Some(MessageId { from, to, incarnation, number }) = message_of(fact) else { return };
+        self.sender = Some(names.process(from));
+        self.sender_cluster = names.cluster_of(from);
+        self.receiver = Some(names.process(to));
+        self.receiver_cluster = names.cluster_of(to);
+        self.message_incarnation = Some(incarnation);
+        self.message_number = Some(number);
+    }
+
+    fn about_the_rest(&mut self, fact: &Fact, names: &Naming<'_>) {
+        match fact {
+            Fact::Sent { bytes, .. } => self.message_bytes = Some(*bytes),
+            Fact::Transmitted { position, .. } => {
+                self.piggybacked_incarnation = Some(position.incarnation);
+                self.piggybacked_sn = Some(position.sn);
+            }
+            Fact::Saved(saved) => {
+                self.image(&saved.0, names);
+                self.state_bytes = Some(saved.2);
+            }
+            Fact::Durable(image) => self.image(image, names),
+            Fact::Restored(restored) => {
+                if let Some(image) = &restored.0 {
+                    self.image(image, names);
+                }
+                self.incarnation = Some(restored.1);
+            }
+            Fact::Finished(finished) => self.digest = Some(finished.1.to_string()),
+            Fact::Claim(claim) => self.claim(claim, names),
+            Fact::LifeStarted { process, life, boot } => {
+                self.about(*process, *life, names);
+                self.begins = Some(match boot {
+                    Boot::Fresh => "fresh",
+                    Boot::Restarted => "restarted",
+                    Boot::Replaced => "replaced",
+                });
+            }
+            Fact::Failed { process, life, storage } => {
+                self.about(*process, *life, names);
+                self.storage = Some(match storage {
+                    StorageFate::Kept => "kept",
+                    StorageFate::Lost => "lost",
+                });
+            }
+            Fact::Detected { process, life } => self.about(*process, *life, names),
+            Fact::Injecting { no, .. } | Fact::Ineffective { no, .. } => self.fault = Some(no.0),
+            Fact::Suppressed(_)
+            | Fact::Delivered(_)
+            | Fact::Consumed(_)
+            | Fact::DroppedStale(_)
+            | Fact::Begun
+            | Fact::Completed => {}
+        }
+    }
+
+    fn claim(&mut self, claim: &Claim, names: &Naming<'_>) {
+        match claim {
+            Claim::CheckpointRequested { position, attempt, forced } => {
+                self.checkpoint(*position);
+                self.checkpoint_attempt = Some(*attempt);
+                self.forced = Some(*forced);
+            }
+            Claim::Committed { position, attempt, forced, frozen, vectors } => {
+                self.checkpoint(*position);
+                self.checkpoint_attempt = Some(*attempt);
+                self.forced = Some(*forced);
+                self.frozen_ns = Some(frozen.0);
+                self.dependencies = Some(names.dependencies(vectors));
+            }
+            Claim::Aborted { position, attempt } => {
+                self.checkpoint(*position);
+                self.checkpoint_attempt = Some(*attempt);
+            }
+            Claim::RolledBack { to, checkpoint, cause, vectors } => {
+                self.checkpoint(*checkpoint);
+                self.incarnation = Some(to.incarnation);
+                self.dependencies = Some(names.dependencies(vectors));
+                match cause {
+                    Cause::Failure => self.cause = Some("failure"),
+                    Cause::Alert { from, .. } => {
+                        self.cause = Some("alert");
+                        self.cause_cluster = names.cluster(*from);
+                    }
+                }
+            }
+            Claim::Alerted { from, position } => {
+                self.cause_cluster = names.cluster(*from);
+                self.incarnation = Some(position.incarnation);
+                self.checkpoint_sn = Some(position.sn);
+            }
+            Claim::Orphaned { phase, .. } => self.message_phase = Some(*phase),
+            Claim::NotRepeated { repeated, .. } => self.message_phase = Some(*repeated),
+            Claim::RecoveryStarted { .. }
+            | Claim::Resent { .. }
+            | Claim::Forcing { .. }
+            | Claim::Collected { .. }
+            | Claim::Protected
+            | Claim::Unrecoverable { .. } => {}
+        }
+    }
+
+    /// A checkpoint of the process itself.
+    fn checkpoint(&mut self, position: Position) {
+        self.checkpoint_of = Some(self.process.clone());
+        self.checkpoint_incarnation = Some(position.incarnation);
+        self.checkpoint_sn = Some(position.sn);
+    }
+
+    /// A part of a checkpoint, which may be another process's.
+    fn image(&mut self, image: &ImageName, names: &Naming<'_>) {
+        self.checkpoint_of = Some(names.process(image.owner));
+        self.checkpoint_incarnation = Some(image.incarnation);
+        self.checkpoint_sn = Some(image.sn);
+        self.checkpoint_attempt = Some(image.attempt);
+    }
+
+    fn about(&mut self, process: ProcessId, life: Life, names: &Naming<'_>) {
+        self.about_process = Some(names.process(process));
+        self.about_life = Some(life.0);
+    }
+}
+
+/// What processes and clusters of a run are called.
+struct Naming<'a>(&'a Manifest);
+
+impl Naming<'_> {
+    fn known_process(&self, process: ProcessId) -> Option<String> {
+        self.0.processes.get(process.index()).map(|it| it.name.clone())
+    }
+
+    fn process(&self, process: ProcessId) -> String {
+        if process == ProcessId::SUPERVISOR {
+            return "supervisor".to_owned();
+        }
+        self.known_process(process).unwrap_or_else(|| process.to_string())
+    }
+
+    fn cluster(&self, cluster: ClusterId) -> Option<String> {
+        self.0.clusters.get(usize::from(cluster.0)).map(|it| it.name.clone())
+    }
+
+    /// None outside every cluster.
+    fn cluster_of(&self, process: ProcessId) -> Option<String> {
+        self.cluster(self.0.processes.get(process.index())?.cluster)
+    }
+
+    /// `paris=0.3 rennes=1.2`: of each cluster the incarnation and the sequence number.
+    fn dependencies(&self, vectors: &Vectors) -> String {
+        let clusters = self.0.clusters.iter().zip(vectors.ddv.iter());
+        let each = clusters.map(|(it, at)| format!("{}={}.{}", it.name, at.incarnation.0, at.sn.0));
+        each.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// As users name it in triggers.
+fn kind_name(fact: &Fact) -> String {
+    match serde_json::to_value(fact.kind()) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("a kind of fact is a word, not {other:?}"),
+    }
+}
