@@ -3,8 +3,9 @@
 
 use std::env;
 use std::error::Error;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use faultline_conformance::{Act, Scenario, Script, Step};
 use faultline_core::fault::LinkProperties;
@@ -21,7 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let scenario = scenario(Span::from_millis(detect_after));
     let command = probe_command(&scenario, false, &dir, probe_node);
     let mut options = run_options(&scenario, &dir);
-    options.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
+    let metrics = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    options.metrics = Some(Arc::new(metrics));
     options.interrupted = interrupt::flag(1)?;
     local::run(command, options, &mut ())?;
     Ok(())
