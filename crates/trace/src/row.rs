@@ -1,6 +1,7 @@
 //! A fact as a row of a table, for programs that know nothing of this one: every column has a name, processes and clusters
 //! are called as their federation calls them, and units stand in the names. `docs/bundle.md` lists the columns.
 
+use faultline_core::fault::Change;
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, MessageId, Position,
     ProcessId, Sn, StorageFate, Vectors,
@@ -187,6 +188,11 @@ impl Row {
             }
             Fact::Detected { process, life } => self.about(*process, *life, names),
             Fact::Injecting { no, .. } | Fact::Ineffective { no, .. } => self.fault = Some(no.0),
+            Fact::Changed(change) => {
+                if let Change::Fault(planned) = &**change {
+                    self.fault = Some(planned.no.0);
+                }
+            }
             Fact::Suppressed(_)
             | Fact::Delivered(_)
             | Fact::Consumed(_)
