@@ -19,7 +19,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let ran = running.end().await?;
     assert!(ran.status.is_some_and(|it| it != 0), "{}", ran.said);
     let remedy = format!("kubectl delete federation {QUICK_START} --namespace {}", room.namespace);
-    assert!(ran.said.contains(&remedy) && ran.said.contains("there is no record"), "{}", ran.said);
+    assert!(ran.said.contains(&remedy) && ran.said.contains("the federation was deleted"), "{}", ran.said);
     let left = room.api::<Federation>().list(&ListParams::default()).await?.items;
     assert!(left.is_empty(), "a federation was left: {left:?}");
     room.until::<Federation>(

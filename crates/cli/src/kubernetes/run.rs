@@ -39,18 +39,19 @@ pub(crate) fn run(
         let mut watch =
             Watch { cluster: &cluster, federation: &federation, screen, told: 0, said: String::new() };
         let ended = tokio::select! {
-            ended = watch.follow() => ended,
-            () = raised(interrupted) => {
-                watch.screen.tell(None, &format!(
-                    "interrupted: the federation is being deleted; after another interrupt, `{}` makes sure of it",
-                    cluster.deletion(&federation),
-                ));
-                Err(Trouble::machine(
-                    "interrupted: the federation was deleted from the cluster, and there is no record of it",
-                ))
-            }
+            ended = watch.follow() => Some(ended),
+            () = raised(interrupted) => None,
         };
         watch.screen.finish();
+        let ended = ended.unwrap_or_else(|| {
+            let deletion = cluster.deletion(&federation);
+            anstream::eprintln!(
+                "interrupted: deleting the federation; interrupt again to leave that to `{deletion}`"
+            );
+            Err(Trouble::machine(
+                "interrupted: the federation was deleted from the cluster, and there is no record of it",
+            ))
+        });
         let fetched = match &ended {
             Ok(supervisor) => tokio::select! {
                 fetched = unpack(supervisor, &federation, dir) => fetched,
