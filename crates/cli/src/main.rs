@@ -32,6 +32,11 @@ use textwrap::{WordSeparator, WordSplitter};
 use arguments::{Arguments, Command};
 use trouble::{Exit, Trouble};
 
+/// A simulation allocates often and little, and its processes' memory ends up far apart: this allocator makes large
+/// federations a third faster than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Lines are broken between words only: names with hyphens or slashes are to be copied whole.
     let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {

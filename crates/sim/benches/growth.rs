@@ -19,6 +19,10 @@ use faultline_sim::Stats;
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Clusters, and nodes of each: a hundred nodes and more, then two clusters and more.
 const NODES: [(usize, usize); 4] = [(2, 50), (10, 100), (100, 100), (100, 1000)];
 const CLUSTERS: [(usize, usize); 6] = [(2, 1000), (10, 200), (50, 40), (200, 10), (500, 4), (1000, 2)];

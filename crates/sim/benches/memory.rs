@@ -17,6 +17,10 @@ use faultline_trace::{Record, Sink};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let mut args = env::args().skip(1);
     if args.next().as_deref() == Some("keep") {

@@ -18,6 +18,10 @@ use faultline_trace::manifest::ProtocolKind;
 use faultline_workloads::synthetic::{self, Behaviour, Traffic};
 use faultline_workloads::{Config as Application, Workload};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CLUSTERS: [usize; 2] = [100, 100];
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/peers");
 

@@ -26,6 +26,10 @@ use faultline_trace::{Record, Recorder, Sink};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CLUSTERS: [usize; 2] = [100, 100];
 /// Application messages of each rank.
 const MESSAGES: u64 = 5_000;
