@@ -39,6 +39,7 @@ impl Names {
             let base = match role {
                 Role::STORAGE_SERVER => "storage-server",
                 Role::RECOVERY_PROCESS => "recovery-process",
+                Role::EVENT_LOGGER => "event-logger",
                 _ => "helper",
             };
             let same = roles[..index].iter().filter(|&&it| it == role).count();

@@ -2,7 +2,7 @@
 
 use faultline_api::resource::{self, Application, FederationSpec, NasPattern, Receive};
 use faultline_core::Span;
-use faultline_workloads::{Config, exchange, heat, nas, pingpong, salted, synthetic};
+use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
 /// Parameters of the application.
 pub(crate) fn config(spec: &FederationSpec) -> Config {
@@ -38,6 +38,9 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
             sizes: it.sizes().into_iter().map(|it| it as u32).collect(),
             rounds: it.rounds(),
         }),
+        Application::Farm(it) => {
+            Config::Farm(farm::Config { pieces: it.pieces(), piece_cost: it.step_time() })
+        }
         Application::Salted(it) => Config::Salted(salted::Config {
             steps: it.steps(),
             step_cost: it.step_time(),
@@ -137,6 +140,7 @@ spec:
         assert_eq!(config_of("{ heat: {} }", clusters), Config::Heat(heat::Config::default()));
         assert_eq!(config_of("{ exchange: {} }", clusters), Config::Exchange(exchange::Config::default()));
         assert_eq!(config_of("{ pingPong: {} }", clusters), Config::PingPong(pingpong::Config::default()));
+        assert_eq!(config_of("{ farm: {} }", clusters), Config::Farm(farm::Config::default()));
         let sixteen = "[{ name: a, nodes: 16 }]";
         assert_eq!(config_of("{ nas: { pattern: cg } }", sixteen), Config::Nas(nas::Config::default()));
         assert_eq!(config_of("{ salted: {} }", clusters), Config::Salted(salted::Config::default()));

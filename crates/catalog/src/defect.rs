@@ -1,7 +1,7 @@
 //! The known defects of all protocols, by name. They can be switched on in builds with the feature `defects`.
 //!
 //! Two protocols may have the same rule, and so a defect of the same name: those of HydEE are told by `hydee-` before it,
-//! those of SPBC by `spbc-`.
+//! those of SPBC by `spbc-`, those of pessimistic logging by `pessimistic-`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,6 +18,8 @@ pub enum Defect {
     Hydee(hydee::Defect),
     /// Of SPBC, which has many rules in common with HydEE.
     Spbc(hydee::Defect),
+    /// Of pessimistic logging, which has many rules in common with SPBC.
+    Pessimistic(hydee::Defect),
 }
 
 /// A name that no defect has.
@@ -29,6 +31,8 @@ pub struct UnknownDefect(pub String);
 const HYDEE: &str = "hydee-";
 /// Before the names of SPBC's.
 const SPBC: &str = "spbc-";
+/// Before the names of pessimistic logging's.
+const PESSIMISTIC: &str = "pessimistic-";
 
 /// Whether this build can switch defects on.
 pub const AVAILABLE: bool = cfg!(feature = "defects");
@@ -38,7 +42,9 @@ impl Defect {
     pub fn all() -> impl Iterator<Item = Defect> {
         let of_hc3i = hc3i::Defect::ALL.iter().copied().map(Defect::Hc3i);
         let of_hydee = hydee::Defect::ALL.iter().copied().filter(|it| it.is_of_phases()).map(Defect::Hydee);
-        of_hc3i.chain(of_hydee).chain(hydee::DEFECTS_OF_PAIRS.map(Defect::Spbc))
+        let of_spbc = hydee::DEFECTS_OF_PAIRS.map(Defect::Spbc);
+        let of_logging = hydee::DEFECTS_OF_DETERMINANTS.map(Defect::Pessimistic);
+        of_hc3i.chain(of_hydee).chain(of_spbc).chain(of_logging)
     }
 
     /// The known defects of a protocol.
@@ -49,7 +55,8 @@ impl Defect {
     /// What the protocol's document calls it.
     pub fn switch(self) -> String {
         let name = self.to_string();
-        name.strip_prefix(HYDEE).or(name.strip_prefix(SPBC)).map(str::to_owned).unwrap_or(name)
+        let bare = [HYDEE, SPBC, PESSIMISTIC].iter().find_map(|prefix| name.strip_prefix(prefix));
+        bare.map(str::to_owned).unwrap_or(name)
     }
 
     /// The protocol that it is a defect of, by its name in the resource.
@@ -58,23 +65,21 @@ impl Defect {
             Defect::Hc3i(_) => "hc3i",
             Defect::Hydee(_) => "hydee",
             Defect::Spbc(_) => "spbc",
+            Defect::Pessimistic(_) => "pessimisticLogging",
         }
     }
 }
 
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Defect::Hc3i(defect) => defect.serialize(f),
-            Defect::Hydee(defect) => {
-                f.write_str(HYDEE)?;
-                defect.serialize(f)
-            }
-            Defect::Spbc(defect) => {
-                f.write_str(SPBC)?;
-                defect.serialize(f)
-            }
-        }
+        let (prefix, defect) = match self {
+            Defect::Hc3i(defect) => return defect.serialize(f),
+            Defect::Hydee(defect) => (HYDEE, defect),
+            Defect::Spbc(defect) => (SPBC, defect),
+            Defect::Pessimistic(defect) => (PESSIMISTIC, defect),
+        };
+        f.write_str(prefix)?;
+        defect.serialize(f)
     }
 }
 

@@ -185,6 +185,10 @@ pub fn with_valid<V: Visitor>(
             let config = protocol::hydee(spec, Scope::Cluster, Recovery::Pairs, defect)?;
             visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
         }
+        Asked::PessimisticLogging(_) => {
+            let config = protocol::hydee(spec, Scope::Process, Recovery::Determinants, defect)?;
+            visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+        }
         Asked::Independent(_) => {
             let config = protocol::hc3i(spec, Scope::Process, defect)?;
             visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)

@@ -71,6 +71,7 @@ pub fn protocol_kind(spec: &FederationSpec) -> ProtocolKind {
         Asked::Hydee(_) => ProtocolKind::Hydee,
         Asked::FullLogging(_) => ProtocolKind::FullLogging,
         Asked::Spbc(_) => ProtocolKind::Spbc,
+        Asked::PessimisticLogging(_) => ProtocolKind::PessimisticLogging,
         Asked::Independent(_) => ProtocolKind::Independent,
         Asked::Coordinated(_) => ProtocolKind::Coordinated,
         Asked::None(_) => ProtocolKind::None,

@@ -83,7 +83,9 @@ pub(crate) fn hydee(
         defects: match defect {
             None => hydee::Defects::default(),
             #[cfg(feature = "defects")]
-            Some(Defect::Hydee(defect) | Defect::Spbc(defect)) => hydee::Defects::only(defect),
+            Some(Defect::Hydee(defect) | Defect::Spbc(defect) | Defect::Pessimistic(defect)) => {
+                hydee::Defects::only(defect)
+            }
             Some(defect) => return Err(unfit(defect)),
         },
     })

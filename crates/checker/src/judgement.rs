@@ -43,6 +43,8 @@ pub enum Property {
     OrphansFirst,
     /// The phases of such messages are what follows from what was consumed.
     PhasesAgree,
+    /// Who went back was delivered the same messages in the same order again, as far as others depend on it.
+    RepeatedOrder,
     /// No failure made a cluster go back again and again.
     RecoveryTerminates,
     /// A cluster was given up only when every copy of a part was lost.
@@ -92,6 +94,7 @@ impl Property {
             Property::OrphansReplayed => "messages whose send was undone are sent again",
             Property::OrphansFirst => "nothing overtakes a message that has to be sent again",
             Property::PhasesAgree => "phases follow from what was consumed",
+            Property::RepeatedOrder => "messages are delivered in the same order again",
             Property::RecoveryTerminates => "recovery comes to an end",
             Property::UnrecoverableJustified => "no cluster was given up that could be restored",
             Property::SafeCollection => "nothing that was collected was needed again",

@@ -109,9 +109,9 @@ impl Run {
     pub(crate) fn send(&mut self, from: u32, to: u32) -> MessageId {
         let seat = self.seats.get_mut(&from).expect("is part of the run");
         let next = seat.channels.entry(to).or_default();
-        let incarnation = match self.context.protocol {
-            ProtocolKind::Hydee => Incarnation(0),
-            _ => seat.position.incarnation,
+        let incarnation = match self.context.repeats() {
+            true => Incarnation(0),
+            false => seat.position.incarnation,
         };
         let id = MessageId { from: p(from), to: p(to), incarnation, number: *next };
         *next += 1;

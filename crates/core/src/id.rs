@@ -101,6 +101,8 @@ impl Role {
     pub const STORAGE_SERVER: Role = Role(1);
     /// Directs a recovery, outside every cluster; runs no application.
     pub const RECOVERY_PROCESS: Role = Role(2);
+    /// Holds the order in which ranks were delivered messages, outside every cluster; runs no application.
+    pub const EVENT_LOGGER: Role = Role(3);
 }
 
 /// A point in the history of a cluster: checkpoint `sn` of incarnation `incarnation`. Ordered lexicographically, so

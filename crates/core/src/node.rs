@@ -48,6 +48,7 @@ struct Seat<A: Application> {
     taken: FactKinds,
     held: bool,
     snapshot_wanted: bool,
+    rest_wanted: bool,
     /// The application may have changed since its result was last looked at.
     changed: bool,
     /// Facts of this life, stated or not.
@@ -99,6 +100,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             outbox: Outbox::default(),
             held: true,
             snapshot_wanted: false,
+            rest_wanted: false,
             next_job: JobNo(0),
             job: None,
             changed: false,
@@ -172,9 +174,23 @@ impl<P: Protocol, A: Application> Node<P, A> {
         self.protocol.handle(input, now, &mut Desk { seat: &mut self.seat, out });
     }
 
-    /// Shows the protocol every send, answers a wanted snapshot, then lets the application go on.
+    /// Shows the protocol every send, answers a wanted snapshot, then lets the application go on; when it does not, answers a
+    /// wanted rest.
     #[inline(always)]
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
+        self.show(now, out);
+        self.seat.compute::<P>(out);
+        while self.seat.rests() {
+            self.feed(Input::Rested, now, out);
+            self.show(now, out);
+            self.seat.compute::<P>(out);
+        }
+        self.seat.finish::<P>(out);
+    }
+
+    /// Shows the protocol every send, and answers a wanted snapshot.
+    #[inline(always)]
+    fn show(&mut self, now: Time, out: &mut Out<Self>) {
         loop {
             if let Some(deed) = self.seat.unseen.pop_front() {
                 let input = match deed {
@@ -190,8 +206,6 @@ impl<P: Protocol, A: Application> Node<P, A> {
                 break;
             }
         }
-        self.seat.compute::<P>(out);
-        self.seat.finish::<P>(out);
     }
 }
 
@@ -252,6 +266,14 @@ impl<A: Application> Seat<A> {
         let number = *next;
         *next = number.checked_add(1).expect("message numbers of a channel are used up");
         number
+    }
+
+    /// Whether a rest is wanted and is there: whoever may compute and does not waits for a message.
+    #[inline(always)]
+    fn rests(&mut self) -> bool {
+        let rests = self.rest_wanted && !self.held && self.job.is_none();
+        self.rest_wanted &= !rests;
+        rests
     }
 
     /// The snapshot that is wanted, unless a job holds the state.
@@ -346,10 +368,15 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
         self.seat.snapshot_wanted = true;
     }
 
+    fn request_rest(&mut self) {
+        self.seat.rest_wanted = true;
+    }
+
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation) {
         let seat = &mut *self.seat;
         seat.held = true;
         seat.snapshot_wanted = false;
+        seat.rest_wanted = false;
         seat.job = None;
         seat.unseen.clear();
         seat.incarnation = if P::REPEATS { Incarnation(0) } else { incarnation };

@@ -93,6 +93,8 @@ pub enum Input<P: Protocol> {
     },
     /// Answer to [`Host::request_snapshot`]: every earlier send has been seen as [`Input::Sent`].
     Snapshot(Snapshot),
+    /// Answer to [`Host::request_rest`]: without another message the application neither computes nor sends.
+    Rested,
     /// An image is durable here.
     Persisted(ImageName),
     /// An image could not be written here.
@@ -136,8 +138,11 @@ pub trait Host<P: Protocol> {
     fn release(&mut self);
     /// Holds, and answers with [`Input::Snapshot`] as soon as every send has been seen and no job holds the state.
     fn request_snapshot(&mut self);
+    /// Answers with [`Input::Rested`] as soon as the application, which is not held, has done everything that it can do
+    /// without another message.
+    fn request_rest(&mut self);
     /// Replaces the application's state by an image's, or by the initial one, under a new incarnation. Pending sends, a
-    /// pending snapshot and a job that is out are void. The application stays held until [`Host::release`].
+    /// pending snapshot or rest and a job that is out are void. The application stays held until [`Host::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation);
     /// Sends an image to another process.
     fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>);

@@ -33,6 +33,8 @@ pub enum Protocol {
     FullLogging,
     /// SPBC.
     Spbc,
+    /// Pessimistic logging.
+    PessimisticLogging,
     /// Independent checkpoints.
     Independent,
 }
@@ -64,12 +66,13 @@ impl Scenario {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 6] = [
+    pub const ALL: [Protocol; 7] = [
         Protocol::Hc3i,
         Protocol::Coordinated,
         Protocol::Hydee,
         Protocol::FullLogging,
         Protocol::Spbc,
+        Protocol::PessimisticLogging,
         Protocol::Independent,
     ];
 
@@ -81,6 +84,7 @@ impl Protocol {
             Protocol::Hydee => "hydee",
             Protocol::FullLogging => "fullLogging",
             Protocol::Spbc => "spbc",
+            Protocol::PessimisticLogging => "pessimisticLogging",
             Protocol::Independent => "independent",
         }
     }

@@ -109,3 +109,13 @@ fn a_part_lost_while_it_is_copied_does_not_stop_a_recovery() {
     let trial = run(Scenario::new(9710, Some(Protocol::Hydee), None)).unwrap();
     assert_eq!(trial.violated().collect::<Vec<_>>(), []);
 }
+
+#[test]
+fn hundreds_of_seeds_of_pessimistic_logging_are_clean_and_reach_what_they_are_meant_to() {
+    let properties =
+        [Property::Contained, Property::OrphansReplayed, Property::RepeatedOrder, Property::LogKept];
+    let (shares, judged) = clean(Protocol::PessimisticLogging, 300, properties);
+    println!("{judged:?}");
+    reaches_much(&shares);
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
+}

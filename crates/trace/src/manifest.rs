@@ -132,6 +132,8 @@ pub enum ProtocolKind {
     FullLogging,
     /// SPBC: HydEE without a recovery process.
     Spbc,
+    /// Each process goes back by itself, and is delivered messages in the order that an event logger holds.
+    PessimisticLogging,
     /// Each process takes checkpoints by itself.
     Independent,
 }
@@ -143,7 +145,9 @@ impl ProtocolKind {
             ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Hydee | ProtocolKind::Spbc => {
                 Scope::Cluster
             }
-            ProtocolKind::FullLogging | ProtocolKind::Independent => Scope::Process,
+            ProtocolKind::FullLogging | ProtocolKind::PessimisticLogging | ProtocolKind::Independent => {
+                Scope::Process
+            }
             ProtocolKind::Coordinated => Scope::Federation,
         }
     }
@@ -155,7 +159,18 @@ impl ProtocolKind {
 
     /// Whether only those go back that failed, and those in their groups: what they sent, they send again.
     pub fn contains_failures(self) -> bool {
-        matches!(self, ProtocolKind::Hydee | ProtocolKind::FullLogging | ProtocolKind::Spbc)
+        matches!(
+            self,
+            ProtocolKind::Hydee
+                | ProtocolKind::FullLogging
+                | ProtocolKind::Spbc
+                | ProtocolKind::PessimisticLogging
+        )
+    }
+
+    /// Whether who goes back is delivered the same messages in the same order again, as far as anybody has seen of it.
+    pub fn repeats_order(self) -> bool {
+        self == ProtocolKind::PessimisticLogging
     }
 }
 

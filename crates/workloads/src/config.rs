@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{exchange, heat, nas, pingpong, salted, synthetic};
+use crate::{exchange, farm, heat, nas, pingpong, salted, synthetic};
 
 /// Which application runs, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub enum Config {
     Nas(nas::Config),
     /// Ping-pong over lengths of messages.
     PingPong(pingpong::Config),
+    /// Master and workers.
+    Farm(farm::Config),
     /// Sends that differ in every re-execution.
     Salted(salted::Config),
 }
@@ -33,6 +35,7 @@ impl Config {
             Config::Exchange(config) => config.validate(clusters),
             Config::Nas(config) => config.validate(clusters),
             Config::PingPong(config) => config.validate(clusters),
+            Config::Farm(config) => config.validate(clusters),
             Config::Salted(config) => config.validate(),
         }
     }

@@ -1,6 +1,6 @@
 //! The programs that Faultline's protocols protect.
 //!
-//! [`Workload`] is one rank of one of six applications, chosen by its [`Config`]; programs of one's own are written with
+//! [`Workload`] is one rank of one of seven applications, chosen by its [`Config`]; programs of one's own are written with
 //! [`messaging`].
 //!
 //! | module | models | result |
@@ -10,6 +10,7 @@
 //! | [`exchange`] | random message-passing programs of the classes that HydEE protects | equals a sequential [`reference()`] |
 //! | [`nas`] | the communication of six NAS kernels | equals a sequential [`reference()`] |
 //! | [`pingpong`] | latency and bandwidth over lengths of messages | equals a sequential [`reference()`] |
+//! | [`farm`] | master and workers: whoever answers first gets the next piece | depends on neither order nor timing: a sum over the pieces |
 //! | [`salted`] | an application whose re-execution differs from its execution | depends on everything; judged by properties |
 //!
 //! Applications are state machines: no clock, no I/O, no randomness but from their seed. They know nothing of protocols,
@@ -21,6 +22,7 @@ extern crate alloc;
 
 mod config;
 pub mod exchange;
+pub mod farm;
 pub mod heat;
 pub mod messaging;
 mod mix;

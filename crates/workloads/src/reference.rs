@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use faultline_core::{Application, Digest, Job, Membership, Outbox, ProcessId};
 
 use crate::messaging::sequential;
-use crate::{Config, Workload, exchange, heat, nas, pingpong};
+use crate::{Config, Workload, exchange, farm, heat, nas, pingpong};
 
 /// The results of a run without failures, by rank, after every message has arrived. `seed` gives each rank's own seed.
 ///
@@ -33,6 +33,7 @@ pub fn reference(
         Config::Exchange(exchange) => Some(exchange::reference(exchange, membership)),
         Config::Nas(nas) => Some(nas::reference(nas, membership)),
         Config::PingPong(it) => Some(sequential::<pingpong::Player>(&Arc::new(it.clone()), membership)),
+        Config::Farm(it) => Some(farm::reference(it, ranks)),
         Config::Salted(_) => None,
     }
 }

@@ -10,7 +10,7 @@ use faultline_core::{
 };
 
 use crate::messaging::{Performer, Program};
-use crate::{Config, exchange, heat, nas, pingpong, salted, synthetic};
+use crate::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
 /// One rank of the application that its [`Config`] names.
 #[derive(Clone, Debug)]
@@ -21,6 +21,7 @@ enum Rank {
     Heat(Box<heat::Rank>),
     Synthetic(Box<synthetic::Rank>),
     Program(Box<dyn Performs>),
+    Farm(Box<farm::Rank>),
     Salted(Box<salted::Rank>),
 }
 
@@ -74,6 +75,7 @@ impl Application for Workload {
             Config::Exchange(config) => program::<exchange::Part>(config, me, membership),
             Config::Nas(config) => program::<nas::Kernel>(config, me, membership),
             Config::PingPong(config) => program::<pingpong::Player>(config, me, membership),
+            Config::Farm(config) => Rank::Farm(Box::new(farm::Rank::new(config, me, membership))),
             Config::Salted(config) => Rank::Salted(Box::new(salted::Rank::new(config, me, membership, seed))),
         })
     }
@@ -84,6 +86,7 @@ impl Application for Workload {
             Rank::Heat(rank) => rank.deliver(from, payload),
             Rank::Synthetic(rank) => rank.deliver(from),
             Rank::Program(rank) => rank.deliver(from, payload, out),
+            Rank::Farm(rank) => rank.deliver(from, &payload, out),
             Rank::Salted(rank) => rank.deliver(from, &payload, out),
         }
     }
@@ -93,6 +96,7 @@ impl Application for Workload {
             (Rank::Heat(rank), Done::Heat(stepped)) => rank.computed(*stepped, out),
             (Rank::Synthetic(rank), Done::Passed) => rank.computed(out),
             (Rank::Program(rank), Done::Passed) => rank.computed(out),
+            (Rank::Farm(rank), Done::Passed) => rank.computed(out),
             (Rank::Salted(rank), Done::Passed) => rank.computed(out),
             (_, done) => panic!("{done:?} is not a computation of this application"),
         }
@@ -104,6 +108,7 @@ impl Application for Workload {
             Rank::Heat(rank) => rank.next_job().map(|step| Job::Heat(Box::new(step))),
             Rank::Synthetic(rank) => rank.next_job().map(Job::Pass),
             Rank::Program(rank) => rank.next_job().map(Job::Pass),
+            Rank::Farm(rank) => rank.next_job().map(Job::Pass),
             Rank::Salted(rank) => rank.next_job().map(Job::Pass),
         }
     }
@@ -114,6 +119,7 @@ impl Application for Workload {
             Rank::Heat(rank) => rank.snapshot(),
             Rank::Synthetic(rank) => rank.snapshot(),
             Rank::Program(rank) => rank.snapshot(),
+            Rank::Farm(rank) => rank.snapshot(),
             Rank::Salted(rank) => rank.snapshot(),
         })
     }
@@ -124,6 +130,7 @@ impl Application for Workload {
             Rank::Heat(rank) => rank.restore(chunks),
             Rank::Synthetic(rank) => rank.restore(chunks),
             Rank::Program(rank) => rank.restore(chunks),
+            Rank::Farm(rank) => rank.restore(chunks),
             Rank::Salted(rank) => rank.restore(chunks, salt),
         }
     }
@@ -134,6 +141,7 @@ impl Application for Workload {
             Rank::Heat(rank) => rank.result(),
             Rank::Synthetic(rank) => rank.result(),
             Rank::Program(rank) => rank.result(),
+            Rank::Farm(rank) => rank.result(),
             Rank::Salted(rank) => rank.result(),
         }
     }
@@ -143,6 +151,7 @@ impl Application for Workload {
             Rank::Heat(rank) => rank.progress(),
             Rank::Synthetic(rank) => rank.progress(),
             Rank::Program(rank) => rank.progress(),
+            Rank::Farm(rank) => rank.progress(),
             Rank::Salted(rank) => rank.progress(),
         }
     }

@@ -21,6 +21,8 @@ pub enum Application {
     Nas(Nas),
     /// Ping-pong between the first and the last process, over lengths of messages.
     PingPong(PingPong),
+    /// Master and workers: whoever answers first gets the next piece of work. Not send-deterministic.
+    Farm(Farm),
     /// Sends that differ in every re-execution, so that determinism hides no defect; judged by properties only.
     Salted(Salted),
 }
@@ -255,6 +257,19 @@ pub struct PingPong {
     pub rounds: Option<u32>,
 }
 
+/// Parameters of master and workers.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Farm {
+    /// Pieces of work. Default 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub pieces: Option<u32>,
+    /// How long a worker computes a piece; each is up to a half longer or shorter. Default 20ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_time: Option<Duration>,
+}
+
 /// Parameters of the salted application.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -293,6 +308,7 @@ impl Application {
             Application::Exchange(_) => "exchange",
             Application::Nas(_) => "nas",
             Application::PingPong(_) => "pingPong",
+            Application::Farm(_) => "farm",
             Application::Salted(_) => "salted",
         }
     }
@@ -303,8 +319,9 @@ impl Application {
             Application::Heat(it) => Some(it.step_time() * u64::from(it.steps())),
             Application::Salted(it) => Some(it.step_time() * u64::from(it.steps())),
             Application::Nas(it) => Some(it.step_time() * u64::from(it.iterations())),
-            // Whoever begins the most exchanges computes at least its share of them; nobody computes in a ping-pong.
-            Application::Exchange(_) | Application::PingPong(_) => None,
+            // Whoever begins the most exchanges computes at least its share of them; nobody computes in a ping-pong; which
+            // worker computes how much, nobody can say before.
+            Application::Exchange(_) | Application::PingPong(_) | Application::Farm(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),
@@ -430,6 +447,18 @@ impl PingPong {
     /// See [`PingPong::rounds`].
     pub fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(100)
+    }
+}
+
+impl Farm {
+    /// See [`Farm::pieces`].
+    pub fn pieces(&self) -> u32 {
+        self.pieces.unwrap_or(1000)
+    }
+
+    /// See [`Farm::step_time`].
+    pub fn step_time(&self) -> Span {
+        self.step_time.map_or(Span::from_millis(20), |it| it.0)
     }
 }
 

@@ -112,7 +112,7 @@ pub struct Crash {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
-    /// `storage-server` or `recovery-process`.
+    /// `storage-server`, `recovery-process` or `event-logger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
@@ -133,7 +133,7 @@ pub struct Pause {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
-    /// `storage-server` or `recovery-process`.
+    /// `storage-server`, `recovery-process` or `event-logger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
@@ -219,7 +219,7 @@ pub struct SlowStorage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
-    /// `storage-server` or `recovery-process`.
+    /// `storage-server`, `recovery-process` or `event-logger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
@@ -242,7 +242,7 @@ pub struct BadStorage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
-    /// `storage-server` or `recovery-process`.
+    /// `storage-server`, `recovery-process` or `event-logger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,

@@ -23,6 +23,10 @@ pub enum Protocol {
     /// SPBC: HydEE without a recovery process, for channel-deterministic applications. Each pair of processes takes its
     /// channels up again by itself.
     Spbc(Hydee),
+    /// Pessimistic message logging: as `fullLogging`, and an event logger holds the order in which every process was delivered
+    /// messages, so that a failed one is delivered them in the same order again. A baseline. For all applications that do the
+    /// same again when they get the same messages in the same order.
+    PessimisticLogging(Hydee),
     /// Each process takes checkpoints by itself, with nothing that makes them fit together: a failure takes back whoever
     /// depends on it, in the worst case to the start. The baseline that shows the domino effect.
     Independent(Independent),
@@ -64,7 +68,7 @@ pub struct Hc3i {
     pub forcing: Option<Forcing>,
 }
 
-/// Options of HydEE, of SPBC, and of full logging, in which each process counts as a cluster.
+/// Options of HydEE, of SPBC, and of full and pessimistic logging, in which each process counts as a cluster.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hydee {
@@ -200,6 +204,7 @@ impl Protocol {
             Protocol::Hydee(_) => "hydee",
             Protocol::FullLogging(_) => "fullLogging",
             Protocol::Spbc(_) => "spbc",
+            Protocol::PessimisticLogging(_) => "pessimisticLogging",
             Protocol::Independent(_) => "independent",
             Protocol::Coordinated(_) => "coordinated",
             Protocol::None(_) => "none",
@@ -210,9 +215,10 @@ impl Protocol {
     pub fn checkpoint_every_in(&self) -> Option<&BTreeMap<String, Period>> {
         match self {
             Protocol::Hc3i(it) => Some(&it.checkpoint_every_in),
-            Protocol::Hydee(it) | Protocol::FullLogging(it) | Protocol::Spbc(it) => {
-                Some(&it.checkpoint_every_in)
-            }
+            Protocol::Hydee(it)
+            | Protocol::FullLogging(it)
+            | Protocol::Spbc(it)
+            | Protocol::PessimisticLogging(it) => Some(&it.checkpoint_every_in),
             Protocol::Independent(it) => Some(&it.checkpoint_every_in),
             Protocol::Coordinated(_) | Protocol::None(_) => None,
         }
@@ -222,13 +228,17 @@ impl Protocol {
     pub fn extra_processes(&self) -> Vec<Role> {
         let keeps_copies =
             |it: Checkpointing| it.replicas > 0 && it.replicate_to == ReplicateTo::SharedStorage;
-        let recovery =
-            matches!(self, Protocol::Hydee(_) | Protocol::FullLogging(_)).then_some(Role::RECOVERY_PROCESS);
+        let helper = match self {
+            Protocol::Hydee(_) | Protocol::FullLogging(_) => Some(Role::RECOVERY_PROCESS),
+            Protocol::PessimisticLogging(_) => Some(Role::EVENT_LOGGER),
+            _ => None,
+        };
         let server = self.checkpointing().is_some_and(keeps_copies).then_some(Role::STORAGE_SERVER);
-        recovery.into_iter().chain(server).collect()
+        helper.into_iter().chain(server).collect()
     }
 
-    /// Whether it can only protect a program whose re-execution sends what the execution sent.
+    /// Whether it can only protect a program whose re-execution sends what the execution sent, in whichever order messages
+    /// arrive.
     pub fn relies_on_repetition(&self) -> bool {
         matches!(self, Protocol::Hydee(_) | Protocol::FullLogging(_) | Protocol::Spbc(_))
     }
@@ -237,7 +247,10 @@ impl Protocol {
     pub fn checkpointing(&self) -> Option<Checkpointing> {
         let (every, collect_every, replicas, replicate_to) = match self {
             Protocol::Hc3i(it) => (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to),
-            Protocol::Hydee(it) | Protocol::FullLogging(it) | Protocol::Spbc(it) => {
+            Protocol::Hydee(it)
+            | Protocol::FullLogging(it)
+            | Protocol::Spbc(it)
+            | Protocol::PessimisticLogging(it) => {
                 (it.checkpoint_every, Some(NEVER), it.replicas, it.replicate_to)
             }
             Protocol::Independent(it) => {

@@ -7,7 +7,7 @@ use faultline_core::Span;
 use super::Check;
 use crate::quantity::Size;
 use crate::resource::{
-    Application, BurstTraffic, ExactTraffic, Exchange, Heat, MAX_COUNTS, Nas, PingPong, RandomTraffic,
+    Application, BurstTraffic, ExactTraffic, Exchange, Farm, Heat, MAX_COUNTS, Nas, PingPong, RandomTraffic,
     Salted, Synthetic, Traffic,
 };
 
@@ -25,6 +25,8 @@ const LEAST_NAS_MESSAGE: u64 = 512;
 const NAS_PROCESSES: [u32; 5] = [16, 64, 256, 1024, 4096];
 /// Most round trips of a ping-pong.
 const MAX_ROUND_TRIPS: u64 = 1 << 24;
+/// Most pieces of work.
+const MAX_PIECES: u64 = 1 << 24;
 /// Most messages that one process sends to one cluster when counts are exact: it keeps their instants in memory.
 const MAX_EXACT: u64 = 1_000_000;
 
@@ -36,6 +38,7 @@ impl Check<'_> {
             Application::Exchange(exchange) => self.exchange("spec.application.exchange", exchange),
             Application::Nas(nas) => self.nas("spec.application.nas", nas),
             Application::PingPong(it) => self.ping_pong("spec.application.pingPong", it),
+            Application::Farm(it) => self.farm("spec.application.farm", it),
             Application::Salted(salted) => self.salted("spec.application.salted", salted),
         }
     }
@@ -200,6 +203,13 @@ impl Check<'_> {
         }
         self.positive(&format!("{path}.rounds"), it.rounds());
         self.at_most(&format!("{path}.rounds"), sizes.len() as u64 * u64::from(it.rounds()), MAX_ROUND_TRIPS);
+        self.company_at_all(path);
+    }
+
+    fn farm(&mut self, path: &str, it: &Farm) {
+        self.positive(&format!("{path}.pieces"), it.pieces());
+        self.at_most(&format!("{path}.pieces"), it.pieces().into(), MAX_PIECES);
+        self.computes(&format!("{path}.stepTime"), it.step_time());
         self.company_at_all(path);
     }
 

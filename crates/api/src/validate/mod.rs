@@ -226,14 +226,32 @@ impl<'a> Check<'a> {
             self.cluster(&path, cluster);
             self.period(&path, period.0);
         }
-        if self.spec.protocol.relies_on_repetition()
-            && matches!(self.spec.application, Application::Salted(_))
-        {
-            self.problem(
-                "spec.application.salted",
-                "a re-execution sends other messages than the execution, but HydEE relies on the same ones",
-                "choose a send-deterministic application, such as `heat`, or the protocol `hc3i`",
-            );
+        let (protocol, application) = (&self.spec.protocol, &self.spec.application);
+        match application {
+            Application::Salted(_)
+                if protocol.relies_on_repetition() || matches!(protocol, Protocol::PessimisticLogging(_)) =>
+            {
+                self.problem(
+                    "spec.application.salted",
+                    format!(
+                        "a re-execution sends other messages than the execution, but {} relies on the same ones",
+                        self.spec.protocol.name()
+                    ),
+                    "choose a send-deterministic application, such as `heat`, or the protocol `hc3i`",
+                );
+            }
+            Application::Farm(_) if protocol.relies_on_repetition() => {
+                self.problem(
+                    "spec.application.farm",
+                    format!(
+                        "who gets which piece depends on the order of answers, but {} relies on the same messages in \
+                         every order",
+                        self.spec.protocol.name()
+                    ),
+                    "choose a send-deterministic application, such as `heat`, or the protocol `pessimisticLogging` or `hc3i`",
+                );
+            }
+            _ => {}
         }
         if let (Protocol::Spbc(_), Application::Exchange(exchange)) =
             (&self.spec.protocol, &self.spec.application)

@@ -21,8 +21,16 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 .iter()
                 .map(|(name, asked)| {
                     let asked: Vec<String> = asked.iter().map(|&it| context.process(it)).collect();
-                    let part = format!("the part of {}", context.process(name.owner));
-                    format!("{part} (checkpoint {}), asked of {}", name.position(), asked.join(", "))
+                    let (owner, asked) = (context.process(name.owner), asked.join(", "));
+                    match history.member(name.owner) {
+                        Some(_) => {
+                            format!("the part of {owner} (checkpoint {}), asked of {asked}", name.position())
+                        }
+                        None => format!(
+                            "what {owner} held since checkpoint {}, asked of {asked}",
+                            name.position()
+                        ),
+                    }
                 })
                 .collect();
             let missing = if parts.is_empty() { "every checkpoint".into() } else { parts.join("; ") };

@@ -22,6 +22,7 @@ mod orphans_first;
 mod orphans_replayed;
 mod phases_agree;
 mod recovery_terminates;
+mod repeated_order;
 mod safe_collection;
 mod same_result;
 mod unplanned_death;
@@ -32,7 +33,7 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 25] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 26] = [
     completed::check,
     faults_took_effect::check,
     links_as_asked::check,
@@ -51,6 +52,7 @@ pub const ALL: [fn(&History<'_>) -> Finding; 25] = [
     orphans_replayed::check,
     orphans_first::check,
     phases_agree::check,
+    repeated_order::check,
     recovery_terminates::check,
     unrecoverable_justified::check,
     safe_collection::check,

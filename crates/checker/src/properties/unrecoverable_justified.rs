@@ -44,6 +44,9 @@ impl<'a> GivingUp<'a> {
         let at = history.source(self.claimed.at);
         let mut is_explained = false;
         for (name, _) in missing {
+            if history.member(name.owner).is_none() {
+                return self.judge_log(name.owner, finding);
+            }
             let part = self.part(name);
             let copies = part.map_or(&[][..], |part| &part.copies);
             let lost =
@@ -73,6 +76,32 @@ impl<'a> GivingUp<'a> {
                 format!("{} was given up, but every part of checkpoint {position} was there", name())
             });
         }
+    }
+
+    /// What a process outside all groups held, an event log, nobody else does: it must have been lost, and not been complete
+    /// again since.
+    fn judge_log(&self, holder: ProcessId, finding: &mut Finding) {
+        let (history, context) = (self.history, self.history.context);
+        let complete = history
+            .claims
+            .iter()
+            .rev()
+            .find(|it| matches!(it.claim, Claim::Protected) && history.process_of(it.at) == holder);
+        let since = complete.map(|it| history.segment(it.at.segment).life).unwrap_or_default();
+        if !history.supervision.may_have_lost(holder, since, self.before) {
+            finding.violated([history.source(self.claimed.at)], || {
+                format!(
+                    "{} was given up for its log, but {} had lost nothing",
+                    self.group(),
+                    context.process(holder)
+                )
+            });
+        }
+    }
+
+    fn group(&self) -> String {
+        let group = self.history.group_of(self.history.process_of(self.claimed.at));
+        group.map_or_else(|| "a process".to_owned(), |it| self.history.context.group(it))
     }
 
     /// The newest committed checkpoint, if nothing stands in the way of restoring it.

@@ -251,7 +251,9 @@ fn example(paper: &Paper, example: &Counterexample) -> Markup {
 fn directed(paper: &Paper, defect: Defect) -> Markup {
     let name = match defect {
         Defect::Hc3i(defect) => format!("Defect::{defect:?}"),
-        Defect::Hydee(defect) | Defect::Spbc(defect) => format!("Defect::{defect:?}"),
+        Defect::Hydee(defect) | Defect::Spbc(defect) | Defect::Pessimistic(defect) => {
+            format!("Defect::{defect:?}")
+        }
     };
     let is_named = |test: &&&str| [",", ")"].iter().any(|end| test.contains(&format!("{name}{end}")));
     let tests: Vec<&str> = paper.directed.split("\n\n").filter(|it| it.contains("#[test]")).collect();

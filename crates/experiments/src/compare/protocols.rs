@@ -7,8 +7,17 @@ use faultline_api::resource::{Coordinated, Forcing, Hc3i, Hydee, Independent, Pr
 use faultline_api::{Federation, Names};
 
 /// Names of all that can be compared, in the order of a table that nobody has ordered.
-pub const NAMES: [&str; 8] =
-    ["hc3i", "hydee", "spbc", "fullLogging", "independent", "coordinated", EVERY_MESSAGE, "none"];
+pub const NAMES: [&str; 9] = [
+    "hc3i",
+    "hydee",
+    "spbc",
+    "fullLogging",
+    "pessimisticLogging",
+    "independent",
+    "coordinated",
+    EVERY_MESSAGE,
+    "none",
+];
 /// HC3I as it would be if every message between clusters forced a checkpoint: the baseline of its kind.
 const EVERY_MESSAGE: &str = "every-message";
 
@@ -67,7 +76,9 @@ pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String
 pub(crate) fn logs(protocol: &Protocol) -> Logs {
     match protocol {
         Protocol::Hc3i(_) | Protocol::Hydee(_) | Protocol::Spbc(_) => Logs::BetweenClusters,
-        Protocol::FullLogging(_) | Protocol::Independent(_) => Logs::Everything,
+        Protocol::FullLogging(_) | Protocol::PessimisticLogging(_) | Protocol::Independent(_) => {
+            Logs::Everything
+        }
         Protocol::Coordinated(_) | Protocol::None(_) => Logs::Nothing,
     }
 }
@@ -92,7 +103,10 @@ impl Stated {
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
             },
-            Protocol::Hydee(it) | Protocol::FullLogging(it) | Protocol::Spbc(it) => Stated {
+            Protocol::Hydee(it)
+            | Protocol::FullLogging(it)
+            | Protocol::Spbc(it)
+            | Protocol::PessimisticLogging(it) => Stated {
                 checkpoint_every: it.checkpoint_every,
                 checkpoint_every_in: it.checkpoint_every_in,
                 collect_every: None,
@@ -137,6 +151,12 @@ impl Stated {
             "fullLogging" => {
                 Protocol::FullLogging(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to })
             }
+            "pessimisticLogging" => Protocol::PessimisticLogging(Hydee {
+                checkpoint_every,
+                checkpoint_every_in,
+                replicas,
+                replicate_to,
+            }),
             "independent" => Protocol::Independent(Independent {
                 checkpoint_every,
                 checkpoint_every_in,

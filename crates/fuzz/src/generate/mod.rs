@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
-    Application, Cluster, CollectBy, Coordinated, Exchange, Failures, Federation, FederationSpec, Forcing,
+    Application, Cluster, CollectBy, Coordinated, Exchange, Failures, Farm, Federation, FederationSpec, Forcing,
     Hc3i, Heat, Hydee, InFlight, Independent, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback,
     Protocol as Options, Receive, ReplicateTo, Salted, Simulator, Storage, StorageKind,
 };
@@ -34,6 +34,7 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
         Protocol::Hc3i | Protocol::Coordinated | Protocol::Independent => any_application(chance, step_time),
         Protocol::Hydee | Protocol::FullLogging => deterministic_application(chance, step_time),
         Protocol::Spbc => by_name(deterministic_application(chance, step_time)),
+        Protocol::PessimisticLogging => ordered_application(chance, step_time),
     };
     let links = links(chance, &clusters);
     let length = length(&application, &clusters);
@@ -77,7 +78,9 @@ fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
             chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4])
         }
         // Nothing is logged inside a cluster, and a program needs somebody to send to.
-        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
+        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc | Protocol::PessimisticLogging => {
+            chance.pick(&[2, 2, 2, 3, 3, 3, 4])
+        }
     };
     let mut cluster = |name: &str| Cluster { name: name.to_owned(), nodes: chance.between(1, 4) as u32 };
     ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
@@ -85,17 +88,24 @@ fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
 
 /// What a process that stands outside every cluster is called.
 fn outside(role: Role) -> String {
-    let name = if role == Role::RECOVERY_PROCESS { "recovery-process" } else { "storage-server" };
+    let name = match role {
+        Role::RECOVERY_PROCESS => "recovery-process",
+        Role::EVENT_LOGGER => "event-logger",
+        _ => "storage-server",
+    };
     name.to_owned()
 }
 
 /// How long it computes, about.
 fn length(application: &Application, clusters: &[Cluster]) -> Span {
-    application.computing_time().unwrap_or_else(|| {
-        let Application::Exchange(it) = application else { panic!("others say how long they compute") };
-        let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
+    let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
+    application.computing_time().unwrap_or_else(|| match application {
         // Those that nobody waits for are under way at the same time.
-        (it.step_time() + Span::from_millis(5)) * (u64::from(it.exchanges()) * 2 / u64::from(ranks))
+        Application::Exchange(it) => {
+            (it.step_time() + Span::from_millis(5)) * (u64::from(it.exchanges()) * 2 / u64::from(ranks))
+        }
+        Application::Farm(it) => it.step_time() * (u64::from(it.pieces()) / u64::from(ranks - 1) + 1),
+        _ => panic!("others say how long they compute"),
     })
 }
 
@@ -119,6 +129,15 @@ fn deterministic_application(chance: &mut Chance, step_time: Span) -> Applicatio
         step_time: Some(Duration(step_time)),
         receive: chance.pick(&[None, None, Some(vec![named]), Some(vec![gathered]), Some(vec![polled])]),
     })
+}
+
+/// What a re-execution repeats that gets the same messages in the same order.
+fn ordered_application(chance: &mut Chance, step_time: Span) -> Application {
+    if chance.percent(40) {
+        return deterministic_application(chance, step_time);
+    }
+    let pieces = Some(chance.pick(&[10, 50, 100, 200]));
+    Application::Farm(Farm { pieces, step_time: Some(Duration(step_time)) })
 }
 
 fn any_application(chance: &mut Chance, step_time: Span) -> Application {
@@ -206,13 +225,14 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             piggyback,
             forcing: None,
         }),
-        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc => {
+        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc | Protocol::PessimisticLogging => {
             let options =
                 Hydee { checkpoint_every: None, checkpoint_every_in: every_in, replicas, replicate_to };
             match protocol {
                 Protocol::Hydee => Options::Hydee(options),
                 Protocol::FullLogging => Options::FullLogging(options),
-                _ => Options::Spbc(options),
+                Protocol::Spbc => Options::Spbc(options),
+                _ => Options::PessimisticLogging(options),
             }
         }
         Protocol::Independent => Options::Independent(Independent {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
-    Application, Count, Crash, ExactTraffic, Exchange, Fault, Federation, FederationSpec, Heat, Link, Links,
-    Nas, PingPong, Protocol, Receive, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
+    Application, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec, Heat, Link,
+    Links, Nas, PingPong, Protocol, Receive, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
 };
 use faultline_core::Span;
 
@@ -54,7 +54,10 @@ fn clusters(spec: &FederationSpec) -> Smaller {
             }
             match &mut it.protocol {
                 Protocol::Hc3i(hc3i) => drop(hc3i.checkpoint_every_in.remove(gone)),
-                Protocol::Hydee(it) | Protocol::FullLogging(it) | Protocol::Spbc(it) => {
+                Protocol::Hydee(it)
+                | Protocol::FullLogging(it)
+                | Protocol::Spbc(it)
+                | Protocol::PessimisticLogging(it) => {
                     it.checkpoint_every_in.remove(gone);
                 }
                 Protocol::Independent(it) => drop(it.checkpoint_every_in.remove(gone)),
@@ -160,6 +163,10 @@ fn application(spec: &FederationSpec) -> Smaller {
         Application::Nas(nas) => {
             let iterations = fewer(nas.iterations()).map(|it| Nas { iterations: Some(it), ..nas.clone() });
             iterations.map(|it| put(Application::Nas(it))).collect()
+        }
+        Application::Farm(it) => {
+            let pieces = fewer(it.pieces()).map(|pieces| Farm { pieces: Some(pieces), ..it.clone() });
+            pieces.map(|it| put(Application::Farm(it))).collect()
         }
         Application::PingPong(it) => {
             let rounds = fewer(it.rounds()).map(|rounds| PingPong { rounds: Some(rounds), ..it.clone() });
@@ -282,11 +289,15 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             (never_at_all.checkpoint_every, never_at_all.checkpoint_every_in) = (never, BTreeMap::new());
             vec![put(Protocol::Independent(rarer)), put(Protocol::Independent(never_at_all))]
         }
-        Protocol::Hydee(hydee) | Protocol::FullLogging(hydee) | Protocol::Spbc(hydee) => {
+        Protocol::Hydee(hydee)
+        | Protocol::FullLogging(hydee)
+        | Protocol::Spbc(hydee)
+        | Protocol::PessimisticLogging(hydee) => {
             let put = |options| match &spec.protocol {
                 Protocol::Hydee(_) => put(Protocol::Hydee(options)),
                 Protocol::FullLogging(_) => put(Protocol::FullLogging(options)),
-                _ => put(Protocol::Spbc(options)),
+                Protocol::Spbc(_) => put(Protocol::Spbc(options)),
+                _ => put(Protocol::PessimisticLogging(options)),
             };
             let mut smaller = Vec::new();
             let rare = hydee.checkpoint_every_in.iter().filter(|(_, period)| **period != never_period());

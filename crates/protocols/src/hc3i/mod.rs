@@ -239,7 +239,7 @@ impl Protocol for Hc3i {
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut Desk) {
         match input {
             Input::Sent { id, payload } => self.sent(id, payload, host),
-            Input::Consumed(_) => {}
+            Input::Consumed(_) | Input::Rested => {}
             Input::Received { id, stamp, payload } => self.arrived(id, stamp, payload, now, host),
             Input::Control { from, message } => self.told(from, message, now, host),
             Input::Image { from, image } => self.image_arrived(from, image, host),

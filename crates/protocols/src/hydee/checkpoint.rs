@@ -317,6 +317,10 @@ impl Rank {
         let Checkpoint { position, attempt } = checkpoint;
         self.position = position;
         self.kept = Some(checkpoint);
+        if let Some((_, saved)) = &part.cut {
+            let delivered = saved.channels.values().map(|it| u64::from(it.received)).sum();
+            self.order_is_saved(delivered, checkpoint.part(self.me), host);
+        }
         let vectors = Arc::new(Vectors::default());
         let frozen = now.since(part.since);
         host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });

@@ -30,6 +30,10 @@ pub enum Recovery {
     Phases,
     /// Each pair of processes by itself: SPBC, for channel-deterministic programs.
     Pairs,
+    /// As [`Recovery::Pairs`], and every process is delivered messages in the order in which it was, as an event logger holds
+    /// it: pessimistic message logging, for programs whose actions follow from the order of their messages. Each process is a
+    /// cluster.
+    Determinants,
 }
 
 /// The known defects of SPBC: those that are only its own, and rules that it has in common with HydEE.
@@ -42,10 +46,28 @@ pub const DEFECTS_OF_PAIRS: [Defect; 6] = [
     Defect::NoLifeCheck,
 ];
 
+/// The known defects of pessimistic logging: those that are only its own, and rules that it has in common with the others.
+pub const DEFECTS_OF_DETERMINANTS: [Defect; 13] = [
+    Defect::SendsBeforeStable,
+    Defect::AcknowledgesBeforeDurable,
+    Defect::ForgetsBeforeCheckpoint,
+    Defect::RepeatsAsItComes,
+    Defect::RepeatsBeforeSends,
+    Defect::RepeatedSentAgain,
+    Defect::NotToldAgain,
+    Defect::SendsBeforeMeeting,
+    Defect::OlderMeetingAccepted,
+    Defect::LogOutsideCheckpoint,
+    Defect::SuppressedNotLogged,
+    Defect::CollectsAtPresent,
+    Defect::NoLifeCheck,
+];
+
 impl Defect {
-    /// Whether HydEE has the rule, rather than only SPBC.
+    /// Whether HydEE has the rule, rather than only SPBC or pessimistic logging.
     pub fn is_of_phases(self) -> bool {
-        !matches!(self, Defect::SendsBeforeMeeting | Defect::OlderMeetingAccepted)
+        let is_of_pairs = matches!(self, Defect::SendsBeforeMeeting | Defect::OlderMeetingAccepted);
+        !is_of_pairs && !DEFECTS_OF_DETERMINANTS[..7].contains(&self)
     }
 }
 
@@ -94,4 +116,18 @@ crate::defects::defects! {
     SendsBeforeMeeting,
     /// Of SPBC: what a peer said before a failure is taken for what it says after it (S3).
     OlderMeetingAccepted,
+    /// Of pessimistic logging: a message goes before the deliveries on which it depends are stable (M2).
+    SendsBeforeStable,
+    /// Of pessimistic logging: the event logger acknowledges what is not yet durable (M1).
+    AcknowledgesBeforeDurable,
+    /// Of pessimistic logging: the order of deliveries is forgotten as soon as it is stable (M5).
+    ForgetsBeforeCheckpoint,
+    /// Of pessimistic logging: messages are delivered again as they come (M4).
+    RepeatsAsItComes,
+    /// Of pessimistic logging: a message is delivered again before its receiver has sent what it had sent before (M4).
+    RepeatsBeforeSends,
+    /// Of pessimistic logging: what a re-execution repeats goes to its receiver again, and is delivered again (M4, R5).
+    RepeatedSentAgain,
+    /// Of pessimistic logging: a new life of the event logger is not told what the one before was (M6).
+    NotToldAgain,
 }

@@ -5,6 +5,7 @@ use faultline_core::{Claim, ClusterId, Incarnation, MessageId, Payload, ProcessI
 
 use super::channel::Logged;
 use super::config::{Defect, Recovery};
+use super::determinants::Turn;
 use super::message::{Control, Deed, Late, Orphan, Phase, Stamp};
 use super::pairs::Pair;
 use super::{Desk, Rank, State};
@@ -71,10 +72,12 @@ impl Rank {
         if matches!(self.state, State::Restoring(_)) {
             return; // The state that did it is about to be replaced.
         }
+        self.order.sent += u64::from(matches!(deed, Deed::Sent(..)));
         self.deeds.push_back(deed);
         if !matches!(&self.state, State::Checkpointing(part) if part.is_cut()) {
             self.act(host);
         }
+        self.repeat_waiting(host);
     }
 
     /// Lets what the application did take effect, in its order; the first send that has to wait for its phase holds
@@ -95,7 +98,7 @@ impl Rank {
 
     /// Lets the application go on if nothing stands in its way.
     pub(super) fn go_on(&mut self, host: &mut Desk) {
-        if !matches!(self.state, State::Running) || self.position.sn.0 == 0 {
+        if !matches!(self.state, State::Running) || self.position.sn.0 == 0 || self.asks_for_order() {
             return;
         }
         self.act(host);
@@ -106,7 +109,7 @@ impl Rank {
     }
 
     fn may_send(&self) -> bool {
-        self.gate.admits(self.phase) || self.has(Defect::NoGate)
+        (self.gate.admits(self.phase) || self.has(Defect::NoGate)) && self.order_is_stable()
     }
 
     /// A message raises the phase when the application consumes it, not when it arrives (R6).
@@ -129,6 +132,7 @@ impl Rank {
         let last_again = self.config.defects.has(Defect::LastReceivedResent);
         let is_known = line.undecided.is_none() || self.config.defects.has(Defect::SendsBeforeMeeting);
         let is_had = if last_again { id.number + 1 < line.next } else { id.number < line.next };
+        let is_had = is_had && !self.config.defects.has(Defect::RepeatedSentAgain);
         let is_suppressed = is_known && is_had;
         if is_known && !is_suppressed {
             line.next = line.next.min(id.number);
@@ -220,8 +224,11 @@ impl Rank {
             State::Running if !self.deeds.is_empty() => Fate::Waits,
             State::Running => {
                 let received = self.channels.get(&id.from).map_or(0, |it| it.received);
-                if id.number < received && !self.has(Defect::NoDuplicateCheck) {
+                let checks = !self.has(Defect::NoDuplicateCheck) && !self.has(Defect::RepeatedSentAgain);
+                if id.number < received && checks {
                     Fate::Duplicate
+                } else if matches!(self.turn_of(*id), Turn::Later) {
+                    Fate::Waits
                 } else {
                     Fate::Received
                 }
@@ -231,6 +238,7 @@ impl Rank {
 
     fn receive(&mut self, arrival: Arrival, host: &mut Desk) {
         let Arrival { id, stamp: Stamp { phase, .. }, payload } = arrival;
+        self.note_delivery(id, &self.turn_of(id), host);
         let is_inside = self.view.cluster_of(id.from) == self.cluster;
         let channel = self.channels.entry(id.from).or_default();
         channel.received = channel.received.max(id.number + 1);
@@ -258,6 +266,17 @@ impl Rank {
     pub(super) fn replay_waiting(&mut self, host: &mut Desk) {
         for arrival in core::mem::take(&mut self.waiting) {
             self.arrived(arrival, host);
+        }
+        self.repeat_waiting(host);
+    }
+
+    /// Where deliveries are repeated, what came earlier may have waited for what came later, or for what was sent since.
+    pub(super) fn repeat_waiting(&mut self, host: &mut Desk) {
+        while self.repeats_deliveries() {
+            let is_next = |it: &Arrival| matches!(self.fate_of(it), Fate::Received);
+            let next = self.waiting.iter().position(is_next);
+            let Some(arrival) = next.and_then(|it| self.waiting.remove(it)) else { return };
+            self.receive(arrival, host);
         }
     }
 }

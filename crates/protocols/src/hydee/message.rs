@@ -114,6 +114,36 @@ pub struct Orphan {
     pub phase: Phase,
 }
 
+/// A delivery: which message came at a process's turn (pessimistic logging, M1). The number of the turn is its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Determinant {
+    /// Whose message it was.
+    pub from: ProcessId,
+    /// Its number on the channel.
+    pub number: u32,
+    /// Messages that the receiver had sent before.
+    pub sent: u64,
+}
+
+/// What the event logger knows of the deliveries that a process has to repeat (M3).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Recalled {
+    /// They, from delivery `first` on.
+    Order {
+        /// As asked for.
+        first: u64,
+        /// In their order.
+        determinants: Arc<[Determinant]>,
+    },
+    /// The logger's storage was lost, and the process had died before it could say them again.
+    Lost,
+    /// A committed checkpoint holds some of them, so that they were forgotten; it should have been restored.
+    Forgotten {
+        /// Which.
+        by: Option<ImageName>,
+    },
+}
+
 /// Protocol messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
@@ -218,6 +248,41 @@ pub enum Control {
         /// At the last committed checkpoint.
         committed: Covered,
     },
+
+    // The order of deliveries (pessimistic logging).
+    /// Process to the event logger: these deliveries were made (M1).
+    Log {
+        /// The first of them.
+        first: u64,
+        /// In their order.
+        determinants: Arc<[Determinant]>,
+    },
+    /// Event logger: everything before this delivery is stable.
+    Logged {
+        /// The first that is not.
+        upto: u64,
+    },
+    /// Process to the event logger: these are all that no checkpoint holds (M6).
+    Know {
+        /// The first of them.
+        first: u64,
+        /// In their order.
+        determinants: Arc<[Determinant]>,
+    },
+    /// Process to the event logger: a committed checkpoint holds everything before this delivery (M5).
+    Forget {
+        /// The first that it does not hold.
+        below: u64,
+        /// The checkpoint.
+        by: Option<ImageName>,
+    },
+    /// Process to the event logger, when it has gone back: which deliveries are to be repeated (M3)?
+    Recall {
+        /// The first of them.
+        first: u64,
+    },
+    /// Event logger: these.
+    Recalled(Recalled),
 
     // Recovery of the federation, by a recovery process.
     /// Recovery process: a round is on for these clusters (R1).

@@ -13,6 +13,7 @@
 //! | `restore` | a failed cluster agrees on what to restore, and restores it |
 //! | `recovery` | a rank's side of a round of recovery (Algorithms 2 and 3; R9, R10, R13) |
 //! | `pairs` | instead of both, SPBC: each pair of processes recovers by itself |
+//! | `determinants`, `logger` | with that, pessimistic logging: the order of deliveries is held by an event logger |
 //! | `director` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
 //! | `store`, `server` | parts of checkpoints and their copies; a process that only keeps copies |
 //! | `channel` | the state of a channel: counts, log, phases received (R2) |
@@ -22,7 +23,9 @@ mod channel;
 mod checkpoint;
 mod config;
 mod delivery;
+mod determinants;
 mod director;
+mod logger;
 mod message;
 mod pairs;
 mod recovery;
@@ -41,13 +44,17 @@ use faultline_core::{
 };
 
 pub use channel::{Channel, Logged};
-pub use config::{Config, DEFECTS_OF_PAIRS, Defect, Defects, Recovery};
-pub use message::{Checkpoint, Control, Covered, Deed, Late, Orphan, RestoreNo, Saved, Stamp};
+pub use config::{Config, DEFECTS_OF_DETERMINANTS, DEFECTS_OF_PAIRS, Defect, Defects, Recovery};
+pub use message::{
+    Checkpoint, Control, Covered, Deed, Determinant, Late, Orphan, Recalled, RestoreNo, Saved, Stamp,
+};
 
 use crate::placement::{Placement, ReplicateTo};
 use checkpoint::{Gathering, Part};
 use delivery::{Arrival, Gate, Line};
+use determinants::Order;
 use director::Director;
+use logger::Logger;
 use message::Phase;
 use recovery::Round;
 use restore::{Restoring, Stocktaking};
@@ -67,6 +74,7 @@ pub struct Hydee(Process);
 enum Process {
     Rank(Box<Rank>),
     Director(Box<Director>),
+    Logger(Box<Logger>),
     Server(Box<Server>),
 }
 
@@ -80,6 +88,8 @@ struct Rank {
     members: Arc<[ProcessId]>,
     /// The recovery process; there is none where pairs of processes recover by themselves.
     director: Option<ProcessId>,
+    /// The event logger; there is one where the order of deliveries is logged.
+    logger: Option<ProcessId>,
     /// Who keeps copies of this process's parts.
     holders: Vec<ProcessId>,
     state: State,
@@ -101,6 +111,8 @@ struct Rank {
     lines: BTreeMap<ProcessId, Line>,
     gate: Gate,
     round: Round,
+    /// The order of deliveries, where it is logged.
+    order: Order,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
     /// What was said by processes that know of a failure that is not known here, or that are ahead.
@@ -145,7 +157,11 @@ impl Protocol for Hydee {
 
     fn extra_processes(config: &Config) -> Vec<Role> {
         let Placement { replicas, to } = config.placement;
-        let recovery = (config.recovery == Recovery::Phases).then_some(Role::RECOVERY_PROCESS);
+        let recovery = match config.recovery {
+            Recovery::Phases => Some(Role::RECOVERY_PROCESS),
+            Recovery::Pairs => None,
+            Recovery::Determinants => Some(Role::EVENT_LOGGER),
+        };
         let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
         recovery.into_iter().chain(server).collect()
     }
@@ -153,6 +169,7 @@ impl Protocol for Hydee {
     fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Self {
         Hydee(match birth.membership.member(birth.me).role {
             Role::RECOVERY_PROCESS => Process::Director(Box::new(Director::start(birth, host))),
+            Role::EVENT_LOGGER => Process::Logger(Box::new(Logger::start(birth, host))),
             Role::STORAGE_SERVER => Process::Server(Box::new(Server::start(birth, host))),
             _ => Process::Rank(Box::new(Rank::start(birth, now, host))),
         })
@@ -162,6 +179,7 @@ impl Protocol for Hydee {
         match &mut self.0 {
             Process::Rank(rank) => rank.handle(input, now, host),
             Process::Director(director) => director.handle(input, now, host),
+            Process::Logger(logger) => logger.handle(input, host),
             Process::Server(server) => server.handle(input, now, host),
         }
     }
@@ -169,7 +187,7 @@ impl Protocol for Hydee {
     fn next_deadline(&self) -> Option<Time> {
         match &self.0 {
             Process::Rank(rank) => rank.next_deadline(),
-            Process::Director(_) => None,
+            Process::Director(_) | Process::Logger(_) => None,
             Process::Server(server) => server.next_deadline(),
         }
     }
@@ -182,7 +200,7 @@ impl Protocol for Hydee {
                 checkpoints: u32::from(rank.kept.is_some()),
                 ..Gauges::default()
             },
-            Process::Director(_) | Process::Server(_) => Gauges::default(),
+            Process::Director(_) | Process::Logger(_) | Process::Server(_) => Gauges::default(),
         }
     }
 }
@@ -194,10 +212,12 @@ impl Rank {
         let cluster = view.cluster_of(me);
         let members = view.members_of(cluster);
         let director = view.membership.with_role(Role::RECOVERY_PROCESS).next();
+        let logger = view.membership.with_role(Role::EVENT_LOGGER).next();
         let mut this = Rank {
             me,
             cluster,
             director,
+            logger,
             holders: config.placement.holders(&view.membership, me),
             state: State::Running,
             position: Position::default(),
@@ -209,6 +229,7 @@ impl Rank {
             lines: BTreeMap::new(),
             gate: if view.epoch > 0 && director.is_some() { Gate::Closed } else { Gate::Open },
             round: Round::default(),
+            order: Order::default(),
             waiting: VecDeque::new(),
             early: Vec::new(),
             kept: None,
@@ -230,11 +251,13 @@ impl Rank {
             Input::Consumed(id) => self.done(Deed::Consumed(id), host),
             Input::Received { id, stamp, payload } => {
                 self.arrived(Arrival { id, stamp, payload }, host);
+                self.repeat_waiting(host);
                 self.maybe_write(now, host);
             }
             Input::Control { from, message } => self.told(from, message, now, host),
             Input::Image { image, .. } => self.image_arrived(image, now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
+            Input::Rested => self.caught_up(now, host),
             Input::Persisted(name) => {
                 let answers = self.store.persisted(name, &self.view, host);
                 self.say(answers, now, host);
@@ -324,7 +347,17 @@ impl Rank {
                 self.synchronised(from, epoch, present, committed, host);
             }
             Control::Level { epoch, level } => self.level_told(epoch, level, now, host),
-            Control::Report { .. } | Control::Replayed { .. } => {}
+            Control::Logged { upto } => {
+                self.logged(upto, host);
+                self.maybe_write(now, host);
+            }
+            Control::Recalled(recalled) => self.recalled(recalled, now, host),
+            Control::Report { .. }
+            | Control::Replayed { .. }
+            | Control::Log { .. }
+            | Control::Know { .. }
+            | Control::Forget { .. }
+            | Control::Recall { .. } => {}
         }
     }
 
@@ -361,6 +394,7 @@ impl Rank {
         self.watch_members(now, host);
         self.meet_peers(host);
         self.watch_holders(&old, now, host);
+        self.watch_logger(&old, host);
         self.replay(now, host);
         self.maybe_write(now, host);
     }

@@ -20,7 +20,7 @@ pub(super) struct Pair {
 
 impl Rank {
     pub(super) fn recovers_in_pairs(&self) -> bool {
-        self.config.recovery == Recovery::Pairs
+        self.config.recovery != Recovery::Phases
     }
 
     /// Closes the channels at an end of which a cluster has failed, and tells the peers that live how they stand (S3).

@@ -441,6 +441,7 @@ impl Rank {
             self.log.0 += channel.log.len() as u64;
             self.log.1 += channel.log.values().map(|it| it.payload.len() as u64).sum::<u64>();
         }
+        self.recall_order(target.is_some(), host);
         host.claim(Claim::RolledBack {
             to: self.position,
             checkpoint,

@@ -50,6 +50,7 @@ impl Server {
             | Input::Consumed(_)
             | Input::Received { .. }
             | Input::Snapshot(_)
+            | Input::Rested
             | Input::Recorded { .. } => Answers::new(),
         };
         for (whom, message) in answers {

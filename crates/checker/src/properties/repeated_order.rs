@@ -1,0 +1,161 @@
+//! Deliveries are repeated in their order (pessimistic logging; Elnozahy et al., section 4.2: no process depends on a delivery
+//! that cannot be repeated): when a process goes back, what anybody has received of it stays valid, so that it is delivered
+//! the same messages in the same order again, up to the last delivery before a message of its that somebody was delivered.
+//! Judged for protocols that promise it.
+
+use std::collections::HashMap;
+
+use faultline_core::{Fact, MessageId};
+
+use crate::history::{History, Point, SegmentNo};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::RepeatedOrder);
+    if !history.context.protocol.repeats_order() {
+        return finding;
+    }
+    for process in &history.processes {
+        let states = process.segments.clone().map(SegmentNo).filter(|&it| history.has_state(it));
+        let states: Vec<SegmentNo> = states.collect();
+        for (place, &after) in states.iter().enumerate() {
+            let Some(cut) = history.segment(after).parent else { continue };
+            let again = deliveries(history, cut, end_of(history, after));
+            for &before in &states[..place] {
+                let was = deliveries(history, cut, end_of(history, before));
+                compare(history, &was, &again, &mut finding);
+            }
+        }
+    }
+    finding
+}
+
+/// Compares what a process was delivered after the state to which it went back with what it is after its return.
+fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding: &mut Finding) {
+    let seen = was.iter().rposition(|it| it.is_seen).map_or(0, |last| last + 1);
+    for (was, again) in was[..seen].iter().zip(again) {
+        finding.instances += 1;
+        if was.id != again.id {
+            finding.violated([history.source(was.at), history.source(again.at)], || {
+                let (context, receiver) = (history.context, history.process_of(again.at));
+                let (receiver, was, is) =
+                    (context.process(receiver), context.message(was.id), context.message(again.id));
+                format!("{receiver} was delivered {is} where it had been delivered {was}, and others depend on that")
+            });
+            return;
+        }
+    }
+}
+
+/// The state at the end of a segment.
+fn end_of(history: &History<'_>, segment: SegmentNo) -> Point {
+    Point { segment, fact: history.segment(segment).end }
+}
+
+struct Delivery {
+    id: MessageId,
+    at: Point,
+    /// After it, and before the next, a message was sent that went to the network, and that somebody was delivered.
+    is_seen: bool,
+}
+
+/// The deliveries on the way from one state to another; none if that does not continue it.
+fn deliveries(history: &History<'_>, cut: Point, end: Point) -> Vec<Delivery> {
+    let mut stretches = Vec::new();
+    let mut until = end;
+    while until.segment > cut.segment {
+        let segment = history.segment(until.segment);
+        stretches.push((until.segment, segment.begin, until.fact));
+        match segment.parent {
+            Some(parent) => until = parent,
+            None => return Vec::new(),
+        }
+    }
+    if until.segment != cut.segment {
+        return Vec::new();
+    }
+    stretches.push((cut.segment, cut.fact, until.fact));
+    let mut deliveries: Vec<Delivery> = Vec::new();
+    // How many deliveries went before each send that has not gone to the network.
+    let mut sent: HashMap<MessageId, usize> = HashMap::new();
+    for (number, from, upto) in stretches.into_iter().rev() {
+        let segment = history.segment(number);
+        let Some(stream) = history.trace.streams.get(&(segment.process, segment.life)) else { continue };
+        for fact in from..upto {
+            match stream[fact as usize].1 {
+                Fact::Delivered(id) => {
+                    deliveries.push(Delivery { id, at: Point { segment: number, fact }, is_seen: false });
+                }
+                Fact::Sent { id, .. } => drop(sent.insert(id, deliveries.len())),
+                Fact::Transmitted { id, .. } => {
+                    let before = sent.remove(&id).filter(|_| was_delivered(history, id)).unwrap_or(0);
+                    if let Some(last) = deliveries[..before].last_mut() {
+                        last.is_seen = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    deliveries
+}
+
+fn was_delivered(history: &History<'_>, id: MessageId) -> bool {
+    history.messages.find(id).is_some_and(|message| !message.delivered.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_trace::manifest::ProtocolKind;
+
+    /// p1 is delivered two messages, then perhaps sends one that p0 is delivered; after its return they come in this order.
+    fn run(sends: bool, again: [usize; 2]) -> Run {
+        let mut run = Run::under(ProtocolKind::PessimisticLogging, &[&[0], &[1], &[2]]);
+        run.commit_all(1, &[1]);
+        let messages = [run.send(0, 1), run.send(2, 1)];
+        messages.iter().for_each(|it| run.deliver(*it));
+        if sends {
+            let effect = run.send(1, 0);
+            run.transmit(effect, crate::testing::position(0, 1));
+            run.deliver(effect);
+        }
+        run.kill(1, false);
+        run.restore(1, 1, Some((0, 1)));
+        again.iter().for_each(|it| run.deliver(messages[*it]));
+        run
+    }
+
+    #[test]
+    fn the_same_order_is_right() {
+        let finding = check_alone(check, &run(true, [0, 1]));
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{finding:?}");
+    }
+
+    #[test]
+    fn another_order_is_found_when_somebody_has_seen_the_first() {
+        let finding = check_alone(check, &run(true, [1, 0]));
+        assert!(finding.violations[0].text.contains("others depend on that"), "{finding:?}");
+        assert_eq!(check_alone(check, &run(false, [1, 0])).violation_count(), 0, "nobody has seen it");
+    }
+
+    #[test]
+    fn what_was_cut_short_by_the_next_failure_still_binds_the_one_after() {
+        let mut run = run(true, [0, 1]);
+        run.kill(1, false);
+        run.restore(1, 2, Some((0, 1)));
+        run.kill(1, false);
+        run.restore(1, 3, Some((0, 1)));
+        let second = run.message(2, 1, 0, 0);
+        run.deliver(second);
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_protocol_that_promises_no_order_is_not_judged() {
+        let mut run = run(true, [1, 0]);
+        run.context.protocol = ProtocolKind::FullLogging;
+        assert_eq!(check_alone(check, &run).instances, 0);
+    }
+}

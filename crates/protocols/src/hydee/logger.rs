@@ -1,0 +1,155 @@
+//! The event logger (M1, M3, M5, M6): holds the order in which each process was delivered messages, in stable storage. It
+//! stands outside every cluster, may fail like anybody, and is then replaced by one that is told again what the living know.
+//!
+//! What it holds is one record. While that is being written, what comes waits for the next writing, which holds it all.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Birth, Boot, Claim, ImageName, Input, ProcessId, To};
+use serde::{Deserialize, Serialize};
+
+use super::config::{Config, Defect};
+use super::message::{Control, Determinant, Recalled};
+use super::{Desk, Hydee};
+
+#[derive(Clone, Debug)]
+pub(super) struct Logger {
+    config: Arc<Config>,
+    /// By rank; `None` is lost: its process has not told it again since the storage was.
+    orders: Vec<Option<Order>>,
+    /// How often `orders` has grown, up to when it is durable, and being written.
+    changes: u64,
+    durable: u64,
+    writing: Option<u64>,
+    /// What is said as soon as so many changes are durable.
+    answers: VecDeque<(u64, ProcessId, Control)>,
+    /// The storage was lost, and not everybody has told again what was on it.
+    lacks: bool,
+}
+
+/// Deliveries of one process that no committed checkpoint of it holds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Order {
+    first: u64,
+    determinants: VecDeque<Determinant>,
+    /// The checkpoint that holds what came before.
+    after: Option<ImageName>,
+}
+
+impl Order {
+    fn end(&self) -> u64 {
+        self.first + self.determinants.len() as u64
+    }
+
+    /// Adds deliveries from `first` on; those that are here already are passed over.
+    fn append(&mut self, first: u64, determinants: &[Determinant]) {
+        let here = self.end().saturating_sub(first) as usize;
+        assert!(first <= self.end(), "what a process says comes in the order in which it says it");
+        self.determinants.extend(determinants.iter().skip(here));
+    }
+
+    /// Forgets what a checkpoint holds.
+    fn forget(&mut self, below: u64, by: Option<ImageName>) {
+        let superfluous = below.saturating_sub(self.first).min(self.determinants.len() as u64);
+        self.determinants.drain(..superfluous as usize);
+        self.first = self.first.max(below);
+        self.after = by.or(self.after);
+    }
+}
+
+impl Logger {
+    pub(super) fn start(birth: Birth<Config>, host: &mut Desk) -> Logger {
+        let Birth { boot, membership, config, record, .. } = birth;
+        let ranks = membership.with_role(faultline_core::Role::RANK).count();
+        let recorded = record.and_then(|bytes| postcard::from_bytes::<Vec<Option<Order>>>(&bytes).ok());
+        let nothing = (boot != Boot::Replaced).then(Order::default);
+        let orders = recorded.unwrap_or_else(|| alloc::vec![nothing; ranks]);
+        let lacks = boot == Boot::Replaced;
+        let mut this =
+            Logger { config, orders, changes: 0, durable: 0, writing: None, answers: VecDeque::new(), lacks };
+        this.report_when_complete(host);
+        this
+    }
+
+    pub(super) fn handle(&mut self, input: Input<Hydee>, host: &mut Desk) {
+        match input {
+            Input::Control { from, message } => self.told(from, message, host),
+            Input::Recorded { version } => {
+                self.durable = version;
+                self.writing = None;
+            }
+            _ => {}
+        }
+        self.write(host);
+        self.answer(host);
+        self.report_when_complete(host);
+    }
+
+    fn told(&mut self, from: ProcessId, message: Control, host: &mut Desk) {
+        let of_process = &mut self.orders[from.index()];
+        match (message, &mut *of_process) {
+            (Control::Log { first, determinants }, Some(order)) => {
+                order.append(first, &determinants);
+                let upto = order.end();
+                self.changed(from, upto, host);
+            }
+            (Control::Know { first, determinants }, _) => {
+                let after = of_process.take().and_then(|it| it.after);
+                let order = Order { first, determinants: determinants.iter().copied().collect(), after };
+                let upto = order.end();
+                *of_process = Some(order);
+                self.changed(from, upto, host);
+            }
+            (Control::Forget { below, by }, Some(order)) => order.forget(below, by),
+            (Control::Recall { first }, order) => {
+                let answer = match order {
+                    None => Recalled::Lost,
+                    Some(order) if order.first > first => Recalled::Forgotten { by: order.after },
+                    Some(order) => {
+                        // A checkpoint that was not committed when its process died may hold more than was told.
+                        order.forget(first, None);
+                        Recalled::Order { first, determinants: order.determinants.iter().copied().collect() }
+                    }
+                };
+                self.answers.push_back((self.changes, from, Control::Recalled(answer)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Something was added, which is acknowledged when it is durable (M1).
+    fn changed(&mut self, whose: ProcessId, upto: u64, host: &mut Desk) {
+        self.changes += 1;
+        let logged = Control::Logged { upto };
+        if self.config.defects.has(Defect::AcknowledgesBeforeDurable) {
+            host.control(To::One(whose), logged);
+        } else {
+            self.answers.push_back((self.changes, whose, logged));
+        }
+    }
+
+    fn write(&mut self, host: &mut Desk) {
+        if self.writing.is_none() && self.durable < self.changes {
+            self.writing = Some(self.changes);
+            let bytes = postcard::to_allocvec(&self.orders).expect("numbers can be encoded");
+            host.record(self.changes, bytes.into());
+        }
+    }
+
+    fn answer(&mut self, host: &mut Desk) {
+        let due = self.answers.partition_point(|it| it.0 <= self.durable);
+        for (_, whom, message) in self.answers.drain(..due) {
+            host.control(To::One(whom), message);
+        }
+    }
+
+    fn report_when_complete(&mut self, host: &mut Desk) {
+        if self.lacks && self.durable >= self.changes && self.orders.iter().all(Option::is_some) {
+            self.lacks = false;
+            host.held();
+            host.claim(Claim::Protected);
+        }
+    }
+}

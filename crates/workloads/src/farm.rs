@@ -1,0 +1,180 @@
+//! Master and workers: whoever answers first gets the next piece of work.
+//!
+//! The first rank is the master. It gives every worker two pieces at first, and another for each answer, until there are none
+//! left; a worker computes its pieces in the order in which they came, and answers each. Who gets which piece is decided by the
+//! order in which answers arrive, so that a re-execution sends what the execution sent only if messages are delivered in the
+//! same order again: the program is not send-deterministic. Its result, which is the master's, does not depend on that order: a
+//! sum over the answers, in which a piece that is lost, or done twice, shows.
+//!
+//! A worker that computes does not look at what arrives meanwhile, and the master computes only before its first piece: deliveries
+//! are the only accidents.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faultline_core::{Chunk, Digest, Membership, Outbox, Payload, ProcessId, Progress, Role, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Invalid, in_range};
+use crate::mix::{digest, mix};
+
+/// Parameters of master and workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// Pieces of work.
+    pub pieces: u32,
+    /// Modelled duration of a piece; each is up to a half longer or shorter.
+    pub piece_cost: Span,
+}
+
+impl Default for Config {
+    /// A thousand pieces of 20 ms.
+    fn default() -> Self {
+        Config { pieces: 1000, piece_cost: Span::from_millis(20) }
+    }
+}
+
+impl Config {
+    pub(crate) fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
+        in_range("pieces", self.pieces.into(), 1 << 24)?;
+        match clusters.iter().sum::<usize>() {
+            0 | 1 => Err(Invalid::NobodyToSendTo { cluster: 0 }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Rank {
+    config: Config,
+    ranks: Arc<[ProcessId]>,
+    is_master: bool,
+    state: State,
+}
+
+/// What a snapshot holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct State {
+    /// Master: the initial computation is over.
+    has_begun: bool,
+    /// Master: pieces given away.
+    given: u32,
+    /// Master: answers received.
+    done: u32,
+    /// Master: sum of the answers.
+    sum: u64,
+    /// Worker: pieces that were not computed yet.
+    waiting: VecDeque<u32>,
+    /// Messages received, by rank.
+    received: Vec<u32>,
+}
+
+impl Rank {
+    pub(crate) fn new(config: &Config, me: ProcessId, membership: &Membership) -> Rank {
+        let ranks: Arc<[ProcessId]> = membership.with_role(Role::RANK).collect();
+        let (is_master, state) = (ranks.first() == Some(&me), State::initial(ranks.len()));
+        Rank { config: config.clone(), ranks, is_master, state }
+    }
+
+    /// Gives the next piece to a worker, if there is one left.
+    fn give(&mut self, to: ProcessId, out: &mut Outbox) {
+        if self.state.given < self.config.pieces {
+            out.send(to, Payload::from_slice(&self.state.given.to_le_bytes()));
+            self.state.given += 1;
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, from: ProcessId, payload: &Payload, out: &mut Outbox) {
+        let place = self.ranks.binary_search(&from).expect("ranks send to ranks");
+        out.consume(from, self.state.received[place]);
+        self.state.received[place] += 1;
+        let content = payload.bytes();
+        if self.is_master {
+            let answer = content.try_into().map_or(0, u64::from_le_bytes);
+            self.state.sum = self.state.sum.wrapping_add(answer);
+            self.state.done += 1;
+            self.give(from, out);
+        } else {
+            self.state.waiting.push_back(content.try_into().map_or(0, u32::from_le_bytes));
+        }
+    }
+
+    /// How long the next piece takes.
+    pub(crate) fn next_job(&self) -> Option<Span> {
+        if self.is_master {
+            return (!self.state.has_begun).then_some(Span::ZERO);
+        }
+        let piece = *self.state.waiting.front()?;
+        let percent = 50 + mix(piece.into()) % 101;
+        Some(Span(self.config.piece_cost.0 / 100 * percent))
+    }
+
+    pub(crate) fn computed(&mut self, out: &mut Outbox) {
+        if self.is_master {
+            self.state.has_begun = true;
+            let workers = self.ranks.clone();
+            for &worker in workers[1..].iter().chain(&workers[1..]) {
+                self.give(worker, out);
+            }
+        } else {
+            let piece = self.state.waiting.pop_front().expect("a worker computes a piece that it was given");
+            out.send(self.ranks[0], Payload::from_slice(&answer(piece).to_le_bytes()));
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<[Chunk]> {
+        let state = postcard::to_allocvec(&self.state).expect("numbers can be encoded");
+        [Chunk::Bytes(state.into())].into()
+    }
+
+    pub(crate) fn restore(&mut self, chunks: Option<&[Chunk]>) {
+        self.state = match chunks {
+            None => State::initial(self.ranks.len()),
+            Some([Chunk::Bytes(bytes)]) => {
+                postcard::from_bytes(bytes).expect("a snapshot of this application")
+            }
+            Some(_) => panic!("a snapshot of this application has one chunk"),
+        };
+    }
+
+    /// A worker has no result of its own: what it did is an accident.
+    pub(crate) fn result(&self) -> Option<Digest> {
+        match self.is_master {
+            true => {
+                (self.state.done >= self.config.pieces).then(|| of_master(self.state.sum, self.state.done))
+            }
+            false => self.state.waiting.is_empty().then(|| digest([])),
+        }
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        let total = if self.is_master { self.config.pieces.into() } else { 0 };
+        Progress { done: self.state.done.into(), total }
+    }
+}
+
+impl State {
+    fn initial(ranks: usize) -> State {
+        let (has_begun, waiting, received) = (false, VecDeque::new(), vec![0; ranks]);
+        State { has_begun, given: 0, done: 0, sum: 0, waiting, received }
+    }
+}
+
+/// What a worker makes of a piece.
+fn answer(piece: u32) -> u64 {
+    mix(u64::from(piece) + 1)
+}
+
+fn of_master(sum: u64, done: u32) -> Digest {
+    digest([&sum.to_le_bytes()[..], &done.to_le_bytes()])
+}
+
+/// The results when every piece is done once.
+pub(crate) fn reference(config: &Config, ranks: impl Iterator<Item = ProcessId>) -> Vec<(ProcessId, Digest)> {
+    let sum = (0..config.pieces).map(answer).fold(0, u64::wrapping_add);
+    let master = of_master(sum, config.pieces);
+    ranks.enumerate().map(|(place, it)| (it, if place == 0 { master } else { digest([]) })).collect()
+}
