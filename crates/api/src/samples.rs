@@ -36,6 +36,7 @@ pub const SAMPLES: &[Sample] = samples![
     "storage",
     "hydee",
     "full-logging",
+    "pessimistic-logging",
     "domino",
     "nas",
     "ping-pong",

@@ -99,6 +99,17 @@ fn under_full_logging_only_those_go_back_that_died() {
 }
 
 #[test]
+fn under_pessimistic_logging_only_those_go_back_that_died_whatever_the_program() {
+    let ended = simulate("pessimistic-logging");
+    assert!(
+        ended.run.faults.iter().all(|(_, state)| *state == FaultState::Effective),
+        "{:?}",
+        ended.run.faults
+    );
+    assert!(ended.restored.keys().eq(&[ProcessId(0), ProcessId(2), ProcessId(3)]), "{:?}", ended.restored);
+}
+
+#[test]
 fn independent_checkpoints_fall_like_dominoes() {
     let ended = simulate("domino");
     // The first checkpoint is taken before the application acts.

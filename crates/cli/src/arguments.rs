@@ -543,7 +543,7 @@ Known defects are compiled in by a feature, so that no other build is wrong:
   cargo run --release --features defects -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
     /// Only federations with this protocol (hc3i, coordinated, hydee, fullLogging, spbc,
-    /// independent), instead of all.
+    /// pessimisticLogging, independent), instead of all.
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
     /// How many schedules.

@@ -29,6 +29,29 @@ fn a_node_is_killed_and_the_result_is_the_same() {
 }
 
 #[test]
+fn master_and_workers_outlive_the_master_and_the_event_logger() {
+    let place = Place::new();
+    let faults = "  faults:
+    - { at: 500ms, crash: { cluster: lyon, node: 0 } }
+    - { at: 700ms, crash: { process: event-logger } }\n";
+    let hc3i = "hc3i: { checkpointEvery: 300ms, replicas: 1, replicateTo: otherCluster }";
+    let heat = "heat: { steps: 60, stepTime: 20ms, feedbackEvery: 20, state: 64KiB }";
+    let text = small(faults).replace(hc3i, "pessimisticLogging: { replicateTo: otherCluster }");
+    place.write("farm.yaml", text.replace(heat, "farm: { pieces: 200, stepTime: 20ms }"));
+    let run = place.faultline(["run", "farm.yaml", "--out", "run", "--format", "json"]).assert();
+    let json: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    assert_eq!(json["result"]["equal"], true, "{json}");
+    for fault in [0, 1] {
+        assert_eq!(json["faults"][fault]["state"], "effective", "{json}");
+    }
+    let properties = json["properties"].as_array().unwrap();
+    let open = properties.iter().filter(|it| it["verdict"] != "pass" && it["property"] != "linksAsAsked");
+    assert_eq!(open.collect::<Vec<_>>(), [&Value::Null; 0]);
+    let repeated = properties.iter().find(|it| it["property"] == "repeatedOrder").unwrap();
+    assert!(repeated["instances"].as_u64().unwrap() > 0, "{repeated}");
+}
+
+#[test]
 fn an_interrupted_run_is_recorded_as_far_as_it_went_and_leaves_nobody_behind() {
     let place = Place::new();
     place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));

@@ -6,151 +6,17 @@ use std::sync::Arc;
 use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_checker::{Context, Judgement, Property, Verdict, judge};
 use faultline_core::fault::Outcome;
-use faultline_core::{
-    Application, Chunk, Digest, Incarnation, Job, Membership, Node, Outbox, Payload, ProcessId, Progress,
-    Protocol, Role, Span,
-};
+use faultline_core::{Membership, Node, ProcessId, Protocol, Span};
 use faultline_fuzz::{Differs, Scenario, difference, run};
 use faultline_trace::Trace;
 use faultline_trace::manifest::ProtocolKind;
-use faultline_workloads::{Workload, exchange, heat, salted};
+use faultline_workloads::{Workload, exchange, farm, heat, salted};
 
 const MASTER: ProcessId = ProcessId(0);
 
-/// How many pieces of work there are.
-#[derive(Clone, Debug)]
-struct Pieces(u64);
-
-/// The master has two pieces with every worker at first, and another for each answer; a worker answers each.
-#[derive(Clone, Debug)]
-struct Farm {
-    me: ProcessId,
-    workers: Vec<ProcessId>,
-    pieces: u64,
-    state: State,
-}
-
-#[derive(Clone, Debug, Default)]
-struct State {
-    /// Pieces that were given away, or that were worked on.
-    begun: u64,
-    done: u64,
-    /// Pieces that wait.
-    waiting: Vec<u64>,
-    /// Of everything that came, in the order in which it came.
-    hash: u64,
-    received: Vec<u32>,
-}
-
-/// A piece of work.
-#[derive(Clone, Debug, PartialEq)]
-struct Piece(u64);
-
-impl Job for Piece {
-    type Output = u64;
-
-    fn cost(&self) -> Span {
-        Span::from_millis(1 + self.0 * 7 % 5)
-    }
-
-    fn run(self) -> u64 {
-        self.0
-    }
-}
-
-fn payload(value: u64) -> Payload {
-    Payload::from_slice(&value.to_le_bytes())
-}
-
-impl Farm {
-    fn give(&mut self, to: ProcessId, out: &mut Outbox) {
-        if self.state.begun < self.pieces {
-            out.send(to, payload(self.state.begun));
-            self.state.begun += 1;
-        }
-    }
-}
-
-impl Application for Farm {
-    type Job = Piece;
-    type Config = Pieces;
-
-    fn new(config: &Arc<Pieces>, me: ProcessId, membership: &Membership, _: u64) -> Farm {
-        let ranks: Vec<ProcessId> = membership.with_role(Role::RANK).collect();
-        let state = State { received: vec![0; ranks.len()], ..State::default() };
-        Farm { me, workers: ranks.into_iter().filter(|&it| it != MASTER).collect(), pieces: config.0, state }
-    }
-
-    fn deliver(&mut self, from: ProcessId, content: Payload, out: &mut Outbox) {
-        let number = &mut self.state.received[from.index()];
-        out.consume(from, *number);
-        *number += 1;
-        let value = u64::from_le_bytes(content.bytes().try_into().expect("eight bytes"));
-        self.state.hash = self.state.hash.rotate_left(7) ^ value ^ u64::from(from.0);
-        if self.me == MASTER {
-            self.state.done += 1;
-            self.give(from, out);
-        } else {
-            self.state.waiting.push(value);
-        }
-    }
-
-    fn computed(&mut self, piece: u64, out: &mut Outbox) {
-        if self.me == MASTER {
-            for worker in self.workers.clone() {
-                self.give(worker, out);
-                self.give(worker, out);
-            }
-        } else {
-            self.state.waiting.remove(0);
-            out.send(MASTER, payload(piece));
-        }
-    }
-
-    fn next_job(&mut self) -> Option<Piece> {
-        match self.me == MASTER {
-            true => (self.state.begun == 0).then_some(Piece(0)),
-            false => self.state.waiting.first().map(|&it| Piece(it)),
-        }
-    }
-
-    fn snapshot(&self) -> Option<Arc<[Chunk]>> {
-        let State { begun, done, waiting, hash, received } = &self.state;
-        let received = received.iter().map(|&it| u64::from(it));
-        let numbers = [*begun, *done, *hash].into_iter().chain(received).chain(waiting.iter().copied());
-        let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
-        Some([Chunk::Bytes(bytes.into())].into())
-    }
-
-    fn restore(&mut self, chunks: Option<&[Chunk]>, _: Incarnation) {
-        let ranks = self.workers.len() + 1;
-        self.state = match chunks {
-            None => State { received: vec![0; ranks], ..State::default() },
-            Some([Chunk::Bytes(bytes)]) => {
-                let number = |it: &[u8]| u64::from_le_bytes(it.try_into().expect("eight bytes"));
-                let mut numbers = bytes.chunks(8).map(number);
-                let mut next = || numbers.next().expect("there are three");
-                let (begun, done, hash) = (next(), next(), next());
-                let received = numbers.by_ref().take(ranks).map(|it| it as u32).collect();
-                State { begun, done, hash, received, waiting: numbers.collect() }
-            }
-            Some(_) => panic!("a snapshot has one chunk"),
-        };
-    }
-
-    fn result(&self) -> Option<Digest> {
-        let is_over = match self.me == MASTER {
-            true => self.state.done == self.pieces,
-            false => self.state.waiting.is_empty(),
-        };
-        let mut digest = Digest([0; 16]);
-        digest.0[..8].copy_from_slice(&self.state.hash.to_le_bytes());
-        is_over.then_some(digest)
-    }
-
-    fn progress(&self) -> Progress {
-        Progress { done: self.state.done, total: self.pieces }
-    }
+/// Master and workers, which no file has under HydEE.
+fn farm(pieces: u32) -> faultline_workloads::Config {
+    faultline_workloads::Config::Farm(farm::Config { pieces, piece_cost: Span::from_millis(3) })
 }
 
 /// Three clusters of two under HydEE, with faults.
@@ -184,11 +50,11 @@ impl Visitor for RunFarm {
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
     {
-        let setup = setup.hosting::<Farm>(Pieces(200));
+        let setup = setup.hosting::<Workload>(farm(200));
         let clusters = setup.membership.clusters.iter().map(|it| it.processes.to_vec()).collect();
         let names = setup.names.processes();
         let mut trace = Trace::default();
-        let run = faultline_sim::run::<Node<P, Farm>>(setup.simulation(), &mut trace);
+        let run = faultline_sim::run::<Node<P, Workload>>(setup.simulation(), &mut trace);
         let context = Context {
             outcome: Some(run.outcome.clone()),
             process_names: names,
@@ -237,7 +103,7 @@ fn of_workload(config: faultline_workloads::Config) -> Option<faultline_fuzz::Di
 
 #[test]
 fn two_orders_tell_master_and_workers_before_any_failure() {
-    let found = difference::<Farm>(&Arc::new(Pieces(50)), &membership(), |_| 0, 4).expect("it differs");
+    let found = of_workload(farm(50)).expect("it differs");
     assert_eq!(found.process, MASTER);
     // What it gives away at first does not depend on anything.
     assert!(found.send >= 10, "{found:?}");

@@ -15,6 +15,7 @@ const RARE: &[(Defect, u32)] = &[
     (Defect::Hydee(hydee::Defect::OneRound), 500),
     (Defect::Hydee(hydee::Defect::NoDuplicateCheck), 1500),
     (Defect::Hydee(hydee::Defect::OlderSyncAccepted), 2500),
+    (Defect::Pessimistic(hydee::Defect::AcknowledgesBeforeDurable), 500),
 ];
 
 fn bound(defect: Defect) -> u32 {
@@ -72,6 +73,11 @@ fn each_defect_of_hydee_is_found_within_the_bound() {
 #[test]
 fn each_defect_of_spbc_is_found_within_the_bound() {
     found_within_the_bound("spbc");
+}
+
+#[test]
+fn each_defect_of_pessimistic_logging_is_found_within_the_bound() {
+    found_within_the_bound("pessimisticLogging");
 }
 
 #[test]

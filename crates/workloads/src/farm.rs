@@ -58,7 +58,7 @@ pub(crate) struct Rank {
 /// What a snapshot holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct State {
-    /// Master: the initial computation is over.
+    /// The initial computation, which takes no time, is over.
     has_begun: bool,
     /// Master: pieces given away.
     given: u32,
@@ -104,8 +104,8 @@ impl Rank {
 
     /// How long the next piece takes.
     pub(crate) fn next_job(&self) -> Option<Span> {
-        if self.is_master {
-            return (!self.state.has_begun).then_some(Span::ZERO);
+        if !self.state.has_begun {
+            return Some(Span::ZERO);
         }
         let piece = *self.state.waiting.front()?;
         let percent = 50 + mix(piece.into()) % 101;
@@ -113,15 +113,17 @@ impl Rank {
     }
 
     pub(crate) fn computed(&mut self, out: &mut Outbox) {
+        if self.state.has_begun {
+            let piece = self.state.waiting.pop_front().expect("a worker computes a piece that it was given");
+            out.send(self.ranks[0], Payload::from_slice(&answer(piece).to_le_bytes()));
+            return;
+        }
+        self.state.has_begun = true;
         if self.is_master {
-            self.state.has_begun = true;
             let workers = self.ranks.clone();
             for &worker in workers[1..].iter().chain(&workers[1..]) {
                 self.give(worker, out);
             }
-        } else {
-            let piece = self.state.waiting.pop_front().expect("a worker computes a piece that it was given");
-            out.send(self.ranks[0], Payload::from_slice(&answer(piece).to_le_bytes()));
         }
     }
 
@@ -146,7 +148,7 @@ impl Rank {
             true => {
                 (self.state.done >= self.config.pieces).then(|| of_master(self.state.sum, self.state.done))
             }
-            false => self.state.waiting.is_empty().then(|| digest([])),
+            false => (self.state.has_begun && self.state.waiting.is_empty()).then(|| digest([])),
         }
     }
 

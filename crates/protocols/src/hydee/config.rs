@@ -47,7 +47,7 @@ pub const DEFECTS_OF_PAIRS: [Defect; 6] = [
 ];
 
 /// The known defects of pessimistic logging: those that are only its own, and rules that it has in common with the others.
-pub const DEFECTS_OF_DETERMINANTS: [Defect; 13] = [
+pub const DEFECTS_OF_DETERMINANTS: [Defect; 12] = [
     Defect::SendsBeforeStable,
     Defect::AcknowledgesBeforeDurable,
     Defect::ForgetsBeforeCheckpoint,
@@ -60,14 +60,23 @@ pub const DEFECTS_OF_DETERMINANTS: [Defect; 13] = [
     Defect::LogOutsideCheckpoint,
     Defect::SuppressedNotLogged,
     Defect::CollectsAtPresent,
-    Defect::NoLifeCheck,
 ];
 
 impl Defect {
     /// Whether HydEE has the rule, rather than only SPBC or pessimistic logging.
     pub fn is_of_phases(self) -> bool {
-        let is_of_pairs = matches!(self, Defect::SendsBeforeMeeting | Defect::OlderMeetingAccepted);
-        !is_of_pairs && !DEFECTS_OF_DETERMINANTS[..7].contains(&self)
+        !matches!(
+            self,
+            Defect::SendsBeforeMeeting
+                | Defect::OlderMeetingAccepted
+                | Defect::SendsBeforeStable
+                | Defect::AcknowledgesBeforeDurable
+                | Defect::ForgetsBeforeCheckpoint
+                | Defect::RepeatsAsItComes
+                | Defect::RepeatsBeforeSends
+                | Defect::RepeatedSentAgain
+                | Defect::NotToldAgain
+        )
     }
 }
 

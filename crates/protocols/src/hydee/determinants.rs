@@ -176,6 +176,14 @@ impl Rank {
         self.deeds.iter().filter(|it| matches!(it, super::Deed::Sent(..))).count() as u64
     }
 
+    /// The event logger may have lost its storage before this process heard of it for the first time (M6).
+    pub(super) fn greet_logger(&mut self, host: &mut Desk) {
+        let is_up = self.logger.is_some_and(|it| self.view.is_up(it));
+        if is_up && !matches!(self.state, State::Restoring(_)) && !self.has(Defect::NotToldAgain) {
+            self.speak_to_logger(host);
+        }
+    }
+
     /// The event logger began a new life, which may have lost what was told to the one before (M6).
     pub(super) fn watch_logger(&mut self, old: &View, host: &mut Desk) {
         let is_new = self.logger.is_some_and(|it| self.view.began_new_life(it, old));

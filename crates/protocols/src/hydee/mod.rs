@@ -242,6 +242,7 @@ impl Rank {
         };
         this.watch_members(now, host);
         this.meet_peers(host);
+        this.greet_logger(host);
         this
     }
 
