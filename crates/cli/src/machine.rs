@@ -44,7 +44,10 @@ impl Size {
             Application::Heat(it) => it.state(),
             Application::Synthetic(it) => it.state(),
             Application::Nas(it) => it.state(),
-            Application::Exchange(_) | Application::PingPong(_) | Application::Salted(_) => 0,
+            Application::Exchange(_)
+            | Application::Farm(_)
+            | Application::PingPong(_)
+            | Application::Salted(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

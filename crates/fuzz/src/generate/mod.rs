@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
-    Application, Cluster, CollectBy, Coordinated, Exchange, Failures, Farm, Federation, FederationSpec, Forcing,
-    Hc3i, Heat, Hydee, InFlight, Independent, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback,
+    Application, Cluster, CollectBy, Coordinated, Exchange, Failures, Farm, Federation, FederationSpec,
+    Forcing, Hc3i, Heat, Hydee, InFlight, Independent, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback,
     Protocol as Options, Receive, ReplicateTo, Salted, Simulator, Storage, StorageKind,
 };
 use faultline_core::{Role, Span};
