@@ -223,13 +223,17 @@ impl Hc3i {
         &self,
         checkpoints: &BTreeMap<(Position, Attempt), Parts>,
     ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
-        // The least that would have had to survive: of the checkpoints that lack the fewest parts, the oldest, because a
-        // newer one may never have been committed.
+        // The least that would have had to survive: of the checkpoints that lack the fewest parts, the oldest. But the newest
+        // of all may never have been committed: if there is another, no part of that one was needed.
         let lacks = |parts: &Parts, owner: &ProcessId| !parts.contains_key(owner);
+        let restorable = |position: &Position| self.may_restore(*position);
+        let newest = checkpoints.keys().map(|(position, _)| *position).filter(restorable).max();
         let nearest = checkpoints
             .iter()
-            .filter(|((position, _), parts)| self.may_restore(*position) && parts.len() < self.members.len())
-            .min_by_key(|(_, parts)| self.members.len() - parts.len());
+            .filter(|((position, _), parts)| restorable(position) && parts.len() < self.members.len())
+            .min_by_key(|((position, _), parts)| {
+                (Some(*position) == newest, self.members.len() - parts.len())
+            });
         // Where nothing of any is left, what was not collected was needed.
         let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
         let oldest = self.history.collected(self.cluster).max(first);
