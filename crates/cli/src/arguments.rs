@@ -658,7 +658,7 @@ pub(crate) struct PlanArguments {
 Examples:
   faultline validate my.yaml
   faultline validate my.yaml --orders 8
-  faultline validate new.yaml --running my.yaml    whether a running one can become it")]
+  faultline validate new.yaml --running my.yaml   may it change so?")]
 pub(crate) struct ValidateArguments {
     /// The federation.
     pub(crate) file: PathBuf,
