@@ -28,7 +28,9 @@ fn main() {
             [(); 3].map(|()| args.next().and_then(|it| it.parse().ok()).expect("three numbers"));
         return simulate(kept, clusters, nodes);
     }
-    for (kept, clusters, nodes, gibibytes) in [(2, 100, 1000, 2), (10, 100, 1000, 2), (2, 100, 10_000, 12)] {
+    for (kept, clusters, nodes, gibibytes) in
+        [(2, 100, 1000, 2_u64), (10, 100, 1000, 2), (2, 100, 10_000, 12)]
+    {
         let nodes = if bench::quick() { nodes / 100 } else { nodes };
         let program = env::current_exe().expect("this program has a file");
         let arguments = [kept, clusters, nodes].map(|it: usize| it.to_string());
