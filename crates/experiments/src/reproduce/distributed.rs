@@ -65,7 +65,7 @@ pub(super) fn without_initiator(lab: &mut Lab<'_>) -> Result<Vec<Section>, Inter
         ],
         findings: vec![
             Finding {
-                what: "as much is removed".into(),
+                what: "without an initiator as much is removed".into(),
                 published: "\"the garbage collector should be more distributed\"".into(),
                 ours: match alike {
                     true => "in every collection of every run the same".into(),
