@@ -1,8 +1,8 @@
 //! A cluster may be given up only when a part is lost everywhere: its owner's storage and that of every holder. Whoever
-//! stated that a copy was durable, and lost nothing since, still has it, unless a rollback undid the checkpoint or a newer
-//! one took its place; and a cluster whose newest committed checkpoint has all its parts, and need not be passed over, can
-//! be restored. Unless the cluster lacks a newer one, which was committed and is lost, and there was a collection: then the
-//! older one may have been collected, and must not be restored.
+//! stated that a copy was durable, and lost nothing since, still has it, unless a rollback undid the checkpoint, a newer one
+//! took its place, or another part of it is lost; and a cluster whose newest committed checkpoint has all its parts, and need
+//! not be passed over, can be restored. Unless the cluster lacks a newer one, which was committed and is lost, and there was a
+//! collection: then the older one may have been collected, and must not be restored.
 
 use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId};
 
@@ -53,6 +53,7 @@ impl<'a> GivingUp<'a> {
                 |copy: &&StoredCopy| history.supervision.may_have_lost(copy.holder, copy.life, self.before);
             if let Some(copy) = copies.iter().find(|copy| !lost(copy))
                 && !self.is_superfluous(name)
+                && !self.is_broken(name)
             {
                 finding.violated([at], || {
                     let (owner, position) = (context.process(name.owner), name.position());
@@ -132,6 +133,13 @@ impl<'a> GivingUp<'a> {
         !Group::is_on(&line, name.position()) || newer.any(|checkpoint| self.is_clean(checkpoint))
     }
 
+    /// Whether a part of this part's checkpoint is lost everywhere: then nobody had to keep the others.
+    fn is_broken(&self, name: &ImageName) -> bool {
+        let supervision = &self.history.supervision;
+        self.checkpoint(name)
+            .is_some_and(|it| it.parts.iter().any(|part| part.may_be_lost(supervision, self.before)))
+    }
+
     /// Whether a checkpoint need not be passed over.
     fn is_clean(&self, checkpoint: &Checkpoint<'_>) -> bool {
         checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !self.dirt.is_in(cut))
@@ -194,6 +202,18 @@ mod tests {
         run.kill(1, false);
         give_up(&mut run);
         assert!(check_alone(check, &run).violations[0].text.contains("but p1 had it"));
+    }
+
+    #[test]
+    fn a_copy_of_a_checkpoint_that_lacks_another_part_need_not_be() {
+        let mut run = Run::new(&[&[0, 1], &[2]]);
+        run.commit_all(0, &[0, 1]);
+        run.kill(1, true);
+        let missing: std::sync::Arc<[_]> =
+            [(run.image(0, 0, 1), vec![p(0)]), (run.image(1, 0, 1), vec![p(1)])].into();
+        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
 
     #[test]
