@@ -264,3 +264,28 @@ fn failures_that_nobody_planned_are_told_apart() {
     assert!(told[1].starts_with("At 0.40 s paris-1 ended without a fault of the plan"), "{told:?}");
     assert_eq!(summary.notes.len(), 2, "{:?}", summary.notes);
 }
+
+#[test]
+fn a_fault_is_blamed_once_for_each_process() {
+    use faultline_core::{ClusterId, Fact, FactNo, Fault, FaultNo, Life, StorageFate, Time};
+    use faultline_trace::{Record, Sink, Trace};
+
+    let (manifest, _) = common::run(2);
+    let mut trace = Trace::default();
+    let lost = |process, life| Fact::Failed {
+        process: ProcessId(process),
+        life: Life(life),
+        storage: StorageFate::Lost,
+    };
+    let fault = Box::new(Fault::LoseCluster { cluster: ClusterId(1), storage: StorageFate::Lost });
+    let facts = [Fact::Begun, Fact::Injecting { no: FaultNo(1), fault }, lost(2, 1), lost(3, 1), lost(3, 2)];
+    for (number, fact) in facts.into_iter().enumerate() {
+        let (process, life, number) = (ProcessId::SUPERVISOR, Life(0), FactNo(number as u64));
+        trace.record(Record { process, life, number, at: Time(number.0 * 100_000_000), fact });
+    }
+    let judgement = passed();
+    let recorded = Recorded { bundle: "late", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
+    assert!(told[0].contains("all 2 processes of rennes were killed at once (fault 1"), "{told:?}");
+    assert!(told[1].starts_with("At 0.40 s rennes-1 was taken for dead and killed"), "{told:?}");
+}

@@ -79,14 +79,17 @@ impl History {
         self.failures.iter_mut().rev().find(|it| it.process == process && it.life == life)
     }
 
-    /// The last injected fault that can end a life of this process.
+    /// The last injected fault that can end a life of this process, unless it has ended one before: what ends the next is
+    /// not it any more.
     fn author(&self, process: ProcessId, cast: &Cast) -> Option<FaultNo> {
         let hits = |fault: &Fault| match *fault {
             Fault::Crash { process: it, .. } | Fault::Pause { process: it, .. } => it == process,
             Fault::LoseCluster { cluster, .. } => cluster == cast.cluster_of(process),
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => false,
         };
-        self.injections.iter().rev().find(|it| hits(&it.fault)).map(|it| it.no)
+        let no = self.injections.iter().rev().find(|it| hits(&it.fault))?.no;
+        let is_spent = self.failures.iter().any(|it| it.process == process && it.fault == Some(no));
+        (!is_spent).then_some(no)
     }
 }
 
