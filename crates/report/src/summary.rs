@@ -317,7 +317,8 @@ fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
     let mut notes = Vec::new();
     if unplanned(true) > 0 {
         notes.push(format!(
-            "{} taken for dead and killed without a fault of the plan: the machine may be too slow for this federation",
+            "{} taken for dead and killed without a fault of the plan: the machine may be too slow for this federation \
+             (a longer `failures.detectAfter` gives it more time, `--backend simulate` needs none)",
             lives(unplanned(true), "was", "were")
         ));
     }
