@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{ClusterId, Digest, FactKind, MessageId, ProcessId, Scope, Span, Time, Trigger};
+use faultline_core::{ClusterId, Digest, FactKind, MessageId, ProcessId, Scope, Span, Time};
 use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest, ProtocolKind};
 
 /// What a checker has to know of a run that no fact states.
@@ -80,7 +80,7 @@ impl Context {
             expected: manifest.expected.as_ref().map(|it| it.digests.clone()),
             bounds: manifest.bounds.clone(),
             volatile_storage: manifest.volatile_storage,
-            halting: manifest.plan.iter().filter_map(|it| halting(&it.trigger)).collect(),
+            halting: manifest.plan.iter().filter_map(|it| it.trigger.fact()).collect(),
             links: manifest.links.clone(),
             common_clock: manifest.backend == Backend::Simulate,
             settled_after: (manifest.backend == Backend::Simulate)
@@ -133,12 +133,5 @@ impl Context {
             Scope::Cluster => self.cluster(ClusterId(group as u16)),
             Scope::Federation => "the federation".into(),
         }
-    }
-}
-
-fn halting(trigger: &Trigger) -> Option<FactKind> {
-    match trigger {
-        Trigger::When { fact, .. } => Some(*fact),
-        Trigger::At(_) => None,
     }
 }

@@ -392,5 +392,5 @@ impl FromIterator<FactKind> for FactKinds {
     }
 }
 
-const _: () = assert!((FactKind::Completed as u32) < u32::BITS, "a set of kinds is 32 bits");
+const _: () = assert!((FactKind::Changed as u32) < u32::BITS, "a set of kinds is 32 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "facts are kept by the million");

@@ -44,7 +44,7 @@ struct Seat<A: Application> {
     me: ProcessId,
     life: Life,
     incarnation: Incarnation,
-    /// What somebody takes of them.
+    /// The kinds of fact that somebody takes.
     taken: FactKinds,
     held: bool,
     snapshot_wanted: bool,

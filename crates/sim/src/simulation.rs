@@ -58,8 +58,7 @@ pub struct Simulation<'s, P: Process, S> {
     /// First lives that have not registered.
     pub(crate) unregistered: usize,
     pub(crate) triggers: Arc<[Trigger]>,
-    /// Kinds of fact at which a process halts, and which are reported.
-    pub(crate) watched_kinds: FactKinds,
+    /// Kinds of fact that are reported: what the supervisor follows, and what faults wait for.
     pub(crate) followed_kinds: FactKinds,
     pub(crate) outcome: Option<Outcome>,
 
@@ -162,7 +161,6 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             has_plan,
             unregistered: processes,
             triggers: Arc::new([]),
-            watched_kinds: FactKinds::NONE,
             followed_kinds,
             outcome: None,
             stats: Stats::default(),
@@ -566,8 +564,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     #[inline]
     fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
         let kind = fact.kind();
-        let noticed = self.watched_kinds.contains(kind) || self.followed_kinds.contains(kind);
-        let halted = noticed && self.report_fact(process, &fact);
+        let halted = self.followed_kinds.contains(kind) && self.report_fact(process, &fact);
         let seat = &mut self.seats[process.index()];
         let (life, number) = (seat.life, FactNo(seat.facts));
         seat.facts += 1;
@@ -581,12 +578,10 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn report_fact(&mut self, process: ProcessId, fact: &Fact) -> bool {
         let (kind, cluster) = (fact.kind(), self.addresses[process.index()].cluster);
         let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
-        if halted || self.followed_kinds.contains(kind) {
-            let seat = &mut self.seats[process.index()];
-            seat.halted = halted;
-            let report = Report::Stated { process, life: seat.life, fact: fact.clone(), halted };
-            self.send_report(process, report);
-        }
+        let seat = &mut self.seats[process.index()];
+        seat.halted = halted;
+        let report = Report::Stated { process, life: seat.life, fact: fact.clone(), halted };
+        self.send_report(process, report);
         halted
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::{Fact, FactNo, Life, Membership, Process, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{Fact, FactNo, Life, Membership, Process, ProcessId, Span, StorageFate, Time};
 use faultline_supervisor::{Order, Report};
 use faultline_trace::{Record, Sink};
 
@@ -101,10 +101,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                 self.send_report_after(process, launch, Report::Registered { process, life });
             }
             Order::Announce(membership) => self.announce(membership),
-            Order::Watch(triggers) => {
-                self.watched_kinds = triggers.iter().filter_map(Trigger::fact).collect();
-                self.triggers = triggers;
-            }
+            Order::Watch(triggers) => self.triggers = triggers,
             Order::Go { process, life } => {
                 let seat = &mut self.seats[process.index()];
                 if seat.alive && seat.life == life {

@@ -78,9 +78,7 @@ impl Plan {
 
     /// Whether a trigger of the plan, resolved or not, names this kind.
     pub(crate) fn waits_for(&self, kind: FactKind) -> bool {
-        self.faults
-            .iter()
-            .any(|entry| matches!(entry.planned.trigger, Trigger::When { fact, .. } if fact == kind))
+        self.faults.iter().any(|entry| entry.planned.trigger.fact() == Some(kind))
     }
 
     /// Takes one more fault; its index. Its number is the next.
