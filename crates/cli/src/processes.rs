@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_core::Fact;
+use faultline_core::Time;
 use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting, progress};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, Told};
 
@@ -100,7 +100,6 @@ fn quietly(backend: BackendName) -> RunArguments {
 
 fn told(recording: &Recording) -> Told {
     let recorded = recording.recorded();
-    let begun = recorded.trace.supervisor().iter().find(|(_, fact)| *fact == Fact::Begun);
-    let begun = begun.map_or(0.0, |(at, _)| at.as_secs_f64());
+    let begun = recorded.trace.begun().map_or(0.0, Time::as_secs_f64);
     Told::of(&recording.account(), recorded.manifest.duration.as_secs_f64() - begun)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use faultline_core::{Fact, ProcessId};
+use faultline_core::{Fact, ProcessId, Time};
 use serde_json::Value;
 
 use crate::manifest::Manifest;
@@ -12,8 +12,9 @@ use crate::row::{COLUMNS, Row};
 
 /// Writes one [`Row`] per line as a JSON object, by process and life. Columns that are empty for a fact are left out.
 pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
+    let began = trace.begun().unwrap_or(Time::ZERO);
     for record in trace.records() {
-        serde_json::to_writer(&mut out, &Row::new(&record, manifest))?;
+        serde_json::to_writer(&mut out, &Row::new(&record, manifest, began))?;
         out.write_all(b"\n")?;
     }
     out.flush()
@@ -22,8 +23,9 @@ pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io
 /// Writes one [`Row`] per line as comma-separated values, by process and life, under a line with [`COLUMNS`].
 pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join(","))?;
+    let began = trace.begun().unwrap_or(Time::ZERO);
     for record in trace.records() {
-        let row = serde_json::to_value(Row::new(&record, manifest))?;
+        let row = serde_json::to_value(Row::new(&record, manifest, began))?;
         let cells = COLUMNS.map(|column| match &row[column] {
             Value::Null => String::new(),
             Value::String(text) => quoted(text),
@@ -75,7 +77,7 @@ mod tests {
     use crate::manifest::{ClusterEntry, ProcessEntry};
     use crate::memory::{Record, Sink};
     use faultline_core::{
-        Cause, Claim, ClusterId, FactNo, FaultNo, Incarnation, Life, MessageId, Position, Role, Sn, Time,
+        Cause, Claim, ClusterId, FactNo, FaultNo, Incarnation, Life, MessageId, Position, Role, Sn,
     };
 
     fn manifest() -> Manifest {
@@ -109,6 +111,9 @@ mod tests {
             (ProcessId::SUPERVISOR, 0, Fact::Ineffective { no: FaultNo(1), reason }),
         ];
         let mut trace = Trace::default();
+        let (life, number) = (Life(0), FactNo(0));
+        let began = Time(7);
+        trace.record(Record { process: ProcessId::SUPERVISOR, life, number, at: began, fact: Fact::Begun });
         for (process, number, fact) in facts {
             trace.record(Record { process, life: Life(4), number: FactNo(number), at: Time(5), fact });
         }
@@ -124,7 +129,7 @@ mod tests {
         assert_eq!(
             rows[0],
             serde_json::json!({
-                "process": "rennes-0", "cluster": "rennes", "life": 4, "number": 0, "time_ns": 5,
+                "process": "rennes-0", "cluster": "rennes", "life": 4, "number": 0, "time_ns": -2,
                 "fact": "delivered", "sender": "paris-0", "sender_cluster": "paris", "receiver": "rennes-0",
                 "receiver_cluster": "rennes", "message_incarnation": 2, "message_number": 3,
                 "text": "delivered paris-0->rennes-0 #3 (incarnation 2)",
@@ -135,8 +140,8 @@ mod tests {
         assert_eq!((&back["cause_cluster"], &back["incarnation"]), (&"paris".into(), &3.into()));
         assert_eq!((&back["checkpoint_incarnation"], &back["checkpoint_sn"]), (&2.into(), &4.into()));
         assert_eq!(back["dependencies"], "paris=1.1 rennes=2.4");
-        assert_eq!((&rows[2]["process"], &rows[2]["cluster"]), (&"supervisor".into(), &Value::Null));
-        assert_eq!(rows[2]["fault"], 1);
+        assert_eq!((&rows[2]["process"], &rows[2]["time_ns"]), (&"supervisor".into(), &0.into()));
+        assert_eq!((&rows[3]["cluster"], &rows[3]["fault"]), (&Value::Null, &1.into()));
         let known = |row: &Value| row.as_object().unwrap().keys().all(|it| COLUMNS.contains(&it.as_str()));
         assert!(rows.iter().all(known), "{rows:?}");
     }
@@ -152,13 +157,13 @@ mod tests {
         assert_eq!(cells.len(), COLUMNS.len());
         assert_eq!(
             &cells[..9],
-            ["rennes-0", "rennes", "4", "0", "5", "delivered", "paris-0", "paris", "rennes-0"]
+            ["rennes-0", "rennes", "4", "0", "-2", "delivered", "paris-0", "paris", "rennes-0"]
         );
         let end = ",1,,\"saw no effect of fault 1: it said \"\"late\"\", twice\"";
         assert!(
-            lines[3].starts_with("supervisor,,4,0,5,ineffective,") && lines[3].ends_with(end),
+            lines[4].starts_with("supervisor,,4,0,-2,ineffective,") && lines[4].ends_with(end),
             "{}",
-            lines[3]
+            lines[4]
         );
     }
 

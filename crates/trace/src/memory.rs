@@ -135,6 +135,11 @@ impl Trace {
         self.streams.get(&(ProcessId::SUPERVISOR, Life(0))).map_or(&[], Vec::as_slice)
     }
 
+    /// When the application began, by the supervisor's clock: the origin of the times that people are told.
+    pub fn begun(&self) -> Option<Time> {
+        self.supervisor().iter().find_map(|(at, fact)| (*fact == Fact::Begun).then_some(*at))
+    }
+
     /// The lives of one process, ascending.
     pub fn lives(&self, process: ProcessId) -> impl DoubleEndedIterator<Item = (Life, &Stream)> {
         self.streams.range((process, Life(0))..=(process, Life(u32::MAX))).map(|(&(_, life), it)| (life, it))

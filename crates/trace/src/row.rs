@@ -4,7 +4,7 @@
 use faultline_core::fault::Change;
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, MessageId, Position,
-    ProcessId, Sn, StorageFate, Vectors,
+    ProcessId, Sn, StorageFate, Time, Vectors,
 };
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use crate::memory::Record;
 
 /// The columns of a table of facts, in order: the fields of [`Row`].
-pub const COLUMNS: [&str; 34] = [
+pub const COLUMNS: [&str; 38] = [
     "process",
     "cluster",
     "life",
@@ -39,6 +39,10 @@ pub const COLUMNS: [&str; 34] = [
     "state_bytes",
     "dependencies",
     "incarnation",
+    "recovery_lives",
+    "round",
+    "kept",
+    "log_entries",
     "cause",
     "cause_cluster",
     "about_process",
@@ -58,7 +62,7 @@ pub struct Row {
     cluster: Option<String>,
     life: u32,
     number: u64,
-    time_ns: u64,
+    time_ns: i64,
     fact: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     sender: Option<String>,
@@ -99,6 +103,14 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     incarnation: Option<Incarnation>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    recovery_lives: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_entries: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause_cluster: Option<String>,
@@ -118,8 +130,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of a fact of the run that `manifest` describes.
-    pub fn new(record: &Record, manifest: &Manifest) -> Row {
+    /// The row of a fact of the run that `manifest` describes, whose application began at `began`.
+    pub fn new(record: &Record, manifest: &Manifest, began: Time) -> Row {
         let Record { process, life, number, at, fact } = record;
         let names = Naming(manifest);
         let mut row = Row {
@@ -127,7 +139,7 @@ impl Row {
             cluster: names.cluster_of(*process),
             life: life.0,
             number: number.0,
-            time_ns: at.0,
+            time_ns: at.0 as i64 - began.0 as i64,
             fact: kind_name(fact),
             text: with_names(
                 &describe(fact).to_string(),
@@ -239,12 +251,18 @@ impl Row {
             }
             Claim::Orphaned { phase, .. } => self.message_phase = Some(*phase),
             Claim::NotRepeated { repeated, .. } => self.message_phase = Some(*repeated),
-            Claim::RecoveryStarted { .. }
-            | Claim::Resent { .. }
-            | Claim::Forcing { .. }
-            | Claim::Collected { .. }
-            | Claim::Protected
-            | Claim::Unrecoverable { .. } => {}
+            Claim::RecoveryStarted { lives, round } => {
+                self.recovery_lives = Some(*lives);
+                self.round = Some(*round);
+            }
+            Claim::Collected { round, below, kept, log } => {
+                self.round = Some(*round);
+                self.checkpoint_sn = Some(*below);
+                self.kept = Some(*kept);
+                self.log_entries = Some(*log);
+            }
+            Claim::Resent { .. } | Claim::Forcing { .. } | Claim::Protected | Claim::Unrecoverable { .. } => {
+            }
         }
     }
 
