@@ -197,20 +197,18 @@ impl Narrator<'_> {
                 format!("{cluster} rolled back with the rest, to {}", target(rollback))
             }
             Some(Cause::Failure) | None => {
-                let failures = rollback.failures.iter().map(|&it| &self.history.failures[it]);
-                // Who is killed because it showed no sign of life has been noticed already.
-                let spans = failures.filter_map(|it| Some(it.detected?.since(it.at)));
-                let noticed = spans.filter(|it| *it > Span::ZERO).min();
-                match noticed {
-                    Some(after) => {
-                        format!("{cluster} noticed after {after} and rolled back to {}", target(rollback))
-                    }
-                    None => format!("{cluster} rolled back to {}", target(rollback)),
-                }
+                let noticed = self.noticed(rollback);
+                format!("{cluster} {noticed}rolled back to {}", target(rollback))
             }
         };
         let saved = rollback.members.values().map(|it| it.saved).min().unwrap_or(rollback.began);
         let age = match rollback.checkpoint {
+            Some(_) if rollback.given_up => {
+                format!(
+                    "saved {} before, then given up, but all of it was durable; ",
+                    rollback.began.since(saved)
+                )
+            }
             Some(_) => format!("saved {} before; ", rollback.began.since(saved)),
             None => String::new(),
         };
@@ -240,6 +238,26 @@ impl Narrator<'_> {
             });
         }
         text
+    }
+
+    /// How long it took to notice what failed first, and how often more failed before the cluster went on.
+    fn noticed(&self, rollback: &Rollback) -> String {
+        let mut failures: Vec<_> =
+            rollback.failures.iter().map(|&it| &self.history.failures[it]).filter(|it| it.killed).collect();
+        failures.sort_by_key(|it| it.at);
+        let Some(first) = failures.first() else { return String::new() };
+        // Who is killed because it showed no sign of life has been noticed already.
+        let Some(noticed) = first.detected.filter(|it| *it > first.at) else { return String::new() };
+        let mut text = format!("noticed after {}", noticed.since(first.at));
+        let later: Vec<_> = failures.iter().filter(|it| it.at > noticed).collect();
+        if let Some(next) = later.first() {
+            let lives = count(later.len() as u64, "process");
+            text.push_str(&format!(
+                " (and lost {lives} more before it went on, from {})",
+                self.time(next.at)
+            ));
+        }
+        text + " and "
     }
 
     fn because_of_an_alert(&self, rollback: &Rollback, from: ClusterId) -> String {

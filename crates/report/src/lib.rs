@@ -16,6 +16,7 @@
 //! | [`fault`] | faults and links in words |
 //! | [`style`] | the colours and the look of every page |
 
+mod blame;
 pub mod cast;
 pub mod diagram;
 pub mod explain;

@@ -7,6 +7,7 @@ use faultline_core::fault::Change;
 use faultline_core::{Claim, ClusterId, Fact, Incarnation, Position, ProcessId};
 use faultline_trace::manifest::LinkEntry;
 
+use crate::blame::Blame;
 use crate::cast::{self, Cast};
 use crate::explain::count;
 use crate::fault::{describe_change, describe_fault};
@@ -27,6 +28,7 @@ pub struct Event {
 pub struct Narrator {
     cast: Cast,
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
+    blame: Blame,
     /// Clusters of which a failure has been told, but not yet the return.
     failing: BTreeSet<ClusterId>,
     /// Clusters that cannot be restored.
@@ -47,6 +49,7 @@ impl Narrator {
         Narrator {
             cast,
             checkpoints: BTreeMap::new(),
+            blame: Blame::default(),
             failing: BTreeSet::new(),
             given_up: BTreeSet::new(),
             returns: BTreeSet::new(),
@@ -65,11 +68,19 @@ impl Narrator {
         match fact {
             Fact::Begun => tell("Begun", "the application begins".to_owned()),
             Fact::Injecting { no, fault } => {
+                self.blame.injected(*no, fault);
                 warn("FaultInjected", format!("fault {}: {}", no.0, describe_fault(fault, &self.cast)))
             }
             Fact::Ineffective { no, reason } => {
                 warn("FaultWithoutEffect", format!("fault {} has no effect: {reason}", no.0))
             }
+            Fact::Failed { process, .. } if self.blame.ended(*process, &self.cast).is_none() => warn(
+                "TakenForDead",
+                format!(
+                    "{} gave no sign of life for so long that it is taken for dead and killed; that is no fault of the plan",
+                    self.cast.process(*process)
+                ),
+            ),
             Fact::Detected { process, .. } if self.failing.insert(self.cast.group_of(*process)) => {
                 warn("FailureDetected", format!("the end of {} is noticed", self.cast.process(*process)))
             }

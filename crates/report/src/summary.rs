@@ -57,8 +57,11 @@ pub struct Run {
     pub seed: u64,
     /// How it ended: `completed`, `deadline`, `interrupted`, `unrecoverable`, or `cutShort`.
     pub outcome: &'static str,
-    /// Wall-clock time, virtual in the simulator.
+    /// From the beginning of the application to the end of the run: what the deadline bounds. Wall-clock time, virtual in
+    /// the simulator.
     pub duration_seconds: f64,
+    /// Before that: processes were started, and links measured.
+    pub starting_seconds: f64,
     /// Milliseconds since the Unix epoch at its start.
     pub started_unix_ms: u64,
     /// Where its record is.
@@ -295,7 +298,8 @@ impl Summary {
                 protocol: manifest.protocol,
                 seed: manifest.seed,
                 outcome: outcome(manifest.outcome.as_ref()),
-                duration_seconds: manifest.duration.as_secs_f64(),
+                duration_seconds: manifest.duration.as_secs_f64() - history.origin.as_secs_f64(),
+                starting_seconds: history.origin.as_secs_f64(),
                 started_unix_ms: manifest.started_unix_ms,
                 bundle: recorded.bundle.to_owned(),
                 tool: manifest.tool.clone(),

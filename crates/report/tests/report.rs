@@ -237,13 +237,24 @@ fn a_run_that_never_began_can_be_told() {
     );
 }
 
-#[test]
-fn failures_that_nobody_planned_are_told_apart() {
-    use faultline_core::{Fact, FactNo, Life, StorageFate, Time};
+/// What the supervisor states, a tenth of a second apart.
+fn supervised(facts: impl IntoIterator<Item = faultline_core::Fact>) -> faultline_trace::Trace {
+    use faultline_core::{FactNo, Life, Time};
     use faultline_trace::{Record, Sink, Trace};
 
-    let (manifest, _) = common::run(2);
     let mut trace = Trace::default();
+    for (number, fact) in facts.into_iter().enumerate() {
+        let (process, life, number) = (ProcessId::SUPERVISOR, Life(0), FactNo(number as u64));
+        trace.record(Record { process, life, number, at: Time(number.0 * 100_000_000), fact });
+    }
+    trace
+}
+
+#[test]
+fn failures_that_nobody_planned_are_told_apart() {
+    use faultline_core::{Fact, Life, StorageFate};
+
+    let (manifest, _) = common::run(2);
     let life = Life(1);
     let facts = [
         Fact::Begun,
@@ -252,10 +263,7 @@ fn failures_that_nobody_planned_are_told_apart() {
         Fact::Failed { process: ProcessId(3), life, storage: StorageFate::Kept },
         Fact::Detected { process: ProcessId(1), life },
     ];
-    for (number, fact) in facts.into_iter().enumerate() {
-        let (process, life, number) = (ProcessId::SUPERVISOR, Life(0), FactNo(number as u64));
-        trace.record(Record { process, life, number, at: Time(number.0 * 100_000_000), fact });
-    }
+    let trace = supervised(facts);
     let judgement = passed();
     let recorded = Recorded { bundle: "slow", manifest: &manifest, trace: &trace, judgement: &judgement };
     let summary = Summary::new(recorded);
@@ -267,11 +275,9 @@ fn failures_that_nobody_planned_are_told_apart() {
 
 #[test]
 fn a_fault_is_blamed_once_for_each_process() {
-    use faultline_core::{ClusterId, Fact, FactNo, Fault, FaultNo, Life, StorageFate, Time};
-    use faultline_trace::{Record, Sink, Trace};
+    use faultline_core::{ClusterId, Fact, Fault, FaultNo, Life, StorageFate};
 
     let (manifest, _) = common::run(2);
-    let mut trace = Trace::default();
     let lost = |process, life| Fact::Failed {
         process: ProcessId(process),
         life: Life(life),
@@ -279,13 +285,77 @@ fn a_fault_is_blamed_once_for_each_process() {
     };
     let fault = Box::new(Fault::LoseCluster { cluster: ClusterId(1), storage: StorageFate::Lost });
     let facts = [Fact::Begun, Fact::Injecting { no: FaultNo(1), fault }, lost(2, 1), lost(3, 1), lost(3, 2)];
-    for (number, fact) in facts.into_iter().enumerate() {
-        let (process, life, number) = (ProcessId::SUPERVISOR, Life(0), FactNo(number as u64));
-        trace.record(Record { process, life, number, at: Time(number.0 * 100_000_000), fact });
-    }
+    let trace = supervised(facts);
     let judgement = passed();
     let recorded = Recorded { bundle: "late", manifest: &manifest, trace: &trace, judgement: &judgement };
     let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
     assert!(told[0].contains("all 2 processes of rennes were killed at once (fault 1"), "{told:?}");
     assert!(told[1].starts_with("At 0.40 s rennes-1 was taken for dead and killed"), "{told:?}");
+
+    // While the run goes on, only the end that nobody planned is told by itself.
+    let mut narrator = faultline_report::narrate::Narrator::new(Cast::new(&manifest));
+    let told: Vec<_> = trace
+        .supervisor()
+        .iter()
+        .filter_map(|(_, fact)| narrator.stated(ProcessId::SUPERVISOR, fact))
+        .collect();
+    let reasons: Vec<_> = told.iter().map(|it| it.reason).collect();
+    assert_eq!(reasons, ["Begun", "FaultInjected", "TakenForDead"]);
+    assert!(told[2].text.starts_with("rennes-1 gave no sign of life"), "{told:?}");
+}
+
+#[test]
+fn a_rollback_tells_what_was_noticed_first_what_failed_later_and_that_the_checkpoint_had_been_given_up() {
+    use faultline_core::{
+        Attempt, Claim, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation, Life, Position, Sn,
+    };
+    use faultline_core::{StorageFate, Time, Witness};
+    use faultline_trace::{Record, Sink, Trace};
+
+    let (manifest, _) = common::run(2);
+    let mut trace = Trace::default();
+    let mut state = |process, life, millis: u64, fact| {
+        let (life, at) = (Life(life), Time(millis * 1_000_000));
+        let number = FactNo(trace.streams.get(&(process, life)).map_or(0, |it| it.len() as u64));
+        trace.record(Record { process, life, number, at, fact });
+    };
+    let supervisor = ProcessId::SUPERVISOR;
+    let (one, two) = (ProcessId(0), ProcessId(1));
+    let failed = |process| Fact::Failed { process, life: Life(1), storage: StorageFate::Kept };
+    let detected = |process| Fact::Detected { process, life: Life(1) };
+    let crash = |process| Box::new(Fault::Crash { process, storage: StorageFate::Kept });
+    let image = |owner| ImageName { owner, incarnation: Incarnation(0), sn: Sn(3), attempt: Attempt(1) };
+    let (position, attempt) = (Position::new(0, 3), Attempt(1));
+    let back = Claim::RolledBack {
+        to: Position::new(1, 3),
+        checkpoint: position,
+        cause: Cause::Failure,
+        vectors: Default::default(),
+    };
+    let story = [
+        (supervisor, 0, 0, Fact::Begun),
+        (two, 1, 900, Fact::Claim(Box::new(Claim::Aborted { position, attempt }))),
+        (supervisor, 0, 1000, Fact::Injecting { no: FaultNo(0), fault: crash(one) }),
+        (supervisor, 0, 1000, failed(one)),
+        (supervisor, 0, 1300, detected(one)),
+        (supervisor, 0, 1400, Fact::Injecting { no: FaultNo(1), fault: crash(two) }),
+        (supervisor, 0, 1400, failed(two)),
+        (supervisor, 0, 1410, detected(two)),
+    ];
+    story.into_iter().for_each(|(process, life, millis, fact)| state(process, life, millis, fact));
+    for process in [one, two] {
+        let restored = (Some(image(process)), Incarnation(1), Witness::default());
+        state(process, 2, 1500, Fact::Restored(Box::new(restored)));
+        state(process, 2, 1600, Fact::Claim(Box::new(back.clone())));
+    }
+    let judgement = passed();
+    let recorded = Recorded { bundle: "twice", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
+    let rollback = told.iter().find(|it| it.contains("rolled back")).expect("a rollback is told");
+    for part in [
+        "paris noticed after 300 ms (and lost 1 process more before it went on, from 1.40 s) and rolled back",
+        "then given up, but all of it was durable",
+    ] {
+        assert!(rollback.contains(part), "{rollback}");
+    }
 }

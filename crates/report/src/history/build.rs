@@ -1,15 +1,16 @@
 //! Puts a history together: process by process, then the rollbacks of groups from what their members did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_checker::lost::{Place, Return, Returns, instant};
 use faultline_core::{
-    Cause, Claim, ClusterId, Fact, Fault, FaultNo, ImageName, Incarnation, Life, Position, ProcessId, Span,
+    Attempt, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, Position, ProcessId, Span,
     StorageFate, Time,
 };
 use faultline_trace::Trace;
 
 use super::{Checkpoint, Failure, History, Injection, Message, Rollback, Undone};
+use crate::blame::Blame;
 use crate::cast::Cast;
 
 /// Puts together what `trace` holds about `cast`.
@@ -32,15 +33,17 @@ pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
 
 impl History {
     fn read_supervisor(&mut self, trace: &Trace, cast: &Cast) {
+        let mut blame = Blame::default();
         for (at, fact) in trace.supervisor() {
             match fact {
                 Fact::Begun => self.origin = *at,
                 Fact::Injecting { no, fault } => {
+                    blame.injected(*no, fault);
                     self.injections.push(Injection { no: *no, at: *at, fault: (**fault).clone() });
                 }
                 Fact::Changed(change) => self.changes.push((*at, (**change).clone())),
                 Fact::Failed { process, life, storage } => {
-                    let fault = self.author(*process, cast);
+                    let fault = blame.ended(*process, cast);
                     self.failures.push(Failure {
                         process: *process,
                         life: *life,
@@ -78,19 +81,6 @@ impl History {
     fn failure_of(&mut self, process: ProcessId, life: Life) -> Option<&mut Failure> {
         self.failures.iter_mut().rev().find(|it| it.process == process && it.life == life)
     }
-
-    /// The last injected fault that can end a life of this process, unless it has ended one before: what ends the next is
-    /// not it any more.
-    fn author(&self, process: ProcessId, cast: &Cast) -> Option<FaultNo> {
-        let hits = |fault: &Fault| match *fault {
-            Fault::Crash { process: it, .. } | Fault::Pause { process: it, .. } => it == process,
-            Fault::LoseCluster { cluster, .. } => cluster == cast.cluster_of(process),
-            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => false,
-        };
-        let no = self.injections.iter().rev().find(|it| hits(&it.fault))?.no;
-        let is_spent = self.failures.iter().any(|it| it.process == process && it.fault == Some(no));
-        (!is_spent).then_some(no)
-    }
 }
 
 impl Rollback {
@@ -99,6 +89,7 @@ impl Rollback {
             group,
             incarnation,
             checkpoint: None,
+            given_up: false,
             cause: None,
             members: BTreeMap::new(),
             failures: Vec::new(),
@@ -129,6 +120,10 @@ struct Builder {
     rollbacks: BTreeMap<(ClusterId, Incarnation), Rollback>,
     /// Undone stretches with the rollback's key.
     undone: Vec<(Undone, (ClusterId, Incarnation))>,
+    /// By group and new incarnation, the checkpoint and the try at it.
+    restored: BTreeMap<(ClusterId, Incarnation), (Position, Attempt)>,
+    /// Tries at checkpoints that a process of the group gave up.
+    given_up: BTreeSet<(ClusterId, Position, Attempt)>,
     /// When each group first heard of another's return to a position.
     alerts: BTreeMap<(ClusterId, ClusterId, Position), Time>,
 }
@@ -169,6 +164,9 @@ impl Builder {
                             *first = at.min(*first);
                         }
                         Claim::Resent { id } => history.messages.entry(*id).or_default().transmit(at, true),
+                        Claim::Aborted { position, attempt } => {
+                            self.given_up.insert((group, *position, *attempt));
+                        }
                         Claim::Committed { position, forced, frozen, .. } => {
                             let checkpoint =
                                 history.checkpoints.entry((group, *position)).or_insert_with(|| Checkpoint {
@@ -203,6 +201,9 @@ impl Builder {
             let key = (group, it.incarnation);
             let rollback = self.rollbacks.entry(key).or_insert_with(|| Rollback::new(group, it.incarnation));
             rollback.checkpoint = it.image.map(|image| image.position());
+            if let Some(image) = it.image {
+                self.restored.insert(key, (image.position(), image.attempt));
+            }
             let member = rollback.members.entry(process).or_default();
             member.restored = instant(trace, process, it.at);
             member.saved = it.to;
@@ -214,7 +215,11 @@ impl Builder {
 
     fn finish(self, history: &mut History, cast: &Cast) {
         let mut keyed: Vec<_> = self.rollbacks.into_iter().collect();
-        for (_, rollback) in &mut keyed {
+        for (key, rollback) in &mut keyed {
+            rollback.given_up = self.restored.get(key).is_some_and(|&(position, attempt)| {
+                self.given_up.contains(&(key.0, position, attempt))
+                    && !history.checkpoints.contains_key(&(key.0, position))
+            });
             rollback.ended = rollback
                 .members
                 .values()

@@ -108,6 +108,9 @@ pub struct Rollback {
     pub incarnation: Incarnation,
     /// The checkpoint, under the incarnation that took it; `None` is the initial state.
     pub checkpoint: Option<Position>,
+    /// The try at that checkpoint had been given up before all of it was known to be durable. It was, or it could not have
+    /// been restored.
+    pub given_up: bool,
     /// Why, in the words of the protocol; `None` when it never said.
     pub cause: Option<Cause>,
     /// Its processes.
