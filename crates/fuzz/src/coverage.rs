@@ -67,8 +67,7 @@ pub struct Coverage {
     salted: u64,
     cascading: u64,
     failed_in_recovery: u64,
-    verdicts: BTreeMap<Verdict, u64>,
-    outcomes: BTreeMap<&'static str, u64>,
+    verdicts: BTreeMap<Verdict, BTreeMap<&'static str, u64>>,
     protocols: BTreeMap<&'static str, u64>,
     stated: BTreeMap<FactKind, (u64, u64)>,
     hits: BTreeMap<&'static str, BTreeMap<State, u64>>,
@@ -90,10 +89,8 @@ pub struct Shares {
     pub cascading: f64,
     /// Runs in which a process died while one recovered.
     pub failed_in_recovery: f64,
-    /// Runs by verdict.
-    pub verdicts: BTreeMap<Verdict, u64>,
-    /// Runs by how they ended.
-    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Runs by verdict, and by how they ended.
+    pub verdicts: BTreeMap<Verdict, BTreeMap<&'static str, u64>>,
     /// Runs by protocol.
     pub protocols: BTreeMap<&'static str, u64>,
     /// What processes stated, by kind: in how many runs, and how often in all.
@@ -148,8 +145,7 @@ impl Coverage {
         self.salted += u64::from(trial.salted);
         self.cascading += u64::from(trial.cascading);
         self.failed_in_recovery += u64::from(trial.failed_in_recovery);
-        *self.verdicts.entry(trial.verdict).or_default() += 1;
-        *self.outcomes.entry(trial.outcome).or_default() += 1;
+        *self.verdicts.entry(trial.verdict).or_default().entry(trial.outcome).or_default() += 1;
         *self.protocols.entry(trial.protocol).or_default() += 1;
         for (&kind, &count) in &trial.stated {
             let (runs, times) = self.stated.entry(kind).or_default();
@@ -178,7 +174,6 @@ impl Coverage {
             cascading: percent(self.cascading),
             failed_in_recovery: percent(self.failed_in_recovery),
             verdicts: self.verdicts.clone(),
-            outcomes: self.outcomes.clone(),
             protocols: self.protocols.clone(),
             stated: self.stated.clone(),
             hits: self.hits.clone(),

@@ -85,17 +85,21 @@ fn coverage(shares: &Shares) -> String {
     let counts = |map: &BTreeMap<&str, u64>| {
         map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     };
-    let verdicts =
-        shares.verdicts.iter().map(|(it, count)| format!("{} {count}", faultline_report::text::verdict(*it)));
-    let mut text = table([
+    let verdicts = shares.verdicts.iter().map(|(verdict, by_outcome)| {
+        let verdict = faultline_report::text::verdict(*verdict);
+        [
+            format!("verdict {verdict}"),
+            format!("{} ({})", by_outcome.values().sum::<u64>(), counts(by_outcome)),
+        ]
+    });
+    let shown = [
         ["events in a run, median".to_owned(), shares.median_events.to_string()],
         ["a rollback caused another".to_owned(), percent(shares.cascading)],
         ["a failure during a recovery".to_owned(), percent(shares.failed_in_recovery)],
         ["salted application".to_owned(), percent(shares.salted)],
         ["protocols".to_owned(), counts(&shares.protocols)],
-        ["ended".to_owned(), counts(&shares.outcomes)],
-        ["verdicts".to_owned(), verdicts.collect::<Vec<_>>().join(", ")],
-    ]);
+    ];
+    let mut text = table(shown.into_iter().chain(verdicts));
     let states = State::ALL.map(|it| match it {
         State::Starting => "starting",
         State::Working => "working",
