@@ -248,7 +248,8 @@ fn explain(text: &str, error: &Error) -> Fault {
             "bool" => ("this is neither true nor false".into(), "write `true` or `false`".into()),
             _ => (
                 "this is not a whole number in range".into(),
-                "write a whole number, at least 0 and below 4294967296".into(),
+                "write a whole number, at least 0; the description of the field says how large it may be"
+                    .into(),
             ),
         },
         Error::Unexpected { expected, .. } if expected.contains("mapping") => {
@@ -301,22 +302,27 @@ fn explain(text: &str, error: &Error) -> Fault {
 
 /// What to write instead of a word that is not known here.
 fn instead(word: &str, expected: &[&'static str]) -> String {
-    let elsewhere = option_of_other_protocols(word);
+    let possible = match expected {
+        [] => "nothing can be stated here; remove it".to_owned(),
+        many => format!("possible are: {}", many.join(", ")),
+    };
+    if let Some(whose) = option_elsewhere(word) {
+        return format!("`{word}` is an option of {whose}; {possible}");
+    }
     match similar(word, expected.iter().copied()) {
-        Some(similar) => format!("did you mean `{similar}`?{elsewhere}"),
-        None if expected.is_empty() => format!("nothing can be stated here; remove it{elsewhere}"),
-        None => format!("possible are: {}{elsewhere}", expected.join(", ")),
+        Some(similar) => format!("did you mean `{similar}`?"),
+        None => possible,
     }
 }
 
-/// Says so when `word` would be right for another protocol.
-fn option_of_other_protocols(word: &str) -> String {
+/// Which protocols have this option, if any has.
+fn option_elsewhere(word: &str) -> Option<&'static str> {
     match word {
         "checkpointEvery" | "checkpointEveryIn" | "collectEvery" | "replicas" | "replicateTo" => {
-            format!(" (`{word}` is an option of other protocols)")
+            Some("other protocols")
         }
-        "piggyback" | "forcing" | "collectBy" => format!(" (`{word}` is an option of hc3i)"),
-        _ => String::new(),
+        "piggyback" | "forcing" | "collectBy" => Some("hc3i"),
+        _ => None,
     }
 }
 
