@@ -104,6 +104,7 @@ fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Tra
             batch: it.batch(),
             cost: it.computation(),
             between: it.between(),
+            receivers: it.receivers,
         },
     }
 }

@@ -197,7 +197,7 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
             ..heat::Config::default()
         })
     } else {
-        let traffic = Traffic::Burst { messages: 1000, batch: 10, cost: STEP, between: 0.0 };
+        let traffic = Traffic::Burst { messages: 1000, batch: 10, cost: STEP, between: 0.0, receivers: None };
         Application::Synthetic(synthetic::Config { traffic, message_bytes: 1, state_bytes: 0 })
     });
     if hc3i {

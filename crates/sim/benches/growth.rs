@@ -42,17 +42,24 @@ fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     if let [_, clusters, nodes] = &arguments[..] {
         let [clusters, nodes] = [clusters, nodes].map(|it| it.parse().expect("a number"));
-        println!("{:?}", simulate(clusters, nodes));
+        println!("{:?}", simulate(clusters, nodes, Some(RECEIVERS)));
         return;
     }
     bench::pin(1);
-    grow("nodes", &NODES, |(clusters, nodes)| clusters * nodes, Some(3.0));
-    grow("clusters", &CLUSTERS, |(clusters, _)| clusters, None);
+    grow("nodes", &NODES, |(clusters, nodes)| clusters * nodes, Some(RECEIVERS), Some(3.0));
+    grow("clusters", &CLUSTERS, |(clusters, _)| clusters, Some(RECEIVERS), None);
+    grow("nodes and receivers", &[NODES[0], NODES[3]], |(clusters, nodes)| clusters * nodes, None, None);
 }
 
 /// Measures each size beside the first, turn by turn. `of` is what grows.
-fn grow(what: &str, sizes: &[(usize, usize)], of: impl Fn((usize, usize)) -> usize, goal: Option<f64>) {
-    let sizes = if bench::quick() { &sizes[..3] } else { sizes };
+fn grow(
+    what: &str,
+    sizes: &[(usize, usize)],
+    of: impl Fn((usize, usize)) -> usize,
+    receivers: Option<u32>,
+    goal: Option<f64>,
+) {
+    let sizes = if bench::quick() { &sizes[..sizes.len().min(3)] } else { sizes };
     let turns = if bench::quick() { 1 } else { 3 };
     let mut seconds = vec![Vec::new(); sizes.len()];
     let mut mix = vec![0.0; sizes.len()];
@@ -62,7 +69,7 @@ fn grow(what: &str, sizes: &[(usize, usize)], of: impl Fn((usize, usize)) -> usi
                 continue;
             }
             let (busy, stats) = bench::busy(|| {
-                let each = || simulate(clusters, nodes);
+                let each = || simulate(clusters, nodes, receivers);
                 let times = MESSAGES.div_ceil(messages(clusters * nodes)).max(1);
                 (0..times)
                     .map(|_| each())
@@ -70,7 +77,13 @@ fn grow(what: &str, sizes: &[(usize, usize)], of: impl Fn((usize, usize)) -> usi
                     .expect("one at least")
             });
             seconds[index].push(busy / stats.0 as f64);
-            println!("point\t{what}\t{}\t{}", of((clusters, nodes)), seconds[index][turn] / seconds[0][turn]);
+            if receivers.is_some() {
+                println!(
+                    "point\t{what}\t{}\t{}",
+                    of((clusters, nodes)),
+                    seconds[index][turn] / seconds[0][turn]
+                );
+            }
             mix[index] = stats.1 as f64 / stats.0 as f64;
         }
     }
@@ -134,11 +147,20 @@ const fn messages(nodes: usize) -> u64 {
 
 /// Messages of each rank.
 const EACH: u64 = 200;
+/// To how many of a cluster each rank sends at every size: to all in the smallest. The more receivers, the more channels
+/// there are to keep in mind, which is no growth of the federation.
+const RECEIVERS: u32 = 49;
 
 /// Events, and application messages, of 20 ms in which every cluster takes about two checkpoints.
-fn simulate(clusters: usize, nodes: usize) -> (u64, u64) {
+fn simulate(clusters: usize, nodes: usize, receivers: Option<u32>) -> (u64, u64) {
     let application = synthetic::Config {
-        traffic: Traffic::Burst { messages: EACH, batch: 10, cost: Span::from_millis(1), between: 0.05 },
+        traffic: Traffic::Burst {
+            messages: EACH,
+            batch: 10,
+            cost: Span::from_millis(1),
+            between: 0.05,
+            receivers,
+        },
         message_bytes: 1000,
         state_bytes: 1 << 10,
     };

@@ -60,7 +60,13 @@ fn main() {
 fn simulate(kept: usize, clusters: usize, nodes: usize) {
     let second = Span::from_secs(1);
     let application = synthetic::Config {
-        traffic: Traffic::Burst { messages: 1_000_000, batch: 1, cost: second, between: 0.0001 },
+        traffic: Traffic::Burst {
+            messages: 1_000_000,
+            batch: 1,
+            cost: second,
+            between: 0.0001,
+            receivers: None,
+        },
         message_bytes: 1000,
         state_bytes: 1 << 20,
     };

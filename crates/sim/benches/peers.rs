@@ -43,7 +43,13 @@ fn cases() -> [Case; 3] {
     [
         Case {
             name: "5 % between clusters, one way",
-            traffic: Traffic::Burst { messages: 5_000, batch: 10, cost: Span::from_millis(1), between: 0.05 },
+            traffic: Traffic::Burst {
+                messages: 5_000,
+                batch: 10,
+                cost: Span::from_millis(1),
+                between: 0.05,
+                receivers: None,
+            },
             message_bytes: 1000,
             checkpoint_every: Span::from_millis(150),
             others: [&["burst", "100", "10", "0.05"], &["burst", "500", "10", "0.05"]],

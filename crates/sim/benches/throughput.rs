@@ -108,7 +108,13 @@ fn simulate(config: Config<Hc3i>, sink: &mut impl Sink) -> u64 {
 /// 2 x 100 nodes under HC3I: as many messages as the machine carries, 5 % of them to the other cluster, one way.
 fn burst() -> Config<Hc3i> {
     let application = synthetic::Config {
-        traffic: Traffic::Burst { messages: MESSAGES, batch: 10, cost: Span::from_millis(1), between: 0.05 },
+        traffic: Traffic::Burst {
+            messages: MESSAGES,
+            batch: 10,
+            cost: Span::from_millis(1),
+            between: 0.05,
+            receivers: None,
+        },
         message_bytes: 1000,
         state_bytes: 1 << 20,
     };

@@ -58,4 +58,13 @@ impl Peers {
         };
         processes[place as usize]
     }
+
+    /// A random rank of the `count` of `cluster` that follow the own place, never the own one. Panics when there is none.
+    #[inline]
+    pub(crate) fn following(&self, cluster: ClusterId, count: u32, rng: &mut impl Rng) -> ProcessId {
+        let processes = &self.clusters[cluster.index()].processes;
+        let (all, own) = (processes.len() as u32, u32::from(cluster == self.cluster));
+        let place = self.place + own + rng.random_range(0..count.min(all - own));
+        processes[(place % all) as usize]
+    }
 }

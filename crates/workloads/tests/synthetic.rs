@@ -31,7 +31,13 @@ fn exact() -> Config {
 }
 
 fn burst() -> Config {
-    config(Traffic::Burst { messages: 50, batch: 4, cost: Span::from_micros(1), between: 0.2 })
+    config(Traffic::Burst {
+        messages: 50,
+        batch: 4,
+        cost: Span::from_micros(1),
+        between: 0.2,
+        receivers: None,
+    })
 }
 
 fn any_traffic() -> impl Strategy<Value = Config> {
@@ -173,7 +179,8 @@ fn random_traffic_follows_the_probabilities() {
 
 #[test]
 fn a_burst_goes_one_way() {
-    let traffic = Traffic::Burst { messages: 10_000, batch: 7, cost: Span(1), between: 0.05 };
+    let traffic =
+        Traffic::Burst { messages: 10_000, batch: 7, cost: Span(1), between: 0.05, receivers: None };
     let config = Arc::new(config(traffic));
     let membership = membership(&CLUSTERS);
     for me in (0..5).map(ProcessId) {
@@ -189,6 +196,25 @@ fn a_burst_goes_one_way() {
         let expected = if me.0 < 2 { 400..600 } else { 0..1 };
         assert!(expected.contains(&between), "{between} of 10000 between clusters");
     }
+}
+
+#[test]
+fn a_burst_may_have_few_receivers() {
+    let traffic =
+        |receivers| Traffic::Burst { messages: 500, batch: 1, cost: Span(1), between: 0.3, receivers };
+    let membership = membership(&CLUSTERS);
+    let receivers = |count| {
+        let mut rank = Workload::new(&Arc::new(config(traffic(count))), ProcessId(1), &membership, 5);
+        let mut out = Outbox::default();
+        while let Some(job) = rank.next_job() {
+            rank.computed(job.run(), &mut out);
+        }
+        out.sends.into_iter().map(|(to, _)| to.0).collect::<std::collections::BTreeSet<_>>()
+    };
+    // The other of its own cluster, and those of the next that follow its own place.
+    assert_eq!(receivers(Some(1)), [0, 3].into());
+    assert_eq!(receivers(Some(2)), [0, 3, 4].into());
+    assert_eq!(receivers(None), [0, 2, 3, 4].into());
 }
 
 #[test]
@@ -240,7 +266,9 @@ fn parameters_that_cannot_be_run_are_named() {
         Err(Invalid::NobodyToSendTo { cluster: 1 })
     );
     assert_eq!(exact(vec![vec![1, 2], vec![3, 0]]).validate(&[2, 1]), Ok(()));
-    let burst = |between, batch| config(Traffic::Burst { messages: 1, batch, cost: Span(1), between });
+    let burst = |between, batch| {
+        config(Traffic::Burst { messages: 1, batch, cost: Span(1), between, receivers: None })
+    };
     assert_eq!(burst(0.1, 0).validate(&CLUSTERS), Err(Invalid::Zero { field: "batch" }));
     assert_eq!(
         burst(1.5, 1).validate(&CLUSTERS),

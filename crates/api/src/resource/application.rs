@@ -162,6 +162,10 @@ pub struct BurstTraffic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub between: Option<f64>,
+    /// To how many processes of a cluster each process sends, those that follow its own place. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub receivers: Option<u32>,
 }
 
 /// Parameters of the random message-passing programs.

@@ -131,6 +131,7 @@ impl Check<'_> {
         self.positive(&format!("{path}.messages"), traffic.messages);
         self.positive(&format!("{path}.batch"), traffic.batch());
         self.probability(&format!("{path}.between"), traffic.between());
+        self.positive(&format!("{path}.receivers"), traffic.receivers.unwrap_or(1));
         for (index, cluster) in self.spec.clusters.iter().enumerate() {
             // The last cluster sends only inside.
             if traffic.between() < 1.0 || index + 1 == self.spec.clusters.len() {

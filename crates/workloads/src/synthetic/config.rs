@@ -45,6 +45,8 @@ pub enum Traffic {
         cost: Span,
         /// Probability that a message goes to the next cluster.
         between: f64,
+        /// To how many ranks of a cluster each rank sends, those that follow its own place; `None` is to all.
+        receivers: Option<u32>,
     },
 }
 
@@ -89,10 +91,11 @@ impl Config {
                     }
                 }
             }
-            Traffic::Burst { messages, batch, between, .. } => {
+            Traffic::Burst { messages, batch, between, receivers, .. } => {
                 in_range("messages", *messages, u64::MAX)?;
                 in_range("batch", (*batch).into(), u64::from(u32::MAX))?;
                 is_probability("between", *between)?;
+                in_range("receivers", receivers.unwrap_or(1).into(), u64::from(u32::MAX))?;
                 for cluster in 0..clusters.len() {
                     inside(cluster, clusters, *between < 1.0 || cluster + 1 == clusters.len())?;
                 }

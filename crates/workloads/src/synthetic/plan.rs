@@ -29,6 +29,7 @@ pub(super) enum Plan {
         cost: Span,
         /// The next cluster, unless this is the last.
         between: Option<(ClusterId, Bernoulli)>,
+        receivers: Option<u32>,
     },
 }
 
@@ -52,9 +53,10 @@ impl Plan {
                 sends.sort_unstable();
                 Plan::Exact { total: *total, sends: sends.into() }
             }
-            Traffic::Burst { messages, batch, cost, between } => {
+            Traffic::Burst { messages, batch, cost, between, receivers } => {
                 let next = (own.0 + 1 < peers.clusters()).then(|| (own.next(), probability(*between)));
-                Plan::Burst { messages: *messages, batch: *batch, cost: *cost, between: next }
+                let (messages, batch, cost, receivers) = (*messages, *batch, *cost, *receivers);
+                Plan::Burst { messages, batch, cost, between: next, receivers }
             }
         }
     }
@@ -91,13 +93,16 @@ impl Plan {
                 let due = sends[state.sent as usize..].iter().take_while(|(at, _)| *at <= state.elapsed);
                 due.for_each(|&(_, to)| send(to));
             }
-            Plan::Burst { messages, batch, between, .. } => {
+            Plan::Burst { messages, batch, between, receivers, .. } => {
                 for _ in 0..u64::from(*batch).min(messages - state.sent) {
                     let to = match between {
                         Some((next, probability)) if probability.sample(rng) => *next,
                         _ => peers.own(),
                     };
-                    send(peers.random(to, rng));
+                    send(match *receivers {
+                        Some(count) => peers.following(to, count, rng),
+                        None => peers.random(to, rng),
+                    });
                 }
             }
         }
