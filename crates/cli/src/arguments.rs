@@ -515,6 +515,7 @@ pub(crate) struct ExportArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// JSON Lines.
+    #[value(alias = "json")]
     Jsonl,
     /// Comma-separated values.
     Csv,

@@ -134,9 +134,16 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     }
     let mut order: Vec<usize> = (0..division.cluster_of.len()).collect();
     order.sort_by_key(|it| division.cluster_of[*it]);
-    let order: Vec<String> = order.iter().map(usize::to_string).collect();
-    writeln!(text, "  # the option `order` of the application `nas`: [{}]", order.join(", "))
+    // Processes that stand in the graph as they would in the federation keep their numbers.
+    if !order.is_sorted() {
+        let order: Vec<String> = order.iter().map(usize::to_string).collect();
+        writeln!(
+            text,
+            "  # the graph's processes by their new numbers (option `order` of `nas`): [{}]",
+            order.join(", ")
+        )
         .expect("a string takes everything");
+    }
     text
 }
 

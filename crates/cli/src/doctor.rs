@@ -1,6 +1,8 @@
 //! `faultline doctor`: what this machine can run and shape, and what can be done about the rest.
 //!
-//! Tries things in a network namespace that is gone afterwards, and reads limits. Changes nothing.
+//! Tries things in a network namespace and in a file that are gone afterwards, and reads limits. Changes nothing.
+
+use std::path::Path;
 
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::{MOST_PROCESSES, isolated};
@@ -31,6 +33,8 @@ struct Diagnosis<'a> {
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
     let nodes = u64::from(arguments.nodes.get());
     let mut findings = machine::findings(Size::of_nodes(nodes));
+    findings.extend(machine::load());
+    findings.push(machine::writes(Path::new(".")));
     let traffic = traffic_control();
     let traffic_control = traffic.is_ok() && nodes <= MOST_PROCESSES.into();
     findings.extend(links(&traffic, nodes));

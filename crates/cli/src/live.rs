@@ -32,6 +32,11 @@ impl Live {
         }
     }
 
+    /// Something to know before anything happens.
+    pub(crate) fn warn(&mut self, text: &str) {
+        self.screen.tell(None, text);
+    }
+
     /// The links have been measured.
     pub(crate) fn measured(&mut self, links: &[LinkEntry]) {
         let event = self.narrator.measured(links);

@@ -1,10 +1,14 @@
 //! What a run on real processes needs of this machine, beside what the machine has. `faultline doctor` tells all of it,
 //! `faultline run` refuses what does not fit. Reads limits; changes nothing.
 
-use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use faultline_api::resource::{Application, FederationSpec};
+use faultline_core::Span;
+use faultline_report::explain::count;
 use miette::miette;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
@@ -20,6 +24,11 @@ const NODE_MEMORY: u64 = 8 << 20;
 const THREADS: u64 = 6;
 /// Ports that may be taken by others.
 const SPARE_PORTS: u64 = 1000;
+/// A write that takes longer keeps checkpoints waiting more than it shows what they cost.
+const SLOW_WRITE: Duration = Duration::from_millis(100);
+/// Writes that are tried, and their length: a page.
+const WRITES: usize = 16;
+const PAGE: [u8; 4096] = [1; 4096];
 /// Where the control groups of version 2 are.
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
@@ -181,6 +190,56 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     findings
 }
 
+/// How much this machine has to do already: a process that does not get its turn looks dead.
+pub(crate) fn load() -> Option<Finding> {
+    let load = load_average(&fs::read_to_string("/proc/loadavg").ok()?)?;
+    let cores = thread::available_parallelism().ok()?;
+    let is_busy = load > cores.get() as f64;
+    Some(Finding {
+        name: "load",
+        state: if is_busy { State::Missing } else { State::Ok },
+        detail: format!("{load:.1} on {}", count(cores.get() as u64, "core")),
+        remedy: is_busy.then(|| {
+            "wait for what else runs here, or let processes be silent for longer (`failures.detectAfter`)"
+                .to_owned()
+        }),
+    })
+}
+
+/// How long a page takes to reach the device in this directory, at the worst of some tries: a checkpoint waits for it.
+pub(crate) fn writes(dir: &Path) -> Finding {
+    let name = "stable writes";
+    match slowest_write(dir) {
+        Ok(slowest) => Finding {
+            name,
+            state: if slowest <= SLOW_WRITE { State::Ok } else { State::Missing },
+            detail: format!("a page within {}", Span::from_micros(slowest.as_micros() as u64)),
+            remedy: (slowest > SLOW_WRITE).then(|| {
+                "a directory on another disk (`--out`), or `storage: { kind: memory }` in the federation"
+                    .to_owned()
+            }),
+        },
+        Err(error) => Finding {
+            name,
+            state: State::Missing,
+            detail: format!("cannot write in {}: {error}", dir.display()),
+            remedy: Some("name a directory that can be written with `--out`".to_owned()),
+        },
+    }
+}
+
+fn slowest_write(dir: &Path) -> io::Result<Duration> {
+    let mut file = tempfile::tempfile_in(dir)?;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..WRITES {
+        let begun = Instant::now();
+        file.write_all(&PAGE)?;
+        file.sync_data()?;
+        slowest = slowest.max(begun.elapsed());
+    }
+    Ok(slowest)
+}
+
 fn enough(
     name: &'static str,
     have: Option<u64>,
@@ -215,6 +274,11 @@ fn available_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes << 10)
+}
+
+/// Processes that want to run or that write, on average over the last minute, as `/proc/loadavg` says.
+fn load_average(loadavg: &str) -> Option<f64> {
+    loadavg.split_whitespace().next()?.parse().ok()
 }
 
 /// Threads that there are, as `/proc/loadavg` says (`0.10 0.20 0.30 2/345 6789`).
@@ -255,6 +319,7 @@ mod tests {
         assert_eq!(ports("here"), None);
         assert_eq!(available_memory("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
         assert_eq!(available_memory(""), None);
+        assert_eq!(load_average("0.10 0.20 0.30 2/345 6789\n"), Some(0.1));
         assert_eq!(threads_running("0.10 0.20 0.30 2/345 6789\n"), Some(345));
         let groups = control_groups("4:memory:/x\n0::/user/me\n");
         assert_eq!(
@@ -262,6 +327,16 @@ mod tests {
             ["/sys/fs/cgroup/user/me", "/sys/fs/cgroup/user", "/sys/fs/cgroup"].map(PathBuf::from)
         );
         assert_eq!(control_groups("4:memory:/x\n"), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn a_directory_is_tried_and_left_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = writes(dir.path());
+        assert!(found.detail.starts_with("a page within "), "{found:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let lacking = writes(&dir.path().join("absent"));
+        assert!(lacking.state == State::Missing && lacking.remedy.is_some(), "{lacking:?}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What goes to the standard output.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use crossterm::terminal;
 use serde::Serialize;
 
 use crate::trouble::Trouble;
@@ -20,6 +21,17 @@ pub(crate) fn print(text: &str) -> Result<(), Trouble> {
         }
         _ => Ok(()),
     }
+}
+
+/// Text in lines as wide as the terminal; as it is where there is none. What begins a line is a paragraph.
+pub(crate) fn filled(text: &str) -> String {
+    if !io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    let columns = terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(40));
+    text.lines()
+        .map(|it| textwrap::fill(it, textwrap::Options::new(columns).subsequent_indent("  ")) + "\n")
+        .collect()
 }
 
 /// A value as indented JSON with a line's end.

@@ -96,7 +96,7 @@ pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, Trouble> {
     let history = History::new(&recording.trace, &cast);
     let chapters = explain(&history, &recording.manifest, &cast);
     let text: String = chapters.iter().map(|it| format!("{}\n", it.text)).collect();
-    output::print(&text)?;
+    output::print(&output::filled(&text))?;
     Ok(Exit::Pass)
 }
 

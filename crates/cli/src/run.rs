@@ -13,7 +13,7 @@ use faultline_catalog::{Setup, Visitor, manifest, with_setup};
 use faultline_checker::Verdict;
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{Protocol, Span};
-use faultline_report::{Cast, Summary, text};
+use faultline_report::{Cast, Summary, explain, text};
 use faultline_runtime::RunOutcome;
 use faultline_runtime::supervise::Collapse;
 use faultline_shaper::{Kernel, Place};
@@ -25,7 +25,7 @@ use serde::Serialize;
 use crate::arguments::{BackendName, Format, LinksName, RunArguments};
 use crate::files::{self, Source};
 use crate::live::Live;
-use crate::machine::{self, Size};
+use crate::machine::{self, Finding, Size, State};
 use crate::recording::Recording;
 use crate::replay::Tapes;
 use crate::screen::Screen;
@@ -266,9 +266,10 @@ impl<'a> Session<'a> {
             }
             Format::Text => {
                 let not_run = if missing > 0 { format!(", {missing} not run") } else { String::new() };
-                let total = runs.len();
+                let total = runs.len() as u64;
                 output::print(&format!(
-                    "{total} runs: {passed} pass, {unknown} unknown, {failed} fail{not_run}\n"
+                    "{}: {passed} pass, {unknown} unknown, {failed} fail{not_run}\n",
+                    explain::count(total, "run")
                 ))?;
             }
         }
@@ -346,6 +347,10 @@ impl Visitor for Once<'_> {
             machine::require(Size::of_run(setup.membership.members.len(), &federation.spec))?;
         }
         let mut manifest = manifest::draft(federation, text, &setup, backend, SystemTime::now());
+        if dir.exists() && !dir.is_dir() {
+            const HELP: &str = "name a directory with `--out`; it need not exist";
+            return Err(Trouble::path("record in", dir, "it is not a directory", HELP));
+        }
         let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
         if is_used && !Bundle::open(dir).holds_a_run() {
             const HELP: &str = "name an empty directory with `--out`, or one that does not exist";
@@ -381,6 +386,12 @@ impl Visitor for Once<'_> {
                 (ended, trace)
             }
             Backend::Local | Backend::Kubernetes => {
+                let busy = machine::load().filter(|it| it.state != State::Ok);
+                if let Some(Finding { detail, .. }) = busy.filter(|_| !arguments.output.quiet) {
+                    live.warn(&format!(
+                        "this machine is busy (load {detail}): processes may be taken for dead"
+                    ));
+                }
                 log::record_in(dir).map_err(Trouble::machine)?;
                 let run = match local::run(&setup, dir, metrics.clone(), *kernel, interrupted, &mut live) {
                     Ok(run) => run,

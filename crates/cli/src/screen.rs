@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossterm::{cursor, queue, terminal};
 
+use faultline_report::explain::count;
+
 use crate::arguments::{Format, OutputArguments};
 
 /// Events kept on the screen.
@@ -105,11 +107,11 @@ impl Screen {
         let share = row.done as f64 / row.total.max(1) as f64;
         let bar = if self.on_screen { format!("{} ", bar(share)) } else { String::new() };
         format!(
-            "{:width$}  {}/{} up  {} checkpoints ({} forced)  {bar}{:.0} %",
+            "{:width$}  {}/{} up  {} ({} forced)  {bar}{:.0} %",
             row.name,
             row.up,
             row.processes,
-            row.checkpoints,
+            count(row.checkpoints.into(), "checkpoint"),
             row.forced,
             share * 100.0,
         )

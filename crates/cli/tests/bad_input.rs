@@ -69,6 +69,8 @@ fn files_that_are_no_record_are_left_alone() {
     place.write("mine/federation.yaml", "mine");
     let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "mine", "-q"];
     refused(&place, &arguments, &["holds other files", "--out"]);
+    let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "small.yaml", "-q"];
+    refused(&place, &arguments, &["cannot record in small.yaml", "it is not a directory", "--out"]);
     assert_eq!(std::fs::read_to_string(place.path("mine/federation.yaml")).unwrap(), "mine");
     assert_eq!(std::fs::read_dir(place.path("mine")).unwrap().count(), 1);
 }

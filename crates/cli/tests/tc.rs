@@ -96,8 +96,13 @@ fn can(place: &Place) -> bool {
     can
 }
 
-/// Of the machine's own network.
+/// The interfaces of this machine that are named like those of a run. Others come and go as they please.
 fn interfaces() -> BTreeSet<String> {
+    let of_node =
+        |name: &str| name.strip_prefix('n').is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()));
+    let of_run =
+        |name: &str| name == "faultline" || name == faultline_tc::namespace::INTERFACE || of_node(name);
     let entries = fs::read_dir("/sys/class/net").unwrap();
-    entries.map(|it| it.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    let names = entries.map(|it| it.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|it| of_run(it)).collect()
 }
