@@ -141,6 +141,7 @@ fn simulate(clusters: usize, nodes: usize) -> (u64, u64) {
         traffic: Traffic::Burst { messages: EACH, batch: 10, cost: Span::from_millis(1), between: 0.05 },
         message_bytes: 1000,
         state_bytes: 1 << 10,
+        terms: Vec::new(),
     };
     let protocol = common::hc3i(clusters, Span::from_millis(10));
     let application = Application::Synthetic(application);

@@ -63,6 +63,7 @@ fn simulate(kept: usize, clusters: usize, nodes: usize) {
         traffic: Traffic::Burst { messages: 1_000_000, batch: 1, cost: second, between: 0.0001 },
         message_bytes: 1000,
         state_bytes: 1 << 20,
+        terms: Vec::new(),
     };
     let mut protocol = common::hc3i(clusters, second * 2);
     protocol.collect_every = None;

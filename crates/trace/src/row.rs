@@ -198,6 +198,8 @@ impl Row {
             | Fact::Consumed(_)
             | Fact::DroppedStale(_)
             | Fact::Begun
+            | Fact::Joined(_)
+            | Fact::Left(_)
             | Fact::Completed => {}
         }
     }
@@ -244,6 +246,7 @@ impl Row {
             | Claim::Forcing { .. }
             | Claim::Collected { .. }
             | Claim::Protected
+            | Claim::Released { .. }
             | Claim::Unrecoverable { .. } => {}
         }
     }

@@ -38,6 +38,8 @@ impl History {
                 Fact::Injecting { no, fault } => {
                     self.injections.push(Injection { no: *no, at: *at, fault: (**fault).clone() });
                 }
+                Fact::Joined(cluster) => self.joined.push((*at, *cluster)),
+                Fact::Left(cluster) => self.left.push((*at, *cluster)),
                 Fact::Changed(change) => self.changes.push((*at, (**change).clone())),
                 Fact::Failed { process, life, storage } => {
                     let fault = self.author(*process, cast);
