@@ -128,7 +128,7 @@ mod tests {
     use crate::resource::{Application, Cluster, Heat, Protocol, Unprotected};
 
     fn names() -> Names {
-        let cluster = |name: &str, nodes| Cluster { name: name.into(), nodes };
+        let cluster = |name: &str, nodes| Cluster::new(name, nodes);
         let spec = FederationSpec {
             seed: None,
             clusters: vec![cluster("paris", 3), cluster("b-1", 2)],

@@ -33,6 +33,7 @@ pub const SAMPLES: &[Sample] = samples![
     "random-faults",
     "pause",
     "partition",
+    "guest",
     "storage",
     "hydee",
     "full-logging",

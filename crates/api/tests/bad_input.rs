@@ -58,6 +58,13 @@ fn the_example_is_good() {
     assert_eq!(federation.spec.faults.len(), 3);
 }
 
+/// The good federation with a program that knows when clusters join and leave, and another second cluster.
+fn guest(wish: &str) -> String {
+    let program = "synthetic: { traffic: { random: { duration: 30s, clusters: [] } } }";
+    let program = with("heat: { steps: 100 }", program).replace("otherCluster", "sharedStorage");
+    program.replace("name: rennes, nodes: 2", &format!("name: rennes, nodes: 2, {wish}"))
+}
+
 /// Each is one mistake, or a few that must be reported together.
 #[test]
 fn every_mistake_is_explained() {
@@ -124,6 +131,12 @@ fn every_mistake_is_explained() {
         ),
         ("an unknown kernel", with("heat: { steps: 100 }", "nas: { pattern: ep }")),
         ("nothing to play", with("heat: { steps: 100 }", "pingPong: { sizes: [], rounds: 0 }")),
+        ("a program that needs every cluster", with("nodes: 2", "nodes: 2, leavesAfter: 5s")),
+        ("a protocol that needs every cluster", guest("joinsAfter: 5s").replace("hc3i:", "coordinated:")),
+        ("a cluster that leaves before it joins", guest("joinsAfter: 20s, leavesAfter: 10s")),
+        ("a cluster that joins when all is over", guest("joinsAfter: 40s")),
+        ("nobody stays", guest("joinsAfter: 5s").replace("nodes: 3", "nodes: 3, leavesAfter: 9s")),
+        ("copies where nobody stays", guest("leavesAfter: 9s").replace("sharedStorage", "otherCluster")),
         ("two protocols", with("    hc3i:", "    none: {}\n    hc3i:")),
         (
             "no other cluster",

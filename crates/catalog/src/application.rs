@@ -19,6 +19,7 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
             traffic: traffic(spec, &it.traffic),
             message_bytes: it.message() as u32,
             state_bytes: it.state(),
+            terms: terms(spec),
         }),
         Application::Exchange(it) => Config::Exchange(exchange::Config {
             pattern: it.pattern().into(),
@@ -50,6 +51,16 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
             reply_depth: it.reply_depth() as u8,
         }),
     }
+}
+
+/// The time of each cluster in the program; nothing where all take part in the whole of it.
+fn terms(spec: &FederationSpec) -> Vec<synthetic::Term> {
+    let term = |cluster: &resource::Cluster| synthetic::Term {
+        joins: cluster.joins_after.map_or(Span::ZERO, |it| it.0),
+        leaves: cluster.leaves_after.map(|it| it.0),
+    };
+    let all_stay = spec.clusters.iter().all(resource::Cluster::is_permanent);
+    if all_stay { Vec::new() } else { spec.clusters.iter().map(term).collect() }
 }
 
 fn class(receive: Receive) -> exchange::Class {

@@ -18,7 +18,7 @@ use faultline_api::{Federation, Names, Problem, plan, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, NodeConfig, NodeId,
-    ProcessId, Protocol, Role, Scope,
+    Presence, ProcessId, Protocol, Role, Scope,
 };
 use faultline_protocols::hc3i::Hc3i;
 use faultline_protocols::hydee::{Hydee, Recovery};
@@ -133,6 +133,10 @@ impl<P: Protocol> Setup<P> {
                 volatile_storage: storage.kind == StorageKind::Memory,
                 deadline: spec.deadline(),
                 scope: manifest::protocol_kind(spec).scope(),
+                joins: (0..)
+                    .zip(&spec.clusters)
+                    .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.joins_after?.0)))
+                    .collect(),
                 plan: plan(federation, seed),
                 least_work_left_percent: simulator
                     .least_work_left
@@ -223,7 +227,12 @@ fn membership(spec: &FederationSpec, extra: &[Role]) -> Membership {
         .zip(&spec.clusters)
         .map(|(id, cluster)| {
             let processes = (0..cluster.nodes).map(|_| join(ClusterId(id), Role::RANK)).collect();
-            Cluster { processes }
+            let presence = match cluster {
+                cluster if cluster.is_permanent() => Presence::Permanent,
+                cluster if cluster.joins_after.is_some() => Presence::Awaited,
+                _ => Presence::Present,
+            };
+            Cluster { processes, presence }
         })
         .collect();
     extra.iter().for_each(|&role| {

@@ -67,6 +67,7 @@ impl Scenario {
                 deadline: Span::from_secs(30),
                 plan: Vec::new(),
                 scope: faultline_core::Scope::Cluster,
+                joins: Vec::new(),
                 least_work_left_percent: 0,
             },
             seed: 1,
@@ -127,7 +128,7 @@ pub fn membership(clusters: &[u32]) -> Membership {
             });
         }
         let processes = (first..first + size).map(ProcessId).collect();
-        each.push(Cluster { processes });
+        each.push(Cluster::new(processes));
     }
     Membership { version: MembershipVersion(0), members: Arc::from(members), clusters: Arc::from(each) }
 }

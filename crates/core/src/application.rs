@@ -102,6 +102,11 @@ pub trait Application: Clone + Debug + Sized {
     fn result(&self) -> Option<Digest>;
     /// How far it is.
     fn progress(&self) -> Progress;
+    /// Whether this rank has left the program: from this state on it neither sends nor is sent to. Only ranks of a cluster
+    /// that leaves ever say so, and all of them do in the end.
+    fn has_left(&self) -> bool {
+        false
+    }
 }
 
 /// Values that drivers move between processes or to storage.

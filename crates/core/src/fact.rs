@@ -159,6 +159,11 @@ pub enum Claim {
         /// Its phase as recorded when it was received.
         phase: u32,
     },
+    /// The coordinator of a cluster that leaves: no recovery can want anything of the cluster any more.
+    Released {
+        /// The cluster.
+        cluster: ClusterId,
+    },
 }
 
 /// One fact, as it stands in a process's stream. The driver adds process, life, number and time.
@@ -242,6 +247,10 @@ pub enum Fact {
     Completed,
     /// Supervisor, before it acts: the user of the federation changed this while it runs.
     Changed(Box<Change>),
+    /// Supervisor, before it announces its processes: this cluster joins.
+    Joined(ClusterId),
+    /// Supervisor, before it ends its processes for good and gives their storage back: this cluster leaves.
+    Left(ClusterId),
 }
 
 /// The kinds of fact, as users name them in triggers (`checkpointRequested`) and metrics.
@@ -272,6 +281,7 @@ pub enum FactKind {
     Protected,
     Unrecoverable,
     Orphaned,
+    Released,
     LifeStarted,
     Begun,
     Injecting,
@@ -280,6 +290,8 @@ pub enum FactKind {
     Detected,
     Completed,
     Changed,
+    Joined,
+    Left,
 }
 
 impl Fact {
@@ -308,6 +320,8 @@ impl Fact {
             Fact::Ineffective { .. } => FactKind::Ineffective,
             Fact::Failed { .. } => FactKind::Failed,
             Fact::Detected { .. } => FactKind::Detected,
+            Fact::Joined(_) => FactKind::Joined,
+            Fact::Left(_) => FactKind::Left,
             Fact::Completed => FactKind::Completed,
             Fact::Changed(_) => FactKind::Changed,
         }
@@ -331,13 +345,14 @@ impl Claim {
             Claim::Protected => FactKind::Protected,
             Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
             Claim::Orphaned { .. } => FactKind::Orphaned,
+            Claim::Released { .. } => FactKind::Released,
         }
     }
 }
 
 impl FactKind {
     /// The kinds that a process states and a trigger may wait for.
-    pub const OF_PROCESSES: [FactKind; 23] = [
+    pub const OF_PROCESSES: [FactKind; 24] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -361,23 +376,24 @@ impl FactKind {
         FactKind::Protected,
         FactKind::Unrecoverable,
         FactKind::Orphaned,
+        FactKind::Released,
     ];
 }
 
 /// A set of kinds of fact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FactKinds(u32);
+pub struct FactKinds(u64);
 
 impl FactKinds {
     /// No kind.
     pub const NONE: FactKinds = FactKinds(0);
     /// Every kind.
-    pub const ALL: FactKinds = FactKinds(u32::MAX);
+    pub const ALL: FactKinds = FactKinds(u64::MAX);
 
     /// Whether `kind` is among them.
     #[inline]
     pub const fn contains(self, kind: FactKind) -> bool {
-        self.0 & 1 << kind as u32 != 0
+        self.0 & 1 << kind as u64 != 0
     }
 
     /// The kinds of both sets.
@@ -388,9 +404,9 @@ impl FactKinds {
 
 impl FromIterator<FactKind> for FactKinds {
     fn from_iter<I: IntoIterator<Item = FactKind>>(kinds: I) -> FactKinds {
-        FactKinds(kinds.into_iter().fold(0, |all, kind| all | 1 << kind as u32))
+        FactKinds(kinds.into_iter().fold(0, |all, kind| all | 1 << kind as u64))
     }
 }
 
-const _: () = assert!((FactKind::Changed as u32) < u32::BITS, "a set of kinds is 32 bits");
+const _: () = assert!((FactKind::Left as u32) < u64::BITS, "a set of kinds is 64 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "facts are kept by the million");

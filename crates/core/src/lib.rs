@@ -41,7 +41,7 @@ pub use id::{
     ProcessId, Role, Sn,
 };
 pub use image::{Chunk, Image, ImageName, Snapshot};
-pub use membership::{Birth, Boot, Cluster, Member, Membership, Scope};
+pub use membership::{Birth, Boot, Cluster, Member, Membership, Presence, Scope};
 pub use message::{MessageId, Payload, Short};
 pub use node::{Node, NodeConfig};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};

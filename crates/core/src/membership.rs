@@ -29,6 +29,29 @@ pub struct Member {
 pub struct Cluster {
     /// Its processes, ascending.
     pub processes: Arc<[ProcessId]>,
+    /// Whether it is there.
+    pub presence: Presence,
+}
+
+impl Cluster {
+    /// A cluster that is there from the beginning to the end.
+    pub fn new(processes: Arc<[ProcessId]>) -> Cluster {
+        Cluster { processes, presence: Presence::Permanent }
+    }
+}
+
+/// Whether a cluster is there. Ordered: none ever goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Presence {
+    /// From the beginning to the end.
+    #[default]
+    Permanent,
+    /// It joins later: nobody of it lives yet.
+    Awaited,
+    /// It has joined, or will leave, or both.
+    Present,
+    /// It has left: none of its processes lives again, and its storage is gone.
+    Left,
 }
 
 /// A versioned view of the federation. Shared: a new version is a new value.
@@ -51,6 +74,12 @@ impl Membership {
     /// The cluster of `process`, [`ClusterId::OUTSIDE`] for one that stands in none.
     pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
         self.member(process).cluster
+    }
+
+    /// Whether the cluster of `process` is there; what stands outside every cluster always is.
+    pub fn is_present(&self, process: ProcessId) -> bool {
+        let cluster = self.clusters.get(self.cluster_of(process).index());
+        cluster.is_none_or(|it| matches!(it.presence, Presence::Permanent | Presence::Present))
     }
 
     /// The processes of `cluster`, ascending.

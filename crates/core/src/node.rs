@@ -51,6 +51,8 @@ struct Seat<A: Application> {
     rest_wanted: bool,
     /// The application may have changed since its result was last looked at.
     changed: bool,
+    /// The protocol has been told that the application has left the program.
+    left: bool,
     /// Facts of this life, stated or not.
     facts: u64,
     sent: u64,
@@ -104,6 +106,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             next_job: JobNo(0),
             job: None,
             changed: false,
+            left: false,
         };
         let config = config.protocol.clone();
         let birth = Birth { me, life, boot, membership, config, record, seed, facts };
@@ -185,7 +188,12 @@ impl<P: Protocol, A: Application> Node<P, A> {
             self.show(now, out);
             self.seat.compute::<P>(out);
         }
+        let leaves = self.seat.leaves();
         self.seat.finish::<P>(out);
+        if leaves {
+            self.feed(Input::Left, now, out);
+            self.show(now, out);
+        }
     }
 
     /// Shows the protocol every send, and answers a wanted snapshot.
@@ -274,6 +282,14 @@ impl<A: Application> Seat<A> {
         let rests = self.rest_wanted && !self.held && self.job.is_none();
         self.rest_wanted &= !rests;
         rests
+    }
+
+    /// Whether the application has just left the program.
+    #[inline(always)]
+    fn leaves(&mut self) -> bool {
+        let leaves = self.changed && !self.left && self.application.as_ref().is_some_and(A::has_left);
+        self.left |= leaves;
+        leaves
     }
 
     /// The snapshot that is wanted, unless a job holds the state.
@@ -381,6 +397,7 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
         seat.unseen.clear();
         seat.incarnation = if P::REPEATS { Incarnation(0) } else { incarnation };
         seat.changed = true;
+        seat.left = false;
         let snapshot = from.map(|image| &image.snapshot);
         let application = seat.application.as_mut().expect("only ranks are restored");
         application.restore(snapshot.map(|it| &*it.application), incarnation);

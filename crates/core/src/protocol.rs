@@ -95,6 +95,8 @@ pub enum Input<P: Protocol> {
     Snapshot(Snapshot),
     /// Answer to [`Host::request_rest`]: without another message the application neither computes nor sends.
     Rested,
+    /// The application has left the program ([`crate::Application::has_left`]). Said once in each incarnation.
+    Left,
     /// An image is durable here.
     Persisted(ImageName),
     /// An image could not be written here.

@@ -50,12 +50,22 @@ pub(crate) struct Cluster {
     logged: u64,
     pub(crate) most_logged: u64,
     pub(crate) most_logged_by_a_node: u64,
+    pub(crate) joined: Option<Time>,
+    /// When a process last said that it was finished.
+    pub(crate) finished: Time,
+    pub(crate) left: Option<Time>,
 }
 
 impl Cluster {
     /// Checkpoints that are stored now.
     pub(crate) fn stored(&self) -> u64 {
         self.stored.len() as u64
+    }
+
+    /// Its storage is given back.
+    fn leave(&mut self, at: Time) {
+        self.left = Some(at);
+        self.stored.clear();
     }
 }
 
@@ -79,6 +89,11 @@ impl Ledger {
     /// Takes one fact, in the order of stating.
     pub(crate) fn note(&mut self, record: &Record) {
         let process = record.process;
+        match record.fact {
+            Fact::Joined(cluster) => self.clusters[cluster.index()].joined = Some(record.at),
+            Fact::Left(cluster) => self.clusters[cluster.index()].leave(record.at),
+            _ => {}
+        }
         let Some(&cluster) = self.cluster_of.get(process.index()) else { return };
         if cluster == ClusterId::OUTSIDE {
             return;
@@ -99,6 +114,7 @@ impl Ledger {
                 let logged = restored.0.and_then(|image| node.logged_in.get(&image)).copied().unwrap_or(0);
                 self.log_holds(process, logged);
             }
+            Fact::Finished(_) => self.clusters[cluster.index()].finished = record.at,
             Fact::Claim(claim) => self.claimed(process, record.at, claim),
             _ => {}
         }

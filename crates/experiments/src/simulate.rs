@@ -155,7 +155,7 @@ impl Visitor for Once<'_> {
             collections: collections(&ledger, begun),
             traffic: traffic(&run.stats),
         };
-        statistics.clusters = tell_clusters(spec, &account, &ledger);
+        statistics.clusters = tell_clusters(spec, &account, &ledger, begun);
         statistics
     }
 }
@@ -177,7 +177,13 @@ impl Sink for Watched<'_, '_> {
 }
 
 /// By cluster; where all clusters take checkpoints together, their numbers stand with the first.
-fn tell_clusters(spec: &FederationSpec, account: &Account, ledger: &Ledger) -> Vec<ClusterStatistics> {
+fn tell_clusters(
+    spec: &FederationSpec,
+    account: &Account,
+    ledger: &Ledger,
+    begun: Time,
+) -> Vec<ClusterStatistics> {
+    let seconds = |at: Time| at.since(begun).as_secs_f64();
     let because = |cause: Option<Cause>| match cause {
         Some(Cause::Alert { from, .. }) => spec.clusters[from.index()].name.clone(),
         Some(Cause::Failure) | None => "failure".to_owned(),
@@ -190,6 +196,10 @@ fn tell_clusters(spec: &FederationSpec, account: &Account, ledger: &Ledger) -> V
             most_stored: ledger.clusters[index].most_stored,
             most_logged_by_a_node: ledger.clusters[index].most_logged_by_a_node,
             most_logged: ledger.clusters[index].most_logged,
+            joined_seconds: ledger.clusters[index].joined.map(seconds),
+            left_seconds: ledger.clusters[index]
+                .left
+                .map(|left| (seconds(ledger.clusters[index].finished), seconds(left))),
             ..ClusterStatistics::default()
         };
         if let Some(counted) = account.clusters.get(index) {

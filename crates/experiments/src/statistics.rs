@@ -60,6 +60,12 @@ pub struct ClusterStatistics {
     pub failures: u64,
     /// Messages that it sent again.
     pub resent: u64,
+    /// When it joined; absent for one that was there from the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub joined_seconds: Option<f64>,
+    /// When its last process had left the program, and when it was let go; absent for one that stayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_seconds: Option<(f64, f64)>,
     /// In the order of incarnations.
     pub rollbacks: Vec<Rollback>,
 }

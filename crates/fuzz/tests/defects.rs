@@ -11,6 +11,11 @@ const BOUND: u32 = 100;
 /// Those that take more.
 const RARE: &[(Defect, u32)] = &[
     (Defect::Hc3i(hc3i::Defect::OlderEpochsAccepted), 500),
+    (Defect::Hc3i(hc3i::Defect::CollectsWithoutSilent), 1000),
+    (Defect::Hc3i(hc3i::Defect::CollectsWithoutGuests), 1000),
+    (Defect::Hc3i(hc3i::Defect::LeavesUndoable), 2000),
+    (Defect::Hc3i(hc3i::Defect::LeavesWithLog), 2000),
+    (Defect::Hc3i(hc3i::Defect::NewcomersNotTold), 1000),
     (Defect::Hydee(hydee::Defect::NoDrain), 500),
     (Defect::Hydee(hydee::Defect::OneRound), 500),
     (Defect::Hydee(hydee::Defect::NoDuplicateCheck), 1500),

@@ -78,7 +78,7 @@ impl<P: Process> Bed<P> {
             up: true,
             started: false,
         };
-        let cluster = Cluster { processes: [ProcessId(0), ProcessId(1)].into() };
+        let cluster = Cluster::new([ProcessId(0), ProcessId(1)].into());
         let membership = Membership {
             version: MembershipVersion(1),
             members: [member(0), member(1)].into(),

@@ -1,7 +1,7 @@
 //! Who keeps copies of whose checkpoints: pure functions of the membership's fixed part.
 
 use alloc::vec::Vec;
-use faultline_core::{ClusterId, Membership, ProcessId, Role};
+use faultline_core::{Membership, Presence, ProcessId, Role};
 use serde::{Deserialize, Serialize};
 
 /// Where copies of checkpoints are kept.
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum ReplicateTo {
     /// The next processes of the owner's cluster: a whole cluster's loss is unrecoverable.
     SameCluster,
-    /// Processes of the next clusters.
+    /// Processes of the next clusters that are there from the beginning to the end.
     OtherCluster,
     /// A storage server outside every cluster.
     SharedStorage,
@@ -38,12 +38,10 @@ impl Placement {
             ReplicateTo::OtherCluster => {
                 let clusters = membership.clusters.len();
                 (1..clusters)
+                    .map(|step| &membership.clusters[(cluster.index() + step) % clusters])
+                    .filter(|other| other.presence == Presence::Permanent)
                     .take(copies)
-                    .map(|step| {
-                        let other = ClusterId(((cluster.index() + step) % clusters) as u16);
-                        let members = membership.processes_of(other);
-                        members[index % members.len()]
-                    })
+                    .map(|other| other.processes[index % other.processes.len()])
                     .collect()
             }
             ReplicateTo::SharedStorage => servers(membership),

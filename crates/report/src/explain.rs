@@ -35,6 +35,18 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
         let text = format!("At {} {}.", narrator.time(*at), describe_change(change, cast));
         chapters.push((*at, 0, *at, text));
     }
+    for &(at, cluster) in &history.joined {
+        let text = format!("At {} {} joined.", narrator.time(at), cast.cluster(cluster));
+        chapters.push((at, 0, at, text));
+    }
+    for &(at, cluster) in &history.left {
+        let text = format!(
+            "At {} {} left: nobody could want anything of it any more. Its processes ended, and its storage was given back.",
+            narrator.time(at),
+            cast.cluster(cluster)
+        );
+        chapters.push((at, 0, at, text));
+    }
     for group in unplanned(history) {
         let (first, last) = (group[0].at, group[group.len() - 1].at);
         chapters.push((first, 0, last, narrator.unplanned(&group)));

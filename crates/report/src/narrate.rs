@@ -93,6 +93,10 @@ impl Narrator {
                 };
                 tell(reason, describe_change(change, &self.cast))
             }
+            Fact::Joined(cluster) => tell("Joined", format!("{} joins", self.cast.cluster(*cluster))),
+            Fact::Left(cluster) => {
+                tell("Left", format!("{} leaves; its storage is given back", self.cast.cluster(*cluster)))
+            }
             Fact::Completed => tell("Finished", "every rank has finished".to_owned()),
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, forced, .. } => {

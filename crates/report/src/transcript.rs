@@ -120,6 +120,10 @@ impl Writer<'_> {
                 self.line(at, String::new(), text);
             }
             Fact::Changed(change) => self.line(at, String::new(), describe_change(change, self.cast)),
+            Fact::Joined(cluster) => self.line(at, self.cast.cluster(*cluster), "joins".to_owned()),
+            Fact::Left(cluster) => {
+                self.line(at, self.cast.cluster(*cluster), "leaves, and gives its storage back".to_owned());
+            }
             Fact::Ineffective { no, reason } => {
                 self.line(at, String::new(), format!("fault {} has no effect: {reason}", no.0));
             }
@@ -188,6 +192,9 @@ impl Writer<'_> {
                 let key = format!("collected {group} {below} {kept} {log}");
                 let text = format!("removes checkpoints below {below}, and {log} log entries");
                 self.once(key, at, name, text);
+            }
+            Claim::Released { .. } => {
+                self.line(at, name, "finds that nobody can want anything of it any more".to_owned());
             }
             Claim::Protected => {
                 self.line(at, self.cast.process(process), "holds all copies again".to_owned());

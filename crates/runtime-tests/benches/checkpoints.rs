@@ -198,7 +198,12 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
         })
     } else {
         let traffic = Traffic::Burst { messages: 1000, batch: 10, cost: STEP, between: 0.0, receivers: None };
-        Application::Synthetic(synthetic::Config { traffic, message_bytes: 1, state_bytes: 0 })
+        Application::Synthetic(synthetic::Config {
+            traffic,
+            message_bytes: 1,
+            state_bytes: 0,
+            terms: Vec::new(),
+        })
     });
     if hc3i {
         // The first cluster's checkpoints force those of the second.

@@ -61,6 +61,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
             deadline,
             plan: Vec::new(),
             scope: faultline_core::Scope::Cluster,
+            joins: Vec::new(),
             least_work_left_percent: 0,
         },
         names: (0..membership.members.len()).map(|index| format!("node-{index}")).collect(),

@@ -163,6 +163,7 @@ fn simulate(clusters: usize, nodes: usize, receivers: Option<u32>) -> (u64, u64)
         },
         message_bytes: 1000,
         state_bytes: 1 << 10,
+        terms: Vec::new(),
     };
     let protocol = common::hc3i(clusters, Span::from_millis(10));
     let application = Application::Synthetic(application);

@@ -69,6 +69,7 @@ fn simulate(kept: usize, clusters: usize, nodes: usize) {
         },
         message_bytes: 1000,
         state_bytes: 1 << 20,
+        terms: Vec::new(),
     };
     let mut protocol = common::hc3i(clusters, second * 2);
     protocol.collect_every = None;

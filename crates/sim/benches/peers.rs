@@ -131,6 +131,7 @@ fn config(case: &Case) -> Config<NodeConfig<Hc3i, Workload>> {
         traffic: case.traffic.clone(),
         message_bytes: case.message_bytes,
         state_bytes: 1 << 20,
+        terms: Vec::new(),
     };
     let mut protocol = common::hc3i(2, case.checkpoint_every);
     protocol.checkpoint_every = [Some(case.checkpoint_every), None].into();

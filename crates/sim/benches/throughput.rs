@@ -117,6 +117,7 @@ fn burst() -> Config<Hc3i> {
         },
         message_bytes: 1000,
         state_bytes: 1 << 20,
+        terms: Vec::new(),
     };
     // 200 nodes send 10 messages a millisecond each: 10^5 messages in 50 ms. Only the first cluster checkpoints by
     // itself, as in the paper, and each of its checkpoints forces one in the other: two in 150 ms,
@@ -135,6 +136,7 @@ fn paper() -> Config<Hc3i> {
         },
         message_bytes: 10_000,
         state_bytes: 10_000_000,
+        terms: Vec::new(),
     };
     let mut protocol = common::hc3i(2, Span::from_secs(30 * 60));
     protocol.checkpoint_every = [Some(Span::from_secs(30 * 60)), None].into();
@@ -250,6 +252,7 @@ fn passing() -> Config<()> {
         deadline: Span::from_millis(150),
         plan: Vec::new(),
         scope: faultline_core::Scope::Cluster,
+        joins: Vec::new(),
         least_work_left_percent: 0,
     };
     let link =

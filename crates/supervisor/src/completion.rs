@@ -77,6 +77,11 @@ impl Completion {
         }
     }
 
+    /// Whether `rank` is finished.
+    pub(crate) fn is_finished(&self, rank: ProcessId) -> bool {
+        self.finished[rank.index()].is_some()
+    }
+
     /// Whether every rank is finished and no message is under way.
     pub(crate) fn is_complete(&self) -> bool {
         self.count == self.ranks && self.sent == self.delivered

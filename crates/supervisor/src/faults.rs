@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_core::{
-    ClusterId, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, ProcessId, StorageFate, Time, Trigger,
+    ClusterId, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, Presence, ProcessId, StorageFate, Time,
+    Trigger,
 };
 
 use crate::interface::{FaultAccount, FaultState, Order};
@@ -16,6 +17,7 @@ pub(crate) enum Due {
     /// A fault of the plan, by its index.
     Inject(usize),
     Launch(ProcessId),
+    Join(ClusterId),
     Resume {
         process: ProcessId,
         life: Life,
@@ -129,6 +131,7 @@ impl Supervisor {
         match due {
             Due::Inject(index) => self.inject(index, now, out),
             Due::Launch(process) => self.launch(process, out),
+            Due::Join(cluster) => self.joins(cluster, out),
             Due::Resume { process, life } => self.resume(process, life, now, out),
             Due::RestoreLink { from, to, changed_by } => {
                 if self.plan.links.get(&(from, to)) == Some(&changed_by) {
@@ -227,6 +230,16 @@ impl Supervisor {
     /// Why `fault` would prove nothing now.
     fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
         let lives = |process: &ProcessId| self.seats[process.index()].lives();
+        let target = match fault {
+            Fault::Crash { process, .. } | Fault::Pause { process, .. } => Some(self.cluster_of(*process)),
+            Fault::LoseCluster { cluster, .. } => Some(*cluster),
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => None,
+        };
+        match target.map(|cluster| self.presence_of(cluster)) {
+            Some(Presence::Awaited) => return Some("its target had not joined".into()),
+            Some(Presence::Left) => return Some("its target had left".into()),
+            _ => {}
+        }
         let finds_someone = match fault {
             Fault::Crash { process, .. } | Fault::Pause { process, .. } => lives(process),
             Fault::LoseCluster { cluster, .. } => self.processes_of(*cluster).iter().any(lives),

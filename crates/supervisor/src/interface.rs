@@ -24,6 +24,8 @@ pub struct Config {
     pub deadline: Span,
     /// Which ranks go back together.
     pub scope: Scope,
+    /// Clusters that the membership awaits, and how long after the beginning of the application they join.
+    pub joins: Vec<(ClusterId, Span)>,
     /// What is done to the federation.
     pub plan: Vec<PlannedFault>,
     /// A fault that finds less than this share of the application's steps left took no effect, in percent.

@@ -8,6 +8,7 @@ mod changes;
 mod completion;
 mod faults;
 mod interface;
+mod presence;
 mod silence;
 mod supervisor;
 

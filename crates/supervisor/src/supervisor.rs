@@ -1,6 +1,7 @@
 //! Lives and membership: who is launched, registered, dead, announced.
 //!
-//! The injection of faults is in `faults.rs`, what a user changes meanwhile in `changes.rs`, the end of the application in `completion.rs`.
+//! The injection of faults is in `faults.rs`, what a user changes meanwhile in `changes.rs`, which clusters are there in
+//! `presence.rs`, the end of the application in `completion.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use faultline_core::{
 use crate::completion::Completion;
 use crate::faults::{Due, Plan};
 use crate::interface::{ClusterStatus, Config, FaultAccount, Order, Outcome, Report, Status};
+use crate::presence::Waiting;
 use crate::silence::Silence;
 
 /// The supervisor of one federation.
@@ -22,9 +24,9 @@ use crate::silence::Silence;
 pub struct Supervisor {
     pub(crate) config: Config,
     /// As it will be announced next.
-    membership: Membership,
+    pub(crate) membership: Membership,
     /// The membership differs from what was announced last.
-    unannounced: bool,
+    pub(crate) unannounced: bool,
     /// Processes whose death is to be announced, and whose next life is to be launched some time after that.
     fallen: Vec<ProcessId>,
     /// Indexed by process.
@@ -45,6 +47,8 @@ pub struct Supervisor {
     outcome: Option<Outcome>,
     /// Indexed by cluster.
     committed: Vec<Position>,
+    /// Which clusters are due to join, and which want to leave.
+    pub(crate) presence: Waiting,
 }
 
 /// What the supervisor knows of one process.
@@ -76,6 +80,8 @@ pub(crate) enum State {
     Killed,
     /// Its end is detected.
     Down,
+    /// Its cluster has left: it was ended, and does not live again.
+    Left,
 }
 
 impl Seat {
@@ -116,6 +122,7 @@ impl Supervisor {
             paused: None,
             outcome: None,
             committed: vec![Position::default(); membership.clusters.len()],
+            presence: Waiting::default(),
             config,
             membership,
         };
@@ -181,6 +188,7 @@ impl Supervisor {
                 | FactKind::RolledBack
                 | FactKind::Unrecoverable
                 | FactKind::NotRepeated
+                | FactKind::Released
         ) || self.plan.waits_for(kind)
     }
 
@@ -223,13 +231,14 @@ impl Supervisor {
             Report::Registered { process, life } => {
                 if self.seat_of(process, life).is_some_and(|seat| seat.state == State::Launched) {
                     self.seats[process.index()].state = State::Registered;
-                    if self.begun.is_some() {
+                    if self.begun.is_some() && !self.is_awaited(process) {
                         self.announce_member(process, true);
                     }
                     if self.stands() {
                         out.push(Order::Pause { process, life, paused: true });
                     }
                     self.try_begin(now, out);
+                    self.try_join(self.cluster_of(process), out);
                 }
             }
             Report::LinksMeasured => {
@@ -256,6 +265,7 @@ impl Supervisor {
                         self.count(process, fact.kind(), now, out);
                         self.release(process, out);
                     }
+                    self.try_leave(self.cluster_of(process), out);
                     self.try_complete(out);
                 }
             }
@@ -272,8 +282,7 @@ impl Supervisor {
                 }
             }
             Report::Exited { process, life } => {
-                let seat = self.seats[process.index()];
-                if seat.life == life && seat.state != State::Down {
+                if self.is_to_be_detected(process, life) {
                     self.detected(process, now, out);
                 }
             }
@@ -281,8 +290,7 @@ impl Supervisor {
                 if self.seat_of(process, life).is_some() {
                     self.kill(&[process], storage, now, out);
                 }
-                let seat = self.seats[process.index()];
-                if seat.life == life && seat.state != State::Down {
+                if self.is_to_be_detected(process, life) {
                     self.detected(process, now, out);
                 }
             }
@@ -299,6 +307,12 @@ impl Supervisor {
     /// The seat of `process` if `life` is its newest and still lives.
     fn seat_of(&mut self, process: ProcessId, life: Life) -> Option<&mut Seat> {
         Some(&mut self.seats[process.index()]).filter(|seat| seat.life == life && seat.lives())
+    }
+
+    /// Whether the end of this life, of which the supervisor hears now, is the end of a process that it has to know of.
+    fn is_to_be_detected(&self, process: ProcessId, life: Life) -> bool {
+        let seat = self.seats[process.index()];
+        seat.life == life && !matches!(seat.state, State::Down | State::Left)
     }
 
     pub(crate) fn cluster_of(&self, process: ProcessId) -> ClusterId {
@@ -323,8 +337,13 @@ impl Supervisor {
         }
         self.begun = Some(now);
         self.origin = now;
-        for index in 0..self.seats.len() {
-            self.announce_member(ProcessId(index as u32), true);
+        for process in (0..self.seats.len()).map(|index| ProcessId(index as u32)) {
+            if !self.is_awaited(process) {
+                self.announce_member(process, true);
+            }
+        }
+        for (cluster, after) in self.config.joins.clone() {
+            self.plan_at(now + after, Due::Join(cluster));
         }
         for (at, due) in self.plan.scheduled() {
             self.plan_at(now + at.since(Time::ZERO), due);
@@ -358,6 +377,7 @@ impl Supervisor {
                     self.end(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() }, out);
                 }
                 Claim::NotRepeated { id, .. } => self.end(Outcome::NotRepeated { id: *id }, out),
+                Claim::Released { cluster } => self.wants_to_leave(*cluster),
                 _ => {}
             },
             _ => {}
@@ -428,6 +448,7 @@ impl Supervisor {
             let life = seat.life;
             seat.replaced |= storage == StorageFate::Lost;
             if seat.lives() {
+                self.presence.stays(self.membership.cluster_of(process));
                 seat.state = State::Killed;
                 seat.fate = storage;
                 seat.paused_until = None;
@@ -447,7 +468,7 @@ impl Supervisor {
         match seat.state {
             State::Launched | State::Registered => self.kill(&[process], StorageFate::Kept, now, out),
             State::Killed => out.push(Order::Kill { lives: vec![(process, seat.life)], storage: seat.fate }),
-            State::Down => return,
+            State::Down | State::Left => return,
         }
         self.detected(process, now, out);
     }
@@ -455,13 +476,14 @@ impl Supervisor {
     fn detected(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
         self.silence.forget(process);
         self.completion.unfinished(process);
+        self.presence.stays(self.cluster_of(process));
         let seat = &mut self.seats[process.index()];
         seat.state = State::Down;
         seat.replaced |= self.config.volatile_storage;
         seat.paused_until = None;
         seat.halted = false;
         out.push(Order::State(Fact::Detected { process, life: seat.life }));
-        if self.begun.is_some() {
+        if self.begun.is_some() && !self.is_awaited(process) {
             self.fallen.push(process);
             self.announce_member(process, false);
         } else {
@@ -471,6 +493,9 @@ impl Supervisor {
 
     pub(crate) fn launch(&mut self, process: ProcessId, out: &mut Vec<Order>) {
         let seat = &mut self.seats[process.index()];
+        if seat.state == State::Left {
+            return;
+        }
         let boot = match (seat.life, seat.replaced) {
             (Life(0), _) => Boot::Fresh,
             (_, true) => Boot::Replaced,
@@ -485,7 +510,7 @@ impl Supervisor {
     }
 
     /// Brings one process's entry up to date in the membership that is announced next.
-    fn announce_member(&mut self, process: ProcessId, up: bool) {
+    pub(crate) fn announce_member(&mut self, process: ProcessId, up: bool) {
         let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
         member.life = self.seats[process.index()].life;
         member.up = up;

@@ -30,7 +30,7 @@ impl Desk {
             up: false,
             started: false,
         };
-        let cluster = |process| Cluster { processes: [process].into() };
+        let cluster = |process| Cluster::new([process].into());
         let membership = Membership {
             version: MembershipVersion(0),
             members: Arc::new([member(0, 0), member(1, 1)]),
@@ -42,6 +42,7 @@ impl Desk {
             volatile_storage: false,
             deadline: Span(DEADLINE),
             plan: vec![at(0, 500, P0)],
+            joins: Vec::new(),
             scope: Scope::Cluster,
             least_work_left_percent: 0,
         };

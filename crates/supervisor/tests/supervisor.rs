@@ -32,7 +32,7 @@ fn membership() -> Membership {
         up: false,
         started: false,
     };
-    let cluster = |processes: &[ProcessId]| Cluster { processes: processes.into() };
+    let cluster = |processes: &[ProcessId]| Cluster::new(processes.into());
     Membership {
         version: MembershipVersion(0),
         members: Arc::new([member(C0, 0), member(C0, 1), member(C1, 2)]),
@@ -63,6 +63,7 @@ impl Desk {
                 .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
                 .collect(),
             scope: faultline_core::Scope::Cluster,
+            joins: Vec::new(),
             least_work_left_percent: 20,
         };
         change(&mut config);

@@ -89,6 +89,8 @@ impl Display for Predicate<'_> {
                 write!(f, "ended {life} of {process}{}", storage_clause(*storage))
             }
             Fact::Detected { process, life } => write!(f, "detected the end of {life} of {process}"),
+            Fact::Joined(cluster) => write!(f, "saw {cluster} join"),
+            Fact::Left(cluster) => write!(f, "let {cluster} leave, and gave its storage back"),
             Fact::Completed => f.write_str("saw every rank finished and no message under way"),
             Fact::Changed(change) => match &**change {
                 Change::Link { from, to, properties } => {
@@ -136,6 +138,9 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Claim::Orphaned { id, phase } => {
             write!(f, "has {id} of phase {phase}, whose send was undone")
+        }
+        Claim::Released { cluster } => {
+            write!(f, "found nothing of {cluster} that anybody could want, and lets it leave")
         }
         Claim::Protected => f.write_str("holds everything again that it should hold"),
         Claim::Unrecoverable { cluster, missing } => {

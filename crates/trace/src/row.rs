@@ -210,6 +210,8 @@ impl Row {
             | Fact::Consumed(_)
             | Fact::DroppedStale(_)
             | Fact::Begun
+            | Fact::Joined(_)
+            | Fact::Left(_)
             | Fact::Completed => {}
         }
     }
@@ -261,8 +263,11 @@ impl Row {
                 self.kept = Some(*kept);
                 self.log_entries = Some(*log);
             }
-            Claim::Resent { .. } | Claim::Forcing { .. } | Claim::Protected | Claim::Unrecoverable { .. } => {
-            }
+            Claim::Resent { .. }
+            | Claim::Forcing { .. }
+            | Claim::Protected
+            | Claim::Released { .. }
+            | Claim::Unrecoverable { .. } => {}
         }
     }
 

@@ -100,6 +100,23 @@ pub enum Invalid {
         /// Clusters of the federation.
         clusters: usize,
     },
+    /// A cluster that joins after it leaves, or leaves after the program ends.
+    #[error("cluster {cluster} has no time in the program")]
+    NoTerm {
+        /// Its index.
+        cluster: usize,
+    },
+    /// Messages between clusters of which one leaves before the other joins.
+    #[error("clusters {from} and {to} are never there together")]
+    NeverTogether {
+        /// Index of the sending cluster.
+        from: usize,
+        /// Index of the receiving cluster.
+        to: usize,
+    },
+    /// Clusters join or leave in a program that knows no time.
+    #[error("traffic that goes as fast as possible has no time at which a cluster joins or leaves")]
+    Timeless,
     /// Messages inside a cluster whose only rank has nobody to send to.
     #[error("cluster {cluster} has one node, which cannot send messages inside its cluster")]
     NobodyToSendTo {

@@ -45,6 +45,11 @@ impl Peers {
         self.clusters[cluster.index()].processes.len()
     }
 
+    /// The ranks of `cluster`, ascending.
+    pub(crate) fn ranks(&self, cluster: ClusterId) -> &[ProcessId] {
+        &self.clusters[cluster.index()].processes
+    }
+
     /// A random rank of `cluster`, never the own one. Panics when there is none.
     #[inline]
     pub(crate) fn random(&self, cluster: ClusterId, rng: &mut impl Rng) -> ProcessId {

@@ -45,12 +45,19 @@ fn run_one_by_one(ranks: &mut [(ProcessId, Workload)]) -> Vec<(ProcessId, Digest
         let from = ranks[at].0;
         while let Some(job) = ranks[at].1.next_job() {
             ranks[at].1.computed(job.run(), &mut out);
-            for (to, payload) in out.sends.drain(..) {
-                let to = ranks.binary_search_by_key(&to, |&(id, _)| id).expect("ranks send to ranks");
-                ranks[to].1.deliver(from, payload, &mut Outbox::default());
-            }
+            deliver_all(from, &mut out, ranks);
         }
     }
     let result = |rank: &Workload| rank.result().expect("a rank without a job has finished");
     ranks.iter().map(|(id, rank)| (*id, result(rank))).collect()
+}
+
+/// Delivers what `from` has sent, and what is sent because of it.
+fn deliver_all(from: ProcessId, out: &mut Outbox, ranks: &mut [(ProcessId, Workload)]) {
+    for (to, payload) in core::mem::take(&mut out.sends) {
+        let place = ranks.binary_search_by_key(&to, |&(id, _)| id).expect("ranks send to ranks");
+        let mut answers = Outbox::default();
+        ranks[place].1.deliver(from, payload, &mut answers);
+        deliver_all(to, &mut answers, ranks);
+    }
 }

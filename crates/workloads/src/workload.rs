@@ -84,7 +84,7 @@ impl Application for Workload {
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox) {
         match &mut self.0 {
             Rank::Heat(rank) => rank.deliver(from, payload),
-            Rank::Synthetic(rank) => rank.deliver(from),
+            Rank::Synthetic(rank) => rank.deliver(from, &payload, out),
             Rank::Program(rank) => rank.deliver(from, payload, out),
             Rank::Farm(rank) => rank.deliver(from, &payload, out),
             Rank::Salted(rank) => rank.deliver(from, &payload, out),
@@ -154,6 +154,11 @@ impl Application for Workload {
             Rank::Farm(rank) => rank.progress(),
             Rank::Salted(rank) => rank.progress(),
         }
+    }
+
+    #[inline]
+    fn has_left(&self) -> bool {
+        matches!(&self.0, Rank::Synthetic(rank) if rank.has_left())
     }
 }
 

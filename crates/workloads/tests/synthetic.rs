@@ -5,7 +5,7 @@ mod network;
 use std::sync::Arc;
 
 use faultline_core::{Application, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
-use faultline_workloads::synthetic::{Behaviour, Config as Synthetic, Traffic};
+use faultline_workloads::synthetic::{Behaviour, Config as Synthetic, Term, Traffic};
 use faultline_workloads::{Config, Invalid, Workload, reference};
 use network::{Defect, Network, membership, seed, stored};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 const CLUSTERS: [usize; 2] = [2, 3];
 
 fn config(traffic: Traffic) -> Config {
-    Config::Synthetic(Synthetic { traffic, message_bytes: 100, state_bytes: 5000 })
+    Config::Synthetic(Synthetic { traffic, message_bytes: 100, state_bytes: 5000, terms: Vec::new() })
 }
 
 fn random() -> Config {
@@ -40,6 +40,18 @@ fn burst() -> Config {
     })
 }
 
+/// The same traffic, but the second cluster is there from 20 ms to 60 ms only.
+fn with_guest(config: Config) -> Config {
+    let Config::Synthetic(config) = config else { panic!("it is synthetic") };
+    let guest = Term { joins: Span::from_millis(20), leaves: Some(Span::from_millis(60)) };
+    let terms = vec![Term { joins: Span::ZERO, leaves: None }, guest];
+    Config::Synthetic(Synthetic { terms, ..config })
+}
+
+fn any_program() -> impl Strategy<Value = Config> {
+    prop_oneof![any_traffic(), Just(with_guest(random())), Just(with_guest(exact()))]
+}
+
 fn any_traffic() -> impl Strategy<Value = Config> {
     prop_oneof![Just(random()), Just(exact()), Just(burst())]
 }
@@ -58,12 +70,12 @@ fn run(config: &Config, schedule: u64, defect: Option<Defect>) -> Network {
 
 proptest! {
     #[test]
-    fn the_result_does_not_depend_on_the_schedule(config in any_traffic(), schedule: u64) {
+    fn the_result_does_not_depend_on_the_schedule(config in any_program(), schedule: u64) {
         prop_assert_eq!(run(&config, schedule, None).results(), Some(expected(&config)));
     }
 
     #[test]
-    fn a_restored_rank_goes_on_as_if_nothing_had_happened(config in any_traffic(), schedule: u64) {
+    fn a_restored_rank_goes_on_as_if_nothing_had_happened(config in any_program(), schedule: u64) {
         let mut network = Network::new(&config, &CLUSTERS, schedule);
         network.restore_always = true;
         prop_assert_eq!(network.run(), Some(expected(&config)));
@@ -275,4 +287,38 @@ fn parameters_that_cannot_be_run_are_named() {
         Err(Invalid::NotAProbability { field: "between", value: 1.5 })
     );
     assert!(matches!(burst(f64::NAN, 1).validate(&CLUSTERS), Err(Invalid::NotAProbability { .. })));
+}
+
+#[test]
+fn a_rank_has_left_when_it_has_got_everything_and_not_before() {
+    for config in [with_guest(random()), with_guest(exact())] {
+        for schedule in 0..20 {
+            let mut network = Network::new(&config, &CLUSTERS, schedule);
+            let has_left =
+                |it: &Network| it.ranks.iter().map(|it| it.application.has_left()).collect::<Vec<_>>();
+            let mut at_leaving: [Option<Option<Digest>>; 5] = [None; 5];
+            while network.step() {
+                for (rank, left) in has_left(&network).into_iter().enumerate().filter(|(_, left)| *left) {
+                    assert!(left && rank >= 2, "the first cluster stays");
+                    at_leaving[rank].get_or_insert(network.ranks[rank].application.result());
+                }
+            }
+            let results = network.results().expect("everybody finishes");
+            assert_eq!(has_left(&network), [false, false, true, true, true]);
+            let at_leaving: Vec<_> = at_leaving[2..].iter().map(|it| it.flatten().unwrap()).collect();
+            assert_eq!(at_leaving, results[2..], "nothing came afterwards");
+        }
+    }
+}
+
+#[test]
+fn who_is_never_there_together_exchanges_nothing() {
+    let validate = |config: Config| config.validate(&CLUSTERS);
+    assert_eq!(validate(with_guest(exact())), Ok(()));
+    assert_eq!(validate(with_guest(burst())), Err(Invalid::Timeless));
+    let Config::Synthetic(mut apart) = with_guest(exact()) else { panic!("it is synthetic") };
+    apart.terms[0].leaves = Some(Span::from_millis(20));
+    assert_eq!(validate(Config::Synthetic(apart.clone())), Err(Invalid::NeverTogether { from: 0, to: 1 }));
+    apart.terms[0] = Term { joins: Span::from_millis(100), leaves: None };
+    assert_eq!(validate(Config::Synthetic(apart)), Err(Invalid::NoTerm { cluster: 0 }));
 }

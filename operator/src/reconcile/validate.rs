@@ -57,6 +57,14 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
             problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help)).collect();
         return Err(Refusal { message: told.join("; ") });
     }
+    // Its pods are made once and for all.
+    if let Some(place) = federation.spec.clusters.iter().position(|it| !it.is_permanent()) {
+        let message = format!(
+            "spec.clusters[{place}]: on Kubernetes clusters neither join nor leave (leave joinsAfter and leavesAfter out, \
+             or run the file with `--backend local` or `--backend simulate`)"
+        );
+        return Err(Refusal { message });
+    }
     Ok(Validated { federation: federation.clone(), groups: groups(federation), refused: None })
 }
 
@@ -98,6 +106,26 @@ mod tests {
         assert_eq!(validated.groups[2].process(0), "storage-server");
         assert_eq!(validated.groups[0].process(2), "paris-2");
         assert_eq!(validated.nodes(), 7);
+    }
+
+    #[test]
+    fn pods_neither_join_nor_leave() {
+        let mut federation = quickstart();
+        federation.spec.application = serde_json::from_value(serde_json::json!({
+            "synthetic": { "traffic": { "exact": { "duration": "30s", "messages": [] } } }
+        }))
+        .expect("it is an application");
+        let faultline_api::resource::Protocol::Hc3i(hc3i) = &mut federation.spec.protocol else {
+            panic!("the quick start runs HC3I")
+        };
+        hc3i.replicate_to = Some(ReplicateTo::SharedStorage);
+        assert!(validate(&federation).is_ok());
+        federation.spec.clusters[1].leaves_after = Some("10s".parse().unwrap());
+        let message = validate(&federation).unwrap_err().message;
+        assert!(
+            message.starts_with("spec.clusters[1]: on Kubernetes clusters neither join nor leave"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -164,6 +164,26 @@ pub struct Cluster {
     /// How many nodes it has; each runs one process.
     #[schemars(range(min = 1, max = 100_000))]
     pub nodes: u32,
+    /// It joins this long after the beginning: its processes begin then, and nobody sends to it before. Default: it is there
+    /// from the beginning. Under `hc3i`, with `synthetic` traffic that has a duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joins_after: Option<Duration>,
+    /// It leaves when the application has computed for so long: nobody sends to it from then on, and when no recovery can want
+    /// anything of it any more, its processes end and its storage is given back. Default: it stays to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves_after: Option<Duration>,
+}
+
+impl Cluster {
+    /// A cluster that is there from the beginning to the end.
+    pub fn new(name: &str, nodes: u32) -> Cluster {
+        Cluster { name: name.to_owned(), nodes, joins_after: None, leaves_after: None }
+    }
+
+    /// Whether it is there from the beginning to the end.
+    pub fn is_permanent(&self) -> bool {
+        self.joins_after.is_none() && self.leaves_after.is_none()
+    }
 }
 
 /// The storage of a node: what the simulator charges, and what the real backends really do.

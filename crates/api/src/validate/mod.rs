@@ -6,6 +6,7 @@
 mod application;
 mod faults;
 mod kubernetes;
+mod presence;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,6 +77,7 @@ impl<'a> Check<'a> {
     fn everything(&mut self, federation: &Federation) {
         self.name(federation.metadata.name.as_deref());
         self.clusters();
+        self.presence();
         self.links();
         self.protocol();
         self.application();
@@ -313,7 +315,7 @@ impl<'a> Check<'a> {
                     "add clusters, or keep fewer copies",
                 );
             }
-            ReplicateTo::OtherCluster => {}
+            ReplicateTo::OtherCluster => self.copies_stay(path, replicas),
             ReplicateTo::SharedStorage if replicas > 1 => self.problem(
                 path,
                 format!("{replicas} copies on one storage server protect no better than one"),

@@ -10,7 +10,8 @@ mod messages;
 mod supervision;
 
 use faultline_core::{
-    Claim, Digest, FactNo, ImageName, Incarnation, Life, MessageId, ProcessId, Time, Vectors, Witness,
+    Claim, ClusterId, Digest, FactNo, ImageName, Incarnation, Life, MessageId, ProcessId, Time, Vectors,
+    Witness,
 };
 use faultline_trace::Trace;
 
@@ -234,6 +235,12 @@ impl<'a> History<'a> {
     /// How well the final state of `process` is known.
     pub fn ending(&self, process: ProcessId) -> Ending {
         self.processes.get(process.index()).map_or(Ending::Silent, |it| it.ending)
+    }
+
+    /// Whether `process` was of a cluster that has left: nothing is under way to or from it.
+    pub fn has_left(&self, process: ProcessId) -> bool {
+        let of = |cluster: &ClusterId| self.context.clusters.get(cluster.index());
+        self.supervision.left.iter().filter_map(of).any(|members| members.contains(&process))
     }
 
     /// The group of `process` and its place in it; `None` for processes that run no application.

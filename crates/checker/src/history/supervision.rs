@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use faultline_core::fault::StorageFault;
-use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, StorageFate, Time};
+use faultline_core::{ClusterId, Fact, Fault, FaultNo, Life, ProcessId, StorageFate, Time};
 
 /// The end of a life, as the supervisor knows it.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub struct Supervision<'a> {
     pub injected: Vec<(FaultNo, &'a Fault, Time, usize)>,
     /// Every fault that found nothing to act on, and why.
     pub ineffective: Vec<(FaultNo, &'a str)>,
+    /// Every cluster that has left for good.
+    pub left: Vec<ClusterId>,
     /// When the application was allowed to begin.
     pub begun: Option<Time>,
     /// The newest life of each process.
@@ -78,6 +80,7 @@ impl<'a> Supervision<'a> {
                     }
                 }
                 Fact::Ineffective { no, reason } => this.ineffective.push((*no, reason)),
+                Fact::Left(cluster) => this.left.push(*cluster),
                 Fact::Begun => this.begun = Some(*at),
                 _ => {}
             }

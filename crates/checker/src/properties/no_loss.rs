@@ -1,17 +1,23 @@
 //! No loss (HC3I section 2.1: "in transit messages … should not be lost"): what a process has sent in the end, its
-//! receiver has delivered in the end. Judged only when nothing is under way any more.
+//! receiver has delivered in the end. Judged only when nothing is under way any more, which is always so between a cluster
+//! that has left for good and all others.
 
 use crate::history::{Ending, History};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::NoLoss);
-    if !history.is_settled {
+    let some_left = !history.supervision.left.is_empty();
+    if !history.is_settled && !some_left {
         return finding;
     }
     let context = history.context;
     let mut unjudged = 0u64;
     for message in history.messages.iter() {
+        let one_left = || some_left && (history.has_left(message.id.from) || history.has_left(message.id.to));
+        if !history.is_settled && !one_left() {
+            continue;
+        }
         let Some(&sent) = message.sent.iter().find(|&&at| history.survives(at)) else { continue };
         match history.ending(message.id.to) {
             Ending::Known(_) | Ending::Silent => {}
@@ -35,7 +41,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         }
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
-    if finding.instances == 0 && ranks > 1 {
+    if finding.instances == 0 && ranks > 1 && history.is_settled {
         finding.unjudged(|| "no message was sent that had to be delivered".into());
     }
     if unjudged > 0 {
@@ -49,7 +55,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
-    use faultline_core::{Span, Time};
+    use faultline_core::{ClusterId, Fact, Span, Time};
 
     /// A delivery is undone, and the message comes again or does not.
     fn loss(delivered_again: bool) -> Run {
@@ -88,6 +94,20 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 1);
         run.context.settled_after = Some(Span::from_secs(61));
         assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_under_way_from_a_cluster_that_has_left() {
+        let mut run = loss(false);
+        run.context.outcome = Some(Outcome::Deadline);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.supervisor(Fact::Left(ClusterId(0)));
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        let mut run = loss(true);
+        run.context.outcome = Some(Outcome::Deadline);
+        run.supervisor(Fact::Left(ClusterId(0)));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 
 pub mod chart;
 mod distributed;
+mod dynamism;
 pub mod hydee;
 mod options;
 pub mod page;

@@ -1,4 +1,4 @@
-//! What the paper leaves to future work (section 7), with its effect where Faultline has it.
+//! What the paper leaves to future work (section 7), with its effect.
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
@@ -11,13 +11,14 @@ use crate::samples::files;
 use crate::statistics::Statistics;
 
 use super::distributed::without_initiator;
+use super::dynamism::joining_and_leaving;
 use super::paper::{federation, of, paired, set_messages};
 use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Experiment, Interrupted, Lab};
 
 /// In the order of the page.
 pub(super) const ALL: &[Experiment] =
-    &[whole_vector, replicas, failures_at_once, without_initiator, not_offered];
+    &[whole_vector, replicas, failures_at_once, without_initiator, joining_and_leaving];
 
 /// When nodes are killed: with half of the work done.
 const HALF_TIME: Span = Span::from_secs(5 * 3600);
@@ -30,7 +31,7 @@ pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
 }
 
 /// Nodes of a cluster are killed at the same instant, with what they had in memory.
-fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>) {
+pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>) {
     for node in nodes {
         federation.spec.faults.push(Fault {
             at: Some(Duration(HALF_TIME)),
@@ -48,7 +49,7 @@ fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>)
 }
 
 /// Every forced checkpoint, in all clusters.
-fn all_forced(run: &Statistics) -> f64 {
+pub(super) fn all_forced(run: &Statistics) -> f64 {
     run.clusters.iter().map(|it| it.forced as f64).sum()
 }
 
@@ -285,29 +286,5 @@ fn failures_at_once(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
             ],
             rows,
         }],
-    }])
-}
-
-/// What there is no option for.
-fn not_offered(_: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
-    let finding = |what: &str, published: &str, sentence: &str| Finding {
-        what: what.into(),
-        published: published.into(),
-        ours: "no such option".into(),
-        agreement: Agreement::NotOffered,
-        sentence: sentence.into(),
-    };
-    Ok(vec![Section {
-        id: "not-offered",
-        title: "What is not offered".into(),
-        place: "7, future work",
-        text: Vec::new(),
-        findings: vec![finding(
-            "clusters that join and leave",
-            "\"we want to manage dynamism\"",
-            "The clusters of a federation are those of its file.",
-        )],
-        figures: Vec::new(),
-        tables: Vec::new(),
     }])
 }

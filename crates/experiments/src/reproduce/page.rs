@@ -78,7 +78,7 @@ fn chip(agreement: Agreement) -> Markup {
     let class = match agreement {
         Agreement::Agrees => "pass",
         Agreement::Differs => "fail",
-        Agreement::UnderSpecified | Agreement::NotOffered => "unknown",
+        Agreement::UnderSpecified => "unknown",
         Agreement::Measured => "measured",
     };
     html! { span class={ "chip " (class) } { (agreement.text()) } }

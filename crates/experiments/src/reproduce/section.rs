@@ -51,8 +51,6 @@ pub enum Agreement {
     UnderSpecified,
     /// The paper has no such measurement.
     Measured,
-    /// Faultline does not do this.
-    NotOffered,
 }
 
 impl Agreement {
@@ -63,7 +61,6 @@ impl Agreement {
             Agreement::Differs => "differs",
             Agreement::UnderSpecified => "under-specified there",
             Agreement::Measured => "measured here",
-            Agreement::NotOffered => "not offered",
         }
     }
 

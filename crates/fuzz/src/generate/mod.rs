@@ -1,6 +1,7 @@
 //! The federation that a seed stands for. Every draw is documented by its code: this is the whole distribution.
 
 mod faults;
+mod presence;
 
 use std::collections::BTreeMap;
 
@@ -51,7 +52,7 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     let outside = options.extra_processes().into_iter().map(outside).collect();
     let faults = Faults::new(chance, &clusters, outside, length, outage).list(chance);
     let options = with_rare_options(chance, options);
-    let spec = FederationSpec {
+    let mut spec = FederationSpec {
         seed: Some(seed),
         links: Some(links),
         storage: Some(storage),
@@ -69,6 +70,10 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
         pause: false,
         clusters,
     };
+    // Drawn after everything else, as the rare options are.
+    if matches!(spec.protocol, Options::Hc3i(_)) && spec.clusters.len() > 1 && chance.percent(15) {
+        presence::vary(chance, &mut spec, length);
+    }
     Federation::new(&format!("fuzz-{seed}"), spec)
 }
 
@@ -82,7 +87,7 @@ fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
             chance.pick(&[2, 2, 2, 3, 3, 3, 4])
         }
     };
-    let mut cluster = |name: &str| Cluster { name: name.to_owned(), nodes: chance.between(1, 4) as u32 };
+    let mut cluster = |name: &str| Cluster::new(name, chance.between(1, 4) as u32);
     ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
 }
 

@@ -16,7 +16,7 @@ type Smaller = Vec<FederationSpec>;
 /// Federations that are smaller than this one. Not all of them need be valid.
 pub(super) fn of(federation: &Federation) -> Vec<Federation> {
     let spec = &federation.spec;
-    let parts = [faults, clusters, nodes, application, protocol, surroundings, details];
+    let parts = [faults, clusters, nodes, presence, application, protocol, surroundings, details];
     let specs = parts.into_iter().flat_map(|part| part(spec));
     let changed = specs.filter(|it| it != spec);
     changed.map(|spec| Federation { spec, ..federation.clone() }).collect()
@@ -68,6 +68,12 @@ fn clusters(spec: &FederationSpec) -> Smaller {
             {
                 exact.messages.retain(|count| count.from != gone && count.to != gone);
             }
+            if let Application::Synthetic(Synthetic { traffic: Traffic::Random(random), .. }) =
+                &mut it.application
+            {
+                random.clusters.retain(|it| it.cluster != gone);
+                random.clusters.iter_mut().for_each(|it| it.send.retain(|send| send.to != gone));
+            }
         })
     };
     spec.clusters.iter().rev().map(|cluster| without(&cluster.name)).collect()
@@ -105,6 +111,20 @@ fn nodes(spec: &FederationSpec) -> Smaller {
                     clamp(fault, &cluster.name, last);
                 }
             }));
+        }
+    }
+    smaller
+}
+
+/// Clusters that are there from the beginning, or to the end.
+fn presence(spec: &FederationSpec) -> Smaller {
+    let mut smaller = Vec::new();
+    for (index, cluster) in spec.clusters.iter().enumerate() {
+        if cluster.joins_after.is_some() {
+            smaller.push(with(spec, |it| it.clusters[index].joins_after = None));
+        }
+        if cluster.leaves_after.is_some() {
+            smaller.push(with(spec, |it| it.clusters[index].leaves_after = None));
         }
     }
     smaller

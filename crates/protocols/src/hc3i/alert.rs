@@ -43,15 +43,32 @@ impl Alerts {
 impl Hc3i {
     /// Coordinator, after a rollback: alerts every other cluster.
     pub(super) fn send_alerts(&mut self, now: Time, host: &mut Desk) {
-        self.alerts.outstanding = self
-            .clusters()
-            .filter(|&cluster| cluster != self.cluster)
-            .map(|cluster| Outstanding { cluster, tries: 0, again_at: now })
-            .collect();
+        self.alerts.outstanding =
+            self.others().map(|cluster| Outstanding { cluster, tries: 0, again_at: now }).collect();
         self.retry_alerts(now, host);
         if self.has(Defect::AlertsNotRetried) {
             self.alerts.outstanding.clear();
         }
+    }
+
+    /// Coordinator: alerts one more cluster, of what it could not hear before.
+    pub(super) fn alert_also(&mut self, cluster: ClusterId, now: Time, host: &mut Desk) {
+        self.alerts.outstanding.push(Outstanding { cluster, tries: 0, again_at: now });
+        self.retry_alerts(now, host);
+    }
+
+    /// Nobody waits for a cluster that has left to confirm.
+    pub(super) fn alert_no_more(&mut self, cluster: ClusterId, now: Time, host: &mut Desk) {
+        self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
+        if self.coordinates() {
+            self.maybe_settled(now, host);
+            self.maybe_release(host);
+        }
+    }
+
+    /// Whether a cluster has yet to confirm what it was alerted of.
+    pub(super) fn alerts_are_outstanding(&self) -> bool {
+        !self.alerts.outstanding.is_empty()
     }
 
     /// Sends the alerts that are due, each time to another live member of the cluster.
@@ -190,6 +207,7 @@ impl Hc3i {
         } else if incarnation >= self.position.incarnation {
             self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
             self.maybe_settled(now, host);
+            self.maybe_release(host);
         }
     }
 

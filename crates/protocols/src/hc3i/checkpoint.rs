@@ -47,6 +47,8 @@ struct Cut {
     head: Arc<Head>,
     log: Arc<Log>,
     received: Arc<Received>,
+    /// The application had left the program.
+    left: bool,
 }
 
 impl Part {
@@ -120,6 +122,7 @@ impl Hc3i {
         let coordination = self.coordination();
         coordination.attempts += 1;
         coordination.checkpoint_at = None;
+        coordination.leaving.checkpoint_begins(members.len());
         let attempt = Attempt(coordination.attempts);
         coordination.gathering = Some(Gathering {
             position,
@@ -195,7 +198,8 @@ impl Hc3i {
         let Phase::Checkpointing(part) = &mut self.phase else {
             return;
         };
-        part.saved = Some(Cut { snapshot, head, log: self.log.clone(), received: self.received.clone() });
+        let (log, received) = (self.log.clone(), self.received.clone());
+        part.saved = Some(Cut { snapshot, head, log, received, left: self.left });
         let (position, attempt) = (part.position, part.attempt);
         let sent = self.sent_within.iter().collect();
         self.tell_coordinator(Control::Saved { position, attempt, sent }, now, host);
@@ -439,6 +443,9 @@ impl Hc3i {
         self.kept.push(Kept { position, attempt, vectors: vectors.clone(), covered: true });
         let frozen = now.since(part.since);
         host.claim(Claim::Committed { position, attempt, forced: part.forced, frozen, vectors });
+        if part.saved.as_ref().is_some_and(|cut| cut.left) {
+            self.left_at = self.left_at.or(Some(position.sn));
+        }
         host.release();
         for (id, payload) in part.late {
             host.deliver(id, payload);
@@ -448,6 +455,8 @@ impl Hc3i {
         }
         self.restart_checkpoint_timer(now);
         self.replay(now, host);
+        self.take_last_checkpoint(now, host);
+        self.say_if_unwanted(now, host);
     }
 
     /// Coordinator: counts the delay to the next unforced checkpoint from now (section 5.2: a forced one restarts it).

@@ -13,12 +13,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Claim, ClusterId, Position, ProcessId, Time, To};
+use faultline_core::{Attempt, Claim, ClusterId, Position, Presence, ProcessId, Time, To, Vectors};
 
 use super::config::{CollectBy, Defect};
 use super::history::Checkpoint;
 use super::message::{Collection, Control, Inventory, Kept};
-use super::{Desk, Hc3i, Phase, placement};
+use super::{Coordination, Desk, Hc3i, Phase, placement};
 
 /// What a coordinator has heard for a collection.
 #[derive(Clone, Debug, Default)]
@@ -44,28 +44,33 @@ impl Hc3i {
         }
         coordination.collect_at = self.config.collect_every.map(|every| now + every);
         match self.config.collect_by {
-            CollectBy::Initiator => self.ask_for_stock(host),
-            CollectBy::EveryCluster => self.tell_stock(host),
+            CollectBy::Initiator => self.ask_for_stock(now, host),
+            CollectBy::EveryCluster => self.tell_stock(now, host),
         }
     }
 
+    /// Whether this cluster is the one that asks all others: the first that is there from the beginning to the end.
+    pub(super) fn is_initiator(&self) -> bool {
+        self.clusters().find(|&it| self.presence(it) == Presence::Permanent) == Some(self.cluster)
+    }
+
     /// Initiator: asks every cluster; a collection that is still under way is given up.
-    fn ask_for_stock(&mut self, host: &mut Desk) {
+    fn ask_for_stock(&mut self, now: Time, host: &mut Desk) {
         let collecting = &mut self.coordination().collecting;
         collecting.round += 1;
         collecting.stock.clear();
         let round = collecting.round;
         self.tell_other_coordinators(&Control::Ask { round }, host);
         if let Some(inventory) = self.inventory() {
-            self.stock_told(self.me, round, inventory, host);
+            self.stock_told(self.me, round, inventory, now, host);
         }
     }
 
     /// Without an initiator: tells every other cluster what is stored. If some were silent since the last time, what they
     /// told before has to do.
-    fn tell_stock(&mut self, host: &mut Desk) {
+    fn tell_stock(&mut self, now: Time, host: &mut Desk) {
         if self.coordination().collecting.due {
-            self.decide_alone(host);
+            self.decide_alone(now, host);
         }
         let collecting = &mut self.coordination().collecting;
         collecting.round += 1;
@@ -74,11 +79,11 @@ impl Hc3i {
         if let Some(inventory) = self.inventory() {
             self.tell_other_coordinators(&Control::Stock { round, inventory }, host);
         }
-        self.decide_when_all_were_heard(host);
+        self.decide_when_all_were_heard(now, host);
     }
 
     fn tell_other_coordinators(&self, message: &Control, host: &mut Desk) {
-        for cluster in self.clusters().filter(|&cluster| cluster != self.cluster) {
+        for cluster in self.others() {
             host.control(To::One(self.members_of(cluster)[0]), message.clone());
         }
     }
@@ -113,6 +118,7 @@ impl Hc3i {
         from: ProcessId,
         round: u32,
         inventory: Arc<Inventory>,
+        now: Time,
         host: &mut Desk,
     ) {
         let cluster = self.cluster_of(from);
@@ -124,80 +130,94 @@ impl Hc3i {
         collecting.stock.insert(cluster, inventory);
         collecting.heard.insert(cluster);
         if by_initiator {
-            self.decide_for_all(host);
+            self.decide_for_all(now, host);
         } else {
-            self.decide_when_all_were_heard(host);
+            self.decide_when_all_were_heard(now, host);
         }
     }
 
     /// Initiator: decides when all have answered.
-    fn decide_for_all(&mut self, host: &mut Desk) {
-        let clusters = usize::from(self.clusters);
-        let collecting = &mut self.coordination().collecting;
-        if collecting.stock.len() < clusters {
+    fn decide_for_all(&mut self, now: Time, host: &mut Desk) {
+        let collecting = &self.coordination().collecting;
+        let (round, told) = (collecting.round, collecting.stock.clone());
+        let Some(stock) = self.whole_stock(&told) else {
             return;
-        }
-        let round = collecting.round;
-        let stock: Vec<_> = core::mem::take(&mut collecting.stock).into_values().collect();
+        };
+        self.coordination().collecting.stock.clear();
         let Some(collection) = self.decision(&stock) else {
             return;
         };
         self.tell_other_coordinators(&Control::Collect { round, collection: collection.clone() }, host);
-        self.collect(self.me, round, &collection, host);
+        self.collect(self.me, round, &collection, now, host);
     }
 
     /// Without an initiator: one decision in each round, as soon as everybody has told something since the last one.
-    fn decide_when_all_were_heard(&mut self, host: &mut Desk) {
-        let others = usize::from(self.clusters) - 1;
-        let collecting = &self.coordination().collecting;
-        if collecting.due && collecting.heard.len() == others {
-            self.decide_alone(host);
+    fn decide_when_all_were_heard(&mut self, now: Time, host: &mut Desk) {
+        let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
+        if collecting.due && self.others().all(|it| collecting.heard.contains(&it)) {
+            self.decide_alone(now, host);
         }
     }
 
     /// Without an initiator: decides for this cluster, by what it stores now and what it heard last of the others.
-    fn decide_alone(&mut self, host: &mut Desk) {
+    fn decide_alone(&mut self, now: Time, host: &mut Desk) {
         let Some(own) = self.inventory() else {
             return;
         };
-        let (me, clusters) = (self.cluster, usize::from(self.clusters));
+        let me = self.cluster;
         let collecting = &mut self.coordination().collecting;
         collecting.stock.insert(me, own);
         let mut stock = collecting.stock.clone();
         if self.has(Defect::CollectsWithoutSilent) {
             self.make_up_for_silent(&mut stock);
         }
-        if stock.len() < clusters {
-            return;
-        }
-        let stock: Vec<_> = stock.into_values().collect();
-        let Some(collection) = self.decision(&stock) else {
+        let Some(collection) = self.whole_stock(&stock).and_then(|stock| self.decision(&stock)) else {
             return;
         };
         let collecting = &mut self.coordination().collecting;
         collecting.heard.clear();
         collecting.due = false;
         let round = collecting.round;
-        self.collect(self.me, round, &collection, host);
+        self.collect(self.me, round, &collection, now, host);
     }
 
     /// The defect that does not wait for everybody: who has told nothing never goes back.
     fn make_up_for_silent(&self, stock: &mut BTreeMap<ClusterId, Arc<Inventory>>) {
         let incarnations = stock[&self.cluster].incarnations.clone();
-        let last = Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) };
-        let checkpoints = Vec::from([(last, Arc::default())]);
-        let nothing_to_fear = Arc::new(Inventory { incarnations, checkpoints });
+        let nothing_to_fear = Arc::new(Inventory { incarnations, checkpoints: Vec::from([never_back()]) });
         for cluster in self.clusters() {
             stock.entry(cluster).or_insert_with(|| nothing_to_fear.clone());
         }
     }
 
+    /// One list for each cluster; `None` while one that is there has told nothing. Of a cluster that is not there yet every
+    /// checkpoint counts as undone: who knows more of it loses nothing. One that has left never goes back.
+    fn whole_stock(&self, told: &BTreeMap<ClusterId, Arc<Inventory>>) -> Option<Vec<Arc<Inventory>>> {
+        let without = |checkpoints| Some(Arc::new(Inventory { incarnations: Vec::new(), checkpoints }));
+        let list = |cluster| match self.presence(cluster) {
+            Presence::Awaited => without(Vec::new()),
+            Presence::Left => without(Vec::from([never_back()])),
+            Presence::Present if cluster != self.cluster && self.has(Defect::CollectsWithoutGuests) => {
+                without(Vec::from([never_back()]))
+            }
+            Presence::Permanent | Presence::Present => told.get(&cluster).cloned(),
+        };
+        self.clusters().map(list).collect()
+    }
+
     /// What these lists, one for each cluster, allow to remove; nothing, if they are from before and after a rollback.
+    /// Rollbacks of clusters that have left are over: who joined after them does not know them.
     fn decision(&self, stock: &[Arc<Inventory>]) -> Option<Arc<Collection>> {
-        let incarnations = stock[0].incarnations.clone();
-        let agree = stock.iter().all(|told| told.incarnations == incarnations);
-        (agree || self.has(Defect::CollectsOnMixed))
-            .then(|| Arc::new(Collection { incarnations, worst: worst_line(stock) }))
+        let incarnations = stock[self.cluster.index()].incarnations.clone();
+        let counts = |cluster: &ClusterId| self.presence(*cluster) != Presence::Left;
+        let agree = stock.iter().filter(|told| !told.incarnations.is_empty()).all(|told| {
+            let same = |it: ClusterId| told.incarnations[it.index()] == incarnations[it.index()];
+            self.clusters().filter(counts).all(same)
+        });
+        let mut worst = worst_line(stock);
+        // Of who never goes back nothing is said: it is gone.
+        worst.iter_mut().filter(|it| **it == never_back().0).for_each(|it| *it = Checkpoint::default());
+        (agree || self.has(Defect::CollectsOnMixed)).then(|| Arc::new(Collection { incarnations, worst }))
     }
 
     /// Removes what is not needed, if nothing rolled back since it was decided.
@@ -206,6 +226,7 @@ impl Hc3i {
         from: ProcessId,
         round: u32,
         collection: &Arc<Collection>,
+        now: Time,
         host: &mut Desk,
     ) {
         if self.coordinates() && self.cluster_of(from) != self.cluster || from == self.me {
@@ -244,6 +265,7 @@ impl Hc3i {
         }
         let log = self.collect_log(collection);
         host.claim(Claim::Collected { round, below, kept: self.kept.len() as u32, log });
+        self.say_if_unwanted(now, host);
     }
 
     /// Removes messages that were delivered before their receiver's worst checkpoint, unless this process has yet to
@@ -263,6 +285,11 @@ impl Hc3i {
         self.log = log;
         removed
     }
+}
+
+/// What a cluster tells that never goes back.
+fn never_back() -> (Checkpoint, Arc<Vectors>) {
+    (Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) }, Arc::default())
 }
 
 /// The checkpoint that each cluster would restore if all failed at once: each its newest, then back while it holds a

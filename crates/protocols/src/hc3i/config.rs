@@ -105,6 +105,14 @@ crate::defects::defects! {
     CollectsOnUncovered,
     /// Without an initiator a cluster that has not told yet what it stores does not count, as if it could not fail.
     CollectsWithoutSilent,
+    /// Collection does not count clusters that have joined or will leave, as if they could not go back.
+    CollectsWithoutGuests,
+    /// A cluster leaves although a rollback can still undo its last checkpoint.
+    LeavesUndoable,
+    /// A cluster leaves although somebody may still want what it has logged.
+    LeavesWithLog,
+    /// A cluster that joins is not told of the rollbacks before.
+    NewcomersNotTold,
     /// Collection removes log entries acknowledged at the kept checkpoint too (section 3.5 with `<=`).
     LogCollectedAtWorst,
     /// A member takes part in a round although it does not know all lives of it: what it sends to them is lost

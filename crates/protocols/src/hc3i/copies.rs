@@ -36,9 +36,22 @@ pub(super) struct Copies {
 
 #[derive(Clone, Debug)]
 enum ListFor {
-    Report { epoch: Epoch, unfinished: Vec<ImageName> },
-    Inquiry { from: ProcessId, epoch: Epoch, cluster: ClusterId },
-    Offer { owner: ProcessId, past: Arc<Past>, names: Arc<[ImageName]> },
+    Report {
+        epoch: Epoch,
+        unfinished: Vec<ImageName>,
+    },
+    Inquiry {
+        from: ProcessId,
+        epoch: Epoch,
+        cluster: ClusterId,
+    },
+    Offer {
+        owner: ProcessId,
+        past: Arc<Past>,
+        names: Arc<[ImageName]>,
+    },
+    /// To remove what belongs to clusters that have left.
+    Purge,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +75,10 @@ impl Copies {
         let is_rank = membership.member(me).role == faultline_core::Role::RANK;
         let lacks = (boot == Boot::Replaced).then(|| Lacks {
             own: is_rank,
-            silent: placement::owners(config, membership, me).into_iter().collect(),
+            silent: placement::owners(config, membership, me)
+                .into_iter()
+                .filter(|&owner| membership.is_present(owner))
+                .collect(),
             wanted: BTreeSet::new(),
         });
         Copies {
@@ -160,6 +176,18 @@ impl Copies {
         host.list();
     }
 
+    /// Removes everything that `is_of_left` says belongs to a cluster that has left, and waits for none of it any more.
+    pub(super) fn purge(&mut self, is_of_left: impl Fn(ProcessId) -> bool, host: &mut Desk) {
+        self.forget_writes(|name| is_of_left(name.owner));
+        if let Some(lacks) = &mut self.lacks {
+            lacks.silent.retain(|&owner| !is_of_left(owner));
+            lacks.wanted.retain(|name| !is_of_left(name.owner));
+            self.report_when_complete(false, host);
+        }
+        self.lists.push_back(ListFor::Purge);
+        host.list();
+    }
+
     /// Reads a part in order to send it.
     pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut Desk) {
         self.reads.entry(name).or_default().push(ReadFor::Copy(whom));
@@ -241,7 +269,9 @@ impl Hc3i {
 
     /// An image came over the network: a part of this process that it had lost, or somebody's copy.
     pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut Desk) {
-        if image.name.owner != self.me || self.take_fetched(&image) {
+        if !self.membership.is_present(image.name.owner) {
+            // Its owner has left: nobody will ask for it.
+        } else if image.name.owner != self.me || self.take_fetched(&image) {
             self.copies.write(image, host);
         }
     }
@@ -287,6 +317,12 @@ impl Hc3i {
                 let report = Arc::new(Report { history, parts });
                 host.control(To::One(from), Control::Reported { epoch, report });
             }
+            ListFor::Purge => {
+                for (name, _) in images.iter().filter(|(name, _)| !self.membership.is_present(name.owner)) {
+                    host.delete(*name);
+                }
+            }
+            ListFor::Offer { owner, .. } if !self.membership.is_present(owner) => {}
             ListFor::Offer { owner, past, names } => {
                 self.copies.compare(owner, &past, &names, &images, host);
                 self.write_record(Some(Waiter::Offer(owner)), host);
@@ -299,7 +335,7 @@ impl Hc3i {
         let asking = match purpose {
             ListFor::Report { .. } => self.cluster,
             ListFor::Inquiry { cluster, .. } => *cluster,
-            ListFor::Offer { .. } => return false,
+            ListFor::Offer { .. } | ListFor::Purge => return false,
         };
         self.copies.writing.keys().any(|name| self.cluster_of(name.owner) == asking)
     }

@@ -304,6 +304,18 @@ pub enum Control {
         epoch: Epoch,
     },
 
+    // A cluster that leaves (section 7).
+    /// Member to coordinator: its application has left the program.
+    Left {
+        /// The member's incarnation.
+        incarnation: Incarnation,
+    },
+    /// Member to coordinator: nobody can want anything of this member any more.
+    Unwanted {
+        /// The member's incarnation.
+        incarnation: Incarnation,
+    },
+
     // Copies (section 3.1; rule 17).
     /// Holder: this copy is durable.
     Stored(ImageName),
@@ -378,6 +390,8 @@ impl Control {
             Control::Ready { .. } => "ready",
             Control::Vanished { .. } => "vanished",
             Control::Resume { .. } => "resume",
+            Control::Left { .. } => "left",
+            Control::Unwanted { .. } => "unwanted",
             Control::Stored(_) => "stored",
             Control::Fetch(_) => "fetch",
             Control::Refused(_) => "refused",

@@ -13,6 +13,7 @@
 //! | `recovery` | restoring it: a member's side (3.4) |
 //! | `copies` | copies of parts at holders, and how they are kept complete (3.1) |
 //! | `collection` | removing what no recovery needs (3.5) |
+//! | `presence` | clusters that join and leave (7) |
 //! | `history`, `log`, `received` | the three tables that the rules speak of |
 //!
 //! The *coordinator* of a cluster is its lowest process. With [`Scope::Federation`] all ranks count as one cluster, which is
@@ -30,6 +31,7 @@ mod history;
 mod log;
 mod message;
 mod placement;
+mod presence;
 mod received;
 mod recovery;
 mod round;
@@ -58,6 +60,7 @@ use copies::Copies;
 use delivery::{Arrival, Early};
 use log::Log;
 use message::{Head, Kept};
+use presence::Leaving;
 use received::Received;
 use recovery::Recovery;
 use round::Round;
@@ -118,6 +121,10 @@ pub struct Hc3i {
     /// A round that this process will enter when it knows this membership.
     prepares: Option<(Epoch, MembershipVersion)>,
     record: Records,
+    /// The application has left the program.
+    left: bool,
+    /// The first checkpoint of this incarnation that holds such a state.
+    left_at: Option<Sn>,
 }
 
 #[derive(Clone, Debug)]
@@ -142,6 +149,7 @@ struct Coordination {
     round: Option<Round>,
     collecting: Collecting,
     collect_at: Option<Time>,
+    leaving: Leaving,
 }
 
 /// The small durable record of this process, and who waits for it.
@@ -213,6 +221,8 @@ impl Protocol for Hc3i {
             epoch: Epoch { lives: if first_life { members.len() as u64 } else { 0 }, round: 0 },
             prepares: None,
             record: Records::default(),
+            left: false,
+            left_at: None,
             alerts: Alerts::default(),
             copies: Copies::new(&config, &membership, me, boot),
             coordination: coordinates.then(Box::default),
@@ -224,13 +234,14 @@ impl Protocol for Hc3i {
         if !this.config.defects.has(Defect::TablesVolatile) {
             this.read_record(record.as_deref());
         }
-        let initiates = this.cluster == ClusterId(0) || this.config.collect_by == CollectBy::EveryCluster;
+        let initiates = this.config.collect_by == CollectBy::EveryCluster || this.is_initiator();
         if let Some(coordination) = this.coordination.as_mut().filter(|_| initiates) {
             coordination.collect_at = this.config.collect_every.map(|every| now + every);
         }
         if boot == Boot::Replaced {
             this.copies.report_when_complete(false, host);
         }
+        this.purge_left(host);
         this.watch_members(now, host);
         this
     }
@@ -243,6 +254,7 @@ impl Protocol for Hc3i {
             Input::Received { id, stamp, payload } => self.arrived(id, stamp, payload, now, host),
             Input::Control { from, message } => self.told(from, message, now, host),
             Input::Image { from, image } => self.image_arrived(from, image, host),
+            Input::Left => self.application_left(now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
             Input::Persisted(name) => self.persisted(name, now, host),
             Input::PersistFailed(name) => self.copies.write_failed(name, now + self.config.retry_every),
@@ -333,6 +345,8 @@ impl Hc3i {
             Control::Ready { epoch } => self.ready(from, epoch, now, host),
             Control::Vanished { epoch } => self.vanished(epoch, now, host),
             Control::Resume { epoch } => self.resume(epoch, now, host),
+            Control::Left { incarnation } => self.member_left(from, incarnation, now, host),
+            Control::Unwanted { incarnation } => self.member_unwanted(from, incarnation, host),
             Control::Stored(name) => self.copy_stored(from, name, now, host),
             Control::Fetch(name) => self.copies.read_for(from, name, host),
             Control::Refused(name) => self.fetch_refused(name, now, host),
@@ -344,8 +358,8 @@ impl Hc3i {
             }
             Control::Discard { past, names } => self.discarded(from, &past, &names, host),
             Control::Ask { round } => self.asked_for_stock(from, round, host),
-            Control::Stock { round, inventory } => self.stock_told(from, round, inventory, host),
-            Control::Collect { round, collection } => self.collect(from, round, &collection, host),
+            Control::Stock { round, inventory } => self.stock_told(from, round, inventory, now, host),
+            Control::Collect { round, collection } => self.collect(from, round, &collection, now, host),
         }
     }
 
@@ -370,6 +384,7 @@ impl Hc3i {
         }
         self.watch_holders(&old, now, host);
         self.watch_receivers(&old, host);
+        self.watch_presence(&old, now, host);
     }
 
     /// The process that coordinates this cluster: its lowest.

@@ -14,6 +14,7 @@ use super::checkpoint::Part;
 use super::config::Defect;
 use super::log::Log;
 use super::message::{Control, Epoch, Head, Report, Target};
+use super::presence::Leaving;
 use super::{Desk, Hc3i, Image, Phase, Waiter, placement};
 
 /// A member's side of a round.
@@ -87,6 +88,7 @@ impl Hc3i {
         host.hold();
         if let Some(coordination) = &mut self.coordination {
             coordination.checkpoint_at = None;
+            coordination.leaving = Leaving::default();
             if !keeps_gathering {
                 coordination.gathering = None;
             }
@@ -334,6 +336,9 @@ impl Hc3i {
         self.sent_within.clear();
         self.received_within = 0;
         self.asked_at = None;
+        self.left = false;
+        self.left_at = None;
+        self.forget_log_for_left();
         self.settled = false;
         if self.has(Defect::QueuesLostAtRollback) {
             self.waiting.clear();

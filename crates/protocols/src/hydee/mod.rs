@@ -259,6 +259,7 @@ impl Rank {
             Input::Image { image, .. } => self.image_arrived(image, now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
             Input::Rested => self.caught_up(now, host),
+            Input::Left => {}
             Input::Persisted(name) => {
                 let answers = self.store.persisted(name, &self.view, host);
                 self.say(answers, now, host);

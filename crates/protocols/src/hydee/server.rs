@@ -51,6 +51,7 @@ impl Server {
             | Input::Received { .. }
             | Input::Snapshot(_)
             | Input::Rested
+            | Input::Left
             | Input::Recorded { .. } => Answers::new(),
         };
         for (whom, message) in answers {

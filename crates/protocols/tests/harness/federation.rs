@@ -8,15 +8,15 @@ use faultline_core::application::Job as _;
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{
     Application, Boot, Claim, Cluster, ClusterId, Event, Fact, Fault, ImageName, Life, Member, Membership,
-    MembershipVersion, MessageId, NodeConfig, NodeId, Process, ProcessId, Protocol, Role, Span, StorageFate,
-    Time,
+    MembershipVersion, MessageId, NodeConfig, NodeId, Presence, Process, ProcessId, Protocol, Role, Span,
+    StorageFate, Time,
 };
 use faultline_trace::Trace;
 use faultline_trace::manifest::ProtocolKind;
 
 use super::driver::{Note, Seat};
 use super::network::{Flight, Hold, Network};
-use super::script::{Deed, Script, Send};
+use super::script::{Deed, LEAVE, Script, Send};
 use super::storage::EventOf;
 use super::story::Entry;
 
@@ -48,6 +48,92 @@ impl<P: Protocol> Federation<P> {
     pub(crate) fn new(clusters: &[u32], config: P::Config) -> Federation<P> {
         Federation::with_application(clusters, config, ())
     }
+
+    /// The same, but these clusters join later, or leave.
+    pub(crate) fn with_guests(
+        clusters: &[u32],
+        config: P::Config,
+        guests: &[(ClusterId, Presence)],
+    ) -> Federation<P> {
+        let mut membership = first_membership(clusters, P::extra_processes(&config));
+        for &(cluster, presence) in guests {
+            Arc::make_mut(&mut membership.clusters)[cluster.index()].presence = presence;
+            if presence == Presence::Awaited {
+                for &process in membership.processes_of(cluster).clone().iter() {
+                    let member = &mut Arc::make_mut(&mut membership.members)[process.index()];
+                    (member.life, member.up) = (Life(0), false);
+                }
+            }
+        }
+        Federation::of(membership, config, ())
+    }
+
+    /// A cluster that is awaited joins.
+    pub(crate) fn join(&mut self, cluster: ClusterId) {
+        self.enter(cluster, Presence::Present);
+        self.state_supervisor(Fact::Joined(cluster));
+        for &process in self.members(cluster).iter() {
+            let member = self.member(process);
+            (member.life, member.up) = (Life(1), true);
+        }
+        self.announce();
+        for &process in self.members(cluster).iter() {
+            self.seats[process.index()].view = Arc::new(self.membership.clone());
+            self.begin_life(process, Boot::Fresh);
+        }
+    }
+
+    /// The application of `process` leaves the program. Panics when it cannot act.
+    pub(crate) fn leave(&mut self, process: ProcessId) {
+        let (job, _) = self.seats[process.index()].job.take().expect("who leaves may act");
+        self.feed(process, Event::Computed(job, Send { to: process, text: LEAVE.into() }));
+    }
+
+    /// Whether everything that anybody has sent to `cluster` is there, as the programs of a cluster that leaves make sure.
+    pub(crate) fn has_everything(&self, cluster: ClusterId) -> bool {
+        let ranks = || self.processes().filter(|it| self.cluster_of(*it) != ClusterId::OUTSIDE);
+        let mut living = ranks().filter(|it| self.membership.is_present(*it));
+        living.all(|from| {
+            self.lives(from)
+                && self.deeds(from).iter().all(|deed| match deed {
+                    Deed::Sent(to, text) if self.cluster_of(*to) == cluster => {
+                        self.lives(*to) && self.deeds(*to).contains(&Deed::Received(from, text.clone()))
+                    }
+                    _ => true,
+                })
+        })
+    }
+
+    /// Whether the application of `process`, which lives, has left the program.
+    pub(crate) fn has_left(&self, process: ProcessId) -> bool {
+        self.application(process).has_left()
+    }
+
+    /// Whether the protocol lets `cluster` go.
+    pub(crate) fn may_go(&self, cluster: ClusterId) -> bool {
+        self.releases(cluster) > 0
+    }
+
+    /// How often the protocol has let `cluster` go.
+    pub(crate) fn releases(&self, cluster: ClusterId) -> usize {
+        let coordinator = self.members(cluster)[0];
+        self.claims(coordinator).filter(|it| **it == Claim::Released { cluster }).count()
+    }
+
+    /// A cluster leaves. Its processes end, and its storage is lost.
+    pub(crate) fn let_go(&mut self, cluster: ClusterId) {
+        self.enter(cluster, Presence::Left);
+        self.state_supervisor(Fact::Left(cluster));
+        for &process in self.members(cluster).iter() {
+            self.member(process).up = false;
+            self.end_life(process, StorageFate::Lost);
+        }
+        self.announce();
+    }
+
+    fn enter(&mut self, cluster: ClusterId, presence: Presence) {
+        Arc::make_mut(&mut self.membership.clusters)[cluster.index()].presence = presence;
+    }
 }
 
 impl<P: Protocol, A: Application> Federation<P, A> {
@@ -57,7 +143,11 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         config: P::Config,
         application: A::Config,
     ) -> Federation<P, A> {
-        let membership = first_membership(clusters, P::extra_processes(&config));
+        Federation::of(first_membership(clusters, P::extra_processes(&config)), config, application)
+    }
+
+    /// Processes in their first life, but for those of clusters that are awaited.
+    fn of(membership: Membership, config: P::Config, application: A::Config) -> Federation<P, A> {
         let view = Arc::new(membership.clone());
         let mut federation = Federation {
             config: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(application) }),
@@ -75,7 +165,9 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             texts: BTreeMap::new(),
         };
         federation.state_supervisor(Fact::Begun);
-        for process in federation.processes() {
+        for process in
+            federation.processes().filter(|&it| federation.membership.is_present(it)).collect::<Vec<_>>()
+        {
             federation.begin_life(process, Boot::Fresh);
         }
         federation
@@ -266,6 +358,10 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     pub(crate) fn kill(&mut self, process: ProcessId, storage: StorageFate) {
         let life = self.seats[process.index()].life;
         self.state_supervisor(Fact::Failed { process, life, storage });
+        self.end_life(process, storage);
+    }
+
+    fn end_life(&mut self, process: ProcessId, storage: StorageFate) {
         let seat = &mut self.seats[process.index()];
         seat.node = None;
         seat.job = None;
@@ -438,7 +534,7 @@ impl<P: Protocol> Federation<P> {
             .iter()
             .filter_map(|it| match it {
                 Deed::Received(_, text) => Some(text.as_str()),
-                Deed::Sent(..) => None,
+                Deed::Sent(..) | Deed::Left => None,
             })
             .collect()
     }
@@ -449,7 +545,7 @@ impl<P: Protocol> Federation<P> {
             .iter()
             .filter_map(|it| match it {
                 Deed::Sent(_, text) => Some(text.as_str()),
-                Deed::Received(..) => None,
+                Deed::Received(..) | Deed::Left => None,
             })
             .collect()
     }
@@ -479,7 +575,7 @@ fn first_membership(clusters: &[u32], extra: Vec<Role>) -> Membership {
     let mut groups = Vec::new();
     for (cluster, &size) in clusters.iter().enumerate() {
         let processes = (0..size).map(|_| add(ClusterId(cluster as u16), Role::RANK)).collect();
-        groups.push(Cluster { processes });
+        groups.push(Cluster::new(processes));
     }
     for role in extra {
         add(ClusterId::OUTSIDE, role);

@@ -22,7 +22,12 @@ pub(crate) enum Deed {
     Sent(ProcessId, String),
     /// It received this message.
     Received(ProcessId, String),
+    /// It left the program.
+    Left,
 }
+
+/// An order that is none to send: leave the program.
+pub(crate) const LEAVE: &str = "(leave)";
 
 /// The job of waiting for an order: the test answers it.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +67,9 @@ impl Application for Script {
     }
 
     fn computed(&mut self, order: Send, out: &mut Outbox) {
+        if order.text == LEAVE {
+            return self.done.push(Deed::Left);
+        }
         out.send(order.to, Payload::from_slice(order.text.as_bytes()));
         self.done.push(Deed::Sent(order.to, order.text));
     }
@@ -85,6 +93,10 @@ impl Application for Script {
 
     fn result(&self) -> Option<Digest> {
         None
+    }
+
+    fn has_left(&self) -> bool {
+        self.done.contains(&Deed::Left)
     }
 
     fn progress(&self) -> Progress {

@@ -4,7 +4,7 @@
 
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Claim, ClusterId, ProcessId};
+use faultline_core::{Claim, ClusterId, Presence, ProcessId};
 use faultline_protocols::hc3i::{CollectBy, Config, Defects, ReplicateTo, Scope};
 use faultline_trace::manifest::ProtocolKind;
 use rand::RngExt as _;
@@ -31,6 +31,18 @@ struct Schedule {
     may_corrupt: bool,
     texts: u32,
     protocol: ProtocolKind,
+    guest: Option<Guest>,
+}
+
+/// A cluster that joins, or leaves, or both.
+struct Guest {
+    cluster: ClusterId,
+    has_joined: bool,
+    /// Nobody sends to it any more, and it sends nothing.
+    leaves: bool,
+    has_left: bool,
+    /// How often it had been let go when one of its processes died: that is void.
+    void: usize,
 }
 
 impl Schedule {
@@ -53,7 +65,16 @@ impl Schedule {
             Scope::Federation => ProtocolKind::Coordinated,
             Scope::Process => ProtocolKind::Independent,
         };
-        let mut federation = Federation::new(clusters, own);
+        // The others hold its copies, and collect without it.
+        let may_have_guest = clusters.len() == 3 && own.scope == Scope::Cluster && own.replicas == 1;
+        let presence = may_have_guest.then(|| {
+            pick(
+                &mut dice,
+                &[None, Some(Presence::Awaited), Some(Presence::Present), Some(Presence::Present)],
+            )
+        });
+        let guest = presence.flatten().map(|presence| (ClusterId(2), presence));
+        let mut federation = Federation::with_guests(clusters, own, guest.as_slice());
         if dice.random() {
             federation.let_output_survive();
         }
@@ -71,6 +92,13 @@ impl Schedule {
             may_corrupt: lost_percent == 0 && dice.random_range(0..4) == 0,
             texts: 0,
             protocol,
+            guest: guest.map(|(cluster, presence)| Guest {
+                cluster,
+                has_joined: presence == Presence::Present,
+                leaves: false,
+                has_left: false,
+                void: 0,
+            }),
             dice,
         }
     }
@@ -86,12 +114,13 @@ impl Schedule {
             120..130 if lives => self.federation.wake(process, COLLECT_EVERY),
             130..150 if lives => self.federation.wake(process, RETRY),
             150..157 if lives && faults => self.kill(process),
-            160..163 if faults && self.fills => self.fill_or_empty(process),
+            160..163 if faults && self.fills && !self.is_away(process) => self.fill_or_empty(process),
             163..164 if faults && self.may_corrupt => {
                 self.may_corrupt = false;
                 self.federation.corrupt(process);
             }
-            170..230 if !lives => self.federation.come_back(process),
+            170..230 if !lives && !self.is_away(process) => self.federation.come_back(process),
+            230..250 => self.move_guest(),
             _ => {
                 self.federation.step_any(|count| self.dice.random_range(0..count));
             }
@@ -100,13 +129,57 @@ impl Schedule {
 
     fn send(&mut self, from: ProcessId) {
         let to = pick(&mut self.dice, &self.ranks);
-        if from != to && self.federation.can_act(from) {
+        if from != to && self.federation.can_act(from) && !self.is_leaving(from) && !self.is_leaving(to) {
             self.texts += 1;
             self.federation.send(from, to, &format!("m{}", self.texts));
         }
     }
 
+    fn is_of_guest(&self, process: ProcessId, is: impl Fn(&Guest) -> bool) -> bool {
+        let cluster = self.federation.cluster_of(process);
+        self.guest.as_ref().is_some_and(|guest| guest.cluster == cluster && is(guest))
+    }
+
+    fn is_away(&self, process: ProcessId) -> bool {
+        self.is_of_guest(process, |guest| !guest.has_joined || guest.has_left)
+    }
+
+    fn is_leaving(&self, process: ProcessId) -> bool {
+        self.is_of_guest(process, |guest| guest.leaves)
+    }
+
+    /// The guest takes the next step of its visit, if it can.
+    fn move_guest(&mut self) {
+        let Some(guest) = &mut self.guest else { return };
+        let (cluster, federation) = (guest.cluster, &mut self.federation);
+        let members = federation.members(cluster);
+        let is_whole = members.iter().all(|&it| federation.lives(it));
+        if !guest.has_joined {
+            guest.has_joined = true;
+            federation.join(cluster);
+        } else if !guest.leaves {
+            guest.leaves = self.dice.random_range(0..4) == 0;
+        } else if !is_whole {
+            // It has left, or recovers first.
+        } else if federation.releases(cluster) > guest.void {
+            guest.has_left = true;
+            self.bereft = self.bereft.filter(|(victim, _)| !members.contains(victim));
+            federation.let_go(cluster);
+        } else if federation.has_everything(cluster) {
+            for &member in members.iter() {
+                if federation.can_act(member) && !federation.has_left(member) {
+                    federation.leave(member);
+                }
+            }
+        }
+    }
+
     fn kill(&mut self, process: ProcessId) {
+        if let Some(guest) = &mut self.guest
+            && guest.cluster == self.federation.cluster_of(process)
+        {
+            guest.void = self.federation.releases(guest.cluster);
+        }
         let protected = |federation: &Federation, it| {
             federation.claims(it).filter(|claim| matches!(claim, Claim::Protected)).count()
         };
@@ -136,7 +209,10 @@ impl Schedule {
         while let Some(&process) = self.full.first() {
             self.fill_or_empty(process);
         }
-        for process in self.federation.processes() {
+        if self.guest.as_ref().is_some_and(|it| !it.has_joined) {
+            self.move_guest();
+        }
+        for process in self.federation.processes().filter(|&it| !self.is_away(it)).collect::<Vec<_>>() {
             while !self.federation.lives(process) {
                 self.federation.come_back(process);
             }
@@ -147,8 +223,9 @@ impl Schedule {
         if self.federation.is_given_up() {
             return;
         }
-        for &from in &self.ranks {
-            for &to in self.ranks.iter().filter(|&&to| to != from) {
+        let ranks: Vec<ProcessId> = self.ranks.iter().copied().filter(|&it| !self.is_leaving(it)).collect();
+        for &from in &ranks {
+            for &to in ranks.iter().filter(|&&to| to != from) {
                 self.federation.exchange(from, to, "last");
             }
         }

@@ -10,6 +10,7 @@ mod collection;
 mod defects;
 mod explore;
 mod figures;
+mod presence;
 mod recovery;
 mod setting;
 mod spurious;

@@ -41,6 +41,8 @@ impl History {
                     blame.injected(*no, fault);
                     self.injections.push(Injection { no: *no, at: *at, fault: (**fault).clone() });
                 }
+                Fact::Joined(cluster) => self.joined.push((*at, *cluster)),
+                Fact::Left(cluster) => self.left.push((*at, *cluster)),
                 Fact::Changed(change) => self.changes.push((*at, (**change).clone())),
                 Fact::Failed { process, life, storage } => {
                     let fault = blame.ended(*process, cast);

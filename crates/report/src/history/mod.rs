@@ -34,6 +34,10 @@ pub struct History {
     pub injections: Vec<Injection>,
     /// What the user changed while the run went on, in order.
     pub changes: Vec<(Time, Change)>,
+    /// Clusters that joined, and when.
+    pub joined: Vec<(Time, ClusterId)>,
+    /// Clusters that left for good, and when.
+    pub left: Vec<(Time, ClusterId)>,
     /// Rollbacks of groups, in the order in which they ended.
     pub rollbacks: Vec<Rollback>,
     /// Every message with its way, by identity.

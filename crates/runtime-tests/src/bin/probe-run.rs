@@ -54,6 +54,7 @@ fn scenario(detect_after: Span) -> Scenario {
             deadline: minute,
             plan: Vec::new(),
             scope: faultline_core::Scope::Cluster,
+            joins: Vec::new(),
             least_work_left_percent: 0,
         },
         seed: 1,

@@ -20,7 +20,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
     for (cluster, &size) in clusters.iter().enumerate() {
         let first = members.len() as u32;
         let processes = (first..first + size as u32).map(ProcessId).collect();
-        each.push(Cluster { processes });
+        each.push(Cluster::new(processes));
         members.extend((first..first + size as u32).map(|index| Member {
             cluster: ClusterId(cluster as u16),
             role: Role::RANK,
@@ -80,6 +80,7 @@ pub(crate) fn config(
             .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
             .collect(),
         scope: faultline_core::Scope::Cluster,
+        joins: Vec::new(),
         least_work_left_percent: 20,
     };
     let process = NodeConfig { protocol: Arc::new(protocol), application: Arc::new(application) };

@@ -1,7 +1,7 @@
 //! Parameters of the synthetic application: the application file of the HC3I paper's simulator.
 
 use alloc::vec::Vec;
-use faultline_core::Span;
+use faultline_core::{ClusterId, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Invalid, in_range, is_probability};
@@ -15,6 +15,17 @@ pub struct Config {
     pub message_bytes: u32,
     /// Length of every rank's virtual state, beside the few bytes of real state.
     pub state_bytes: u64,
+    /// The time of each cluster in the program; empty when all take part in the whole of it.
+    pub terms: Vec<Term>,
+}
+
+/// The part of the program in which a cluster takes part, in computing time from the program's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Term {
+    /// Its ranks begin here, and nobody sends to it before.
+    pub joins: Span,
+    /// Its ranks stop computing here, and nobody sends to it from here on; `None` is the end of the program.
+    pub leaves: Option<Span>,
 }
 
 /// When ranks send, and to whom.
@@ -78,6 +89,7 @@ impl Config {
                 for (cluster, behaviour) in behaviours.iter().enumerate() {
                     inside(cluster, clusters, behaviour.send[cluster] > 0.0)?;
                 }
+                self.terms_fit(*total, clusters.len())?;
             }
             Traffic::Exact { total, messages } => {
                 in_range("total", total.0, u64::MAX)?;
@@ -90,6 +102,17 @@ impl Config {
                         in_range("messages", count.max(1), MOST_EXACT * clusters[cluster] as u64)?;
                     }
                 }
+                self.terms_fit(*total, clusters.len())?;
+                if self.terms.is_empty() {
+                    return Ok(());
+                }
+                for (from, row) in messages.iter().enumerate() {
+                    for (to, _) in row.iter().enumerate().filter(|(_, count)| **count > 0) {
+                        if self.together(ClusterId(from as u16), ClusterId(to as u16), *total).is_none() {
+                            return Err(Invalid::NeverTogether { from, to });
+                        }
+                    }
+                }
             }
             Traffic::Burst { messages, batch, between, receivers, .. } => {
                 in_range("messages", *messages, u64::MAX)?;
@@ -99,9 +122,44 @@ impl Config {
                 for cluster in 0..clusters.len() {
                     inside(cluster, clusters, *between < 1.0 || cluster + 1 == clusters.len())?;
                 }
+                if !self.terms.is_empty() {
+                    return Err(Invalid::Timeless);
+                }
             }
         }
         Ok(())
+    }
+
+    fn terms_fit(&self, total: Span, clusters: usize) -> Result<(), Invalid> {
+        if !self.terms.is_empty() && self.terms.len() != clusters {
+            return Err(Invalid::NotPerCluster { field: "terms", found: self.terms.len(), clusters });
+        }
+        let fits = |term: &Term| {
+            term.joins < term.leaves.unwrap_or(total) && term.leaves.is_none_or(|it| it < total)
+        };
+        match self.terms.iter().position(|term| !fits(term)) {
+            Some(cluster) => Err(Invalid::NoTerm { cluster }),
+            None => Ok(()),
+        }
+    }
+
+    /// The time of `cluster` in a program of this length, from and to.
+    pub(super) fn term(&self, cluster: ClusterId, total: Span) -> (Span, Span) {
+        let term = self.terms.get(cluster.index());
+        term.map_or((Span::ZERO, total), |term| (term.joins, term.leaves.unwrap_or(total)))
+    }
+
+    /// The time in which both clusters take part, if there is any.
+    pub(super) fn together(&self, one: ClusterId, other: ClusterId, total: Span) -> Option<(Span, Span)> {
+        let (mine, its) = (self.term(one, total), self.term(other, total));
+        let common = (mine.0.max(its.0), mine.1.min(its.1));
+        // An instant lies in between.
+        (common.0 + Span(1) < common.1).then_some(common)
+    }
+
+    /// Whether `cluster` leaves before the program ends.
+    pub(super) fn leaves(&self, cluster: ClusterId) -> bool {
+        self.terms.get(cluster.index()).is_some_and(|term| term.leaves.is_some())
     }
 }
 

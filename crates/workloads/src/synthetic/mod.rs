@@ -16,13 +16,18 @@
 //! * [`Traffic::Exact`]: a given number of messages for each ordered pair of clusters, at uniformly random instants.
 //! * [`Traffic::Burst`]: messages as fast as possible, inside the own cluster and, rarely, to the next.
 //!
-//! A rank finishes when it has computed and sent everything, not when it has received everything: its digest, of what
+//! A cluster may take part in a stretch of the program only ([`Term`]). One that leaves takes its leave of everybody else
+//! (`leave`): its ranks finish when everything that was sent to them has arrived.
+//!
+//! Any other rank finishes when it has computed and sent everything, not when it has received everything: its digest, of what
 //! it sent in order and of the multiset of those from whom it received, is settled when the network is empty.
 //! Messages and state are virtual, and the state machine is small, because it is what the simulator is measured with.
 
 mod config;
+mod leave;
 mod plan;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use faultline_core::{Chunk, Digest, Membership, Outbox, Payload, ProcessId, Progress, Span};
 use rand::SeedableRng;
@@ -31,7 +36,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::mix::{digest, mix};
 use crate::peers::Peers;
-pub use config::{Behaviour, Config, Traffic};
+pub use config::{Behaviour, Config, Term, Traffic};
+use leave::Leave;
 use plan::Plan;
 
 /// One rank.
@@ -44,6 +50,10 @@ pub(crate) struct Rank {
     state_bytes: u64,
     rng: ChaCha8Rng,
     state: State,
+    /// When the rank begins.
+    joins: Span,
+    /// Its part in the leaving of clusters; `None` where none leaves.
+    leave: Option<Box<Leave>>,
 }
 
 /// What changes, beside the position of the random numbers.
@@ -64,10 +74,16 @@ impl Rank {
     pub(crate) fn new(config: &Config, me: ProcessId, membership: &Membership, seed: u64) -> Rank {
         let peers = Peers::new(me, membership);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let plan = Plan::new(&config.traffic, &peers, &mut rng);
+        let plan = Plan::new(config, &peers, &mut rng);
         let message = config.message_bytes.into();
-        let mut rank =
-            Rank { peers, plan, message, state_bytes: config.state_bytes, rng, state: State::default() };
+        let (joins, leave) = match config.traffic {
+            Traffic::Random { total, .. } | Traffic::Exact { total, .. } => {
+                (config.term(peers.own(), total).0, Leave::new(config, &peers, total))
+            }
+            Traffic::Burst { .. } => (Span::ZERO, None),
+        };
+        let state_bytes = config.state_bytes;
+        let mut rank = Rank { peers, plan, message, state_bytes, rng, state: State::default(), joins, leave };
         rank.begin();
         rank
     }
@@ -77,12 +93,29 @@ impl Rank {
     fn begin(&mut self) {
         self.rng.set_stream(1);
         self.rng.set_word_pos(0);
-        self.state = State::default();
-        self.state.current = self.plan.computation(&self.state, &mut self.rng);
+        self.state = State { elapsed: self.joins, ..State::default() };
+        if let Some(leave) = &mut self.leave {
+            leave.begin();
+        }
+        self.plan_computation();
+    }
+
+    /// Decides how long the next computation takes: it ends where the rank has to take leave of somebody.
+    fn plan_computation(&mut self) {
+        let Rank { plan, rng, state, leave, .. } = self;
+        state.current = plan.computation(state, rng);
+        if let Some(at) = leave.as_ref().and_then(|it| it.next_farewell()) {
+            state.current = state.current.min(at - state.elapsed);
+        }
     }
 
     #[inline]
-    pub(crate) fn deliver(&mut self, from: ProcessId) {
+    pub(crate) fn deliver(&mut self, from: ProcessId, payload: &Payload, out: &mut Outbox) {
+        if let Some(leave) = &mut self.leave
+            && leave.deliver(payload, out)
+        {
+            return;
+        }
         self.state.senders = self.state.senders.wrapping_add(mix(from.0.into()));
     }
 
@@ -93,22 +126,31 @@ impl Rank {
     }
 
     pub(crate) fn computed(&mut self, out: &mut Outbox) {
-        let Rank { peers, plan, message, rng, state, .. } = self;
+        let Rank { peers, plan, message, rng, state, leave, .. } = self;
         state.elapsed = state.elapsed + state.current;
         let (mut sent, mut receivers) = (state.sent, state.receivers);
         plan.sends(state, peers, rng, |to| {
             sent += 1;
             receivers = mix(receivers ^ u64::from(to.0));
+            if let Some(leave) = leave {
+                leave.sent(to);
+            }
             out.send(to, Payload::Virtual(*message));
         });
         (state.sent, state.receivers) = (sent, receivers);
-        state.current = plan.computation(state, rng);
+        if let Some(leave) = leave {
+            leave.take(state.elapsed, out);
+        }
+        self.plan_computation();
     }
 
     pub(crate) fn snapshot(&self) -> Arc<[Chunk]> {
         // The position is counted in words of 32 bits; a run does not draw 2^64 of them.
         let position = self.rng.get_word_pos() as u64;
-        let state = postcard::to_allocvec(&(self.state, position)).expect("numbers can be encoded");
+        let mut state = postcard::to_allocvec(&(self.state, position)).expect("numbers can be encoded");
+        if let Some(leave) = &self.leave {
+            state.extend(leave.saved());
+        }
         [Chunk::Bytes(state.into()), Chunk::Virtual(self.state_bytes)].into()
     }
 
@@ -116,9 +158,12 @@ impl Rank {
         match chunks {
             None => self.begin(),
             Some([Chunk::Bytes(bytes), Chunk::Virtual(_)]) => {
-                let (state, position): (State, u64) =
-                    postcard::from_bytes(bytes).expect("a snapshot of this application");
+                let ((state, position), rest): ((State, u64), &[u8]) =
+                    postcard::take_from_bytes(bytes).expect("a snapshot of this application");
                 self.state = state;
+                if let Some(leave) = &mut self.leave {
+                    leave.restore(rest);
+                }
                 self.rng.set_word_pos(position.into());
             }
             Some(_) => panic!("a snapshot of this application has two chunks"),
@@ -127,7 +172,8 @@ impl Rank {
 
     #[inline]
     pub(crate) fn result(&self) -> Option<Digest> {
-        self.plan.is_over(&self.state).then(|| {
+        let is_left = self.leave.as_ref().is_none_or(|it| it.is_over());
+        (self.plan.is_over(&self.state) && is_left).then(|| {
             let State { sent, receivers, senders, .. } = self.state;
             let numbers = [sent, receivers, senders].map(u64::to_le_bytes);
             digest(numbers.iter().map(|number| &number[..]))
@@ -136,5 +182,12 @@ impl Rank {
 
     pub(crate) fn progress(&self) -> Progress {
         self.plan.progress(&self.state)
+    }
+
+    /// Whether the rank's cluster leaves, and the rank has nothing more to send nor to get.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        let leave = self.leave.as_ref().filter(|it| it.is_own());
+        leave.is_some_and(|it| it.is_over() && self.plan.is_over(&self.state))
     }
 }

@@ -6,7 +6,7 @@ use faultline_core::{ClusterId, ProcessId, Progress, Span};
 use rand::distr::{Bernoulli, Distribution};
 use rand::{Rng, RngExt};
 
-use super::{State, Traffic};
+use super::{Config, State, Traffic};
 use crate::peers::Peers;
 
 /// [`Traffic`] of one rank.
@@ -15,8 +15,8 @@ pub(super) enum Plan {
     Random {
         total: Span,
         mean: Span,
-        /// Clusters to which anything is sent at all.
-        send: Box<[(ClusterId, Bernoulli)]>,
+        /// Clusters to which anything is sent at all, and from when to when.
+        send: Box<[(ClusterId, Bernoulli, (Span, Span))]>,
     },
     Exact {
         total: Span,
@@ -34,24 +34,37 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    pub(super) fn new(traffic: &Traffic, peers: &Peers, rng: &mut impl Rng) -> Plan {
+    pub(super) fn new(config: &Config, peers: &Peers, rng: &mut impl Rng) -> Plan {
         let own = peers.own();
-        match traffic {
+        let end = |total| config.term(own, total).1;
+        match &config.traffic {
             Traffic::Random { total, clusters } => {
                 let behaviour = &clusters[own.index()];
                 let send = (0..peers.clusters()).map(ClusterId).zip(behaviour.send.iter().copied());
-                let send = send.filter(|&(_, p)| p > 0.0).map(|(to, p)| (to, probability(p)));
-                Plan::Random { total: *total, mean: behaviour.mean_computation, send: send.collect() }
+                let send = send.filter(|&(_, p)| p > 0.0).map(|(to, p)| {
+                    let (from, until) = config.term(to, *total);
+                    // Who stays to the end is sent to until then.
+                    (to, probability(p), (from, if config.leaves(to) { until } else { Span::MAX }))
+                });
+                Plan::Random { total: end(*total), mean: behaviour.mean_computation, send: send.collect() }
             }
             Traffic::Exact { total, messages } => {
                 let row = &messages[own.index()];
                 let mut sends: Vec<(Span, ProcessId)> = (0..peers.clusters())
                     .map(ClusterId)
                     .flat_map(|to| (0..share(row[to.index()], to, peers)).map(move |_| to))
-                    .map(|to| (Span(rng.random_range(1..=total.0)), peers.random(to, rng)))
+                    .map(|to| {
+                        let at = match config.together(own, to, *total) {
+                            Some((from, until)) if !config.terms.is_empty() => {
+                                rng.random_range(from.0 + 1..until.0)
+                            }
+                            _ => rng.random_range(1..=total.0),
+                        };
+                        (Span(at), peers.random(to, rng))
+                    })
                     .collect();
                 sends.sort_unstable();
-                Plan::Exact { total: *total, sends: sends.into() }
+                Plan::Exact { total: end(*total), sends: sends.into() }
             }
             Traffic::Burst { messages, batch, cost, between, receivers } => {
                 let next = (own.0 + 1 < peers.clusters()).then(|| (own.next(), probability(*between)));
@@ -83,8 +96,8 @@ impl Plan {
     ) {
         match self {
             Plan::Random { send: clusters, .. } => {
-                for &(cluster, probability) in clusters {
-                    if probability.sample(rng) {
+                for &(cluster, probability, (from, until)) in clusters {
+                    if probability.sample(rng) && from <= state.elapsed && state.elapsed < until {
                         send(peers.random(cluster, rng));
                     }
                 }

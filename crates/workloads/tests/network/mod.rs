@@ -233,7 +233,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
             up: true,
             started: false,
         }));
-        Cluster { processes: processes.into() }
+        Cluster::new(processes.into())
     });
     let clusters = clusters.collect();
     Membership { version: MembershipVersion(1), members: members.into(), clusters }

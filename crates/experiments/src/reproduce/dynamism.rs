@@ -1,0 +1,160 @@
+//! Clusters that join and leave (section 7), beside a federation in which all stay.
+
+use faultline_api::Federation;
+use faultline_api::quantity::{Duration, Period};
+use faultline_core::Span;
+
+use crate::measures::{Spread, short};
+use crate::statistics::Statistics;
+
+use super::options::{all_forced, kill, options, three_clusters};
+use super::paper::{federation, of};
+use super::section::{Agreement, Cell, Finding, Section, Table};
+use super::{Interrupted, Lab};
+
+/// The cluster that comes and goes.
+const GUEST: usize = 2;
+/// Kinds of messages that the application and checkpoints consist of: the rest is what keeps them in order.
+const LOAD: [&str; 2] = ["application", "image"];
+
+/// "In the future we want to manage dynamism."
+pub(super) fn joining_and_leaving(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let base = federation(&three_clusters(|_, _| 100));
+    let (two, six) = (Some(2), Some(6));
+    let settings = [
+        ("all stay", with_guest(&base, None, None)),
+        ("cluster 2 joins after 2 h", with_guest(&base, two, None)),
+        ("it leaves after 6 h", with_guest(&base, None, six)),
+        ("it joins and leaves", with_guest(&base, two, six)),
+        ("the same, collections every 10 min", every_ten_minutes(with_guest(&base, two, six))),
+    ];
+    let mut rows = Vec::new();
+    let mut waits = Vec::new();
+    for (name, setting) in &settings {
+        let runs = lab.run(&format!("three clusters, {name}"), setting)?;
+        waits.push(waits_minutes(&runs));
+        rows.push(row(name, &runs));
+    }
+
+    // A failure in cluster 0 after the guest has left, and one in a federation in which it is still there.
+    let mut failures = Vec::new();
+    for (name, leaves) in [("all stay", None), ("cluster 2 has left", Some(3))] {
+        let mut setting = every_ten_minutes(with_guest(&base, None, leaves));
+        kill(&mut setting, "cluster-0", 10..11);
+        let runs = lab.run(&format!("a failure when {name}"), &setting)?;
+        let back = |cluster: usize| of(&runs, |run| run.clusters[cluster].rollbacks.len() as f64);
+        let lost = of(&runs, |run| {
+            let all = run.clusters.iter().flat_map(|it| &it.rollbacks).map(|it| it.lost_work_seconds);
+            all.sum::<f64>() / 3600.0
+        });
+        failures.push((name, [0, 1, 2].map(back), lost));
+    }
+    let concerned = failures[1].1[GUEST].most;
+    let rows_of_failures = failures.into_iter().map(|(name, back, lost)| {
+        let back = back.map(Cell::from);
+        [Cell::from(name)].into_iter().chain(back).chain([lost.into()]).collect()
+    });
+
+    Ok(vec![Section {
+        id: "joining-and-leaving",
+        title: "Clusters that join and leave".into(),
+        place: "7, future work",
+        text: vec![
+            "With \"joinsAfter\" and \"leavesAfter\" a cluster takes part in a stretch of the run. One that leaves waits until \
+             collections have shown that nobody can want anything of it any more; then its processes end, and its storage is \
+             given back. Three clusters of 100 nodes, ten hours, a hundred messages from each to each other, all of them sent \
+             while both are there, and a collection every two hours where nothing else is said."
+                .into(),
+        ],
+        findings: vec![
+            Finding {
+                what: "how long a cluster has to wait before it may go is up to the collections".into(),
+                published: "\"we want to manage dynamism\"".into(),
+                ours: format!(
+                    "{} minutes with a collection every two hours, {} with one every ten minutes",
+                    waits[3].text(),
+                    waits[4].text()
+                ),
+                agreement: Agreement::Measured,
+                sentence: "Until then it keeps its last checkpoints and its log, and would recover.".into(),
+            },
+            Finding {
+                what: "a failure after it has left does not concern it".into(),
+                published: String::new(),
+                ours: format!("it rolls back {} times", short(concerned)),
+                agreement: Agreement::Measured,
+                sentence: "Every run was judged: no message to or from it is missing or unsent in the end.".into(),
+            },
+        ],
+        figures: Vec::new(),
+        tables: vec![
+            Table {
+                name: "joining-and-leaving",
+                caption: "In the mean of a run of ten hours".into(),
+                columns: vec![
+                    "cluster 2",
+                    "messages of the application between clusters",
+                    "of the protocol between clusters",
+                    "forced checkpoints",
+                    "unforced",
+                    "most stored in cluster 2",
+                    "stored there in the end",
+                    "waited to go, min",
+                ],
+                rows,
+            },
+            Table {
+                name: "failure-after-leaving",
+                caption: "A node of cluster 0 fails at half-time, with a collection every ten minutes".into(),
+                columns: vec![
+                    "when",
+                    "rollbacks of cluster 0",
+                    "of cluster 1",
+                    "of cluster 2",
+                    "lost work, node hours",
+                ],
+                rows: rows_of_failures.collect(),
+            },
+        ],
+    }])
+}
+
+/// Cluster 2 joins and leaves after so many hours.
+fn with_guest(base: &Federation, joins: Option<u64>, leaves: Option<u64>) -> Federation {
+    let mut federation = base.clone();
+    let hours = |it: u64| Duration(Span::from_secs(it * 3600));
+    let guest = &mut federation.spec.clusters[GUEST];
+    (guest.joins_after, guest.leaves_after) = (joins.map(hours), leaves.map(hours));
+    federation
+}
+
+fn every_ten_minutes(mut federation: Federation) -> Federation {
+    options(&mut federation).collect_every = Some(Period(Some(Span::from_secs(600))));
+    federation
+}
+
+/// From the end of its part of the program to its leaving.
+fn waits_minutes(runs: &[Statistics]) -> Spread {
+    let waits = runs.iter().filter_map(|run| run.clusters[GUEST].left_seconds);
+    Spread::of(waits.map(|(done, left)| (left - done) / 60.0))
+}
+
+fn row(name: &str, runs: &[Statistics]) -> Vec<Cell> {
+    let between = |run: &Statistics| run.traffic_of("application").1 as f64;
+    let protocol = |run: &Statistics| {
+        let kinds = run.traffic.iter().filter(|it| !LOAD.contains(&it.kind.as_str()));
+        kinds.map(|it| it.messages_between).sum::<u64>() as f64
+    };
+    let unforced = |run: &Statistics| run.clusters.iter().map(|it| it.unforced as f64).sum();
+    let leaves = runs.iter().any(|run| run.clusters[GUEST].left_seconds.is_some());
+    vec![
+        name.into(),
+        of(runs, between).into(),
+        of(runs, protocol).into(),
+        of(runs, all_forced).into(),
+        of(runs, unforced).into(),
+        of(runs, |run| run.clusters[GUEST].most_stored as f64).into(),
+        of(runs, |run| run.clusters[GUEST].stored as f64).into(),
+        if leaves { waits_minutes(runs).into() } else { "".into() },
+    ]
+}

@@ -1,0 +1,117 @@
+//! Clusters that join and leave, with faults around these moments.
+
+use faultline_api::quantity::{Duration, Period, Size};
+use faultline_api::resource::{
+    ANY, Application, Behaviour, Crash, Fate, Fault, FederationSpec, Hc3i, LoseCluster, Protocol,
+    RandomTraffic, ReplicateTo, Send, Synthetic, Traffic, When,
+};
+use faultline_core::{FactKind, Span};
+
+use crate::chance::{Chance, short};
+
+/// What a fault may wait for that has to do with joining or leaving.
+const MOMENTS: &[FactKind] = &[
+    FactKind::Finished,
+    FactKind::CheckpointRequested,
+    FactKind::CheckpointCommitted,
+    FactKind::Collected,
+    FactKind::Collected,
+    FactKind::Released,
+    FactKind::Released,
+];
+
+/// Has some clusters of `spec`, which are two at least and under HC3I, join or leave within `length`. Its program becomes one
+/// that can.
+pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span) {
+    // There is time left when they have left.
+    let length = length.max(Span::from_millis(50)) * 2;
+    let at = |chance: &mut Chance, from: u64, to: u64| {
+        Duration(short(Span(chance.between(length.0 * from / 100, length.0 * to / 100))))
+    };
+    let all = spec.clusters.len() as u64;
+    // Which ones: a stretch of all but one at the most, from anywhere.
+    let (first, count) = (chance.between(0, all - 1), chance.between(1, all - 1));
+    for index in (0..count).map(|step| ((first + step) % all) as usize) {
+        let cluster = &mut spec.clusters[index];
+        let (joins, leaves) = chance.pick(&[(true, false), (false, true), (false, true), (true, true)]);
+        cluster.joins_after = joins.then(|| at(chance, 2, 12));
+        cluster.leaves_after = leaves.then(|| at(chance, 14, 35));
+    }
+    spec.application = program(chance, spec, length);
+    spec.deadline = Some(Duration(length * 10 + Span::from_secs(20)));
+    if let Protocol::Hc3i(options) = &mut spec.protocol {
+        // Nobody leaves without collections.
+        if chance.percent(90) {
+            options.collect_every = Some(Period(Some(at(chance, 2, 8).0)));
+        }
+        // With a checkpoint before each message some ranks hardly come to compute.
+        options.forcing = None;
+        // Nothing is collected behind a cluster that takes no checkpoints.
+        for cluster in &spec.clusters {
+            if chance.percent(80) {
+                let period = Period(Some(at(chance, 2, 8).0));
+                options.checkpoint_every_in.insert(cluster.name.clone(), period);
+            }
+        }
+        make_room(options, all - count);
+    }
+    let more = (0..chance.between(0, 3)).map(|_| fault(chance, spec, length)).collect::<Vec<_>>();
+    spec.faults.extend(more);
+}
+
+/// Copies in other clusters need some that stay, beside the owner's own.
+fn make_room(options: &mut Hc3i, stay: u64) {
+    if options.replicate_to == Some(ReplicateTo::OtherCluster) {
+        match stay {
+            1 => (options.replicas, options.replicate_to) = (Some(1), Some(ReplicateTo::SharedStorage)),
+            _ => options.replicas = options.replicas.map(|it| it.min(stay as u32 - 1)),
+        }
+    }
+}
+
+/// Traffic between all who are there.
+fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Application {
+    let often = chance.pick(&[0.1, 0.3, 0.6]);
+    let behaviour = |chance: &mut Chance, cluster: &str, nodes: u32| Behaviour {
+        cluster: cluster.to_owned(),
+        mean_computation: Duration(short(Span(chance.between(length.0 / 100, length.0 / 20)))),
+        send: spec
+            .clusters
+            .iter()
+            .filter(|to| to.name != cluster || nodes > 1)
+            .map(|to| Send { to: to.name.clone(), probability: chance.pick(&[0.0, often, often]) })
+            .collect(),
+    };
+    let clusters = spec.clusters.iter().map(|it| behaviour(chance, &it.name, it.nodes)).collect();
+    let random = RandomTraffic { duration: Duration(length), clusters };
+    Application::Synthetic(Synthetic {
+        traffic: Traffic::Random(random),
+        message: Some(Size(100)),
+        state: Some(Size(1000)),
+    })
+}
+
+/// Something that happens when a cluster joins, soon after its leaving began, or at a moment on its way.
+fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Fault {
+    let moved = spec.clusters.iter().filter(|it| !it.is_permanent()).collect::<Vec<_>>();
+    let of = chance.pick(&moved);
+    let when = chance.percent(50).then(|| When {
+        fact: chance.pick(MOMENTS),
+        cluster: if chance.percent(70) { of.name.clone() } else { ANY.to_owned() },
+        node: None,
+        occurrence: Some(chance.between(1, 6) as u32),
+    });
+    let moment = chance.pick(&[of.joins_after, of.leaves_after, of.leaves_after]);
+    let moment = moment.or(of.leaves_after).or(of.joins_after).map_or(Span::ZERO, |it| it.0);
+    let at = Duration(short(moment + Span(chance.between(0, length.0 / 4))));
+    let target = if chance.percent(60) { of.name.clone() } else { chance.pick(&spec.clusters).name };
+    let storage = chance.percent(40).then_some(Fate::Lost);
+    let fault = Fault { at: when.is_none().then_some(at), when, ..Fault::default() };
+    if chance.percent(60) {
+        let nodes = spec.clusters.iter().find(|it| it.name == target).map_or(1, |it| it.nodes);
+        let node = Some(chance.between(0, u64::from(nodes) - 1) as u32);
+        Fault { crash: Some(Crash { cluster: target, node, process: None, storage }), ..fault }
+    } else {
+        Fault { lose_cluster: Some(LoseCluster { cluster: target, storage }), ..fault }
+    }
+}

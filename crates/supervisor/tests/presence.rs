@@ -1,0 +1,179 @@
+//! Clusters that join when their time has come, and leave when their protocol says so.
+
+use std::sync::Arc;
+
+use faultline_core::{
+    Boot, Claim, Cluster, ClusterId, Digest, Fact, Fault, FaultNo, Life, Member, Membership,
+    MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, Time,
+    Trigger, Witness,
+};
+use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
+
+const HOST: ProcessId = ProcessId(0);
+const GUESTS: [ProcessId; 2] = [ProcessId(1), ProcessId(2)];
+const GUEST: ClusterId = ClusterId(1);
+const JOINS: u64 = 1000;
+
+struct Desk {
+    supervisor: Supervisor,
+    now: Time,
+    orders: Vec<Order>,
+}
+
+impl Desk {
+    /// One cluster that stays and one that joins, all of whose processes have registered.
+    fn begun(plan: Vec<PlannedFault>) -> Desk {
+        let member = |cluster, node| Member {
+            cluster: ClusterId(cluster),
+            role: Role::RANK,
+            node: NodeId(node),
+            life: Life(0),
+            up: false,
+            started: false,
+        };
+        let guest = Cluster { processes: GUESTS.into(), presence: Presence::Awaited };
+        let membership = Membership {
+            version: MembershipVersion(0),
+            members: Arc::new([member(0, 0), member(1, 1), member(1, 2)]),
+            clusters: Arc::new([Cluster::new([HOST].into()), guest]),
+        };
+        let config = Config {
+            detect_after: Span(100),
+            restart_after: Span(50),
+            volatile_storage: false,
+            deadline: Span(100_000),
+            plan,
+            scope: Scope::Cluster,
+            joins: vec![(GUEST, Span(JOINS))],
+            least_work_left_percent: 0,
+        };
+        let mut orders = Vec::new();
+        let supervisor = Supervisor::new(config, membership, &mut orders);
+        let mut desk = Desk { supervisor, now: Time::ZERO, orders };
+        for process in [HOST].into_iter().chain(GUESTS) {
+            desk.report(Report::Registered { process, life: Life(1) });
+        }
+        desk.report(Report::LinksMeasured);
+        desk
+    }
+
+    fn report(&mut self, report: Report) {
+        self.supervisor.handle(report, self.now, &mut self.orders);
+    }
+
+    /// Lets time pass; what was ordered since the last time.
+    fn pass(&mut self, to: u64) -> Vec<Order> {
+        while let Some(deadline) = self.supervisor.next_deadline().filter(|it| *it <= Time(to)) {
+            self.now = self.now.max(deadline);
+            self.report(Report::Timeout);
+        }
+        self.now = Time(to);
+        std::mem::take(&mut self.orders)
+    }
+
+    fn state(&mut self, process: ProcessId, fact: Fact) {
+        self.report(Report::Stated { process, life: Life(1), fact, halted: false });
+    }
+
+    fn finish(&mut self, process: ProcessId) {
+        self.state(process, Fact::Finished(Box::new((Witness::default(), Digest([0; 16])))));
+    }
+
+    fn release(&mut self) {
+        self.state(GUESTS[0], Fact::Claim(Box::new(Claim::Released { cluster: GUEST })));
+    }
+}
+
+/// Who is up in the last membership that was announced.
+fn announced(orders: &[Order]) -> Option<(Vec<bool>, Presence)> {
+    orders.iter().rev().find_map(|order| match order {
+        Order::Announce(it) => {
+            Some((it.members.iter().map(|member| member.up).collect(), it.clusters[1].presence))
+        }
+        _ => None,
+    })
+}
+
+fn leaves(orders: &[Order]) -> bool {
+    orders.contains(&Order::State(Fact::Left(GUEST)))
+}
+
+#[test]
+fn a_cluster_joins_at_its_time_with_all_its_processes() {
+    let mut desk = Desk::begun(Vec::new());
+    assert_eq!(announced(&desk.pass(JOINS - 1)), Some((vec![true, false, false], Presence::Awaited)));
+    let orders = desk.pass(JOINS);
+    assert!(orders.contains(&Order::State(Fact::Joined(GUEST))));
+    assert_eq!(announced(&orders), Some((vec![true, true, true], Presence::Present)));
+}
+
+#[test]
+fn one_of_whose_processes_has_ended_joins_when_that_lives_again() {
+    let mut desk = Desk::begun(Vec::new());
+    desk.pass(JOINS - 10);
+    desk.report(Report::Exited { process: GUESTS[1], life: Life(1) });
+    assert_eq!(announced(&desk.pass(JOINS + 30)), None, "nobody knows it yet");
+    let orders = desk.pass(JOINS + 50);
+    let launched = Order::Launch { process: GUESTS[1], life: Life(2), boot: Boot::Restarted };
+    assert!(orders.contains(&launched), "{orders:?}");
+    desk.report(Report::Registered { process: GUESTS[1], life: Life(2) });
+    assert_eq!(announced(&desk.pass(JOINS + 51)), Some((vec![true, true, true], Presence::Present)));
+}
+
+#[test]
+fn a_cluster_leaves_when_its_protocol_lets_it_go_and_its_processes_are_finished() {
+    let mut desk = Desk::begun(Vec::new());
+    desk.pass(JOINS);
+    desk.finish(GUESTS[0]);
+    desk.release();
+    assert!(!leaves(&desk.pass(JOINS + 1)), "the other's word is on its way");
+    desk.finish(GUESTS[1]);
+    let orders = desk.pass(JOINS + 2);
+    let lives = GUESTS.map(|it| (it, Life(1))).to_vec();
+    assert!(leaves(&orders));
+    assert!(orders.contains(&Order::Kill { lives, storage: StorageFate::Lost }));
+    assert_eq!(announced(&orders), Some((vec![true, false, false], Presence::Left)));
+    // Their ends are no failures, and what they had computed counts.
+    desk.report(Report::Exited { process: GUESTS[0], life: Life(1) });
+    desk.report(Report::Lost { process: GUESTS[1], life: Life(1), storage: StorageFate::Lost });
+    assert_eq!(desk.pass(JOINS + 5000), []);
+    desk.finish(HOST);
+    assert!(desk.orders.contains(&Order::End(Outcome::Completed)));
+}
+
+#[test]
+fn a_cluster_one_of_whose_processes_has_died_stays() {
+    let mut desk = Desk::begun(Vec::new());
+    desk.pass(JOINS);
+    desk.release();
+    desk.report(Report::Exited { process: GUESTS[1], life: Life(1) });
+    desk.pass(JOINS + 100);
+    desk.report(Report::Registered { process: GUESTS[1], life: Life(2) });
+    desk.finish(GUESTS[0]);
+    desk.report(Report::Stated {
+        process: GUESTS[1],
+        life: Life(2),
+        fact: Fact::Finished(Box::new((Witness::default(), Digest([0; 16])))),
+        halted: false,
+    });
+    assert!(!leaves(&desk.pass(JOINS + 200)), "it has to recover first");
+    desk.release();
+    assert!(leaves(&desk.pass(JOINS + 201)));
+}
+
+#[test]
+fn who_is_not_there_cannot_be_struck() {
+    let crash = |no, at| PlannedFault {
+        no: FaultNo(no),
+        trigger: Trigger::At(Time(at)),
+        fault: Fault::LoseCluster { cluster: GUEST, storage: StorageFate::Lost },
+    };
+    let mut desk = Desk::begun(vec![crash(0, JOINS / 2), crash(1, JOINS * 3)]);
+    desk.pass(JOINS * 2);
+    GUESTS.into_iter().for_each(|it| desk.finish(it));
+    desk.release();
+    desk.pass(JOINS * 4);
+    let reasons = ["its target had not joined", "its target had left"];
+    let found: Vec<_> = desk.supervisor.faults().into_iter().map(|(_, state)| state).collect();
+    assert_eq!(found, reasons.map(|it| FaultState::Ineffective(it.into())));
+}

@@ -1,0 +1,166 @@
+//! How a cluster leaves: an agreement of the program, like a disconnection in MPI.
+//!
+//! At the time at which a cluster leaves, each rank that may have sent to it says farewell to its first rank, and how many
+//! messages it has sent to each. The first rank adds up, and tells the others how many they will have received in all: a
+//! rank that has received so many, and has computed for its time, has left. Messages may overtake each other.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use faultline_core::{ClusterId, Outbox, Payload, ProcessId, Span};
+use serde::{Deserialize, Serialize};
+
+use super::Config;
+use crate::peers::Peers;
+
+/// A rank's part in the leaving of clusters.
+#[derive(Clone, Debug)]
+pub(super) struct Leave {
+    /// Of whom it takes leave and when, ascending; its own cluster, if that leaves, is the last.
+    farewells: Box<[(Span, ClusterId)]>,
+    /// Ranks of clusters that leave, by cluster.
+    ranks: BTreeMap<ClusterId, Box<[ProcessId]>>,
+    /// Its own place in its own cluster, if that leaves, and how many ranks take leave of that.
+    own: Option<(usize, u32)>,
+    state: State,
+}
+
+/// What changes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct State {
+    /// How many farewells were said.
+    said: u32,
+    /// Messages sent to ranks that leave.
+    sent: BTreeMap<ProcessId, u32>,
+    /// Messages received, apart from those of this file.
+    received: u64,
+    /// Messages to be received in all, once that is known.
+    expected: Option<u64>,
+    /// First rank: what others said they have sent, by receiver's place.
+    counted: Vec<u64>,
+    /// First rank: how many said so.
+    heard: u32,
+}
+
+/// What ranks say to each other when a cluster leaves.
+#[derive(Serialize, Deserialize)]
+enum Word {
+    /// To its first rank: so many messages were sent to the ranks at these places.
+    Farewell(Vec<(u32, u32)>),
+    /// To each other: so many messages were sent to you.
+    Total(u64),
+}
+
+impl Leave {
+    /// `None` where nobody leaves.
+    pub(super) fn new(config: &Config, peers: &Peers, total: Span) -> Option<Box<Leave>> {
+        let own = peers.own();
+        let all = || (0..peers.clusters()).map(ClusterId);
+        let leaving: Vec<ClusterId> = all().filter(|&it| config.leaves(it)).collect();
+        if leaving.is_empty() {
+            return None;
+        }
+        let parts =
+            |one: ClusterId, other: ClusterId| one == other || config.together(one, other, total).is_some();
+        let mut farewells: Vec<(Span, ClusterId)> = leaving
+            .iter()
+            .filter(|&&it| parts(own, it))
+            .map(|&it| (config.term(it, total).1.min(config.term(own, total).1), it))
+            .collect();
+        farewells.sort_unstable_by_key(|&(at, it)| (at, it == own, it));
+        let of_own = || all().filter(|&it| parts(it, own)).map(|it| peers.size(it) as u32).sum();
+        Some(Box::new(Leave {
+            farewells: farewells.into(),
+            ranks: leaving.iter().map(|&it| (it, peers.ranks(it).into())).collect(),
+            own: leaving.contains(&own).then(|| (peers.place(), of_own())),
+            state: State::default(),
+        }))
+    }
+
+    /// Before the first computation.
+    pub(super) fn begin(&mut self) {
+        self.state = State::default();
+    }
+
+    /// Whether the own cluster leaves.
+    pub(super) fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Whether everything that this rank is to get has arrived; of a rank that stays, nobody asks.
+    pub(super) fn is_over(&self) -> bool {
+        self.own.is_none() || self.state.expected == Some(self.state.received)
+    }
+
+    /// The computing time of the next farewell.
+    pub(super) fn next_farewell(&self) -> Option<Span> {
+        self.farewells.get(self.state.said as usize).map(|&(at, _)| at)
+    }
+
+    /// A message of the program goes to `to`.
+    pub(super) fn sent(&mut self, to: ProcessId) {
+        if self.ranks.values().any(|ranks| ranks.binary_search(&to).is_ok()) {
+            *self.state.sent.entry(to).or_default() += 1;
+        }
+    }
+
+    /// Says the farewells whose time has come.
+    pub(super) fn take(&mut self, elapsed: Span, out: &mut Outbox) {
+        while let Some(&(_, cluster)) =
+            self.farewells.get(self.state.said as usize).filter(|&&(at, _)| at <= elapsed)
+        {
+            self.state.said += 1;
+            let ranks = self.ranks[&cluster].clone();
+            let counts = (0..).zip(ranks.iter());
+            let counts = counts.filter_map(|(place, to)| Some((place, *self.state.sent.get(to)?))).collect();
+            let is_own_last = self.own.is_some() && self.state.said as usize == self.farewells.len();
+            match self.own {
+                Some((0, _)) if is_own_last => self.farewell(&counts, out),
+                _ => out.send(ranks[0], word(&Word::Farewell(counts))),
+            }
+        }
+    }
+
+    /// Whether the message was one of this file's; any other is counted.
+    pub(super) fn deliver(&mut self, payload: &Payload, out: &mut Outbox) -> bool {
+        if let Payload::Virtual(_) = payload {
+            self.state.received += 1;
+            return false;
+        }
+        match postcard::from_bytes(payload.bytes()).expect("ranks that leave understand each other") {
+            Word::Farewell(counts) => self.farewell(&counts, out),
+            Word::Total(expected) => self.state.expected = Some(expected),
+        }
+        true
+    }
+
+    /// First rank: adds up what a rank says it has sent, and tells the others when it was the last.
+    fn farewell(&mut self, counts: &Vec<(u32, u32)>, out: &mut Outbox) {
+        let (_, all) = self.own.expect("farewells go to a cluster that leaves");
+        let own = self.farewells.last().expect("a rank takes leave of its own cluster").1;
+        let ranks = &self.ranks[&own];
+        self.state.counted.resize(ranks.len(), 0);
+        for &(place, count) in counts {
+            self.state.counted[place as usize] += u64::from(count);
+        }
+        self.state.heard += 1;
+        if self.state.heard == all {
+            self.state.expected = Some(self.state.counted[0]);
+            for (&to, &count) in ranks.iter().zip(&self.state.counted).skip(1) {
+                out.send(to, word(&Word::Total(count)));
+            }
+        }
+    }
+
+    pub(super) fn saved(&self) -> Vec<u8> {
+        postcard::to_allocvec(&self.state).expect("numbers can be encoded")
+    }
+
+    pub(super) fn restore(&mut self, bytes: &[u8]) {
+        self.state = postcard::from_bytes(bytes).expect("a snapshot of this application");
+    }
+}
+
+fn word(word: &Word) -> Payload {
+    Payload::from_slice(&postcard::to_allocvec(word).expect("numbers can be encoded"))
+}
