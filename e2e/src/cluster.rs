@@ -49,6 +49,8 @@ pub struct Room {
 impl Cluster {
     /// Connects with a kubeconfig.
     pub async fn connect(kubeconfig: &str) -> Result<Cluster, Failure> {
+        // Another cluster may have been connected to before.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;

@@ -5,10 +5,12 @@
 
 mod cluster;
 mod machine;
+mod operators;
 mod program;
 mod scenario;
 
 pub use cluster::{Cluster, QUICK_START, Room, condition};
 pub use machine::{Machine, Skipped};
+pub use operators::Operators;
 pub use program::{Program, Ran, Running};
-pub use scenario::{Failure, Scenario, main};
+pub use scenario::{Failure, KUBECONFIG, Scenario, kubeconfig, main};

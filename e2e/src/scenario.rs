@@ -24,7 +24,8 @@ pub struct Scenario {
 
 const LONGEST: Duration = Duration::from_secs(300);
 const FAILED: &str = "FAILED";
-const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";
+/// The environment variable that names the kubeconfig of the cluster.
+pub const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";
 
 /// Runs those scenarios whose name contains an argument, all without one, in the cluster of the kubeconfig that
 /// `FAULTLINE_E2E_KUBECONFIG` names. Without one they are skipped, loudly: no machine is obliged to have a cluster.
@@ -59,14 +60,11 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
 }
 
 /// The kubeconfig of the cluster that the scenarios are run on.
-pub(crate) fn kubeconfig() -> Option<String> {
+pub fn kubeconfig() -> Option<String> {
     env::var(KUBECONFIG).ok().filter(|it| !it.is_empty())
 }
 
 async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure> {
-    rustls::crypto::aws_lc_rs::default_provider()
-        .install_default()
-        .map_err(|_| "another TLS library has been installed")?;
     let cluster = Cluster::connect(kubeconfig).await?;
     let mut summary = Vec::new();
     for scenario in scenarios {

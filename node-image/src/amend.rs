@@ -20,10 +20,21 @@ struct State {
 }
 
 impl Amender {
-    /// Of a run that goes by this file, and that listens to `wishes`.
-    pub(crate) fn new(federation: &Federation, wishes: Wishes) -> Amender {
-        let state = State { federation: federation.clone(), newest: Amendment::default() };
+    /// Of a run that goes by this file, and that listens to `wishes`; or by the spec that was the last to be taken, as the
+    /// `note` says that was left with it.
+    pub(crate) fn new(federation: &Federation, note: Option<&str>, wishes: Wishes) -> Amender {
+        let mut state = State { federation: federation.clone(), newest: Amendment::default() };
+        if let Some(taken) = note.and_then(|it| serde_json::from_str::<Amended>(it).ok()) {
+            state.federation.spec = taken.spec;
+            state.newest = Amendment { generation: taken.generation, refused: None };
+        }
         Amender { wishes, state: Mutex::new(state) }
+    }
+
+    /// What was made of the spec that was taken last, if there was one beside that of the file.
+    pub(crate) fn newest(&self) -> Option<Amendment> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(state.newest.clone()).filter(|it| it.generation > 0)
     }
 
     /// Takes a spec, unless a newer one is known. What came of it, or of the newer one.
@@ -32,10 +43,11 @@ impl Amender {
         if said.generation <= state.newest.generation {
             return state.newest.clone();
         }
+        let note = serde_json::to_string(&said).expect("a spec has a JSON form");
         let federation = Federation { spec: said.spec, ..state.federation.clone() };
         let refused = match changes(&state.federation, &federation) {
             Ok(changes) => {
-                self.wishes.ask(changes);
+                self.wishes.ask(changes, Some(note));
                 state.federation = federation;
                 None
             }
@@ -58,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_refused_leaves_the_run_as_it_was_and_the_next_spec_is_compared_with_that() {
         let file = faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("a valid sample");
-        let amender = Amender::new(&file, Wishes::default());
+        let amender = Amender::new(&file, None, Wishes::default());
         let say = |generation, change: fn(&mut faultline_api::FederationSpec)| {
             let mut spec = file.spec.clone();
             change(&mut spec);

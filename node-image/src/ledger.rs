@@ -75,6 +75,11 @@ impl Ledger {
         self.lock().note(at, event);
     }
 
+    /// The run that was begun by another start of this program goes on.
+    pub(crate) fn goes_on(&self) {
+        self.lock().status.phase = Phase::Running;
+    }
+
     /// The run is over and its record is being judged.
     pub(crate) fn judging(&self) {
         self.lock().status.phase = Phase::Judging;
@@ -242,6 +247,12 @@ impl Observer for Keeper {
         let book = &mut *self.ledger.lock();
         book.status.links = links.iter().map(|link| self.ledger.link(link)).collect();
         book.note(None, event);
+    }
+
+    fn resumed(&mut self, at: Time) {
+        let text = "the supervisor was started again: all processes go back to what they have saved, and the run goes on";
+        let event = narrate::Event { reason: "SupervisorRestarted", warning: true, text: text.to_owned() };
+        self.ledger.note(self.seconds(at), event);
     }
 
     fn died(&mut self, deaths: &[Death]) {

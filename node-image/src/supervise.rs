@@ -2,7 +2,7 @@
 //! stays to hand it out.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -18,10 +18,10 @@ use faultline_report::narrate::Event;
 use faultline_report::{Recorded, Summary};
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{self, Desk, RemoteOptions};
-use faultline_runtime::supervise::Wishes;
+use faultline_runtime::supervise::{Past, RunError, Wishes};
 use faultline_runtime::{RunOptions, RunOutcome, Secret, interrupt};
 use faultline_trace::manifest::Backend;
-use faultline_trace::{Bundle, Manifest, Trace};
+use faultline_trace::{Bundle, Manifest};
 
 use crate::amend::Amender;
 use crate::api::{self, Office};
@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///
 /// Which places there are is said over the HTTP API, as is everything about the run. The run begins when every process
 /// has a place. At its end the record is judged; the program stays to hand it out until SIGTERM. Started again with a
-/// record that is there, it judges what there is: a run does not survive its supervisor.
+/// record that is there, it goes on: with other lives of all processes, because those end with their supervisor.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -99,57 +99,74 @@ impl Visitor for Run<'_> {
         let Run { arguments, federation, text, secret, token, ended } = self;
         let out = &arguments.out;
         let (desk, sum, wishes) = (Desk::default(), Sum::default(), Wishes::default());
-        if federation.spec.pause {
-            wishes.ask([Change::Pause(true)]);
+        let bundle = Bundle::open(out);
+        let has_begun = begun(&bundle)?;
+        let is_over = has_begun && bundle.read_manifest().map_err(Trouble::machine)?.outcome.is_some();
+        let (past, lost) = match has_begun && !is_over {
+            false => (None, None),
+            true => recall(out).map_or_else(|why| (None, Some(why)), |past| (Some(past), None)),
+        };
+        if past.is_none() && federation.spec.pause {
+            wishes.ask([Change::Pause(true)], None);
         }
-        let ledger = Ledger::new(identity()?, setup.names.clone(), desk.clone());
+        let run = past.as_ref().map_or_else(identity, |it| Ok(it.run().to_owned()))?;
+        let ledger = Ledger::new(run.clone(), setup.names.clone(), desk.clone());
+        let note = past.as_ref().and_then(Past::note);
+        let amender = Amender::new(federation, note, wishes.clone());
+        if let Some(newest) = amender.newest() {
+            ledger.amended(newest);
+        }
         let office = Office {
             token,
             names: setup.names.clone(),
             desk: desk.clone(),
             ledger: ledger.clone(),
-            amender: Amender::new(federation, wishes.clone()),
+            amender,
             sum: sum.clone(),
             dir: out.clone(),
         };
-        let bundle = Bundle::open(out);
         let mut manifest = manifest::draft(federation, text, &setup, Backend::Kubernetes, SystemTime::now());
         let mut keeper = ledger.keep(&manifest);
-        let before = if bundle.holds_a_run() { begun(&bundle)? } else { None };
-        if before.is_some() {
-            // Nobody is to take this for a run that has not begun, not even for a moment.
-            ledger.judging();
+        // Nobody is to take this for a run that has not begun, not even for a moment.
+        match has_begun {
+            true if is_over => ledger.judging(),
+            true => ledger.goes_on(),
+            false => {}
         }
         let address = api::serve(arguments.api, office).map_err(|error| {
             Trouble::machine(format!("cannot serve the API on {}: {error}", arguments.api))
         })?;
         println!("{address}");
-        if let Some(trace) = before {
-            let mut manifest = bundle.read_manifest().map_err(Trouble::machine)?;
-            manifest.fill_in(&trace);
-            if manifest.outcome.is_some() {
-                return conclude(&bundle, &manifest, &ledger, &[], &ended);
+        if has_begun {
+            manifest = bundle.read_manifest().map_err(Trouble::machine)?;
+            if is_over {
+                return conclude(&bundle, &manifest, &ledger, &ended);
             }
-            end_in_gaps(&bundle, &trace)?;
-            const RESTARTED: &str = "the supervisor was restarted, and the run ended with it";
-            ledger.note(None, warning("SupervisorRestarted", RESTARTED.to_owned()));
-            return conclude(&bundle, &manifest, &ledger, &[RESTARTED], &ended);
+            if let Some(why) = lost {
+                ledger.failed(why);
+                stay(&ended);
+                return Ok(());
+            }
+        } else {
+            if bundle.holds_a_run() {
+                // Nobody computes yet: it can begin anew.
+                bundle.clear().map_err(Trouble::machine)?;
+            }
+            Bundle::create(out).map_err(Trouble::input)?;
+            bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
         }
-        if bundle.holds_a_run() {
-            // Nobody computes yet: it can begin anew.
-            bundle.clear().map_err(Trouble::machine)?;
-        }
-        Bundle::create(out).map_err(Trouble::input)?;
-        bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
         let remote = RemoteOptions {
+            run,
             secret,
             listen: arguments.listen,
             files: bundle.description().map_err(Trouble::machine)?,
             sum,
         };
         let options = RunOptions { interrupted: ended.clone(), wishes, ..setup.run_options(out) };
-        let run = match remote::run(remote, options, &desk, &mut keeper) {
+        let run = match remote::run(remote, options, past, &desk, &mut keeper) {
             Ok(run) => run,
+            // Another start of this program goes on.
+            Err(RunError::Left) => return Ok(()),
             Err(error) => {
                 ledger.failed(error.to_string());
                 stay(&ended);
@@ -170,11 +187,11 @@ impl Visitor for Run<'_> {
         manifest.duration = duration;
         manifest.links = links;
         bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
-        conclude(&bundle, &manifest, &ledger, &[], &ended)
+        conclude(&bundle, &manifest, &ledger, &ended)
     }
 }
 
-/// What this start of the program is called, unlike any other.
+/// What a run is called, unlike any other.
 fn identity() -> Result<String, Trouble> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)
@@ -182,32 +199,26 @@ fn identity() -> Result<String, Trouble> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The facts of a recorded run whose application had begun.
-fn begun(bundle: &Bundle) -> Result<Option<Trace>, Trouble> {
+/// What the supervisor of a run that had begun was told.
+fn recall(out: &Path) -> Result<Past, String> {
+    let past = Past::of(out).map_err(|error| format!("the run cannot be taken up: {error}"))?;
+    past.ok_or_else(|| "the run cannot be taken up: there is no journal of it".to_owned())
+}
+
+/// Whether there is the record of a run whose application had begun.
+fn begun(bundle: &Bundle) -> Result<bool, Trouble> {
     if !bundle.facts_path(ProcessId::SUPERVISOR, Life(0)).exists() {
-        return Ok(None);
+        return Ok(false);
     }
     let trace = bundle.read_trace().map_err(Trouble::machine)?;
-    let said = trace.streams.get(&(ProcessId::SUPERVISOR, Life(0)));
-    let has_begun = said.is_some_and(|facts| facts.iter().any(|(_, fact)| *fact == Fact::Begun));
-    Ok(has_begun.then_some(trace))
+    Ok(trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Begun))
 }
 
-/// Says of every life that what it stated last may be missing. The facts of different places were on their way when the
-/// supervisor ended: an effect may be recorded, and its cause not.
-fn end_in_gaps(bundle: &Bundle, trace: &Trace) -> Result<(), Trouble> {
-    for &(process, life) in trace.streams.keys().filter(|it| it.0 != ProcessId::SUPERVISOR) {
-        bundle.mark_gap(process, life).map_err(Trouble::machine)?;
-    }
-    Ok(())
-}
-
-/// Judges a record, and stays to hand it out. `known` reasons come before those that the judge finds.
+/// Judges a record, and stays to hand it out.
 fn conclude(
     bundle: &Bundle,
     manifest: &Manifest,
     ledger: &Ledger,
-    known: &[&str],
     ended: &AtomicBool,
 ) -> Result<(), Trouble> {
     ledger.judging();
@@ -227,8 +238,7 @@ fn conclude(
         Verdict::Unknown => supervision::Verdict::Unknown,
         Verdict::Fail => supervision::Verdict::Fail,
     };
-    let reasons = known.iter().map(|&it| it.to_owned()).chain(summary.reasons).collect();
-    ledger.judged(verdict, reasons, manifest.duration);
+    ledger.judged(verdict, summary.reasons, manifest.duration);
     stay(ended);
     Ok(())
 }

@@ -250,32 +250,88 @@ fn links_faults_and_a_pause_change_while_it_runs() {
 }
 
 #[test]
-fn a_supervisor_that_is_started_again_says_so_unless_nothing_had_begun() {
-    let mut setting = Setting::start(&federation(""), &PROCESSES);
+fn a_run_goes_on_when_its_supervisor_is_killed_or_told_to_end() {
+    let faults = "  faults:
+    - at: 800ms
+      crash: { cluster: rennes, node: 1 }
+    - when: { fact: checkpointCommitted, cluster: paris, occurrence: 10 }
+      loseCluster: { cluster: paris, storage: lost }
+";
+    let text = federation(faults);
+    let mut setting = Setting::start(&text, &PROCESSES);
     setting.wait("it waits", |it| it.phase == Phase::Gathering && it.clusters.len() == 2);
+    // Nothing has begun: the next one begins anew.
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     setting.put(&setting.places(1));
-    setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
-    setting.supervisor.kill();
-    setting.supervisor = Program::supervisor(setting.dir.path());
-    let status = setting.judged();
-    assert_eq!(status.verdict, Some(Verdict::Unknown), "{:?}", status.reasons);
-    assert!(status.reasons[0].contains("supervisor was restarted"), "{:?}", status.reasons);
-    for (name, agent) in &mut setting.agents {
-        let pid = agent.child.id() as i32;
-        assert!(agent.child.try_wait().unwrap().is_none(), "the agent of {name} goes on");
-        let begin = std::time::Instant::now();
-        while child_of(pid).is_some() {
-            assert!(begin.elapsed().as_secs() < 20, "{name} goes on without its supervisor");
-            std::thread::sleep(std::time::Duration::from_millis(10));
+    let before = setting.wait("the first fault", |it| it.faults.done >= 1);
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let old = &mut setting.supervisor.child;
+        kill(Pid::from_raw(old.id() as i32), signal).unwrap();
+        old.wait().unwrap();
+        for (name, agent) in &mut setting.agents {
+            let pid = agent.child.id() as i32;
+            assert!(agent.child.try_wait().unwrap().is_none(), "the agent of {name} goes on");
+            let begin = std::time::Instant::now();
+            while child_of(pid).is_some() {
+                assert!(begin.elapsed().as_secs() < 20, "{name} goes on without its supervisor");
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
         }
+        setting.supervisor = Program::supervisor(setting.dir.path());
+        let status = setting.status();
+        assert_eq!(status.phase, Phase::Running, "at once, and nobody takes it for another run: {status:#?}");
+        setting.put(&setting.places(1));
+        let goes_on = |it: &Status| it.clusters.iter().all(|it| it.up == 2 && it.rollbacks > 0);
+        let status = setting.wait("all clusters have gone back", goes_on);
+        assert_eq!(status.supervisor, before.supervisor);
+        assert_eq!(status.events[..before.events.len()], before.events, "what was told is told alike");
     }
+    let status = setting.judged();
+    passes(&status);
+    assert_eq!((status.faults.planned, status.faults.done, status.faults.without_effect), (2, 2, 0));
+    assert!(status.events.iter().map(|it| it.number).eq(1..=status.events.len() as u64));
+    let restarts = status.events.iter().filter(|it| it.reason == "SupervisorRestarted").count();
+    assert_eq!(restarts, 2, "{:#?}", status.events);
+
+    let trace = Bundle::open(setting.dir.path().join("out")).read_trace().unwrap();
+    assert_eq!(trace.gaps, [], "agents keep facts until they have arrived");
+    let injected = |it: &&(faultline_core::Time, Fact)| matches!(it.1, Fact::Injecting { .. });
+    assert_eq!(trace.supervisor().iter().filter(injected).count(), 2, "neither repeated nor forgotten");
+    let federation = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap();
+    assert_eq!(results(&trace), with_setup(&federation, None, Simulate).unwrap());
+
     // What is recorded is handed out as often as one likes.
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     setting.judged();
     assert_eq!(setting.ask("GET", "/v1/bundle", &[]).0, 200);
+}
+
+#[test]
+fn what_was_changed_while_it_ran_stays_changed_when_the_supervisor_is_killed() {
+    let text = federation("");
+    let mut setting = Setting::start(&text, &PROCESSES);
+    let mut spec = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap().spec;
+    setting.put(&setting.places(1));
+    setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
+    spec.pause = true;
+    let crash =
+        r#"{ "when": { "fact": "checkpointCommitted" }, "crash": { "cluster": "paris", "node": 1 } }"#;
+    spec.faults.push(serde_json::from_str(crash).unwrap());
+    assert_eq!(setting.amend(2, &spec).0, 200);
+    setting.wait("it stands still", |it| it.phase == Phase::Paused);
+    setting.supervisor.kill();
+    setting.supervisor = Program::supervisor(setting.dir.path());
+    setting.put(&setting.places(1));
+    let status = setting.wait("it stands still again", |it| it.phase == Phase::Paused);
+    assert_eq!(status.amendment.as_ref().map(|it| it.generation), Some(2), "nobody has to say it again");
+    assert_eq!(status.faults.planned, 1);
+    spec.pause = false;
+    assert_eq!(setting.amend(3, &spec).0, 200);
+    let status = setting.judged();
+    passes(&status);
+    assert_eq!((status.faults.planned, status.faults.done), (1, 1));
 }
 
 /// The run passes. On a busy machine the links are not as asked for, and that alone makes the verdict unknown.

@@ -57,6 +57,8 @@ pub struct Session {
     pub pushed: Option<Places>,
     /// When the status was written last.
     pub status_written: Option<Instant>,
+    /// When it was asked last why there are no pods, and what was found.
+    pub refused: Option<(Instant, Option<String>)>,
     /// Failures in a row.
     pub failures: u32,
 }

@@ -41,6 +41,43 @@ impl Clock {
     }
 }
 
+/// A run's clock, written down for another start of the program, which may be on another machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// Names the kernel whose monotonic clock it is.
+    boot: String,
+    clock: Clock,
+    /// Nanoseconds from the beginning of 1970 to the run's epoch.
+    unix: i64,
+}
+
+impl Origin {
+    /// Of a clock of this machine.
+    pub(crate) fn of(clock: Clock) -> Origin {
+        Origin { boot: boot(), clock, unix: unix().saturating_sub(clock.now().0 as i64) }
+    }
+
+    /// The same clock, here and now. It does not show less than `least`.
+    pub(crate) fn clock(&self, least: Time) -> Clock {
+        if self.boot == boot() {
+            return self.clock;
+        }
+        let shows = unix().saturating_sub(self.unix).max(least.0 as i64);
+        Clock { epoch: (monotonic() as i64).saturating_sub(shows) }
+    }
+}
+
+/// What the kernel calls itself since it was started.
+pub(crate) fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// Nanoseconds since the beginning of 1970.
+fn unix() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |it| i64::try_from(it.as_nanos()).unwrap_or(i64::MAX))
+}
+
 /// Does nothing for so long, in a thread that may.
 pub(crate) fn pause(span: Span) {
     std::thread::sleep(span.into());
@@ -124,6 +161,18 @@ pub(crate) fn monotonic() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_taken_up_goes_on_here_and_elsewhere() {
+        let clock = Clock { epoch: monotonic() as i64 - 5_000_000_000 };
+        let origin = Origin::of(clock);
+        assert_eq!(origin.clock(Time::ZERO), clock);
+        let elsewhere = Origin { boot: "another kernel".into(), ..origin };
+        let off = elsewhere.clock(Time::ZERO).now().0.abs_diff(clock.now().0);
+        assert!(off < 1_000_000_000, "{off} ns off");
+        let late = Time(60_000_000_000);
+        assert!(elsewhere.clock(late).now() >= late, "a clock does not go back");
+    }
 
     #[tokio::test(flavor = "current_thread")]
     async fn an_alarm_rings_once_and_not_before_its_time() {

@@ -8,6 +8,8 @@ use faultline_core::{
     Span, StorageFate, Time, Trigger,
 };
 
+use serde::{Deserialize, Serialize};
+
 pub use faultline_core::fault::{FaultAccount, FaultState, Outcome};
 
 /// Parameters of a supervisor.
@@ -33,7 +35,9 @@ pub struct Config {
 }
 
 /// What reaches the supervisor.
-#[derive(Clone, Debug, PartialEq)]
+/// With the times at which they came, reports are all that a supervisor's state depends on: whoever gives the same to
+/// another one has the same supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Report {
     /// A launched life listens and waits for its first membership.
     Registered {

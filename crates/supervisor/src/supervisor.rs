@@ -221,6 +221,11 @@ impl Supervisor {
         self.plan.account()
     }
 
+    /// The newest life of every process.
+    pub fn newest(&self) -> impl Iterator<Item = (ProcessId, Life)> {
+        self.seats.iter().enumerate().map(|(index, seat)| (ProcessId(index as u32), seat.life))
+    }
+
     /// The plan, with what was added to it.
     pub fn plan(&self) -> Vec<PlannedFault> {
         self.plan.planned()

@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::facts::{FactsReadError, FactsWriter, StreamEnd, read_facts, with_gap};
 use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
 use crate::manifest::{FORMAT, FactsEntry, Manifest};
-use crate::memory::Trace;
+use crate::memory::{Stream, Trace};
 
 const MANIFEST: &str = "manifest.json";
 const FEDERATION: &str = "federation.yaml";
@@ -167,6 +167,23 @@ impl Bundle {
             Ok(writer)
         };
         begin().map_err(|source| BundleError::Write { path: path.clone(), source })
+    }
+
+    /// Goes on with the file for the facts of one life, after those that are whole, which are returned.
+    pub fn facts_appender(
+        &self,
+        process: ProcessId,
+        life: Life,
+    ) -> Result<(FactsWriter<File>, Stream), BundleError> {
+        let path = self.facts_path(process, life);
+        let bytes = read(&path)?;
+        let facts = read_facts(&bytes).map_err(|source| BundleError::Facts { path: path.clone(), source })?;
+        let open = || {
+            let file = OpenOptions::new().append(true).open(&path)?;
+            file.set_len(facts.len).map(|()| file)
+        };
+        let file = open().map_err(|source| BundleError::Write { path: path.clone(), source })?;
+        Ok((FactsWriter::go_on(file), facts.stream))
     }
 
     /// Puts a piece of the file for the facts of one life, written elsewhere, where it belongs.

@@ -46,6 +46,11 @@ impl<W: Write> FactsWriter<W> {
         FactsWriter { out, buffer }
     }
 
+    /// Goes on with the file of a life, of which `out` takes what comes next.
+    pub(crate) fn go_on(out: W) -> Self {
+        FactsWriter { out, buffer: Vec::with_capacity(4096) }
+    }
+
     /// Appends a fact, stated at `at` by the clock of its driver. Fails only when a full buffer could not be written.
     pub fn write(&mut self, at: Time, fact: &Fact) -> io::Result<()> {
         append_record(&mut self.buffer, &(at, fact))?;
@@ -92,6 +97,8 @@ pub struct FactsFile {
     pub life: Life,
     /// The facts, up to the first that is not whole.
     pub stream: Stream,
+    /// Bytes up to there.
+    pub len: u64,
     /// Why there are no more.
     pub end: StreamEnd,
 }
@@ -134,7 +141,8 @@ pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
             Err(end) => break end,
         }
     };
-    Ok(FactsFile { process, life, stream, end })
+    let len = (bytes.len() - rest.len()) as u64;
+    Ok(FactsFile { process, life, stream, len, end })
 }
 
 /// The first record of `bytes`, and what follows it.
@@ -145,7 +153,7 @@ fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), StreamEnd> {
 }
 
 /// Appends one record. Fails when it is longer than a record can be.
-pub(crate) fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
+pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
     let start = buffer.len();
     buffer.extend([0; RECORD_HEADER_LEN]);
     *buffer = postcard::to_extend(value, std::mem::take(buffer))
@@ -161,8 +169,8 @@ pub(crate) fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io:
     Ok(())
 }
 
-/// The body of the first record of `bytes`, and what follows the record.
-pub(crate) fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), StreamEnd> {
+/// The body of the first record of `bytes`, and what follows the record; [`StreamEnd::Torn`] at the end of `bytes`, too.
+pub fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), StreamEnd> {
     let length: [u8; 4] = bytes.get(..4).ok_or(StreamEnd::Torn)?.try_into().expect("four bytes");
     let body_len = (u32::from_le_bytes(length) as usize) & LONGEST_BODY;
     if checked_length(body_len) != length {
@@ -215,7 +223,13 @@ mod tests {
         let read = read_facts(&file(&facts())).unwrap();
         assert_eq!(
             read,
-            FactsFile { process: ProcessId(7), life: Life(2), stream: facts(), end: StreamEnd::Whole }
+            FactsFile {
+                process: ProcessId(7),
+                life: Life(2),
+                stream: facts(),
+                len: bytes.len() as u64,
+                end: StreamEnd::Whole
+            }
         );
     }
 

@@ -21,6 +21,6 @@ pub mod memory;
 pub mod row;
 
 pub use bundle::{Bundle, BundleError};
-pub use facts::{FactsFile, FactsReadError, FactsWriter, StreamEnd};
+pub use facts::{FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, split_body};
 pub use manifest::Manifest;
 pub use memory::{Record, Recorder, Sink, Stream, Trace};

@@ -26,6 +26,9 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let added = json!({ "at": "6s", "crash": { "cluster": "paris", "node": 0 } });
     faults.as_array_mut().ok_or("faults are a list")?.push(added);
     patch(json!({ "faults": faults })).await?;
+    // Of several changes that come together only the last one counts, and the last one here will be refused.
+    let is_planned = |it: &FederationStatus| it.faults_done.as_ref().is_some_and(|it| it.ends_with("/2"));
+    room.wait(QUICK_START, "the fault is planned", Duration::from_secs(20), is_planned).await?;
     for (what, spec) in [
         ("spec.deadline cannot change", json!({ "deadline": "100s" })),
         ("the faults of a running federation stay as they are", json!({ "faults": [] })),

@@ -7,6 +7,7 @@
 
 mod api_frozen;
 mod bad_manifests;
+mod chart_upgraded;
 mod cluster_lost;
 mod cluster_lost_beyond_recovery;
 mod cluster_lost_storage_kept;
@@ -26,6 +27,7 @@ mod pause;
 mod paused_federation;
 mod pod_deleted;
 mod pod_security;
+mod pods_moved;
 mod quick_start;
 mod refused;
 mod run_interrupted;
@@ -61,6 +63,7 @@ const SCENARIOS: &[Scenario] = scenarios![
     clusters_lost_together,
     operator_killed,
     operator_upgraded,
+    chart_upgraded,
     supervisor_killed,
     federation_deleted,
     side_by_side,
@@ -72,6 +75,7 @@ const SCENARIOS: &[Scenario] = scenarios![
     run_interrupted,
     old_process_alive,
     node_stopped,
+    pods_moved,
     api_frozen,
 ];
 

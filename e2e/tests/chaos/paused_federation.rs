@@ -10,8 +10,10 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::sleep;
 
-/// Far longer than `failures.detectAfter`.
-const STANDS: Duration = Duration::from_secs(5);
+/// Whoever is silent for so long is taken for dead: long enough for a machine that is busy with other things.
+const DETECT_AFTER: &str = "2s";
+/// Far longer.
+const STANDS: Duration = Duration::from_secs(6);
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let pause = async |pause: bool| {
@@ -24,6 +26,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
         spec.pause = true;
         spec.faults = vec![];
+        spec.failures.get_or_insert_default().detect_after = DETECT_AFTER.parse().ok();
     })
     .await?;
     let status = room.wait(QUICK_START, "it may not begin", soon, paused).await?;

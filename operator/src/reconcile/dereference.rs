@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
@@ -17,6 +18,10 @@ use super::build;
 use crate::controller::Context;
 use crate::naming;
 use crate::supervisor::{Supervisor, SupervisorError};
+
+/// Between two questions why there are no pods: of many federations that are made at the same time, most only wait for
+/// their turn.
+const ASKED_EVERY: Duration = Duration::from_secs(3);
 
 /// What there is of a federation.
 #[derive(Clone, Debug)]
@@ -167,11 +172,18 @@ async fn refused(observed: &Observed, context: &Context) -> Result<Option<String
         made.is_some_and(|made| made < wanted)
     });
     let Some(set) = lacking else { return Ok(None) };
+    let uid = observed.federation.uid().unwrap_or_default();
+    let known = context.session(&uid, |it| it.refused.clone());
+    if let Some((_, known)) = known.filter(|(asked, _)| asked.elapsed() < ASKED_EVERY) {
+        return Ok(known);
+    }
     let name = set.name_any();
     let events: Api<Event> = Api::namespaced(context.client.clone(), &set.namespace().unwrap_or_default());
     let of_set = ListParams::default()
         .fields(&format!("involvedObject.uid={},reason=FailedCreate", set.uid().unwrap_or_default()));
     let events = events.list(&of_set).await.map_err(|it| DereferenceError::Events(name, it))?;
     let newest = events.items.into_iter().max_by_key(|it| it.last_timestamp.as_ref().map(|it| it.0));
-    Ok(newest.and_then(|it| it.message))
+    let found = newest.and_then(|it| it.message);
+    context.session(&uid, |it| it.refused = Some((Instant::now(), found.clone())));
+    Ok(found)
 }

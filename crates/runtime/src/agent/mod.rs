@@ -30,11 +30,11 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
-use crate::clock::monotonic;
+use crate::clock::{boot, monotonic};
 use crate::control;
 use crate::metrics::exposition::Visitors;
 use crate::node::NodeOptions;
-use crate::remote::words::{OrderNo, Post, Ready, ToAgent, ToPlace, boot};
+use crate::remote::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
 use crate::secret::{MAGIC, Secret};
 use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;

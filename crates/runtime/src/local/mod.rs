@@ -9,9 +9,12 @@ use std::net::TcpListener;
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 
+use crate::clock::Clock;
 use crate::metrics::Sum;
 use crate::secret::Secret;
-use crate::supervise::{LOOPBACK, Observer, RunError, RunOptions, RunOutcome, block_on, host};
+use crate::supervise::{
+    Journal, LOOPBACK, Memory, Observer, RunError, RunOptions, RunOutcome, block_on, host,
+};
 use children::Children;
 
 /// Carries out a run. `command` is the program and the first arguments that start a node;
@@ -49,5 +52,7 @@ fn run_at(
     let secret = Secret::generate().map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
     let settle = |ground| Children::new(command, run_dir, names, hub, ground);
-    block_on(host(options, secret, listener, Sum::default(), settle, observer))
+    // The processes end with this program.
+    let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };
+    block_on(host(options, secret, listener, Sum::default(), memory, settle, observer))
 }

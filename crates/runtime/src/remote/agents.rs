@@ -15,8 +15,8 @@ use tracing::debug;
 
 use super::desk::Place;
 use super::places::Shared;
-use super::words::{ToAgent, ToPlace, boot};
-use crate::clock::{Clock, monotonic};
+use super::words::{ToAgent, ToPlace};
+use crate::clock::{Clock, boot, monotonic};
 use crate::control;
 use crate::secret::HandshakeError;
 

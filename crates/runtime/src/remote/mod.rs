@@ -11,15 +11,18 @@ pub(crate) mod words;
 
 use std::net::{SocketAddr, TcpListener};
 
+use crate::clock::Clock;
 use crate::metrics::Sum;
 use crate::secret::Secret;
-use crate::supervise::{Observer, RunError, RunOptions, RunOutcome, block_on, host};
+use crate::supervise::{Journal, Memory, Observer, Past, RunError, RunOptions, RunOutcome, block_on, host};
 pub use desk::{Board, Desk, Place, Request, Stale, Wanted};
 use places::Remote;
 
 /// What a remote run needs beside [`RunOptions`].
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
+    /// What the run is called: unlike any other.
+    pub run: String,
     /// Known to all agents.
     pub secret: Secret,
     /// Where nodes call the supervisor. At an unspecified address they are told the one from which their agent is
@@ -32,19 +35,30 @@ pub struct RemoteOptions {
 }
 
 /// Carries out a run at the places that are named at `desk`. Returns when no process is hosted any more.
+///
+/// What the supervisor is told stands in a journal beside the record. Another start of the program that finds it gives it as
+/// `past`, and the run goes on: with other lives of all processes, because they end with their supervisor; agents keep the
+/// facts of the lives before until they are asked for them.
 pub fn run(
     remote: RemoteOptions,
     options: RunOptions,
+    past: Option<Past>,
     desk: &Desk,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
     assert_eq!(options.names.len(), options.membership.members.len(), "every process has a name");
-    let mut run = [0; 8];
-    getrandom::fill(&mut run).map_err(RunError::Secret)?;
-    let run = format!("{:016x}", u64::from_le_bytes(run));
-    let RemoteOptions { secret, listen, files, sum } = remote;
+    let RemoteOptions { run, secret, listen, files, sum } = remote;
     let listener = TcpListener::bind(listen).map_err(RunError::Listen)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
-    let settle = |ground| Remote::new(run, run_dir, names, files, ground, desk.clone());
-    block_on(host(options, secret, listener, sum, settle, observer))
+    let (clock, journal) = match &past {
+        Some(past) => (past.origin.clock(past.last()), Journal::go_on(past)?),
+        None => {
+            let clock = Clock::start();
+            (clock, Journal::begin(&run_dir, &run, clock)?)
+        }
+    };
+    let left = (journal.clone(), past.as_ref().map(places::incomplete).unwrap_or_default());
+    let memory = Memory { journal, clock, past };
+    let settle = |ground| Remote::new(run, run_dir, names, files, ground, desk.clone(), left);
+    block_on(host(options, secret, listener, sum, memory, settle, observer))
 }

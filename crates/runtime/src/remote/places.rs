@@ -1,6 +1,6 @@
 //! Places with agents: which life is where, and what is asked of its agent.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -20,10 +20,35 @@ use super::desk::{Desk, Place, Wanted};
 use super::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
 use crate::clock::Clock;
 use crate::supervise::places::{Death, Happening, Places};
-use crate::supervise::{Ground, RunError};
+use crate::supervise::{Entry, Ground, Journal, Past, RunError};
 
 /// An agent that has not answered an order after this is taken for gone.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Agents that have facts of lives before a recollection are waited for so long, once the run is over.
+const COLLECTED: Duration = Duration::from_secs(30);
+/// Between two looks whether they have come.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Lives whose facts may not all have arrived, with the UID of the place where they are.
+pub(super) type Incomplete = BTreeMap<ProcessId, BTreeMap<Life, String>>;
+
+/// Those that a predecessor of this program did not have all facts of.
+pub(super) fn incomplete(past: &Past) -> Incomplete {
+    let mut incomplete = Incomplete::new();
+    for entry in &past.entries {
+        match entry {
+            Entry::Launched { process, life, uid } => {
+                incomplete.entry(*process).or_default().insert(*life, uid.clone());
+            }
+            Entry::Complete { process, life } => {
+                incomplete.entry(*process).or_default().remove(life);
+            }
+            _ => {}
+        }
+    }
+    incomplete
+}
 
 /// The places of all processes.
 pub(super) struct Remote(Rc<Shared>);
@@ -37,6 +62,9 @@ pub(super) struct Shared {
     pub(super) ground: Ground,
     pub(super) desk: Desk,
     seats: RefCell<Vec<Seat>>,
+    journal: Journal,
+    /// Somebody else has launched lives before.
+    recalled: Cell<bool>,
 }
 
 /// What is known of one process.
@@ -89,10 +117,24 @@ impl Remote {
         files: Vec<(String, Vec<u8>)>,
         ground: Ground,
         desk: Desk,
+        (journal, mut incomplete): (Journal, Incomplete),
     ) -> Remote {
-        let seats = RefCell::new(names.iter().map(|_| Seat::default()).collect());
-        let shared =
-            Rc::new(Shared { run, names, files, bundle: Bundle::open(run_dir), ground, desk, seats });
+        let processes = (0..names.len() as u32).map(ProcessId);
+        let seat =
+            |process| Seat { incomplete: incomplete.remove(&process).unwrap_or_default(), ..Seat::default() };
+        let seats = RefCell::new(processes.map(seat).collect());
+        let recalled = Cell::new(false);
+        let shared = Rc::new(Shared {
+            run,
+            names,
+            files,
+            bundle: Bundle::open(run_dir),
+            ground,
+            desk,
+            seats,
+            journal,
+            recalled,
+        });
         tokio::task::spawn_local(shared.clone().follow());
         Remote(shared)
     }
@@ -128,6 +170,14 @@ impl Places for Remote {
         Ok(self.0.kill(lives, storage == StorageFate::Lost).await)
     }
 
+    fn recall(&mut self, process: ProcessId, newest: Life, wiped: bool) {
+        self.0.recalled.set(true);
+        self.0.with(process, |seat| {
+            seat.newest = newest;
+            seat.wipes = wiped;
+        });
+    }
+
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {
             let order = self.0.order(process, |order| ToAgent::Pause { order, life, paused });
@@ -143,6 +193,10 @@ impl Places for Remote {
         let processes = (0..).map(ProcessId).zip(seats);
         let alive: Vec<_> = processes.filter_map(|(process, life)| Some((process, life?))).collect();
         self.0.kill(&alive, false).await;
+        let until = Instant::now() + COLLECTED;
+        while self.0.recalled.get() && Instant::now() < until && !self.0.is_complete() {
+            tokio::time::sleep(LOOK).await;
+        }
         for index in 0..self.0.names.len() {
             let process = ProcessId(index as u32);
             let incomplete = self.0.with(process, |seat| {
@@ -168,6 +222,19 @@ struct Pending {
 impl Shared {
     fn with<T>(&self, process: ProcessId, act: impl FnOnce(&mut Seat) -> T) -> T {
         act(&mut self.seats.borrow_mut()[process.index()])
+    }
+
+    /// Whether all facts of all lives have arrived.
+    fn is_complete(&self) -> bool {
+        self.seats.borrow().iter().all(|seat| seat.incomplete.is_empty())
+    }
+
+    /// Takes note of what must not be forgotten.
+    fn note(&self, entry: &Entry) {
+        self.journal.write(entry);
+        if let Err(error) = self.journal.flush() {
+            warn!(%error, "a successor will not know of this");
+        }
     }
 
     /// Follows what is said at the desk.
@@ -295,12 +362,13 @@ impl Shared {
             let here = if control.ip().is_unspecified() { agent.here } else { control.ip() };
             let supervisor = SocketAddr::new(here, control.port());
             let keeps_storage = boot != Boot::Fresh && !std::mem::take(&mut seat.wipes);
+            let uid = seat.place.as_ref().map(|place| place.uid.clone()).expect("an agent is at a place");
+            self.note(&Entry::Launched { process, life, uid: uid.clone() });
             // An agent that is gone by now is called again, and does not know the life.
             drop(agent.words.send(ToAgent::Launch { life, keeps_storage, supervisor }));
             agent.holds_storage = true;
             seat.life = Some(life);
-            let uid = seat.place.as_ref().map(|place| place.uid.clone());
-            seat.incomplete.insert(life, uid.expect("an agent is at a place"));
+            seat.incomplete.insert(life, uid);
             None
         });
         if let Some(life) = lost {
@@ -421,10 +489,8 @@ impl Shared {
                 }
             }
             ToPlace::Ended { life, status, last_words } if is_current => {
-                let hosted = self.with(process, |seat| {
-                    seat.incomplete.remove(&life);
-                    seat.life.take_if(|it| *it == life)
-                });
+                self.complete(process, |it, _| *it == life);
+                let hosted = self.with(process, |seat| seat.life.take_if(|it| *it == life));
                 if hosted.is_some() {
                     let collapse = Some((status, last_words));
                     self.ground.happenings.put(Happening::Ended { process, life, collapse });
@@ -445,11 +511,8 @@ impl Shared {
     fn answer(&self, process: ProcessId, order: OrderNo, answer: Answer) {
         if let Answer::Done { died: Some(_), .. } = answer {
             // Its facts came before.
-            self.with(process, |seat| {
-                if let Some(life) = seat.life {
-                    seat.incomplete.remove(&life);
-                }
-            });
+            let life = self.with(process, |seat| seat.life);
+            self.complete(process, |it, _| Some(*it) == life);
         }
         if let Some(waiting) = self.with(process, |seat| seat.waiting.remove(&order)) {
             // One that has lost its patience is not there any more.
@@ -459,8 +522,19 @@ impl Shared {
 
     /// All facts of the lives at `place` are here, but for those of one that runs.
     fn arrived(&self, process: ProcessId, place: &Place, running: Option<Life>) {
-        self.with(process, |seat| {
-            seat.incomplete.retain(|life, uid| *uid != place.uid || Some(*life) == running);
+        self.complete(process, |life, uid| *uid == place.uid && Some(*life) != running);
+    }
+
+    /// All facts of these lives are here.
+    fn complete(&self, process: ProcessId, is_complete: impl Fn(&Life, &String) -> bool) {
+        let complete: Vec<Life> = self.with(process, |seat| {
+            let lives: Vec<Life> =
+                seat.incomplete.iter().filter(|(life, uid)| is_complete(life, uid)).map(|it| *it.0).collect();
+            lives.iter().for_each(|it| drop(seat.incomplete.remove(it)));
+            lives
         });
+        for life in complete {
+            self.note(&Entry::Complete { process, life });
+        }
     }
 }

@@ -92,8 +92,3 @@ pub(crate) struct Ready {
     /// Names the kernel, whose monotonic clock is the same for all its processes.
     pub(crate) boot: String,
 }
-
-/// What the kernel calls itself since it was started.
-pub(crate) fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}

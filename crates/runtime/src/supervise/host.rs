@@ -1,6 +1,6 @@
 //! Brings the supervisor its reports and performs its orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,9 +9,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
-use faultline_core::{Boot, ClusterId, Fact, FactKind, Life, Membership, ProcessId, Span, Time, Trigger};
+use faultline_core::{
+    Boot, ClusterId, Fact, FactKind, Life, Membership, ProcessId, Span, StorageFate, Time, Trigger,
+};
 use faultline_supervisor::{Order, Report, Supervisor};
-use faultline_trace::{Bundle, FactsWriter};
+use faultline_trace::manifest::LinkMeasured;
+use faultline_trace::{Bundle, FactsWriter, Stream};
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -19,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
+use super::journal::{self, Journal, Past};
 use super::measuring::Measuring;
 use super::places::{Happening, Happenings, Places};
 use super::totals::Totals;
@@ -51,11 +55,20 @@ pub(crate) struct Ground {
     pub(crate) happenings: Happenings,
 }
 
+/// What outlives this program, if anything does.
+pub(crate) struct Memory {
+    pub(crate) journal: Journal,
+    pub(crate) clock: Clock,
+    /// What a predecessor was told.
+    pub(crate) past: Option<Past>,
+}
+
 /// The supervisor's hands.
 struct Host<'a, P> {
     options: RunOptions,
     observer: &'a mut dyn Observer,
     clock: Clock,
+    journal: Journal,
     facts: FactsWriter<File>,
     places: P,
     happenings: Happenings,
@@ -83,6 +96,15 @@ struct Host<'a, P> {
     totals: Totals,
 }
 
+/// How far a recollection has come.
+struct Recollection {
+    /// Facts that the predecessor has stated, and that have not come yet.
+    recorded: std::vec::IntoIter<(Time, Fact)>,
+    /// Whose storage was to be lost, with no life launched since.
+    wiped: BTreeSet<ProcessId>,
+    outcome: Option<Outcome>,
+}
+
 struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
     /// Once it listens.
@@ -91,22 +113,28 @@ struct Node {
     outstanding: u32,
 }
 
-/// Carries out a run. Nodes call at `listener`, and show that they know the secret; `settle` makes their places.
+/// Carries out a run, or goes on with one that `memory` tells of. Nodes call at `listener`, and show that they know the
+/// secret; `settle` makes their places.
 pub(crate) async fn host<P: Places>(
     options: RunOptions,
     secret: Secret,
     listener: std::net::TcpListener,
     sum: Sum,
+    memory: Memory,
     settle: impl FnOnce(Ground) -> P,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
     listener.set_nonblocking(true).map_err(RunError::Listen)?;
     let listener = TcpListener::from_std(listener).map_err(RunError::Listen)?;
     let control = listener.local_addr().map_err(RunError::Listen)?;
-    let facts = Bundle::open(&options.run_dir)
-        .facts_writer(ProcessId::SUPERVISOR, Life(0))
-        .map_err(RunError::Facts)?;
-    let clock = Clock::start();
+    let Memory { journal, clock, past } = memory;
+    let bundle = Bundle::open(&options.run_dir);
+    let (facts, recorded) = match past {
+        None => {
+            (bundle.facts_writer(ProcessId::SUPERVISOR, Life(0)).map_err(RunError::Facts)?, Stream::new())
+        }
+        Some(_) => bundle.facts_appender(ProcessId::SUPERVISOR, Life(0)).map_err(RunError::Facts)?,
+    };
     let (happenings, mut happened) = Happenings::new(clock);
     tokio::task::spawn_local(listen(listener, secret.clone(), happenings.clone()));
 
@@ -126,6 +154,7 @@ pub(crate) async fn host<P: Places>(
     let mut host = Host {
         observer,
         clock,
+        journal,
         facts,
         places,
         happenings,
@@ -147,7 +176,18 @@ pub(crate) async fn host<P: Places>(
         totals,
         options,
     };
-    let outcome = host.attend(&mut supervisor, orders, &mut happened).await;
+    let ended = match past {
+        Some(past) => host.recall(past, recorded, &mut supervisor, &mut orders)?,
+        None => None,
+    };
+    let outcome = match ended {
+        Some(outcome) => Ok(outcome),
+        None => host.attend(&mut supervisor, orders, &mut happened).await,
+    };
+    if matches!(outcome, Err(RunError::Left)) {
+        // The processes end when nobody supervises them, and begin other lives once somebody does.
+        return Err(RunError::Left);
+    }
     // Whatever happened, nobody is left behind.
     let buried = host.places.end().await;
     let outcome = outcome.map_err(|error| match error {
@@ -176,10 +216,9 @@ impl<P: Places> Host<'_, P> {
         let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
         // What stands in the federation's file is in force before anyone begins.
-        for wish in self.options.wishes.take() {
-            supervisor.handle(Report::Changed(wish), self.clock.now(), &mut orders);
-        }
+        self.hear(supervisor, self.wished(), &mut orders);
         loop {
+            self.journal.flush()?;
             for order in orders.drain(..) {
                 if let Some(outcome) = self.perform(order).await? {
                     self.observer.status(self.clock.now(), &supervisor.status());
@@ -189,7 +228,7 @@ impl<P: Places> Host<'_, P> {
             alarm.set(supervisor.next_deadline()).map_err(RunError::Alarm)?;
             let reports = tokio::select! {
                 biased;
-                Some((at, happening)) = happened.recv() => dated(at, self.understand(happening)),
+                Some((at, happening)) = happened.recv() => dated(at, self.understand(at, happening)),
                 rung = alarm.rung() => {
                     rung.map_err(RunError::Alarm)?;
                     self.catch_up(happened).await
@@ -197,20 +236,181 @@ impl<P: Places> Host<'_, P> {
                 _ = status.tick() => {
                     self.totals.publish();
                     self.observer.status(self.clock.now(), &supervisor.status());
-                    let mut reports: Vec<_> =
-                        self.options.wishes.take().into_iter().map(Report::Changed).collect();
+                    let mut reports = self.wished();
                     if self.options.interrupted.load(Ordering::Relaxed) {
-                        reports.push(Report::Interrupted);
+                        if self.journal.is_kept() {
+                            return Err(RunError::Left);
+                        }
+                        reports.push((self.clock.now(), Report::Interrupted));
                     }
-                    dated(self.clock.now(), reports)
+                    reports
                 }
             };
             if let Some(error) = self.hopeless.take() {
                 return Err(error);
             }
-            for (at, report) in reports {
-                supervisor.handle(report, at, &mut orders);
+            self.hear(supervisor, reports, &mut orders);
+        }
+    }
+
+    /// Tells the state machine what is not to be forgotten. Nothing that it orders may be done before the journal is flushed.
+    fn hear(&self, supervisor: &mut Supervisor, reports: Vec<(Time, Report)>, orders: &mut Vec<Order>) {
+        if reports.is_empty() {
+            return;
+        }
+        let entry = journal::Entry::Heard(reports);
+        self.journal.write(&entry);
+        let journal::Entry::Heard(reports) = entry else { unreachable!("it was made above") };
+        for (at, report) in reports {
+            supervisor.handle(report, at, orders);
+        }
+    }
+
+    /// What the user has asked for meanwhile.
+    fn wished(&self) -> Vec<(Time, Report)> {
+        let (changes, note) = self.options.wishes.take();
+        if let Some(note) = note {
+            self.journal.write(&journal::Entry::Noted(note));
+        }
+        dated(self.clock.now(), changes.into_iter().map(Report::Changed).collect())
+    }
+
+    /// Tells the state machine what its predecessor was told, and takes note of what was ordered then. Whoever was alive
+    /// is taken for dead since: processes end with the conversation with their supervisor. The outcome, if the run was over
+    /// already.
+    fn recall(
+        &mut self,
+        past: Past,
+        recorded: Stream,
+        supervisor: &mut Supervisor,
+        orders: &mut Vec<Order>,
+    ) -> Result<Option<Outcome>, RunError> {
+        let last = past.last();
+        let mut memory =
+            Recollection { recorded: recorded.into_iter(), wiped: BTreeSet::new(), outcome: None };
+        self.remember(&mut memory, Time::ZERO, orders)?;
+        for entry in past.entries {
+            match entry {
+                journal::Entry::Heard(reports) => {
+                    let mut now = Time::ZERO;
+                    for (at, report) in reports {
+                        match &report {
+                            Report::Stated { process, life, fact, .. } => {
+                                self.observer.stated(at, *process, *life, fact);
+                            }
+                            Report::LinksMeasured => {
+                                self.begun = true;
+                                self.observer.measured(&self.measuring.entries());
+                            }
+                            _ => {}
+                        }
+                        supervisor.handle(report, at, orders);
+                        now = at;
+                    }
+                    self.remember(&mut memory, now, orders)?;
+                }
+                journal::Entry::Measured { by, to, requested, link } => {
+                    self.note_measured(by, to, requested, link)
+                }
+                journal::Entry::Died(deaths) => self.observer.died(&deaths),
+                journal::Entry::Launched { process, .. } => drop(memory.wiped.remove(&process)),
+                journal::Entry::Resumed(at) => self.observer.resumed(at),
+                journal::Entry::Run { .. } | journal::Entry::Complete { .. } | journal::Entry::Noted(_) => {}
             }
+        }
+        if memory.recorded.next().is_some() {
+            return Err(RunError::Journal);
+        }
+        for (process, life) in supervisor.newest() {
+            self.places.recall(process, life, memory.wiped.contains(&process));
+        }
+        if memory.outcome.is_none() {
+            let now = self.clock.now();
+            self.journal.write(&journal::Entry::Resumed(now));
+            self.observer.resumed(now);
+            // What was to be done since then finds nobody alive.
+            let lost = |(process, life)| Report::Lost { process, life, storage: StorageFate::Kept };
+            let lost = supervisor.newest().map(lost).collect();
+            self.hear(supervisor, dated(last, lost), orders);
+        }
+        Ok(memory.outcome)
+    }
+
+    /// Takes note of orders that were carried out already, or would be in vain. What a predecessor could not state any more
+    /// is stated.
+    fn remember(
+        &mut self,
+        memory: &mut Recollection,
+        at: Time,
+        orders: &mut Vec<Order>,
+    ) -> Result<(), RunError> {
+        for order in orders.drain(..) {
+            match order {
+                Order::State(fact) => match memory.recorded.next() {
+                    None => self.state(at, &fact)?,
+                    Some((at, recorded)) if recorded == fact => {
+                        self.observer.stated(at, ProcessId::SUPERVISOR, Life(0), &fact);
+                    }
+                    Some(_) => return Err(RunError::Journal),
+                },
+                Order::Kill { lives, storage: StorageFate::Lost } => {
+                    memory.wiped.extend(lives.into_iter().map(|it| it.0));
+                }
+                Order::Announce(membership) => self.membership = membership,
+                Order::Launch { process, boot, .. } => drop(self.boots.insert(process, boot)),
+                Order::Watch(triggers) => self.watches = triggers.to_vec(),
+                Order::Link { from, to, properties } => self.note_link(from, to, properties),
+                Order::Relink { from, to, properties } => {
+                    let since = self.begun.then_some(at);
+                    self.note_relink(from, to, properties, since);
+                }
+                Order::Cut { from, to, cut } => self.note_cut(from, to, cut),
+                Order::Storage { process, how } => self.note_storage(process, how),
+                Order::Kill { .. } | Order::Go { .. } | Order::Pause { .. } => {}
+                Order::End(outcome) => memory.outcome = Some(outcome),
+            }
+        }
+        Ok(())
+    }
+
+    fn note_link(&mut self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
+        match properties {
+            Some(properties) => drop(self.changed.insert((from, to), properties)),
+            None => drop(self.changed.remove(&(from, to))),
+        }
+    }
+
+    fn note_relink(
+        &mut self,
+        from: ClusterId,
+        to: ClusterId,
+        properties: LinkProperties,
+        since: Option<Time>,
+    ) {
+        self.options.links.requested.insert((from, to), properties);
+        self.totals.ask(from, to, properties);
+        self.measuring.ask(from, to, properties, since);
+    }
+
+    fn note_cut(&mut self, from: ClusterId, to: ClusterId, cut: bool) {
+        self.cut.retain(|pair| *pair != (from, to));
+        if cut {
+            self.cut.push((from, to));
+        }
+    }
+
+    fn note_storage(&mut self, process: ProcessId, how: Option<StorageFault>) {
+        match how {
+            Some(how) => drop(self.storage_faults.insert(process, how)),
+            None => drop(self.storage_faults.remove(&process)),
+        }
+    }
+
+    fn note_measured(&mut self, by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured) {
+        let is_disturbed = disturbed(&self.changed, &self.cut);
+        self.measuring.measured(by, to, requested, link, is_disturbed);
+        if self.begun && self.measuring.is_done() {
+            self.observer.measured(&self.measuring.entries());
         }
     }
 
@@ -228,7 +428,7 @@ impl<P: Places> Host<'_, P> {
                 break;
             }
             while let Ok((at, happening)) = happened.try_recv() {
-                reports.extend(dated(at, self.understand(happening)));
+                reports.extend(dated(at, self.understand(at, happening)));
             }
         }
         reports.push((self.clock.now(), Report::Timeout));
@@ -236,7 +436,7 @@ impl<P: Places> Host<'_, P> {
     }
 
     /// What a happening means to the supervisor.
-    fn understand(&mut self, happening: Happening) -> Vec<Report> {
+    fn understand(&mut self, at: Time, happening: Happening) -> Vec<Report> {
         match happening {
             Happening::Introduced { introduction, stream } => {
                 self.introduced(introduction, stream);
@@ -258,7 +458,7 @@ impl<P: Places> Host<'_, P> {
                 self.let_go();
                 vec![Report::Lost { process, life, storage }]
             }
-            Happening::Said { process, life, message } => self.said(process, life, message),
+            Happening::Said { process, life, message } => self.said(at, process, life, message),
         }
     }
 
@@ -274,7 +474,7 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    fn said(&mut self, process: ProcessId, life: Life, message: ToSupervisor) -> Vec<Report> {
+    fn said(&mut self, at: Time, process: ProcessId, life: Life, message: ToSupervisor) -> Vec<Report> {
         match message {
             ToSupervisor::Registered(address) => {
                 // Words of one that has died meanwhile.
@@ -284,11 +484,8 @@ impl<P: Places> Host<'_, P> {
                 [registered].into_iter().chain(self.measure()).collect()
             }
             ToSupervisor::Measured { to, requested, link } => {
-                let is_disturbed = disturbed(&self.changed, &self.cut);
-                self.measuring.measured(process, to, requested, link, is_disturbed);
-                if self.begun && self.measuring.is_done() {
-                    self.observer.measured(&self.measuring.entries());
-                }
+                self.journal.write(&journal::Entry::Measured { by: process, to, requested, link });
+                self.note_measured(process, to, requested, link);
                 self.links_measured().into_iter().collect()
             }
             ToSupervisor::Heartbeat(gauges, counts, delays) => {
@@ -296,7 +493,7 @@ impl<P: Places> Host<'_, P> {
                 vec![Report::Heartbeat { process, life, gauges }]
             }
             ToSupervisor::Stated { fact, halted } => {
-                self.observer.stated(self.clock.now(), process, life, &fact);
+                self.observer.stated(at, process, life, &fact);
                 vec![Report::Stated { process, life, fact, halted }]
             }
             ToSupervisor::Started => vec![Report::Started { process, life }],
@@ -428,47 +625,36 @@ impl<P: Places> Host<'_, P> {
             Order::Kill { lives, storage } => {
                 let deaths = self.places.kill(&lives, storage).await?;
                 self.observer.died(&deaths);
+                self.journal.write(&journal::Entry::Died(deaths));
             }
             Order::Pause { process, life, paused } => self.places.pause(process, life, paused).await?,
             Order::Link { from, to, properties } => {
-                match properties {
-                    Some(properties) => drop(self.changed.insert((from, to), properties)),
-                    None => drop(self.changed.remove(&(from, to))),
-                }
+                self.note_link(from, to, properties);
                 self.order_all(&ToNode::Link { from, to, properties });
                 self.measure_later();
             }
             Order::Relink { from, to, properties } => {
-                self.options.links.requested.insert((from, to), properties);
-                self.totals.ask(from, to, properties);
                 let since = self.begun.then(|| self.clock.now());
-                self.measuring.ask(from, to, properties, since);
+                self.note_relink(from, to, properties, since);
                 self.order_all(&ToNode::Relink { from, to, properties });
                 self.measure_later();
             }
             Order::Cut { from, to, cut } => {
-                self.cut.retain(|pair| *pair != (from, to));
-                if cut {
-                    self.cut.push((from, to));
-                }
+                self.note_cut(from, to, cut);
                 self.order_all(&ToNode::Cut { from, to, cut });
                 self.measure_later();
             }
             Order::Storage { process, how } => {
-                match how {
-                    Some(how) => drop(self.storage_faults.insert(process, how)),
-                    None => drop(self.storage_faults.remove(&process)),
-                }
+                self.note_storage(process, how);
                 self.order(|it| it == process, &ToNode::Storage(how));
             }
-            Order::State(fact) => self.state(&fact)?,
+            Order::State(fact) => self.state(self.clock.now(), &fact)?,
             Order::End(outcome) => return Ok(Some(outcome)),
         }
         Ok(None)
     }
 
-    fn state(&mut self, fact: &Fact) -> Result<(), RunError> {
-        let now = self.clock.now();
+    fn state(&mut self, now: Time, fact: &Fact) -> Result<(), RunError> {
         self.facts.write(now, fact).and_then(|()| self.facts.flush()).map_err(RunError::Record)?;
         self.observer.stated(now, ProcessId::SUPERVISOR, Life(0), fact);
         Ok(())

@@ -5,6 +5,7 @@
 //! where, has the links measured, sums up metrics, and writes the supervisor's facts into the bundle.
 
 mod host;
+mod journal;
 mod measuring;
 pub(crate) mod places;
 mod totals;
@@ -28,7 +29,9 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use crate::links::Links;
 use crate::storage::StorageOptions;
-pub(crate) use host::{Ground, host};
+pub(crate) use host::{Ground, Memory, host};
+pub use journal::Past;
+pub(crate) use journal::{Entry, Journal};
 pub use places::Death;
 pub use wishes::Wishes;
 
@@ -102,6 +105,11 @@ pub trait Observer {
     fn died(&mut self, deaths: &[Death]) {
         let _ = deaths;
     }
+    /// Another start of the program has taken the run up. Before this everything is told that its predecessors told, in the
+    /// same order.
+    fn resumed(&mut self, at: Time) {
+        let _ = at;
+    }
 }
 
 /// Watches nothing.
@@ -150,9 +158,15 @@ pub enum RunError {
         /// Last lines of its log.
         last_words: String,
     },
-    /// The supervisor's facts cannot be written.
+    /// The supervisor's facts, or what it was told, cannot be written.
     #[error("cannot write the supervisor's facts: {0}")]
     Record(io::Error),
+    /// The journal tells of something else than the record.
+    #[error("the journal of the run does not go with its record")]
+    Journal,
+    /// The program was told to end, and another start of it can take the run up.
+    #[error("told to end; the run is to be taken up")]
+    Left,
     /// A node's directory.
     #[error("cannot use {}: {source}", path.display())]
     Directory {

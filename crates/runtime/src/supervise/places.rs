@@ -2,6 +2,7 @@
 
 use faultline_core::{Boot, Life, ProcessId, StorageFate, Time};
 use faultline_shaper::Kernel;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
@@ -41,7 +42,7 @@ impl Happenings {
 }
 
 /// The death of a life that was ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
     /// Whose.
     pub process: ProcessId,
@@ -72,6 +73,13 @@ pub(crate) trait Places {
         lives: &[(ProcessId, Life)],
         storage: StorageFate,
     ) -> Result<Vec<Death>, RunError>;
+
+    /// Takes note that lives up to this one were launched by a predecessor of this program, that none of them is hosted any
+    /// more, and whether the storage was to be lost since the last one was. Where the processes end with their supervisor,
+    /// nobody has a predecessor.
+    fn recall(&mut self, process: ProcessId, newest: Life, wiped: bool) {
+        let _ = (process, newest, wiped);
+    }
 
     /// Stops a hosted life where it stands, or lets it go on. Returns when that is so.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;

@@ -1,0 +1,204 @@
+//! What a supervisor was told, written down before anything is done about it. One that is started again reads it, and knows
+//! what its predecessor knew: which faults have been injected, which lives there were, and where.
+//!
+//! The file `journal` beside the record holds [`Entry`] after entry, as records like those of facts. What stands there has
+//! been handed to the operating system: it outlives the process, and on a volume the machine as far as the volume does.
+
+use std::cell::RefCell;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use faultline_core::{Life, ProcessId, Span, Time};
+use faultline_supervisor::Report;
+use faultline_trace::manifest::LinkMeasured;
+use faultline_trace::{StreamEnd, append_record, split_body};
+use serde::{Deserialize, Serialize};
+
+use super::RunError;
+use super::places::Death;
+use crate::clock::{Clock, Origin};
+
+const FILE: &str = "journal";
+
+/// Something that must not be forgotten.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Entry {
+    /// The first one: what the run is called, and its clock.
+    Run { run: String, origin: Origin },
+    /// The state machine was told this, and then what it had ordered was done.
+    Heard(Vec<(Time, Report)>),
+    /// A process has measured a link.
+    Measured { by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured },
+    /// Lives were killed by one order.
+    Died(Vec<Death>),
+    /// A life was launched at the place of this UID.
+    Launched { process: ProcessId, life: Life, uid: String },
+    /// All facts of a life are in the record.
+    Complete { process: ProcessId, life: Life },
+    /// What those who changed the run want to know again.
+    Noted(String),
+    /// Another start of the program took the run up.
+    Resumed(Time),
+}
+
+/// Takes entries. Where nobody would read them, it keeps none.
+#[derive(Clone, Default)]
+pub(crate) struct Journal(Option<Rc<RefCell<Writer>>>);
+
+struct Writer {
+    file: File,
+    buffer: Vec<u8>,
+    /// Of an entry that could not be written by somebody who cannot fail.
+    failed: Option<io::Error>,
+}
+
+/// What a journal holds: the past of a run that is to go on.
+#[derive(Debug)]
+pub struct Past {
+    path: PathBuf,
+    pub(crate) run: String,
+    pub(crate) origin: Origin,
+    pub(crate) entries: Vec<Entry>,
+    /// Bytes up to the end of the last whole entry.
+    len: u64,
+}
+
+impl Journal {
+    /// Begins that of a run that is recorded in `dir`.
+    pub(crate) fn begin(dir: &Path, run: &str, clock: Clock) -> Result<Journal, RunError> {
+        let file = File::create(dir.join(FILE)).map_err(RunError::Record)?;
+        let journal = Journal::to(file);
+        journal.write(&Entry::Run { run: run.to_owned(), origin: Origin::of(clock) });
+        journal.flush()?;
+        Ok(journal)
+    }
+
+    /// Goes on with that of `past`.
+    pub(crate) fn go_on(past: &Past) -> Result<Journal, RunError> {
+        let open = || {
+            let file = OpenOptions::new().append(true).open(&past.path)?;
+            file.set_len(past.len).map(|()| file)
+        };
+        open().map(Journal::to).map_err(RunError::Record)
+    }
+
+    fn to(file: File) -> Journal {
+        Journal(Some(Rc::new(RefCell::new(Writer { file, buffer: Vec::new(), failed: None }))))
+    }
+
+    /// Whether another start of the program could take the run up.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Takes an entry, which is not forgotten once [`Journal::flush`] has returned.
+    pub(crate) fn write(&self, entry: &Entry) {
+        let Some(writer) = &self.0 else { return };
+        let writer = &mut *writer.borrow_mut();
+        if let Err(error) = append_record(&mut writer.buffer, entry) {
+            writer.failed.get_or_insert(error);
+        }
+    }
+
+    /// Hands what was taken to the operating system.
+    pub(crate) fn flush(&self) -> Result<(), RunError> {
+        let Some(writer) = &self.0 else { return Ok(()) };
+        let writer = &mut *writer.borrow_mut();
+        if let Some(error) = writer.failed.take() {
+            return Err(RunError::Record(error));
+        }
+        if !writer.buffer.is_empty() {
+            writer.file.write_all(&writer.buffer).map_err(RunError::Record)?;
+            writer.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Past {
+    /// Of the run that is recorded in `dir`; `None` when it left no journal. An entry that its predecessor was about to
+    /// write when it was killed counts for nothing: nothing had been done about it.
+    pub fn of(dir: &Path) -> io::Result<Option<Past>> {
+        let path = dir.join(FILE);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the journal is damaged");
+        let (mut entries, mut rest) = (Vec::new(), &bytes[..]);
+        loop {
+            match split_body(rest) {
+                Ok((body, others)) => {
+                    entries.push(postcard::from_bytes(body).map_err(|_| damaged())?);
+                    rest = others;
+                }
+                Err(StreamEnd::Damaged) => return Err(damaged()),
+                Err(_) => break,
+            }
+        }
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let Entry::Run { run, origin } = entries.remove(0) else { return Err(damaged()) };
+        Ok(Some(Past { path, run, origin, entries, len: (bytes.len() - rest.len()) as u64 }))
+    }
+
+    /// What the run is called.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// The last note that was left with a change ([`super::Wishes::ask`]).
+    pub fn note(&self) -> Option<&str> {
+        self.entries.iter().rev().find_map(|it| match it {
+            Entry::Noted(note) => Some(&**note),
+            _ => None,
+        })
+    }
+
+    /// When the predecessor was told something for the last time.
+    pub(crate) fn last(&self) -> Time {
+        let at = |entry: &Entry| match entry {
+            Entry::Heard(reports) => reports.iter().map(|it| it.0).max(),
+            Entry::Resumed(at) => Some(*at),
+            _ => None,
+        };
+        self.entries.iter().filter_map(at).max().unwrap_or(Time::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_but_for_an_entry_that_was_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Past::of(dir.path()).unwrap().is_none());
+        let journal = Journal::begin(dir.path(), "a", Clock::start()).unwrap();
+        let first = Entry::Heard(vec![(Time(7), Report::Timeout)]);
+        journal.write(&first);
+        journal.write(&Entry::Noted("b".into()));
+        journal.flush().unwrap();
+        let path = dir.path().join(FILE);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+
+        let past = Past::of(dir.path()).unwrap().unwrap();
+        assert_eq!((past.run(), past.note(), past.last()), ("a", None, Time(7)));
+        assert_eq!(past.entries, [first.clone()]);
+        let journal = Journal::go_on(&past).unwrap();
+        journal.write(&Entry::Resumed(Time(9)));
+        journal.flush().unwrap();
+        let past = Past::of(dir.path()).unwrap().unwrap();
+        assert_eq!(past.entries, [first, Entry::Resumed(Time(9))], "what was cut off is gone");
+
+        let mut damaged = whole;
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        assert!(Past::of(dir.path()).is_err());
+    }
+}

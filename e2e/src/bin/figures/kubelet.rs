@@ -1,0 +1,164 @@
+//! Kubernetes nodes that are none: pods that are bound to them are said to run, and to be gone when they are deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use faultline_e2e::Failure;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::time::interval;
+
+/// Pods that a node takes.
+const PODS: u32 = 250;
+/// How often a node says that it is there; without that for 40 s it is taken for lost.
+const BEAT: Duration = Duration::from_secs(10);
+/// Pods that are looked after at the same time.
+const AT_ONCE: usize = 16;
+/// Where nodes say that they are there.
+const LEASES: &str = "kube-node-lease";
+/// What nodes are called.
+const PREFIX: &str = "faultline-fake-";
+
+/// Makes nodes that take so many pods. Returns their names.
+pub(super) async fn make(client: &Client, pods: u32) -> Result<Vec<String>, Failure> {
+    let names: Vec<String> = (0..pods.div_ceil(PODS)).map(|it| format!("{PREFIX}{it}")).collect();
+    let nodes: Api<Node> = Api::all(client.clone());
+    for name in &names {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name } },
+        }))?;
+        nodes.create(&PostParams::default(), &node).await?;
+        let now = Timestamp::now().to_string();
+        let room = json!({ "cpu": "1000", "memory": "1Ti", "pods": PODS.to_string() });
+        let status = json!({ "status": {
+            "capacity": room,
+            "allocatable": room,
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Fake", "message": "nothing runs here",
+                "lastHeartbeatTime": now, "lastTransitionTime": now,
+            }],
+        } });
+        nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    }
+    Ok(names)
+}
+
+/// Takes the nodes away.
+pub(super) async fn remove(client: &Client, names: &[String]) -> Result<(), Failure> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    for name in names {
+        nodes.delete(name, &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// Says for ever that the nodes are there.
+pub(super) async fn beat(client: Client, names: Vec<String>) -> Result<(), Failure> {
+    let leases: Api<Lease> = Api::namespaced(client, LEASES);
+    let mut beat = interval(BEAT);
+    loop {
+        beat.tick().await;
+        for name in &names {
+            let now = format!("{:.6}", Timestamp::now());
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": { "name": name },
+                "spec": { "holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now },
+            });
+            let parameters = PatchParams::apply("figures").force();
+            leases.patch(name, &parameters, &Patch::Apply(lease)).await?;
+        }
+    }
+}
+
+/// Looks after the pods of a namespace that are bound to the nodes, for ever. Each gets an address that leads to this
+/// machine.
+pub(super) async fn host(client: Client, namespace: String) -> Result<(), Failure> {
+    let pods: Api<Pod> = Api::namespaced(client, &namespace);
+    let next = AtomicU32::new(0);
+    let events = watcher(pods.clone(), watcher::Config::default()).default_backoff();
+    let events = events.filter_map(async |event| match event {
+        Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => Some(Ok(pod)),
+        Ok(_) => None,
+        Err(error) => Some(Err(Failure::from(error))),
+    });
+    events.try_for_each_concurrent(AT_ONCE, async |pod| tend(&pods, &pod, &next).await).await
+}
+
+async fn tend(pods: &Api<Pod>, pod: &Pod, next: &AtomicU32) -> Result<(), Failure> {
+    let spec = pod.spec.as_ref();
+    if !spec.and_then(|it| it.node_name.as_ref()).is_some_and(|it| it.starts_with(PREFIX)) {
+        return Ok(());
+    }
+    let name = pod.name_any();
+    let begun = pod.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Running"));
+    if pod.metadata.deletion_timestamp.is_some() {
+        return unless_gone(pods.delete(&name, &DeleteParams::default().grace_period(0)).await);
+    }
+    if begun {
+        return Ok(());
+    }
+    let number = next.fetch_add(1, Ordering::Relaxed) + 1;
+    // 127.0.0.0/8 is this machine; 127.0.*.* belongs to others.
+    let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 0)) + number);
+    let now = Timestamp::now().to_string();
+    let containers = spec.iter().flat_map(|it| &it.containers).map(|it| {
+        json!({
+            "name": it.name, "ready": true, "started": true, "restartCount": 0,
+            "image": it.image, "imageID": it.image, "state": { "running": { "startedAt": now } },
+        })
+    });
+    let ready = ["PodScheduled", "Initialized", "ContainersReady", "Ready"]
+        .map(|it| json!({ "type": it, "status": "True", "lastTransitionTime": now }));
+    let status = json!({ "status": {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{ "ip": address }],
+        "startTime": now,
+        "conditions": ready,
+        "containerStatuses": containers.collect::<Vec<_>>(),
+    } });
+    unless_gone(pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await)
+}
+
+/// What is gone, or another one by now, is nobody's business.
+fn unless_gone<T>(answer: kube::Result<T>) -> Result<(), Failure> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Keeps pods away from the nodes of the cluster, or no longer. Returns those whose answer to that has changed.
+pub(super) async fn reserve(
+    client: &Client,
+    reserved: bool,
+    which: &BTreeSet<String>,
+) -> Result<BTreeSet<String>, Failure> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let all: BTreeMap<String, bool> = nodes
+        .list(&Default::default())
+        .await?
+        .iter()
+        .map(|it| (it.name_any(), it.spec.as_ref().and_then(|it| it.unschedulable).unwrap_or(false)))
+        .collect();
+    let mut changed = BTreeSet::new();
+    for (name, is_reserved) in all {
+        if (which.is_empty() || which.contains(&name)) && is_reserved != reserved {
+            let patch = Patch::Merge(json!({ "spec": { "unschedulable": reserved } }));
+            nodes.patch(&name, &PatchParams::default(), &patch).await?;
+            changed.insert(name);
+        }
+    }
+    Ok(changed)
+}

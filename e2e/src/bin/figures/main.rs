@@ -1,0 +1,74 @@
+//! Figures of the operator, taken on the cluster of the kubeconfig that `FAULTLINE_E2E_KUBECONFIG` names. A goal that is
+//! missed is no failure: time is never a test.
+//!
+//! ```text
+//! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, beside plain sets of pods
+//! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, whose pods exist in the API server only
+//! ```
+
+mod kubelet;
+mod operator;
+mod scale;
+mod startup;
+mod supervisors;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use faultline_e2e::{Cluster, Failure, KUBECONFIG, kubeconfig};
+
+/// Takes figures of the operator.
+#[derive(Parser)]
+#[command(name = "figures")]
+enum Figures {
+    /// From `apply` until all pods run and all links are emulated, beside plain sets of as many pods. Needs the operator on
+    /// the cluster.
+    Startup(startup::Startup),
+    /// What many federations cost an operator, which is started here. Their pods run nowhere: this program plays the
+    /// kubelets and the supervisors, so that the cluster has to be on this machine. The operator that is installed there
+    /// stands aside meanwhile, and no pod of anybody else is scheduled.
+    Scale(scale::Scale),
+}
+
+fn main() -> ExitCode {
+    let figures = Figures::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.map_err(Failure::from).and_then(|it| it.block_on(take(figures))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("figures: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn take(figures: Figures) -> Result<(), Failure> {
+    let kubeconfig = kubeconfig().ok_or_else(|| format!("{KUBECONFIG} names no kubeconfig"))?;
+    let cluster = Cluster::connect(&kubeconfig).await?;
+    match figures {
+        Figures::Startup(it) => it.take(&cluster).await,
+        Figures::Scale(it) => it.take(&cluster).await,
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        0 if values.is_empty() => f64::NAN,
+        0 => f64::midpoint(values[middle - 1], values[middle]),
+        _ => values[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

@@ -1,0 +1,105 @@
+//! An operator that runs on this machine, and what can be seen of it from outside.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use faultline_e2e::{Failure, kubeconfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+
+/// Where its metrics are.
+const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 17380);
+/// It works within this.
+const WORKS: Duration = Duration::from_secs(60);
+/// Clock ticks in a second, which every Linux has for programs.
+const TICKS: f64 = 100.0;
+
+/// It. Killed when it is dropped.
+pub(super) struct Operator(Child);
+
+/// What it has used since it was started.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Used {
+    /// Requests to the API server, by method.
+    pub(super) requests: BTreeMap<String, f64>,
+    /// Seconds of a core.
+    pub(super) seconds: f64,
+    /// Bytes of memory, at most.
+    pub(super) memory: f64,
+}
+
+impl Operator {
+    /// Starts the program and waits until it looks after federations.
+    pub(super) async fn start(program: &PathBuf) -> Result<Operator, Failure> {
+        let mut command = Command::new(program);
+        command.args(["--metrics", &METRICS.to_string()]).stdin(Stdio::null()).kill_on_drop(true);
+        command.env("FAULTLINE_LOG", "error").envs(kubeconfig().map(|it| ("KUBECONFIG", it)));
+        let child = command.spawn().map_err(|it| format!("cannot start {}: {it}", program.display()))?;
+        let operator = Operator(child);
+        for _ in 0..WORKS.as_secs() {
+            sleep(Duration::from_secs(1)).await;
+            if page().await.is_ok_and(|it| it.lines().any(|it| it == "faultline_operator_leader 1")) {
+                return Ok(operator);
+            }
+        }
+        Err("the operator does not begin to work".into())
+    }
+
+    pub(super) async fn used(&self) -> Result<Used, Failure> {
+        let process = self.0.id().ok_or("the operator has ended")?;
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let peak =
+            status.lines().find_map(|it| it.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+        // After the name, which stands in parentheses: the 12th and 13th are ticks in the program and in the kernel.
+        let (_, rest) = stat.rsplit_once(')').ok_or("no such process")?;
+        let ticks: Vec<f64> =
+            rest.split_whitespace().skip(11).take(2).filter_map(|it| it.parse().ok()).collect();
+        let requests = page().await?;
+        let requests = requests.lines().filter_map(|line| {
+            let rest = line.strip_prefix("faultline_operator_api_requests_total{method=\"")?;
+            let (method, count) = rest.split_once("\"} ")?;
+            Some((method.to_owned(), count.parse().ok()?))
+        });
+        Ok(Used {
+            requests: requests.collect(),
+            seconds: ticks.iter().sum::<f64>() / TICKS,
+            memory: peak.unwrap_or(f64::NAN) * 1024.0,
+        })
+    }
+}
+
+impl Used {
+    /// What was used after `before`; memory is what it is.
+    pub(super) fn since(&self, before: &Used) -> Used {
+        let of = |method: &String| before.requests.get(method).copied().unwrap_or(0.0);
+        Used {
+            requests: self
+                .requests
+                .iter()
+                .map(|(method, count)| (method.clone(), count - of(method)))
+                .collect(),
+            seconds: self.seconds - before.seconds,
+            memory: self.memory,
+        }
+    }
+
+    /// All requests.
+    pub(super) fn calls(&self) -> f64 {
+        self.requests.values().sum()
+    }
+}
+
+async fn page() -> Result<String, Failure> {
+    let mut stream = TcpStream::connect(METRICS).await?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await?;
+    Ok(page)
+}

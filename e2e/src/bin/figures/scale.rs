@@ -1,0 +1,291 @@
+//! What many federations cost an operator, and whether everybody waits for it: how long it takes until all pods of all
+//! federations run, beside as many sets of pods that nobody looks after; requests, memory, writes of statuses.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use faultline_api::Federation;
+use faultline_api::resource::{FederationStatus, Phase};
+use faultline_e2e::{Cluster, Failure, Operators, Room};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::kubelet;
+use super::operator::{Operator, Used};
+use super::supervisors::Supervisors;
+
+/// Requests of this program at the same time.
+const AT_ONCE: usize = 8;
+/// Between two looks at what there is.
+const LOOK: Duration = Duration::from_secs(1);
+/// Nothing takes longer.
+const LONGEST: Duration = Duration::from_secs(1800);
+/// For so long the statuses of running federations are watched.
+const WATCHED: Duration = Duration::from_secs(20);
+
+#[derive(Args)]
+pub(super) struct Scale {
+    /// How many federations at last; before that a quarter and a half of them.
+    #[arg(long, default_value_t = 200)]
+    federations: u32,
+    /// Processes of each; the supervisor's pod comes on top.
+    #[arg(long, default_value_t = 25)]
+    processes: u32,
+    /// The operator's program. Default: the one beside this.
+    #[arg(long, value_name = "FILE")]
+    operator: Option<PathBuf>,
+}
+
+/// What was seen of one wave of federations.
+struct Wave {
+    federations: u32,
+    pods: u32,
+    /// From the first `apply` until all run.
+    converged: Duration,
+    /// Until then.
+    starting: Used,
+    /// From the first `apply` until everything is deleted.
+    whole: Used,
+    /// The most that one status was written, per second, while all ran.
+    writes: f64,
+}
+
+impl Scale {
+    pub(super) async fn take(self, cluster: &Cluster) -> Result<(), Failure> {
+        let program = match &self.operator {
+            Some(program) => program.clone(),
+            None => std::env::current_exe()?.with_file_name("faultline-operator"),
+        };
+        if !program.exists() {
+            let it = program.display();
+            return Err(format!("there is no {it}: `cargo build -p faultline-operator` makes it").into());
+        }
+        let room = cluster.room("scale").await?;
+        let client = room.client.clone();
+        let sent = Operators::send_away(&client).await?;
+        let reserved = kubelet::reserve(&client, true, &Default::default()).await?;
+        let nodes = kubelet::make(&client, self.federations * (self.processes + 1)).await?;
+        let taken = tokio::select! {
+            taken = self.measure(&room, &program, &nodes) => taken,
+            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        };
+        // Whatever came of it, the cluster is as it was.
+        sent.bring_back().await?;
+        kubelet::reserve(&client, false, &reserved).await?;
+        let left = room.leave().await;
+        kubelet::remove(&client, &nodes).await?;
+        taken.and(left)
+    }
+
+    async fn measure(&self, room: &Room, program: &PathBuf, nodes: &[String]) -> Result<(), Failure> {
+        let mut kubelets = JoinSet::new();
+        kubelets.spawn(kubelet::beat(room.client.clone(), nodes.to_vec()));
+        kubelets.spawn(kubelet::host(room.client.clone(), room.namespace.clone()));
+        tokio::select! {
+            taken = self.compare(room, program) => taken,
+            Some(ended) = kubelets.join_next() => Err(format!("a kubelet ended: {ended:?}").into()),
+        }
+    }
+
+    async fn compare(&self, room: &Room, program: &PathBuf) -> Result<(), Failure> {
+        let clusters =
+            vec![("paris".to_owned(), self.processes / 2), ("rennes".to_owned(), self.processes.div_ceil(2))];
+        let supervisors = Supervisors::start(clusters).await?;
+        let alone = self.without_operator(room).await?;
+        println!(
+            "{} sets of {} pods in all, without an operator: all run after {:.1} s",
+            self.federations * 3,
+            self.federations * (self.processes + 1),
+            alone.as_secs_f64()
+        );
+        let operator = Operator::start(program).await?;
+        let mut waves = Vec::new();
+        for share in [4, 2, 1] {
+            let wave = self.wave(room, &operator, &supervisors, self.federations.div_ceil(share)).await?;
+            println!("{}", wave.row());
+            waves.push(wave);
+        }
+        let Some(last) = waves.last() else { return Ok(()) };
+        println!("\n{}", Wave::HEAD);
+        waves.iter().for_each(|it| println!("{}", it.row()));
+        println!(
+            "\n{} federations: {:.1} s; the same sets of pods without an operator: {:.1} s; ratio {:.2}",
+            last.federations,
+            last.converged.as_secs_f64(),
+            alone.as_secs_f64(),
+            alone.as_secs_f64() / last.converged.as_secs_f64()
+        );
+        let requests = |used: &Used| {
+            used.requests
+                .iter()
+                .map(|(method, count)| format!("{method} {count}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        println!("requests until all run: {}; in all: {}", requests(&last.starting), requests(&last.whole));
+        println!("memory of the operator, at most: {:.1} MB (goal: 100)", last.whole.memory / 1e6);
+        Ok(())
+    }
+
+    /// As many sets of as many pods. Returns after what time all pods ran.
+    async fn without_operator(&self, room: &Room) -> Result<Duration, Failure> {
+        let sets = self.sets(room)?;
+        let begun = Instant::now();
+        each(&sets, async |set| Ok(room.api().create(&PostParams::default(), set).await.map(drop)?)).await?;
+        let all_run = async || {
+            let sets = room.api::<StatefulSet>().list(&ListParams::default()).await?;
+            let ready = sets.iter().filter_map(|it| it.status.as_ref()?.ready_replicas).sum::<i32>();
+            Ok(ready.unsigned_abs() == self.federations * (self.processes + 1))
+        };
+        until("all pods run", all_run).await?;
+        let took = begun.elapsed();
+        let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
+        let api = room.api::<StatefulSet>();
+        each(&names, async |it| Ok(api.delete(it, &DeleteParams::background()).await.map(drop)?)).await?;
+        until("no pod is left", async || nobody_left(room).await).await?;
+        Ok(took)
+    }
+
+    fn sets(&self, room: &Room) -> Result<Vec<StatefulSet>, Failure> {
+        let sizes = [self.processes / 2, self.processes.div_ceil(2), 1];
+        let mut sets = Vec::new();
+        for federation in 0..self.federations {
+            for (number, pods) in sizes.into_iter().enumerate() {
+                let name = format!("plain-{federation}-{number}");
+                sets.push(serde_json::from_value(json!({
+                    "metadata": { "name": name, "namespace": room.namespace },
+                    "spec": {
+                        "replicas": pods,
+                        "podManagementPolicy": "Parallel",
+                        "selector": { "matchLabels": { "set": name } },
+                        "template": {
+                            "metadata": { "labels": { "set": name } },
+                            "spec": confined(),
+                        },
+                    },
+                }))?);
+            }
+        }
+        Ok(sets)
+    }
+
+    /// From `apply` to the end of so many federations at once.
+    async fn wave(
+        &self,
+        room: &Room,
+        operator: &Operator,
+        supervisors: &Supervisors,
+        federations: u32,
+    ) -> Result<Wave, Failure> {
+        let before = operator.used().await?;
+        let begun = Instant::now();
+        let names: Vec<String> = (0..federations).map(|it| format!("f{federations}-{it}")).collect();
+        let apply = async |name: &String| {
+            let applied = room.apply_as(name, |spec| {
+                spec.clusters[0].nodes = self.processes / 2;
+                spec.clusters[1].nodes = self.processes.div_ceil(2);
+                spec.faults.clear();
+            });
+            applied.await.map(drop)
+        };
+        each(&names, apply).await?;
+        let reached = async |wanted: fn(&FederationStatus) -> bool| {
+            let all = room.api::<Federation>().list(&ListParams::default()).await?;
+            Ok(all.iter().all(|it| it.status.as_ref().is_some_and(wanted)))
+        };
+        until("all run", async || reached(|it| it.phase == Phase::Running).await).await?;
+        let (converged, starting) = (begun.elapsed(), operator.used().await?.since(&before));
+        let writes = self.writes(room).await?;
+        supervisors.complete();
+        until("all are over", async || reached(|it| it.phase == Phase::Completed).await).await?;
+        let api = room.api::<Federation>();
+        each(&names, async |it| Ok(api.delete(it, &DeleteParams::default()).await.map(drop)?)).await?;
+        let gone = async || {
+            let left = room.api::<Federation>().list_metadata(&ListParams::default().limit(1)).await?.items;
+            Ok(left.is_empty() && nobody_left(room).await?)
+        };
+        until("all are gone", gone).await?;
+        let whole = operator.used().await?.since(&before);
+        let pods = federations * (self.processes + 1);
+        Ok(Wave { federations, pods, converged, starting, whole, writes })
+    }
+
+    /// How often the status that is written most is written, per second.
+    async fn writes(&self, room: &Room) -> Result<f64, Failure> {
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        let events = watcher(room.api::<Federation>(), watcher::Config::default()).default_backoff();
+        let begun = Instant::now();
+        let mut events = Box::pin(events.take_until(sleep(WATCHED)));
+        while let Some(event) = events.next().await {
+            if let watcher::Event::Apply(federation) = event? {
+                *seen.entry(federation.name_any()).or_default() += 1;
+            }
+        }
+        let most = seen.into_values().max().unwrap_or(0);
+        Ok(f64::from(most) / begun.elapsed().as_secs_f64())
+    }
+}
+
+impl Wave {
+    const HEAD: &str = "| federations | pods | all run after | requests per pod until then | in all \
+                        | seconds of a core until then | writes of a status, at most |\n\
+                        | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+
+    fn row(&self) -> String {
+        let pods = f64::from(self.pods);
+        format!(
+            "| {} | {} | {:.1} s | {:.2} | {:.2} | {:.1} s | {:.2} /s |",
+            self.federations,
+            self.pods,
+            self.converged.as_secs_f64(),
+            self.starting.calls() / pods,
+            self.whole.calls() / pods,
+            self.starting.seconds,
+            self.writes
+        )
+    }
+}
+
+/// A pod that the profile `restricted` of Pod Security allows.
+fn confined() -> serde_json::Value {
+    json!({
+        "automountServiceAccountToken": false,
+        "terminationGracePeriodSeconds": 2,
+        "securityContext": { "runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": { "type": "RuntimeDefault" } },
+        "containers": [{
+            "name": "nothing",
+            "image": "nothing:0",
+            "resources": { "requests": { "cpu": "50m", "memory": "64Mi" } },
+            "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+        }],
+    })
+}
+
+/// Does something with each, several at the same time.
+async fn each<T>(all: &[T], act: impl AsyncFn(&T) -> Result<(), Failure>) -> Result<(), Failure> {
+    stream::iter(all).map(Ok).try_for_each_concurrent(AT_ONCE, async |it| act(it).await).await
+}
+
+async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool, Failure>) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while !is_so().await? {
+        if begun.elapsed() > LONGEST {
+            return Err(format!("not within {LONGEST:?}: {what}").into());
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+async fn nobody_left(room: &Room) -> Result<bool, Failure> {
+    Ok(room.api::<Pod>().list_metadata(&ListParams::default().limit(1)).await?.items.is_empty())
+}

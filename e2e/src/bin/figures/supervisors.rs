@@ -1,0 +1,115 @@
+//! Supervisors that supervise nothing: all of them in this program, told apart by the address at which they are called.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::{get, put};
+use faultline_api::supervision::{Cluster, ClusterState, PLACES, Phase, Places, STATUS, Status, Verdict};
+use faultline_e2e::Failure;
+use tokio::net::TcpListener;
+
+/// Where operators call; the same for all supervisors.
+const PORT: u16 = 7301;
+/// Steps of an application, for each process.
+const STEPS: u64 = 1_000_000;
+/// Of which so many are done in a second: no two looks see the same.
+const PACE: u64 = 50;
+
+/// All of them.
+#[derive(Clone)]
+pub(super) struct Supervisors {
+    clusters: Arc<Vec<(String, u32)>>,
+    all: Arc<Mutex<HashMap<IpAddr, Run>>>,
+}
+
+#[derive(Default)]
+struct Run {
+    generation: u64,
+    places: usize,
+    begun: Option<Instant>,
+    over: bool,
+}
+
+impl Supervisors {
+    /// Of federations of these clusters, by name and processes, called from now on.
+    pub(super) async fn start(clusters: Vec<(String, u32)>) -> Result<Supervisors, Failure> {
+        let supervisors = Supervisors { clusters: Arc::new(clusters), all: Arc::default() };
+        let app = Router::new()
+            .route(STATUS, get(status))
+            .route(PLACES, put(places))
+            .with_state(supervisors.clone());
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT))).await?;
+        tokio::spawn(async { axum::serve(listener, app).await });
+        Ok(supervisors)
+    }
+
+    /// Every run that goes on is over.
+    pub(super) fn complete(&self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values_mut().for_each(|it| it.over = true);
+    }
+
+    fn with<T>(&self, address: IpAddr, act: impl FnOnce(&mut Run) -> T) -> T {
+        act(self.all.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default())
+    }
+
+    fn status(&self, address: IpAddr, run: &Run) -> Status {
+        let done = run.begun.map_or(0, |it| (it.elapsed().as_millis() as u64 * PACE / 1000).min(STEPS));
+        let (phase, state) = match run {
+            Run { over: true, .. } => (Phase::Completed, ClusterState::Finished),
+            Run { begun: Some(_), .. } => (Phase::Running, ClusterState::Running),
+            _ => (Phase::Gathering, ClusterState::Starting),
+        };
+        let cluster = |(name, processes): &(String, u32)| Cluster {
+            name: name.clone(),
+            state,
+            processes: *processes,
+            up: if run.begun.is_some() { *processes } else { 0 },
+            steps_done: done * u64::from(*processes),
+            steps: STEPS * u64::from(*processes),
+            ..Cluster::default()
+        };
+        Status {
+            supervisor: address.to_string(),
+            phase,
+            generation: run.generation,
+            elapsed_seconds: run.begun.map(|it| it.elapsed().as_secs_f64()),
+            clusters: self.clusters.iter().map(cluster).collect(),
+            verdict: run.over.then_some(Verdict::Pass),
+            ..Status::default()
+        }
+    }
+}
+
+/// At which address somebody called.
+fn called(headers: &HeaderMap) -> Result<IpAddr, StatusCode> {
+    let host = headers.get(HOST).and_then(|it| it.to_str().ok()?.parse::<SocketAddr>().ok());
+    host.map(|it| it.ip()).ok_or(StatusCode::BAD_REQUEST)
+}
+
+async fn status(State(all): State<Supervisors>, headers: HeaderMap) -> Result<impl IntoResponse, StatusCode> {
+    let address = called(&headers)?;
+    let said = all.with(address, |it| all.status(address, it));
+    let text = serde_json::to_vec(&said).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(([(CONTENT_TYPE, "application/json")], text))
+}
+
+async fn places(State(all): State<Supervisors>, headers: HeaderMap, body: Bytes) -> Result<(), StatusCode> {
+    let said: Places = serde_json::from_slice(&body).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let processes: u32 = all.clusters.iter().map(|it| it.1).sum();
+    all.with(called(&headers)?, |it| {
+        (it.generation, it.places) = (said.generation, said.places.len());
+        if it.places == processes as usize {
+            it.begun.get_or_insert_with(Instant::now);
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! The operators that are installed on a cluster.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use crate::Failure;
+
+const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
+/// They come and go within this.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at what there is.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Those that stand aside, so that another one can work.
+pub struct Operators {
+    client: Client,
+    /// With how many of it there were.
+    installed: Vec<(Deployment, i32)>,
+}
+
+impl Operators {
+    /// Has all of them stand aside, and waits until none works.
+    pub async fn send_away(client: &Client) -> Result<Operators, Failure> {
+        let found = Api::<Deployment>::all(client.clone()).list(&of_operators()).await?;
+        let replicas = |it: &Deployment| it.spec.as_ref().and_then(|it| it.replicas).unwrap_or(1);
+        let installed = found.into_iter().map(|it| (it.clone(), replicas(&it))).collect();
+        let operators = Operators { client: client.clone(), installed };
+        for (it, _) in &operators.installed {
+            operators.scale(it, 0).await?;
+        }
+        let pods = Api::<Pod>::all(client.clone());
+        let gone = async {
+            while !pods.list_metadata(&of_operators()).await?.items.is_empty() {
+                sleep(LOOK).await;
+            }
+            Ok::<_, Failure>(())
+        };
+        timeout(PATIENCE, gone).await.map_err(|_| "an operator does not go")??;
+        Ok(operators)
+    }
+
+    /// Has them work again.
+    pub async fn bring_back(self) -> Result<(), Failure> {
+        for (it, replicas) in &self.installed {
+            self.scale(it, *replicas).await?;
+            let api: Api<Deployment> = self.api(it);
+            let works = async {
+                let ready =
+                    |it: &Deployment| it.status.as_ref().and_then(|it| it.ready_replicas).unwrap_or(0);
+                while ready(&api.get(&it.name_any()).await?) < *replicas {
+                    sleep(LOOK).await;
+                }
+                Ok::<_, Failure>(())
+            };
+            timeout(PATIENCE, works).await.map_err(|_| "an operator does not come back")??;
+        }
+        Ok(())
+    }
+
+    async fn scale(&self, it: &Deployment, replicas: i32) -> Result<(), Failure> {
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        self.api(it).patch(&it.name_any(), &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    fn api(&self, it: &Deployment) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), &it.namespace().unwrap_or_default())
+    }
+}
+
+fn of_operators() -> ListParams {
+    ListParams::default().labels(SELECTOR)
+}

@@ -1,0 +1,65 @@
+//! The operator is installed with the chart, in one namespace, and upgraded while a federation runs there. The run does not
+//! notice. What `helm` has made goes with `helm uninstall`.
+
+use std::process::Stdio;
+
+use faultline_api::resource::Phase;
+use faultline_e2e::{Failure, Operators, QUICK_START, Room, Skipped, kubeconfig};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::ListParams;
+use tokio::process::Command;
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/faultline");
+const RELEASE: &str = "faultline-e2e";
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    if helm(&room, &["version"]).await.is_err() {
+        return Err(Skipped("there is no helm".into()).into());
+    }
+    let operators = Operators::send_away(&room.client).await?;
+    let went = upgraded(&room).await;
+    let uninstalled = helm(&room, &["uninstall", RELEASE, "--wait"]).await;
+    operators.bring_back().await?;
+    went.and(uninstalled)?;
+    let left = room.api::<Deployment>().list(&ListParams::default()).await?.items;
+    let accounts = room.api::<ServiceAccount>().list(&ListParams::default()).await?.items;
+    assert!(left.is_empty() && accounts.len() <= 1, "helm has left {left:?} {accounts:?}");
+    Ok(())
+}
+
+async fn upgraded(room: &Room) -> Result<(), Failure> {
+    // The definition is there, for all namespaces.
+    let values = ["--set", "scope=namespace", "--set", "crds.install=false", "--wait", "--timeout", "2m"];
+    helm(room, &[&["install", RELEASE, CHART], &values[..]].concat()).await?;
+    room.apply(|_| {}).await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    let pods = async || -> Result<_, Failure> {
+        let mut pods = room.pods().await?;
+        pods.retain(|name, _| name.starts_with(QUICK_START));
+        Ok(pods)
+    };
+    let before = pods().await?;
+    let operators = || room.api::<Deployment>();
+    let generation = operators().get("faultline-operator").await?.metadata.generation;
+    let replaced = ["--set", "operator.log=debug", "--set", "node.image.tag=another"];
+    helm(room, &[&["upgrade", RELEASE, CHART], &values[..], &replaced].concat()).await?;
+    let upgraded = operators().get("faultline-operator").await?.metadata.generation;
+    assert!(upgraded > generation, "the chart makes another operator: {generation:?}, {upgraded:?}");
+    assert_eq!(pods().await?, before, "no pod of the federation was made anew");
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"));
+    room.delete(QUICK_START).await
+}
+
+async fn helm(room: &Room, arguments: &[&str]) -> Result<(), Failure> {
+    let mut command = Command::new("helm");
+    command.args(arguments).args(["--namespace", &room.namespace]).stdin(Stdio::null()).kill_on_drop(true);
+    command.envs(kubeconfig().map(|it| ("KUBECONFIG", it)));
+    let output = command.output().await?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`helm {}`: {}, {}", arguments.join(" "), output.status, said.trim()).into())
+}

@@ -1,0 +1,116 @@
+//! A Kubernetes node with all processes of a cluster stops and is given up: its pods are made anew on another one. Then it
+//! comes back. The cluster goes back to the copies that the other one keeps, and nothing of the old node is accepted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use faultline_api::resource::{Application, FederationStatus, Kubernetes};
+use faultline_e2e::{Failure, Machine, QUICK_START, Room, Skipped};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tokio::time::timeout;
+
+const POOL: &str = "faultline.dev/pool";
+const CLUSTERS: [&str; 2] = ["paris", "rennes"];
+/// A node is taken for lost, or for back, within this.
+const NOTICED: Duration = Duration::from_secs(120);
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let nodes = Api::<Node>::all(room.client.clone()).list(&ListParams::default()).await?;
+    let tainted =
+        |it: &&Node| it.spec.as_ref().and_then(|it| it.taints.as_ref()).is_some_and(|it| !it.is_empty());
+    let workers: Vec<String> = nodes.iter().filter(|it| !tainted(it)).map(ResourceExt::name_any).collect();
+    let [first, second, ..] = &workers[..] else {
+        return Err(Skipped("there is no other Kubernetes node to move to".into()).into());
+    };
+    let machines = [Machine::find(&room.client, first).await?, Machine::find(&room.client, second).await?];
+    let workers = [first.clone(), second.clone()];
+    for (worker, cluster) in workers.iter().zip(CLUSTERS) {
+        pool(&room, worker, Some(cluster)).await?;
+    }
+    let played = play(&room, &workers, &machines).await;
+    // Whatever came of it, the machines are as they were.
+    for (worker, machine) in workers.iter().zip(&machines) {
+        machine.start().await?;
+        pool(&room, worker, None).await?;
+        becomes(&room, worker, true).await?;
+    }
+    played
+}
+
+async fn play(room: &Room, workers: &[String; 2], machines: &[Machine; 2]) -> Result<(), Failure> {
+    room.apply(|spec| {
+        spec.faults.clear();
+        spec.deadline = "280s".parse().ok();
+        if let Application::Heat(heat) = &mut spec.application {
+            heat.steps = Some(1500); // 30 s of computation
+        }
+        let pools: BTreeMap<String, String> = CLUSTERS.map(|it| (it.to_owned(), it.to_owned())).into();
+        spec.kubernetes = Some(Kubernetes { pools, ..Kubernetes::default() });
+    })
+    .await?;
+    let has_checkpoints =
+        |it: &FederationStatus| !it.clusters.is_empty() && it.clusters.iter().all(|it| it.checkpoints >= 2);
+    room.wait(QUICK_START, "two checkpoints", NOTICED, has_checkpoints).await?;
+    let place = |it: &Pod| it.spec.as_ref().and_then(|it| it.node_name.clone());
+    let supervisor = room.api::<Pod>().get(&format!("{QUICK_START}-supervisor-0")).await?;
+    // The supervisor stays where it is.
+    let victim = usize::from(place(&supervisor).as_ref() == Some(&workers[0]));
+    let pods: Vec<String> = (0..3).map(|it| format!("{QUICK_START}-{}-{it}", CLUSTERS[victim])).collect();
+    let before = room.pods().await?;
+
+    machines[victim].stop().await?;
+    // Before that their successors would be sent to the same node.
+    becomes(room, &workers[victim], false).await?;
+    pool(room, &workers[1 - victim], Some(CLUSTERS[victim])).await?;
+    for pod in &pods {
+        match room.kill_pod(pod).await {
+            Err(error) if !error.to_string().contains("not found") => return Err(error),
+            _ => {}
+        }
+    }
+    for name in &pods {
+        let old = before.get(name).and_then(|it| it.0.clone());
+        let moved = |it: Option<&Pod>| {
+            it.is_some_and(|it| {
+                it.uid() != old && it.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Running"))
+            })
+        };
+        let pod = room.until::<Pod>(name, "its pod runs elsewhere", NOTICED, moved).await?;
+        assert_eq!(pod.as_ref().and_then(place).as_ref(), Some(&workers[1 - victim]));
+    }
+    machines[victim].start().await?;
+    becomes(room, &workers[victim], true).await?;
+
+    let status = room.verdict(QUICK_START).await?;
+    assert!(status.rollbacks.is_some_and(|it| it >= 1), "{status:#?}");
+    assert!(status.clusters.iter().all(|it| it.state.as_deref() == Some("finished")), "{status:#?}");
+    // What the old ones said last went with their node. Nothing that is recorded is wrong.
+    assert_ne!(status.verdict.as_deref(), Some("fail"), "{status:#?}");
+    room.delete(QUICK_START).await
+}
+
+/// Puts a node into a pool, or into none.
+async fn pool(room: &Room, node: &str, pool: Option<&str>) -> Result<(), Failure> {
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { POOL: pool } } }));
+    Api::<Node>::all(room.client.clone()).patch(node, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Waits until a node is there for the cluster, or is taken for lost.
+async fn becomes(room: &Room, node: &str, ready: bool) -> Result<(), Failure> {
+    let is_so = |it: Option<&Node>| {
+        let conditions = it.and_then(|it| it.status.as_ref()?.conditions.as_ref());
+        let is_ready =
+            |it: &k8s_openapi::api::core::v1::NodeCondition| it.type_ == "Ready" && it.status == "True";
+        conditions.is_some_and(|it| it.iter().any(is_ready) == ready)
+    };
+    let nodes = Api::<Node>::all(room.client.clone());
+    timeout(NOTICED, await_condition(nodes, node, is_so))
+        .await
+        .map_err(|_| format!("{node} does not become ready: {ready}"))??;
+    Ok(())
+}
