@@ -43,6 +43,7 @@ impl Agents {
     /// What a supervisor needs to reach them.
     pub fn options(&self) -> RemoteOptions {
         RemoteOptions {
+            run: "run".to_owned(),
             secret: self.secret.clone(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             files: vec![],

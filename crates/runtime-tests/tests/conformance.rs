@@ -32,7 +32,8 @@ impl Driver for Remote {
         let agents =
             Agents::start(dir.path(), env!("CARGO_BIN_EXE_probe-agent"), &command, options.names.len());
         let desk = agents.desk();
-        let outcome = remote::run(agents.options(), options, &desk, &mut ()).expect("the run is carried out");
+        let outcome =
+            remote::run(agents.options(), options, None, &desk, &mut ()).expect("the run is carried out");
         assert_eq!(desk.board().requests, [], "every agent has answered");
         evidence(&bundle, outcome)
     }

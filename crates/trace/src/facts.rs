@@ -220,7 +220,8 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let read = read_facts(&file(&facts())).unwrap();
+        let bytes = file(&facts());
+        let read = read_facts(&bytes).unwrap();
         assert_eq!(
             read,
             FactsFile {

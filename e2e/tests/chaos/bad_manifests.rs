@@ -20,7 +20,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     refused("a cluster that does not exist", |spec| spec.clusters[1].name = "nancy".into()).await?;
     refused("at most 1000000 nodes", |spec| {
         for name in 'a'..='k' {
-            spec.clusters.push(faultline_api::resource::Cluster::new(name, 100_000));
+            spec.clusters.push(faultline_api::resource::Cluster::new(&name.to_string(), 100_000));
         }
     })
     .await?;

@@ -188,7 +188,7 @@ mod tests {
 
         let past = Past::of(dir.path()).unwrap().unwrap();
         assert_eq!((past.run(), past.note(), past.last()), ("a", None, Time(7)));
-        assert_eq!(past.entries, [first.clone()]);
+        assert_eq!(past.entries, std::slice::from_ref(&first));
         let journal = Journal::go_on(&past).unwrap();
         journal.write(&Entry::Resumed(Time(9)));
         journal.flush().unwrap();

@@ -15,8 +15,8 @@ pub(super) enum Plan {
     Random {
         total: Span,
         mean: Span,
-        /// Clusters to which anything is sent at all, and from when to when.
-        send: Box<[(ClusterId, Bernoulli, (Span, Span))]>,
+        /// Clusters to which anything is sent at all.
+        send: Box<[Target]>,
     },
     Exact {
         total: Span,
@@ -33,6 +33,17 @@ pub(super) enum Plan {
     },
 }
 
+/// A cluster that is sent to.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    cluster: ClusterId,
+    /// That a computation is followed by a message to it.
+    probability: Bernoulli,
+    /// While it is there.
+    from: Span,
+    until: Span,
+}
+
 impl Plan {
     pub(super) fn new(config: &Config, peers: &Peers, rng: &mut impl Rng) -> Plan {
         let own = peers.own();
@@ -44,7 +55,8 @@ impl Plan {
                 let send = send.filter(|&(_, p)| p > 0.0).map(|(to, p)| {
                     let (from, until) = config.term(to, *total);
                     // Who stays to the end is sent to until then.
-                    (to, probability(p), (from, if config.leaves(to) { until } else { Span::MAX }))
+                    let until = if config.leaves(to) { until } else { Span::MAX };
+                    Target { cluster: to, probability: probability(p), from, until }
                 });
                 Plan::Random { total: end(*total), mean: behaviour.mean_computation, send: send.collect() }
             }
@@ -95,10 +107,10 @@ impl Plan {
         mut send: impl FnMut(ProcessId),
     ) {
         match self {
-            Plan::Random { send: clusters, .. } => {
-                for &(cluster, probability, (from, until)) in clusters {
-                    if probability.sample(rng) && from <= state.elapsed && state.elapsed < until {
-                        send(peers.random(cluster, rng));
+            Plan::Random { send: targets, .. } => {
+                for it in targets {
+                    if it.probability.sample(rng) && (it.from..it.until).contains(&state.elapsed) {
+                        send(peers.random(it.cluster, rng));
                     }
                 }
             }
