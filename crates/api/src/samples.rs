@@ -41,6 +41,8 @@ pub const SAMPLES: &[Sample] = samples![
     "nas",
     "ping-pong",
     "coordinated",
+    "chandy-lamport",
+    "hierarchical",
     "paper-2x100",
 ];
 

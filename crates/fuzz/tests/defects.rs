@@ -81,6 +81,16 @@ fn each_defect_of_pessimistic_logging_is_found_within_the_bound() {
 }
 
 #[test]
+fn each_defect_of_the_non_blocking_baseline_is_found_within_the_bound() {
+    found_within_the_bound("chandyLamport");
+}
+
+#[test]
+fn each_defect_of_the_hierarchical_baseline_is_found_within_the_bound() {
+    found_within_the_bound("hierarchicalCoordinated");
+}
+
+#[test]
 fn what_is_found_is_made_small_and_the_same_way_each_time() {
     let defect = Defect::Hc3i(hc3i::Defect::ResendGreater);
     let (seed, property) = first_violation(defect).expect("it is found");

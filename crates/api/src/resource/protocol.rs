@@ -32,6 +32,12 @@ pub enum Protocol {
     Independent(Independent),
     /// One coordinated checkpoint of the whole federation at a time: the baseline that HC3I is compared with.
     Coordinated(Coordinated),
+    /// The same without stopping the application: the snapshot of Chandy and Lamport, whose checkpoint also holds the messages
+    /// that were in transit. A baseline.
+    ChandyLamport(Coordinated),
+    /// The same as `coordinated`, but only one process of each cluster speaks to other clusters while a checkpoint is taken:
+    /// fewer messages over the links between clusters. A baseline.
+    HierarchicalCoordinated(Coordinated),
     /// No protection: the baseline for overhead. A failure is not survived.
     None(Unprotected),
 }
@@ -111,7 +117,7 @@ pub struct Independent {
     pub replicate_to: Option<ReplicateTo>,
 }
 
-/// Options of the coordinated baseline.
+/// Options of the coordinated baselines.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Coordinated {
@@ -207,6 +213,8 @@ impl Protocol {
             Protocol::PessimisticLogging(_) => "pessimisticLogging",
             Protocol::Independent(_) => "independent",
             Protocol::Coordinated(_) => "coordinated",
+            Protocol::ChandyLamport(_) => "chandyLamport",
+            Protocol::HierarchicalCoordinated(_) => "hierarchicalCoordinated",
             Protocol::None(_) => "none",
         }
     }
@@ -220,7 +228,10 @@ impl Protocol {
             | Protocol::Spbc(it)
             | Protocol::PessimisticLogging(it) => Some(&it.checkpoint_every_in),
             Protocol::Independent(it) => Some(&it.checkpoint_every_in),
-            Protocol::Coordinated(_) | Protocol::None(_) => None,
+            Protocol::Coordinated(_)
+            | Protocol::ChandyLamport(_)
+            | Protocol::HierarchicalCoordinated(_)
+            | Protocol::None(_) => None,
         }
     }
 
@@ -256,7 +267,9 @@ impl Protocol {
             Protocol::Independent(it) => {
                 (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
             }
-            Protocol::Coordinated(it) => {
+            Protocol::Coordinated(it)
+            | Protocol::ChandyLamport(it)
+            | Protocol::HierarchicalCoordinated(it) => {
                 (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
             }
             Protocol::None(_) => return None,

@@ -7,7 +7,7 @@ use faultline_api::resource::{Coordinated, Forcing, Hc3i, Hydee, Independent, Pr
 use faultline_api::{Federation, Names};
 
 /// Names of all that can be compared, in the order of a table that nobody has ordered.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 11] = [
     "hc3i",
     "hydee",
     "spbc",
@@ -15,6 +15,8 @@ pub const NAMES: [&str; 9] = [
     "pessimisticLogging",
     "independent",
     "coordinated",
+    "chandyLamport",
+    "hierarchicalCoordinated",
     EVERY_MESSAGE,
     "none",
 ];
@@ -79,7 +81,10 @@ pub(crate) fn logs(protocol: &Protocol) -> Logs {
         Protocol::FullLogging(_) | Protocol::PessimisticLogging(_) | Protocol::Independent(_) => {
             Logs::Everything
         }
-        Protocol::Coordinated(_) | Protocol::None(_) => Logs::Nothing,
+        Protocol::Coordinated(_)
+        | Protocol::ChandyLamport(_)
+        | Protocol::HierarchicalCoordinated(_)
+        | Protocol::None(_) => Logs::Nothing,
     }
 }
 
@@ -120,7 +125,9 @@ impl Stated {
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
             },
-            Protocol::Coordinated(it) => Stated {
+            Protocol::Coordinated(it)
+            | Protocol::ChandyLamport(it)
+            | Protocol::HierarchicalCoordinated(it) => Stated {
                 checkpoint_every: it.checkpoint_every,
                 checkpoint_every_in: BTreeMap::new(),
                 collect_every: it.collect_every,
@@ -164,8 +171,13 @@ impl Stated {
                 replicas,
                 replicate_to,
             }),
-            "coordinated" => {
-                Protocol::Coordinated(Coordinated { checkpoint_every, collect_every, replicas, replicate_to })
+            "coordinated" | "chandyLamport" | "hierarchicalCoordinated" => {
+                let options = Coordinated { checkpoint_every, collect_every, replicas, replicate_to };
+                match name {
+                    "coordinated" => Protocol::Coordinated(options),
+                    "chandyLamport" => Protocol::ChandyLamport(options),
+                    _ => Protocol::HierarchicalCoordinated(options),
+                }
             }
             "none" => Protocol::None(Unprotected {}),
             _ => return None,

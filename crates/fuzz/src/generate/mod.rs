@@ -31,7 +31,11 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     let clusters = clusters(chance, protocol);
     let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
     let application = match protocol {
-        Protocol::Hc3i | Protocol::Coordinated | Protocol::Independent => any_application(chance, step_time),
+        Protocol::Hc3i
+        | Protocol::Coordinated
+        | Protocol::ChandyLamport
+        | Protocol::HierarchicalCoordinated
+        | Protocol::Independent => any_application(chance, step_time),
         Protocol::Hydee | Protocol::FullLogging => deterministic_application(chance, step_time),
         Protocol::Spbc => by_name(deterministic_application(chance, step_time)),
         Protocol::PessimisticLogging => ordered_application(chance, step_time),
@@ -74,9 +78,11 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
 
 fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
     let count = match protocol {
-        Protocol::Hc3i | Protocol::Coordinated | Protocol::Independent => {
-            chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4])
-        }
+        Protocol::Hc3i
+        | Protocol::Coordinated
+        | Protocol::ChandyLamport
+        | Protocol::HierarchicalCoordinated
+        | Protocol::Independent => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
         // Nothing is logged inside a cluster, and a program needs somebody to send to.
         Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc | Protocol::PessimisticLogging => {
             chance.pick(&[2, 2, 2, 3, 3, 3, 4])
@@ -242,12 +248,15 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             replicas,
             replicate_to,
         }),
-        Protocol::Coordinated => Options::Coordinated(Coordinated {
-            checkpoint_every: Some(every),
-            collect_every,
-            replicas,
-            replicate_to,
-        }),
+        Protocol::Coordinated | Protocol::ChandyLamport | Protocol::HierarchicalCoordinated => {
+            let options =
+                Coordinated { checkpoint_every: Some(every), collect_every, replicas, replicate_to };
+            match protocol {
+                Protocol::Coordinated => Options::Coordinated(options),
+                Protocol::ChandyLamport => Options::ChandyLamport(options),
+                _ => Options::HierarchicalCoordinated(options),
+            }
+        }
     }
 }
 
