@@ -89,6 +89,7 @@ pub(crate) fn hydee(
             replicas: checkpointing.replicas as u16,
             to: replicate_to(checkpointing.replicate_to),
         },
+        log_memory: spec.protocol.log_memory(),
         retry_every: retry_every(spec),
         defects: match defect {
             None => hydee::Defects::default(),

@@ -159,6 +159,15 @@ pub enum Claim {
         /// Its phase as recorded when it was received.
         phase: u32,
     },
+    /// Logged messages left this process's memory, because they are durable in its storage and at its holders.
+    Spilled {
+        /// How many.
+        messages: u32,
+        /// Their content.
+        bytes: u64,
+        /// Content of all messages that are still in memory.
+        left: u64,
+    },
 }
 
 /// One fact, as it stands in a process's stream. The driver adds process, life, number and time.
@@ -280,6 +289,7 @@ pub enum FactKind {
     Detected,
     Completed,
     Changed,
+    Spilled,
 }
 
 impl Fact {
@@ -331,13 +341,14 @@ impl Claim {
             Claim::Protected => FactKind::Protected,
             Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
             Claim::Orphaned { .. } => FactKind::Orphaned,
+            Claim::Spilled { .. } => FactKind::Spilled,
         }
     }
 }
 
 impl FactKind {
     /// The kinds that a process states and a trigger may wait for.
-    pub const OF_PROCESSES: [FactKind; 23] = [
+    pub const OF_PROCESSES: [FactKind; 24] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -361,6 +372,7 @@ impl FactKind {
         FactKind::Protected,
         FactKind::Unrecoverable,
         FactKind::Orphaned,
+        FactKind::Spilled,
     ];
 }
 
@@ -392,5 +404,5 @@ impl FromIterator<FactKind> for FactKinds {
     }
 }
 
-const _: () = assert!((FactKind::Completed as u32) < u32::BITS, "a set of kinds is 32 bits");
+const _: () = assert!((FactKind::Spilled as u32) < u32::BITS, "a set of kinds is 32 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "facts are kept by the million");

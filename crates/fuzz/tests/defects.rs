@@ -37,6 +37,8 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::OnlyLastEntry),
     Defect::Hc3i(hc3i::Defect::NoWriteBarrier),
     Defect::Hydee(hydee::Defect::OlderLevelObeyed),
+    Defect::Hydee(hydee::Defect::SpilledBeforeDurable),
+    Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),
 ];
 
 /// The first seed at which a property is violated, with the first such property. A different result does not count: most

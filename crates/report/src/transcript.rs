@@ -189,6 +189,12 @@ impl Writer<'_> {
                 let text = format!("removes checkpoints below {below}, and {log} log entries");
                 self.once(key, at, name, text);
             }
+            Claim::Spilled { messages, bytes, left } => {
+                let text = format!(
+                    "moves {messages} logged messages ({bytes} bytes) to its storage; {left} bytes stay in memory"
+                );
+                self.line(at, self.cast.process(process), text);
+            }
             Claim::Protected => {
                 self.line(at, self.cast.process(process), "holds all copies again".to_owned());
             }

@@ -243,6 +243,7 @@ impl Row {
             | Claim::Resent { .. }
             | Claim::Forcing { .. }
             | Claim::Collected { .. }
+            | Claim::Spilled { .. }
             | Claim::Protected
             | Claim::Unrecoverable { .. } => {}
         }

@@ -6,7 +6,7 @@ use faultline_core::{Role, Span};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::Period;
+use crate::quantity::{Period, Size};
 
 /// How the application is protected.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +92,10 @@ pub struct Hydee {
     /// Where the copies are kept. Default `sameCluster`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
+    /// Content of logged messages that a process keeps in its memory. Past it the oldest move to stable storage while
+    /// everything goes on, and are read when a recovery wants them. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_memory: Option<Size>,
 }
 
 /// Options of independent checkpoints.
@@ -232,6 +236,17 @@ impl Protocol {
             | Protocol::ChandyLamport(_)
             | Protocol::HierarchicalCoordinated(_)
             | Protocol::None(_) => None,
+        }
+    }
+
+    /// How much of its logs a process keeps in memory, in bytes; `None` is all.
+    pub fn log_memory(&self) -> Option<u64> {
+        match self {
+            Protocol::Hydee(it)
+            | Protocol::FullLogging(it)
+            | Protocol::Spbc(it)
+            | Protocol::PessimisticLogging(it) => it.log_memory.map(|it| it.0),
+            _ => None,
         }
     }
 

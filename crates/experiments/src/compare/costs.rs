@@ -26,6 +26,8 @@ pub struct Costs {
     pub sent_bytes: u64,
     /// Of this, what went from one cluster to another.
     pub between_bytes: u64,
+    /// Content of logged messages that left the memory of their senders.
+    pub spilled_bytes: u64,
     /// In the order of the failures that began them.
     pub outages: Vec<Outage>,
 }
@@ -171,6 +173,7 @@ impl<'a> Bookkeeper<'a> {
                     self.costs.checkpoints += 1;
                     self.costs.forced += u64::from(forced);
                 }
+                Claim::Spilled { bytes, .. } => self.costs.spilled_bytes += bytes,
                 Claim::RecoveryStarted { .. } => rank.stop(at),
                 Claim::RolledBack { .. } => {
                     rank.go_on(at);

@@ -181,6 +181,7 @@ fn explanations() -> Markup {
                 "a message instead of a timer." }
             li { b { "state saved" } ": application state handed to storages, copies for other nodes included; not the logs." }
             li { b { "messages logged" } ": content of the messages that the protocol copies to a log." }
+            li { b { "moved from memory to storage" } ": of the messages logged, what went over the limit " code { "logMemory" } "." }
             li { b { "outage" } ": from a failure until everybody has gone on, with all that fails meanwhile and the rollbacks that "
                 "follow. Only runs that finished count." }
             li { b { "work undone" } ": the sum over all processes of the time that they worked since the state to which they went back." }

@@ -232,8 +232,13 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             forcing: None,
         }),
         Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc | Protocol::PessimisticLogging => {
-            let options =
-                Hydee { checkpoint_every: None, checkpoint_every_in: every_in, replicas, replicate_to };
+            let options = Hydee {
+                checkpoint_every: None,
+                checkpoint_every_in: every_in,
+                replicas,
+                replicate_to,
+                log_memory: None,
+            };
             match protocol {
                 Protocol::Hydee => Options::Hydee(options),
                 Protocol::FullLogging => Options::FullLogging(options),
@@ -262,9 +267,19 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
 
 /// What few federations ask for. Drawn last: a seed that has none of it stands for what it would without.
 fn with_rare_options(chance: &mut Chance, mut options: Options) -> Options {
-    if let Options::Hc3i(hc3i) = &mut options {
-        hc3i.collect_by = chance.percent(35).then_some(CollectBy::EveryCluster);
-        hc3i.forcing = chance.percent(8).then_some(Forcing::EveryMessage);
+    match &mut options {
+        Options::Hc3i(hc3i) => {
+            hc3i.collect_by = chance.percent(35).then_some(CollectBy::EveryCluster);
+            hc3i.forcing = chance.percent(8).then_some(Forcing::EveryMessage);
+        }
+        // A message of a random program has a few dozen bytes.
+        Options::Hydee(it)
+        | Options::FullLogging(it)
+        | Options::Spbc(it)
+        | Options::PessimisticLogging(it) => {
+            it.log_memory = chance.percent(35).then(|| Size(chance.pick(&[0, 50, 200, 1000])));
+        }
+        _ => {}
     }
     options
 }

@@ -316,6 +316,11 @@ fn protocol(spec: &FederationSpec) -> Smaller {
                 rarer.checkpoint_every_in.insert(name.clone(), never_period());
                 smaller.push(put(rarer));
             }
+            if hydee.log_memory.is_some() {
+                let mut other = hydee.clone();
+                other.log_memory = None;
+                smaller.push(put(other));
+            }
             if hydee.replicas != Some(1) || hydee.replicate_to != Some(ReplicateTo::OtherCluster) {
                 let mut other = hydee.clone();
                 (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
