@@ -42,6 +42,8 @@ pub const SAMPLES: &[Sample] = samples![
     "nas",
     "ping-pong",
     "coordinated",
+    "chandy-lamport",
+    "hierarchical",
     "paper-2x100",
 ];
 

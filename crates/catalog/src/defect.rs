@@ -1,7 +1,8 @@
 //! The known defects of all protocols, by name. They can be switched on in builds with the feature `defects`.
 //!
 //! Two protocols may have the same rule, and so a defect of the same name: those of HydEE are told by `hydee-` before it,
-//! those of SPBC by `spbc-`, those of pessimistic logging by `pessimistic-`.
+//! those of SPBC by `spbc-`, those of pessimistic logging by `pessimistic-`, those of the non-blocking coordinated baseline by
+//! `chandy-lamport-`, those of the hierarchical one by `hierarchical-`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,6 +21,10 @@ pub enum Defect {
     Spbc(hydee::Defect),
     /// Of pessimistic logging, which has many rules in common with SPBC.
     Pessimistic(hydee::Defect),
+    /// Of the non-blocking coordinated baseline, which has many rules in common with HC3I.
+    ChandyLamport(hc3i::Defect),
+    /// Of the hierarchical coordinated baseline, which has many rules in common with HC3I.
+    Hierarchical(hc3i::Defect),
 }
 
 /// A name that no defect has.
@@ -33,6 +38,10 @@ const HYDEE: &str = "hydee-";
 const SPBC: &str = "spbc-";
 /// Before the names of pessimistic logging's.
 const PESSIMISTIC: &str = "pessimistic-";
+/// Before the names of the non-blocking coordinated baseline's.
+const CHANDY_LAMPORT: &str = "chandy-lamport-";
+/// Before the names of the hierarchical coordinated baseline's.
+const HIERARCHICAL: &str = "hierarchical-";
 
 /// Whether this build can switch defects on.
 pub const AVAILABLE: bool = cfg!(feature = "defects");
@@ -40,11 +49,13 @@ pub const AVAILABLE: bool = cfg!(feature = "defects");
 impl Defect {
     /// Every known defect.
     pub fn all() -> impl Iterator<Item = Defect> {
-        let of_hc3i = hc3i::Defect::ALL.iter().copied().map(Defect::Hc3i);
+        let of_hc3i = hc3i::Defect::ALL.iter().copied().filter(|it| it.is_of_hc3i()).map(Defect::Hc3i);
         let of_hydee = hydee::Defect::ALL.iter().copied().filter(|it| it.is_of_phases()).map(Defect::Hydee);
         let of_spbc = hydee::DEFECTS_OF_PAIRS.map(Defect::Spbc);
         let of_logging = hydee::DEFECTS_OF_DETERMINANTS.map(Defect::Pessimistic);
-        of_hc3i.chain(of_hydee).chain(of_spbc).chain(of_logging)
+        let of_colours = hc3i::DEFECTS_OF_COLOURS.map(Defect::ChandyLamport);
+        let of_leaders = hc3i::DEFECTS_OF_LEADERS.map(Defect::Hierarchical);
+        of_hc3i.chain(of_hydee).chain(of_spbc).chain(of_logging).chain(of_colours).chain(of_leaders)
     }
 
     /// The known defects of a protocol.
@@ -55,7 +66,8 @@ impl Defect {
     /// What the protocol's document calls it.
     pub fn switch(self) -> String {
         let name = self.to_string();
-        let bare = [HYDEE, SPBC, PESSIMISTIC].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let prefixes = [HYDEE, SPBC, PESSIMISTIC, CHANDY_LAMPORT, HIERARCHICAL];
+        let bare = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
         bare.map(str::to_owned).unwrap_or(name)
     }
 
@@ -66,20 +78,28 @@ impl Defect {
             Defect::Hydee(_) => "hydee",
             Defect::Spbc(_) => "spbc",
             Defect::Pessimistic(_) => "pessimisticLogging",
+            Defect::ChandyLamport(_) => "chandyLamport",
+            Defect::Hierarchical(_) => "hierarchicalCoordinated",
         }
     }
 }
 
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (prefix, defect) = match self {
-            Defect::Hc3i(defect) => return defect.serialize(f),
-            Defect::Hydee(defect) => (HYDEE, defect),
-            Defect::Spbc(defect) => (SPBC, defect),
-            Defect::Pessimistic(defect) => (PESSIMISTIC, defect),
-        };
-        f.write_str(prefix)?;
-        defect.serialize(f)
+        f.write_str(match self {
+            Defect::Hc3i(_) => "",
+            Defect::Hydee(_) => HYDEE,
+            Defect::Spbc(_) => SPBC,
+            Defect::Pessimistic(_) => PESSIMISTIC,
+            Defect::ChandyLamport(_) => CHANDY_LAMPORT,
+            Defect::Hierarchical(_) => HIERARCHICAL,
+        })?;
+        match self {
+            Defect::Hc3i(defect) | Defect::ChandyLamport(defect) | Defect::Hierarchical(defect) => {
+                defect.serialize(f)
+            }
+            Defect::Hydee(defect) | Defect::Spbc(defect) | Defect::Pessimistic(defect) => defect.serialize(f),
+        }
     }
 }
 

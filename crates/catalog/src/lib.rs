@@ -197,7 +197,7 @@ pub fn with_valid<V: Visitor>(
             let config = protocol::hc3i(spec, Scope::Process, defect)?;
             visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
         }
-        Asked::Coordinated(_) => {
+        Asked::Coordinated(_) | Asked::ChandyLamport(_) | Asked::HierarchicalCoordinated(_) => {
             let config = protocol::hc3i(spec, Scope::Federation, defect)?;
             visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
         }

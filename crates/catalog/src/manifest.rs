@@ -74,6 +74,8 @@ pub fn protocol_kind(spec: &FederationSpec) -> ProtocolKind {
         Asked::PessimisticLogging(_) => ProtocolKind::PessimisticLogging,
         Asked::Independent(_) => ProtocolKind::Independent,
         Asked::Coordinated(_) => ProtocolKind::Coordinated,
+        Asked::ChandyLamport(_) => ProtocolKind::ChandyLamport,
+        Asked::HierarchicalCoordinated(_) => ProtocolKind::HierarchicalCoordinated,
         Asked::None(_) => ProtocolKind::None,
     }
 }

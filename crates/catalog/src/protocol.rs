@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::{Scope, Span};
-use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
+use faultline_protocols::hc3i::{self, CollectBy, Config, Coordinating, Cut, Forcing, Piggyback};
 use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
 use crate::defect::AVAILABLE;
 use crate::{Defect, SetupError};
 
-/// Parameters of HC3I, which is also the coordinated baseline when its scope is the federation, and independent checkpoints
+/// Parameters of HC3I, which is also the coordinated baselines when its scope is the federation, and independent checkpoints
 /// when its scope is the process and nothing forces one.
 pub(crate) fn hc3i(
     spec: &FederationSpec,
@@ -44,11 +44,21 @@ pub(crate) fn hc3i(
             Protocol::Independent(_) => Forcing::Never,
             _ => Forcing::News,
         },
+        cut: match &spec.protocol {
+            Protocol::ChandyLamport(_) => Cut::Coloured,
+            _ => Cut::Frozen,
+        },
+        coordination: match &spec.protocol {
+            Protocol::HierarchicalCoordinated(_) => Coordinating::ByLeaders,
+            _ => Coordinating::Directly,
+        },
         retry_every: retry_every(spec),
         defects: match defect {
             None => hc3i::Defects::default(),
             #[cfg(feature = "defects")]
-            Some(Defect::Hc3i(defect)) => hc3i::Defects::only(defect),
+            Some(Defect::Hc3i(defect) | Defect::ChandyLamport(defect) | Defect::Hierarchical(defect)) => {
+                hc3i::Defects::only(defect)
+            }
             Some(defect) => return Err(unfit(defect)),
         },
     })
@@ -79,6 +89,7 @@ pub(crate) fn hydee(
             replicas: checkpointing.replicas as u16,
             to: replicate_to(checkpointing.replicate_to),
         },
+        log_memory: spec.protocol.log_memory(),
         retry_every: retry_every(spec),
         defects: match defect {
             None => hydee::Defects::default(),

@@ -306,8 +306,8 @@ pub(crate) enum Paper {
 
 /// Run one federation under several protocols, and put what each costs and saves side by side.
 ///
-/// Application, faults and seeds are the same for all. Each protocol runs in virtual time with every seed, once without
-/// faults and once with those of the file, and every run is judged. A protocol that the file asks for keeps its options;
+/// Application, faults and seeds are the same for all. Each protocol runs with every seed, once without faults and once
+/// with those of the file, in virtual time or on real processes, and every run is judged. A protocol that the file asks for keeps its options;
 /// others take over those that both have (checkpointEvery, collectEvery, replicas, replicateTo). Writes one page with a
 /// picture (index.html), the picture alone (picture.svg) and the numbers (comparison.json), and prints a table.
 ///
@@ -317,6 +317,8 @@ pub(crate) enum Paper {
 Examples:
   faultline compare my.yaml
   faultline compare my.yaml --protocols hc3i,hydee --seeds 30 --out compared
+  faultline compare my.yaml --protocols hc3i,hydee --backend local
+                                               real processes, one run after the other
   faultline compare my.yaml --format json > compared.json")]
 pub(crate) struct CompareArguments {
     /// The federation.
@@ -325,13 +327,17 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "P,…", value_delimiter = ',', default_values = NAMES,
         value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     pub(crate) protocols: Vec<String>,
-    /// Runs of each protocol with faults, and as many without, with consecutive seeds.
-    #[arg(long, value_name = "N", default_value_t = 10, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
-    pub(crate) seeds: u32,
+    /// On what the runs run. Real processes (local) run one after the other, each in its own time; their records stay in
+    /// the directory of the page.
+    #[arg(long, value_enum, default_value_t = ComparedOn::Simulate)]
+    pub(crate) backend: ComparedOn,
+    /// Runs of each protocol with faults, and as many without, with consecutive seeds. Default: 10, on real processes 3.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
+    pub(crate) seeds: Option<u32>,
     /// The first seed, instead of the one in the file.
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
+    /// Simulated runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// Where the page, the picture and the numbers go.
@@ -378,6 +384,15 @@ pub(crate) struct OutputArguments {
     /// Every property, also those that hold, and warnings; twice: also what the program does, on the standard error.
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
+}
+
+/// On what protocols are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ComparedOn {
+    /// Virtual time, bit-identical per seed.
+    Simulate,
+    /// Real processes on this machine.
+    Local,
 }
 
 /// On what a federation runs.
@@ -543,8 +558,8 @@ Known defects are compiled in by a feature, so that no other build is wrong:
   cargo run --release --features defects -- fuzz --defect hydee-no-gate
   cargo run --release --features defects -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
-    /// Only federations with this protocol (hc3i, coordinated, hydee, fullLogging, spbc,
-    /// pessimisticLogging, independent), instead of all.
+    /// Only federations with this protocol (hc3i, coordinated, chandyLamport, hierarchicalCoordinated,
+    /// hydee, fullLogging, spbc, pessimisticLogging, independent), instead of all.
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
     /// How many schedules.

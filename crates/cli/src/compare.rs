@@ -2,18 +2,28 @@
 
 use std::fs;
 
-use faultline_experiments::compare::{Settings, compare as run, page, tell};
+use faultline_api::Federation;
+use faultline_experiments::compare::{Runs, Settings, compare as run, page, tell};
 use faultline_experiments::reproduce::Interrupted;
+use faultline_trace::manifest::Backend;
+use miette::miette;
 
-use crate::arguments::{CompareArguments, Format};
+use crate::arguments::{CompareArguments, ComparedOn, Format};
 use crate::paper::jobs;
+use crate::processes::Compared;
 use crate::progress::Progress;
 use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
 /// `faultline compare`
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
-    let CompareArguments { file, protocols, seeds, seed, out, format, .. } = arguments;
+    let CompareArguments { file, protocols, seeds, seed, out, format, backend, .. } = arguments;
+    if *backend == ComparedOn::Local && arguments.jobs.is_some() {
+        return Err(Trouble::input(miette!(
+            help = "leave it out, or add `--backend simulate`",
+            "`--jobs` has no effect here: real processes run one after the other"
+        )));
+    }
     let federation = files::read(file)?.parse()?;
     files::refuse_pause(&file.display().to_string(), &federation)?;
     let help = "name a directory that can be written with `--out`";
@@ -21,16 +31,28 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     let settings = Settings {
         protocols: protocols.clone(),
         first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
-        seeds: *seeds,
+        seeds: seeds.unwrap_or(match backend {
+            ComparedOn::Simulate => 10,
+            ComparedOn::Local => 3,
+        }),
         jobs: jobs(arguments.jobs),
     };
     let interrupted = interrupt::flag();
     let mut progress = Progress::new();
-    let done = run(&federation, &settings, &interrupted, &mut |what, runs| {
+    let mut processes = Compared::new(out, &interrupted);
+    let mut maker = |federation: &Federation, seed| processes.run(federation, seed);
+    let runs = match backend {
+        ComparedOn::Simulate => Runs::Simulated,
+        ComparedOn::Local => Runs::Elsewhere(Backend::Local, &mut maker),
+    };
+    let done = run(&federation, &settings, runs, &interrupted, &mut |what, runs| {
         progress.show(|| format!("{what} ({runs} runs done)"));
     });
     drop(progress);
-    let done = done.map_err(|Interrupted| Trouble::machine("interrupted: nothing was written"))?;
+    let done = done.map_err(|Interrupted| {
+        let trouble = processes.trouble.take();
+        trouble.unwrap_or_else(|| Trouble::machine("interrupted: no page was written"))
+    })?;
     let json = tell::json(&done);
     let files = [
         ("index.html", page::render(&done)),

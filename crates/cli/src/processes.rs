@@ -1,10 +1,14 @@
-//! Runs on real processes for the page of a reproduction: a small federation beside the simulator, and ping-pong.
+//! Runs on real processes for the page of a reproduction, a small federation beside the simulator and ping-pong, and for a
+//! comparison of protocols.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use faultline_api::Federation;
 use faultline_core::Time;
+use faultline_experiments::compare::Made;
+use faultline_experiments::reproduce::Interrupted;
 use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting, progress};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, Told};
 
@@ -70,6 +74,45 @@ pub(crate) fn ping_pong(
         })?);
     }
     Ok(all)
+}
+
+/// Makes the runs of a comparison on real processes. The records stay in `out`.
+pub(crate) struct Compared<'a> {
+    out: &'a Path,
+    interrupted: &'a Arc<AtomicBool>,
+    /// Why there are no more runs.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+impl<'a> Compared<'a> {
+    pub(crate) fn new(out: &'a Path, interrupted: &'a Arc<AtomicBool>) -> Compared<'a> {
+        Compared { out, interrupted, trouble: None }
+    }
+
+    /// One run, judged like any other.
+    pub(crate) fn run(&mut self, federation: &Federation, seed: u64) -> Result<Made, Interrupted> {
+        self.record(federation, seed).map_err(|trouble| {
+            self.trouble = Some(trouble);
+            Interrupted
+        })
+    }
+
+    fn record(&self, federation: &Federation, seed: u64) -> Result<Made, Trouble> {
+        let text = faultline_api::to_yaml(federation);
+        let arguments = quietly(BackendName::Local);
+        let session = Session::new(&arguments, federation, &text, self.interrupted.clone())?;
+        let faults = if federation.spec.faults.is_empty() { "calm" } else { "faults" };
+        // Two protocols of a comparison can be the same one with other options.
+        let options = serde_json::to_string(&federation.spec.protocol).expect("a protocol has a JSON form");
+        let every = if options.contains("everyMessage") { "-every-message" } else { "" };
+        let protocol = federation.spec.protocol.name();
+        let dir = place(self.out, &format!("{protocol}{every}-{faults}-{seed}"))?;
+        let recording = session.once(seed, &dir)?;
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Trouble::machine("interrupted: no page was written, but records of runs"));
+        }
+        Ok(recording.made(federation))
+    }
 }
 
 /// Where the record of a run goes; one of an evaluation that was made here before is removed.

@@ -4,8 +4,11 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use faultline_api::Federation;
 use faultline_checker::{Account, Context, Judgement, judge};
+use faultline_core::fault::Outcome;
 use faultline_core::{ProcessId, Role};
+use faultline_experiments::compare::Made;
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
 use faultline_report::text::{self, Layout};
@@ -62,6 +65,12 @@ impl Recording {
     /// What happened in it, counted.
     pub(crate) fn account(&self) -> Account {
         Account::of(&faultline_checker::History::new(&self.trace, &Context::from_manifest(&self.manifest)))
+    }
+
+    /// What a comparison takes of it.
+    pub(crate) fn made(&self, federation: &Federation) -> Made {
+        let completed = self.manifest.outcome == Some(Outcome::Completed);
+        Made::of(federation, &self.trace, completed, &self.judgement)
     }
 
     /// How a command about it ends.

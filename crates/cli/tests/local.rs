@@ -52,6 +52,29 @@ fn master_and_workers_outlive_the_master_and_the_event_logger() {
 }
 
 #[test]
+fn protocols_are_compared_on_real_processes() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    let compare = |more: &[&str]| {
+        let base = ["compare", "small.yaml", "--backend", "local", "--out", "out"];
+        place.faultline(base.into_iter().chain(more.iter().copied())).assert()
+    };
+    compare(&["--jobs", "2"]).code(2).stderr(contains("`--jobs` has no effect here"));
+    let protocols = ["--protocols", "chandyLamport,hydee", "--seeds", "1", "--format", "json"];
+    let told = compare(&protocols).code(0);
+    let json: Value = serde_json::from_slice(&told.get_output().stdout).unwrap();
+    assert_eq!(json["backend"], "local");
+    assert!(json["unprotectedSeconds"]["values"][0].as_f64().is_none_or(|it| it > 1.0), "{json}");
+    let back = |row: usize| json["protocols"][row]["quantities"]["rolledBackPercent"]["mean"].as_f64();
+    assert_eq!((back(0), back(1)), (Some(100.0), Some(50.0)), "{json}");
+    assert!(std::fs::read_to_string(place.path("out/index.html")).unwrap().contains("on real processes"));
+    // The records stay.
+    place.faultline(["check", "out/processes/hydee-faults-3", "-q"]).assert().code(&[0, 3][..]);
+    assert!(place.path("out/processes/chandyLamport-calm-3/manifest.json").exists());
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
 fn an_interrupted_run_is_recorded_as_far_as_it_went_and_leaves_nobody_behind() {
     let place = Place::new();
     place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));

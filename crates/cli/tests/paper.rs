@@ -207,7 +207,8 @@ fn protocols_are_compared_in_a_table_and_on_a_page() {
         .stdout(contains("hydee").and(contains("until all have gone on")).and(contains("out/index.html")));
     assert!(place.path("out/index.html").exists() && place.path("out/picture.svg").exists());
     place.faultline(["compare", "small.yaml", "--protocols", "hydra"]).assert().code(2).stderr(contains(
-        "possible values: hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent, coordinated",
+        "possible values: hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent, coordinated, \
+         chandyLamport, hierarchicalCoordinated, every-message",
     ));
 }
 

@@ -164,6 +164,15 @@ pub enum Claim {
         /// The cluster.
         cluster: ClusterId,
     },
+    /// Logged messages left this process's memory, because they are durable in its storage and at its holders.
+    Spilled {
+        /// How many.
+        messages: u32,
+        /// Their content.
+        bytes: u64,
+        /// Content of all messages that are still in memory.
+        left: u64,
+    },
 }
 
 /// One fact, as it stands in a process's stream. The driver adds process, life, number and time.
@@ -292,6 +301,7 @@ pub enum FactKind {
     Changed,
     Joined,
     Left,
+    Spilled,
 }
 
 impl Fact {
@@ -346,13 +356,14 @@ impl Claim {
             Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
             Claim::Orphaned { .. } => FactKind::Orphaned,
             Claim::Released { .. } => FactKind::Released,
+            Claim::Spilled { .. } => FactKind::Spilled,
         }
     }
 }
 
 impl FactKind {
     /// The kinds that a process states and a trigger may wait for.
-    pub const OF_PROCESSES: [FactKind; 24] = [
+    pub const OF_PROCESSES: [FactKind; 25] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -377,6 +388,7 @@ impl FactKind {
         FactKind::Unrecoverable,
         FactKind::Orphaned,
         FactKind::Released,
+        FactKind::Spilled,
     ];
 }
 
@@ -408,5 +420,5 @@ impl FromIterator<FactKind> for FactKinds {
     }
 }
 
-const _: () = assert!((FactKind::Left as u32) < u64::BITS, "a set of kinds is 64 bits");
+const _: () = assert!((FactKind::Spilled as u32) < u64::BITS, "a set of kinds is 64 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "facts are kept by the million");

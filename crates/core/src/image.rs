@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::fact::Witness;
 use crate::id::{Attempt, Incarnation, Position, ProcessId, Sn};
 
-/// Names one process's part of one attempt at one checkpoint. Unique for ever.
+/// Names one process's part of one attempt at one checkpoint, or something [else](ImageName::is_part). Unique for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ImageName {
     /// Whose state it is, which need not be who stores it.
@@ -24,6 +24,12 @@ impl ImageName {
     /// The checkpoint's point in its cluster's history.
     pub const fn position(self) -> Position {
         Position { incarnation: self.incarnation, sn: self.sn }
+    }
+
+    /// Whether it is a part of a checkpoint. Checkpoints are numbered from 1; under the number 0 a protocol may put aside
+    /// what is no state of an application. No fact is stated of that.
+    pub const fn is_part(self) -> bool {
+        self.sn.0 > 0
     }
 }
 

@@ -125,7 +125,9 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             Event::Packet { from, packet: Packet::Control(message) } => Input::Control { from, message },
             Event::Packet { from, packet: Packet::Image(image) } => Input::Image { from, image },
             Event::Persisted(name) => {
-                self.seat.fact::<P>(FactKind::Durable, || Fact::Durable(name), out);
+                if name.is_part() {
+                    self.seat.fact::<P>(FactKind::Durable, || Fact::Durable(name), out);
+                }
                 Input::Persisted(name)
             }
             Event::PersistFailed(name) => Input::PersistFailed(name),
@@ -414,9 +416,11 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     }
 
     fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
-        self.fact(FactKind::Saved, || {
-            Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len())))
-        });
+        if image.name.is_part() {
+            self.fact(FactKind::Saved, || {
+                Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len())))
+            });
+        }
         self.out.push(Action::Persist(image));
     }
 

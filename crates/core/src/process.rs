@@ -149,6 +149,8 @@ pub struct Gauges {
     pub log_messages: u64,
     /// Payload bytes in the log.
     pub log_bytes: u64,
+    /// Of these, how many are on disk only.
+    pub log_bytes_spilled: u64,
     /// Checkpoints that could be restored.
     pub checkpoints: u32,
 }

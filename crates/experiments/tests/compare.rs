@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
-use faultline_experiments::compare::{Comparison, Row, Settings, compare, page, tell};
+use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, tell};
 
 const HEAT: &str = "heat: { steps: 60, stepTime: 20ms, feedbackEvery: 10, state: 64KiB }";
 
@@ -24,7 +24,8 @@ spec:
     let protocols = ["hc3i", "hydee", "coordinated", "every-message", "none", "fullLogging"];
     let protocols = protocols.map(str::to_owned).to_vec();
     let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
-    compare(&federation, &settings, &AtomicBool::new(false), &mut |_, _| {}).expect("nobody interrupts")
+    compare(&federation, &settings, Runs::Simulated, &AtomicBool::new(false), &mut |_, _| {})
+        .expect("nobody interrupts")
 }
 
 fn mean(row: &Row, quantity: &str) -> f64 {

@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_checker::{Property, Verdict};
 use faultline_core::fault::{Outcome, StorageFault};
-use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, StorageFate, Time};
+use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, Scope, StorageFate, Time};
 use faultline_trace::Manifest;
-use faultline_trace::manifest::ProtocolKind;
 use serde::Serialize;
 
 use crate::trial::Trial;
@@ -287,8 +286,8 @@ impl Story<'_> {
 
     /// The clusters that take checkpoints together count as one.
     fn group_of(&self, cluster: ClusterId) -> usize {
-        match self.manifest.protocol {
-            ProtocolKind::Coordinated => 0,
+        match self.manifest.protocol.scope() {
+            Scope::Federation => 0,
             _ => cluster.index().min(self.states.len() - 1),
         }
     }

@@ -27,6 +27,10 @@ pub enum Protocol {
     Hc3i,
     /// The coordinated baseline.
     Coordinated,
+    /// The non-blocking coordinated baseline.
+    ChandyLamport,
+    /// The hierarchical coordinated baseline.
+    HierarchicalCoordinated,
     /// HydEE.
     Hydee,
     /// Full logging.
@@ -66,9 +70,11 @@ impl Scenario {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 7] = [
+    pub const ALL: [Protocol; 9] = [
         Protocol::Hc3i,
         Protocol::Coordinated,
+        Protocol::ChandyLamport,
+        Protocol::HierarchicalCoordinated,
         Protocol::Hydee,
         Protocol::FullLogging,
         Protocol::Spbc,
@@ -81,6 +87,8 @@ impl Protocol {
         match self {
             Protocol::Hc3i => "hc3i",
             Protocol::Coordinated => "coordinated",
+            Protocol::ChandyLamport => "chandyLamport",
+            Protocol::HierarchicalCoordinated => "hierarchicalCoordinated",
             Protocol::Hydee => "hydee",
             Protocol::FullLogging => "fullLogging",
             Protocol::Spbc => "spbc",

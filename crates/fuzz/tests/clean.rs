@@ -1,15 +1,26 @@
 //! Random faults, and no violation.
 
+use std::ops::Range;
+
 use faultline_checker::{Property, Verdict};
 use faultline_fuzz::{Coverage, Observed, Protocol, Scenario, Shares, repeats, run};
 
 /// Runs the first scenarios of a protocol, none of which may violate anything; how often each of these properties was
 /// judged.
 fn clean<const N: usize>(protocol: Protocol, runs: u32, properties: [Property; N]) -> (Shares, [u64; N]) {
+    clean_from(protocol, 0..runs, properties)
+}
+
+/// The same for these seeds.
+fn clean_from<const N: usize>(
+    protocol: Protocol,
+    seeds: Range<u32>,
+    properties: [Property; N],
+) -> (Shares, [u64; N]) {
     let mut coverage = Coverage::default();
     let mut judged = [0; N];
     let mut wrong = Vec::new();
-    for seed in 0..runs {
+    for seed in seeds {
         let scenario = Scenario::new(seed, Some(protocol), None);
         let problems = faultline_api::validate::plain(&scenario.federation);
         assert!(problems.is_empty(), "seed {seed}: {problems:?}");
@@ -74,6 +85,10 @@ fn hundreds_of_seeds_of_hydee_are_clean_and_reach_what_they_are_meant_to() {
 #[test]
 fn the_baselines_are_clean() {
     clean(Protocol::Coordinated, 60, []);
+    for protocol in [Protocol::ChandyLamport, Protocol::HierarchicalCoordinated] {
+        let (_, judged) = clean(protocol, 100, [Property::ConsistentCheckpoint, Property::NoLoss]);
+        assert!(judged.iter().all(|&it| it > 1000), "{judged:?}");
+    }
     let (_, judged) = clean(Protocol::FullLogging, 60, [Property::Contained, Property::OrphansReplayed]);
     assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
     let (_, judged) = clean(Protocol::Spbc, 100, [Property::Contained, Property::OrphansReplayed]);
@@ -85,13 +100,24 @@ fn the_baselines_are_clean() {
     assert!(judged.iter().all(|&it| it > 20), "{judged:?}");
 }
 
+/// Seeds from `CLEAN_FROM` (0), `CLEAN_COUNT` (10000) of them, of `CLEAN_PROTOCOL` (all that must come to rest).
 #[test]
 #[ignore = "takes minutes"]
 fn ten_thousand_seeds_of_each_baseline_that_must_come_to_rest_are_clean() {
-    for protocol in
-        [Protocol::Spbc, Protocol::Coordinated, Protocol::FullLogging, Protocol::PessimisticLogging]
-    {
-        clean(protocol, 10_000, []);
+    let setting = |name: &str, default| std::env::var(name).map_or(default, |it| it.parse().unwrap());
+    let (from, count) = (setting("CLEAN_FROM", 0), setting("CLEAN_COUNT", 10_000));
+    let protocols = [
+        Protocol::Spbc,
+        Protocol::Coordinated,
+        Protocol::ChandyLamport,
+        Protocol::HierarchicalCoordinated,
+        Protocol::FullLogging,
+        Protocol::PessimisticLogging,
+    ];
+    let only = std::env::var("CLEAN_PROTOCOL").ok();
+    for protocol in protocols.into_iter().filter(|it| only.as_ref().is_none_or(|only| only == it.name())) {
+        let (shares, []) = clean_from(protocol, from..from + count, []);
+        println!("{protocol}: {} from {from} on, {:?}", shares.runs, shares.verdicts);
     }
 }
 

@@ -42,6 +42,8 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::OnlyLastEntry),
     Defect::Hc3i(hc3i::Defect::NoWriteBarrier),
     Defect::Hydee(hydee::Defect::OlderLevelObeyed),
+    Defect::Hydee(hydee::Defect::SpilledBeforeDurable),
+    Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),
 ];
 
 /// The first seed at which a property is violated, with the first such property. A different result does not count: most
@@ -83,6 +85,16 @@ fn each_defect_of_spbc_is_found_within_the_bound() {
 #[test]
 fn each_defect_of_pessimistic_logging_is_found_within_the_bound() {
     found_within_the_bound("pessimisticLogging");
+}
+
+#[test]
+fn each_defect_of_the_non_blocking_baseline_is_found_within_the_bound() {
+    found_within_the_bound("chandyLamport");
+}
+
+#[test]
+fn each_defect_of_the_hierarchical_baseline_is_found_within_the_bound() {
+    found_within_the_bound("hierarchicalCoordinated");
 }
 
 #[test]

@@ -196,6 +196,12 @@ impl Writer<'_> {
             Claim::Released { .. } => {
                 self.line(at, name, "finds that nobody can want anything of it any more".to_owned());
             }
+            Claim::Spilled { messages, bytes, left } => {
+                let text = format!(
+                    "moves {messages} logged messages ({bytes} bytes) to its storage; {left} bytes stay in memory"
+                );
+                self.line(at, self.cast.process(process), text);
+            }
             Claim::Protected => {
                 self.line(at, self.cast.process(process), "holds all copies again".to_owned());
             }

@@ -142,6 +142,12 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Claim::Released { cluster } => {
             write!(f, "found nothing of {cluster} that anybody could want, and lets it leave")
         }
+        Claim::Spilled { messages, bytes, left } => {
+            write!(
+                f,
+                "moved {messages} logged messages of {bytes} bytes to its storage; {left} bytes stay in memory"
+            )
+        }
         Claim::Protected => f.write_str("holds everything again that it should hold"),
         Claim::Unrecoverable { cluster, missing } => {
             write!(f, "found no checkpoint of {cluster} that could be restored")?;

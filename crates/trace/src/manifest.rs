@@ -124,6 +124,10 @@ pub enum ProtocolKind {
     None,
     /// One coordinated checkpoint of the whole federation.
     Coordinated,
+    /// The same without stopping the application.
+    ChandyLamport,
+    /// The same by leaders of clusters.
+    HierarchicalCoordinated,
     /// HC3I.
     Hc3i,
     /// HydEE.
@@ -148,7 +152,9 @@ impl ProtocolKind {
             ProtocolKind::FullLogging | ProtocolKind::PessimisticLogging | ProtocolKind::Independent => {
                 Scope::Process
             }
-            ProtocolKind::Coordinated => Scope::Federation,
+            ProtocolKind::Coordinated
+            | ProtocolKind::ChandyLamport
+            | ProtocolKind::HierarchicalCoordinated => Scope::Federation,
         }
     }
 

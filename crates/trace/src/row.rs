@@ -265,6 +265,7 @@ impl Row {
             }
             Claim::Resent { .. }
             | Claim::Forcing { .. }
+            | Claim::Spilled { .. }
             | Claim::Protected
             | Claim::Released { .. }
             | Claim::Unrecoverable { .. } => {}

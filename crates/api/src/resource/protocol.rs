@@ -6,7 +6,7 @@ use faultline_core::{Role, Span};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::Period;
+use crate::quantity::{Period, Size};
 
 /// How the application is protected.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,12 @@ pub enum Protocol {
     Independent(Independent),
     /// One coordinated checkpoint of the whole federation at a time: the baseline that HC3I is compared with.
     Coordinated(Coordinated),
+    /// The same without stopping the application: the snapshot of Chandy and Lamport, whose checkpoint also holds the messages
+    /// that were in transit. A baseline.
+    ChandyLamport(Coordinated),
+    /// The same as `coordinated`, but only one process of each cluster speaks to other clusters while a checkpoint is taken:
+    /// fewer messages over the links between clusters. A baseline.
+    HierarchicalCoordinated(Coordinated),
     /// No protection: the baseline for overhead. A failure is not survived.
     None(Unprotected),
 }
@@ -86,6 +92,10 @@ pub struct Hydee {
     /// Where the copies are kept. Default `sameCluster`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
+    /// Content of logged messages that a process keeps in its memory. Past it the oldest move to stable storage while
+    /// everything goes on, and are read when a recovery wants them. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_memory: Option<Size>,
 }
 
 /// Options of independent checkpoints.
@@ -111,7 +121,7 @@ pub struct Independent {
     pub replicate_to: Option<ReplicateTo>,
 }
 
-/// Options of the coordinated baseline.
+/// Options of the coordinated baselines.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Coordinated {
@@ -207,6 +217,8 @@ impl Protocol {
             Protocol::PessimisticLogging(_) => "pessimisticLogging",
             Protocol::Independent(_) => "independent",
             Protocol::Coordinated(_) => "coordinated",
+            Protocol::ChandyLamport(_) => "chandyLamport",
+            Protocol::HierarchicalCoordinated(_) => "hierarchicalCoordinated",
             Protocol::None(_) => "none",
         }
     }
@@ -220,7 +232,21 @@ impl Protocol {
             | Protocol::Spbc(it)
             | Protocol::PessimisticLogging(it) => Some(&it.checkpoint_every_in),
             Protocol::Independent(it) => Some(&it.checkpoint_every_in),
-            Protocol::Coordinated(_) | Protocol::None(_) => None,
+            Protocol::Coordinated(_)
+            | Protocol::ChandyLamport(_)
+            | Protocol::HierarchicalCoordinated(_)
+            | Protocol::None(_) => None,
+        }
+    }
+
+    /// How much of its logs a process keeps in memory, in bytes; `None` is all.
+    pub fn log_memory(&self) -> Option<u64> {
+        match self {
+            Protocol::Hydee(it)
+            | Protocol::FullLogging(it)
+            | Protocol::Spbc(it)
+            | Protocol::PessimisticLogging(it) => it.log_memory.map(|it| it.0),
+            _ => None,
         }
     }
 
@@ -256,7 +282,9 @@ impl Protocol {
             Protocol::Independent(it) => {
                 (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
             }
-            Protocol::Coordinated(it) => {
+            Protocol::Coordinated(it)
+            | Protocol::ChandyLamport(it)
+            | Protocol::HierarchicalCoordinated(it) => {
                 (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
             }
             Protocol::None(_) => return None,

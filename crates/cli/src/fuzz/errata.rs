@@ -250,7 +250,9 @@ fn example(paper: &Paper, example: &Counterexample) -> Markup {
 /// The schedule that was thought out for a defect which the search did not meet.
 fn directed(paper: &Paper, defect: Defect) -> Markup {
     let name = match defect {
-        Defect::Hc3i(defect) => format!("Defect::{defect:?}"),
+        Defect::Hc3i(defect) | Defect::ChandyLamport(defect) | Defect::Hierarchical(defect) => {
+            format!("Defect::{defect:?}")
+        }
         Defect::Hydee(defect) | Defect::Spbc(defect) | Defect::Pessimistic(defect) => {
             format!("Defect::{defect:?}")
         }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_api::Names;
-use faultline_core::{Claim, ClusterId, Fact, ImageName, ProcessId, Span, Time};
-use faultline_trace::Record;
+use faultline_api::{Federation, Names};
+use faultline_core::{Claim, ClusterId, Fact, FactNo, ImageName, Life, ProcessId, Span, Time};
+use faultline_trace::{Record, Stream, Trace};
 use serde::Serialize;
 
 use crate::simulate::Watch;
@@ -26,6 +26,8 @@ pub struct Costs {
     pub sent_bytes: u64,
     /// Of this, what went from one cluster to another.
     pub between_bytes: u64,
+    /// Content of logged messages that left the memory of their senders.
+    pub spilled_bytes: u64,
     /// In the order of the failures that began them.
     pub outages: Vec<Outage>,
 }
@@ -42,6 +44,24 @@ pub struct Outage {
     pub lost_seconds: f64,
     /// From the first failure until the last process that went back has gone on; absent when one never did.
     pub recovery_seconds: Option<f64>,
+}
+
+impl Costs {
+    /// What a recorded run of this federation cost, by the clocks of its processes.
+    pub(crate) fn of(federation: &Federation, trace: &Trace) -> Costs {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let names = Names::of(&federation.spec);
+        let stated = |(&(process, life), stream): (&(ProcessId, Life), &Stream)| {
+            let records = (0..).map(FactNo).zip(stream.clone());
+            let record = move |(number, (at, fact))| Record { process, life, number, at, fact };
+            records.map(record).collect::<Vec<_>>()
+        };
+        let mut records: Vec<Record> = trace.streams.iter().flat_map(stated).collect();
+        records.sort_by_key(|it| it.at);
+        let mut books = Bookkeeper::new(&NEVER);
+        records.iter().for_each(|it| Watch::stated(&mut books, &names, it));
+        books.close()
+    }
 }
 
 /// Keeps the books of one run.
@@ -153,6 +173,7 @@ impl<'a> Bookkeeper<'a> {
                     self.costs.checkpoints += 1;
                     self.costs.forced += u64::from(forced);
                 }
+                Claim::Spilled { bytes, .. } => self.costs.spilled_bytes += bytes,
                 Claim::RecoveryStarted { .. } => rank.stop(at),
                 Claim::RolledBack { .. } => {
                     rank.go_on(at);
@@ -223,9 +244,7 @@ impl Watch for Bookkeeper<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{
-        Attempt, Cause, FactNo, Incarnation, Life, MessageId, Position, Sn, StorageFate, Witness,
-    };
+    use faultline_core::{Attempt, Cause, Incarnation, MessageId, Position, Sn, StorageFate, Witness};
 
     static NEVER: AtomicBool = AtomicBool::new(false);
 

@@ -2,7 +2,8 @@
 //! saves.
 //!
 //! Every protocol runs twice with each seed, once as the file says and once without its faults. The measure of all costs
-//! is the unprotected run (`none`) of the same seed without faults. Everything is drawn from the facts.
+//! is the unprotected run (`none`) of the same seed without faults. Everything is drawn from the facts. Runs are made here in
+//! virtual time, or elsewhere by whoever can ([`Runs`]).
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -28,8 +29,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use faultline_api::resource::Protocol;
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
-use faultline_checker::Verdict;
+use faultline_checker::{Judgement, Verdict};
 use faultline_sim::in_order;
+use faultline_trace::Trace;
+use faultline_trace::manifest::Backend;
 use serde::Serialize;
 
 use crate::reproduce::Interrupted;
@@ -46,6 +49,34 @@ const UNPROTECTED: &str = "none";
 /// Different reasons that are given for runs that do not pass.
 const REASONS: usize = 3;
 
+/// Who makes the runs.
+pub enum Runs<'a> {
+    /// The simulator, several at a time.
+    Simulated,
+    /// Somebody else, one after the other: on this backend, a run of this federation with this seed.
+    Elsewhere(Backend, &'a mut Maker<'a>),
+}
+
+/// Makes one run, with its record and judgement.
+pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<Made, Interrupted> + 'a;
+
+/// What came of one run, wherever it was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    completed: bool,
+    verdict: Verdict,
+    reasons: Vec<String>,
+    costs: Costs,
+}
+
+impl Made {
+    /// Of a record. The clocks of its processes have to show the same time, as they do on one machine.
+    pub fn of(federation: &Federation, trace: &Trace, completed: bool, judgement: &Judgement) -> Made {
+        let (verdict, reasons) = (judgement.verdict, judgement.reasons.clone());
+        Made { completed, verdict, reasons, costs: Costs::of(federation, trace) }
+    }
+}
+
 /// How protocols are compared.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -55,7 +86,7 @@ pub struct Settings {
     pub first_seed: u64,
     /// Runs of each protocol, with and without faults.
     pub seeds: u32,
-    /// Runs at the same time.
+    /// Simulated runs at the same time.
     pub jobs: NonZero<usize>,
 }
 
@@ -64,6 +95,8 @@ pub struct Settings {
 pub struct Comparison {
     /// The federation's name.
     pub name: String,
+    /// What the runs ran on.
+    pub backend: Backend,
     /// The application's name.
     pub application: &'static str,
     /// Ranks.
@@ -148,10 +181,15 @@ impl Comparison {
 pub fn compare(
     federation: &Federation,
     settings: &Settings,
+    runs: Runs<'_>,
     interrupted: &AtomicBool,
     tell: &mut dyn FnMut(&str, u64),
 ) -> Result<Comparison, Interrupted> {
-    let mut bench = Bench { settings, interrupted, tell, done: 0 };
+    let backend = match &runs {
+        Runs::Simulated => Backend::Simulate,
+        Runs::Elsewhere(backend, _) => *backend,
+    };
+    let mut bench = Bench { settings, maker: runs, interrupted, tell, done: 0 };
     let native = bench.runs(&without_faults(&under(federation, UNPROTECTED).expect("it is a protocol")));
     let native = match native {
         Err(Stop::Interrupted) => return Err(Interrupted),
@@ -167,6 +205,7 @@ pub fn compare(
     let spec = &federation.spec;
     Ok(Comparison {
         name: federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned()),
+        backend,
         application: spec.application.name(),
         ranks: spec.clusters.iter().map(|it| it.nodes).sum(),
         clusters: spec.clusters.len(),
@@ -187,14 +226,15 @@ enum Stop {
 }
 
 /// Where runs are made.
-struct Bench<'a> {
+struct Bench<'a, 'r> {
     settings: &'a Settings,
+    maker: Runs<'r>,
     interrupted: &'a AtomicBool,
     tell: &'a mut dyn FnMut(&str, u64),
     done: u64,
 }
 
-impl Bench<'_> {
+impl Bench<'_, '_> {
     fn row(
         &mut self,
         name: &str,
@@ -256,23 +296,34 @@ impl Bench<'_> {
         let what = protocol.name();
         tell(what, *done);
         let mut runs = Vec::new();
+        let run = |seed, made| {
+            let Made { completed, verdict, reasons, costs } = made;
+            let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
+            Run { seed, completed, verdict, reasons, ranks, logs: logs(protocol), costs }
+        };
+        let all = (first_seed..).take(seeds as usize);
+        if let Runs::Elsewhere(_, maker) = &mut self.maker {
+            for seed in all {
+                let made = maker(federation, seed).map_err(|Interrupted| Stop::Interrupted)?;
+                if interrupted.load(Ordering::Relaxed) {
+                    return Err(Stop::Interrupted);
+                }
+                runs.push(run(seed, made));
+                *done += 1;
+                tell(what, *done);
+            }
+            return Ok(runs);
+        }
         let work = |seed| {
             let mut books = Bookkeeper::new(interrupted);
             let told = simulate(federation, seed, &mut books)?;
-            Ok(Run {
-                seed,
-                completed: told.outcome == "completed",
-                verdict: told.verdict,
-                reasons: told.reasons,
-                ranks: federation.spec.clusters.iter().map(|it| it.nodes).sum(),
-                logs: logs(protocol),
-                costs: books.close(),
-            })
+            let (completed, costs) = (told.outcome == "completed", books.close());
+            Ok((seed, Made { completed, verdict: told.verdict, reasons: told.reasons, costs }))
         };
-        let flow = in_order(jobs, (first_seed..).take(seeds as usize), work, |run| match run {
+        let flow = in_order(jobs, all, work, |made| match made {
             _ if interrupted.load(Ordering::Relaxed) => ControlFlow::Break(Stop::Interrupted),
-            Ok(run) => {
-                runs.push(run);
+            Ok((seed, made)) => {
+                runs.push(run(seed, made));
                 *done += 1;
                 tell(what, *done);
                 ControlFlow::Continue(())

@@ -3,10 +3,11 @@
 use faultline_report::explain::count;
 use faultline_report::page::document;
 use faultline_report::style;
+use faultline_trace::manifest::Backend;
 use maud::{Markup, PreEscaped, html};
 
 use super::quantity::{QUANTITIES, Quantity};
-use super::tell::{cell, finished, remarks, seeds, verdicts};
+use super::tell::{cell, finished, on, remarks, seeds, verdicts};
 use super::{Comparison, Row};
 
 /// Of the picture, beside the colours of the page.
@@ -20,7 +21,7 @@ const TABLE: &str = ".comparison td:first-child{white-space:nowrap}.comparison .
 
 const PANEL: f64 = 400.0;
 const GAP: f64 = 40.0;
-const NAME: f64 = 106.0;
+const NAME: f64 = 146.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
 /// Beside a bar, for its number.
@@ -34,7 +35,7 @@ pub fn render(it: &Comparison) -> String {
             h1 { (it.name) ": " (protocols.join(", ")) }
             p.meta {
                 (it.application) " on " (count(it.ranks.into(), "process")) " in " (count(it.clusters as u64, "cluster"))
-                ", " (seeds(it)) ", in virtual time"
+                ", " (seeds(it)) ", " (on(it))
             }
         } }
         p.prose {
@@ -51,7 +52,9 @@ pub fn render(it: &Comparison) -> String {
         (notes(it))
         h2 { "What the numbers are" }
         (explanations())
-        footer { "Made by " code { "faultline compare" } ", faultline " (env!("CARGO_PKG_VERSION")) ". Runs are bit-identical per seed." }
+        footer { "Made by " code { "faultline compare" } ", faultline " (env!("CARGO_PKG_VERSION")) "."
+            @if it.backend == Backend::Simulate { " Runs are bit-identical per seed." } @else { " Timing differs from run to run." }
+        }
     };
     document(&format!("{}: protocols compared", it.name), &[STYLE, TABLE], body)
 }
@@ -178,6 +181,7 @@ fn explanations() -> Markup {
                 "a message instead of a timer." }
             li { b { "state saved" } ": application state handed to storages, copies for other nodes included; not the logs." }
             li { b { "messages logged" } ": content of the messages that the protocol copies to a log." }
+            li { b { "moved from memory to storage" } ": of the messages logged, what went over the limit " code { "logMemory" } "." }
             li { b { "outage" } ": from a failure until everybody has gone on, with all that fails meanwhile and the rollbacks that "
                 "follow. Only runs that finished count." }
             li { b { "work undone" } ": the sum over all processes of the time that they worked since the state to which they went back." }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use faultline_api::quantity::Period;
+use faultline_api::quantity::{Period, Size};
 use faultline_api::resource::{Coordinated, Forcing, Hc3i, Hydee, Independent, Protocol, Unprotected};
 use faultline_api::{Federation, Names};
 
 /// Names of all that can be compared, in the order of a table that nobody has ordered.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 11] = [
     "hc3i",
     "hydee",
     "spbc",
@@ -15,6 +15,8 @@ pub const NAMES: [&str; 9] = [
     "pessimisticLogging",
     "independent",
     "coordinated",
+    "chandyLamport",
+    "hierarchicalCoordinated",
     EVERY_MESSAGE,
     "none",
 ];
@@ -79,7 +81,10 @@ pub(crate) fn logs(protocol: &Protocol) -> Logs {
         Protocol::FullLogging(_) | Protocol::PessimisticLogging(_) | Protocol::Independent(_) => {
             Logs::Everything
         }
-        Protocol::Coordinated(_) | Protocol::None(_) => Logs::Nothing,
+        Protocol::Coordinated(_)
+        | Protocol::ChandyLamport(_)
+        | Protocol::HierarchicalCoordinated(_)
+        | Protocol::None(_) => Logs::Nothing,
     }
 }
 
@@ -91,6 +96,7 @@ struct Stated {
     collect_every: Option<Period>,
     replicas: Option<u32>,
     replicate_to: Option<faultline_api::resource::ReplicateTo>,
+    log_memory: Option<Size>,
 }
 
 impl Stated {
@@ -102,6 +108,7 @@ impl Stated {
                 collect_every: it.collect_every,
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
+                log_memory: None,
             },
             Protocol::Hydee(it)
             | Protocol::FullLogging(it)
@@ -112,6 +119,7 @@ impl Stated {
                 collect_every: None,
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
+                log_memory: it.log_memory,
             },
             Protocol::Independent(it) => Stated {
                 checkpoint_every: it.checkpoint_every,
@@ -119,20 +127,31 @@ impl Stated {
                 collect_every: it.collect_every,
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
+                log_memory: None,
             },
-            Protocol::Coordinated(it) => Stated {
+            Protocol::Coordinated(it)
+            | Protocol::ChandyLamport(it)
+            | Protocol::HierarchicalCoordinated(it) => Stated {
                 checkpoint_every: it.checkpoint_every,
                 checkpoint_every_in: BTreeMap::new(),
                 collect_every: it.collect_every,
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
+                log_memory: None,
             },
             Protocol::None(_) => Stated::default(),
         }
     }
 
     fn into_protocol(self, name: &str) -> Option<Protocol> {
-        let Stated { checkpoint_every, checkpoint_every_in, collect_every, replicas, replicate_to } = self;
+        let Stated {
+            checkpoint_every,
+            checkpoint_every_in,
+            collect_every,
+            replicas,
+            replicate_to,
+            log_memory,
+        } = self;
         Some(match name {
             "hc3i" | EVERY_MESSAGE => Protocol::Hc3i(Hc3i {
                 checkpoint_every,
@@ -144,19 +163,16 @@ impl Stated {
                 piggyback: None,
                 forcing: (name == EVERY_MESSAGE).then_some(Forcing::EveryMessage),
             }),
-            "hydee" => {
-                Protocol::Hydee(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to })
+            "hydee" | "spbc" | "fullLogging" | "pessimisticLogging" => {
+                let options =
+                    Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to, log_memory };
+                match name {
+                    "hydee" => Protocol::Hydee(options),
+                    "spbc" => Protocol::Spbc(options),
+                    "fullLogging" => Protocol::FullLogging(options),
+                    _ => Protocol::PessimisticLogging(options),
+                }
             }
-            "spbc" => Protocol::Spbc(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to }),
-            "fullLogging" => {
-                Protocol::FullLogging(Hydee { checkpoint_every, checkpoint_every_in, replicas, replicate_to })
-            }
-            "pessimisticLogging" => Protocol::PessimisticLogging(Hydee {
-                checkpoint_every,
-                checkpoint_every_in,
-                replicas,
-                replicate_to,
-            }),
             "independent" => Protocol::Independent(Independent {
                 checkpoint_every,
                 checkpoint_every_in,
@@ -164,8 +180,13 @@ impl Stated {
                 replicas,
                 replicate_to,
             }),
-            "coordinated" => {
-                Protocol::Coordinated(Coordinated { checkpoint_every, collect_every, replicas, replicate_to })
+            "coordinated" | "chandyLamport" | "hierarchicalCoordinated" => {
+                let options = Coordinated { checkpoint_every, collect_every, replicas, replicate_to };
+                match name {
+                    "coordinated" => Protocol::Coordinated(options),
+                    "chandyLamport" => Protocol::ChandyLamport(options),
+                    _ => Protocol::HierarchicalCoordinated(options),
+                }
             }
             "none" => Protocol::None(Unprotected {}),
             _ => return None,

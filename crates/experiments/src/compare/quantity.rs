@@ -38,7 +38,7 @@ pub enum Unit {
 }
 
 /// All of them, in the order of the table: those without faults come first.
-pub const QUANTITIES: [Quantity; 11] = [
+pub const QUANTITIES: [Quantity; 12] = [
     Quantity {
         name: "overheadPercent",
         title: "longer than unprotected",
@@ -78,6 +78,14 @@ pub const QUANTITIES: [Quantity; 11] = [
         faulty: false,
         drawn: false,
         of: |run, _| Some(logged(run)),
+    },
+    Quantity {
+        name: "spilledBytes",
+        title: "moved from memory to storage",
+        unit: Unit::Bytes,
+        faulty: false,
+        drawn: false,
+        of: |run, _| Some(run.costs.spilled_bytes as f64),
     },
     Quantity {
         name: "loggedPercent",

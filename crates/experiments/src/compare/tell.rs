@@ -6,6 +6,7 @@ use std::fmt::Write;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use faultline_report::explain::count;
+use faultline_trace::manifest::Backend;
 use serde::Serialize;
 
 use super::estimate::Estimate;
@@ -15,12 +16,13 @@ use super::{Comparison, Row, Tally};
 /// For people: protocols side by side.
 pub fn text(it: &Comparison) -> String {
     let mut text = format!(
-        "{}: {} on {} in {}, {}\n",
+        "{}: {} on {} in {}, {}, {}\n",
         it.name,
         it.application,
         count(it.ranks.into(), "process"),
         count(it.clusters as u64, "cluster"),
         seeds(it),
+        on(it),
     );
     if let Some(unprotected) = &it.unprotected {
         let seconds = Unit::Seconds.text(unprotected);
@@ -43,6 +45,7 @@ pub fn json(it: &Comparison) -> String {
     #[serde(rename_all = "camelCase")]
     struct Object<'a> {
         name: &'a str,
+        backend: Backend,
         application: &'a str,
         processes: u32,
         clusters: usize,
@@ -69,6 +72,7 @@ pub fn json(it: &Comparison) -> String {
     }
     let object = Object {
         name: &it.name,
+        backend: it.backend,
         application: it.application,
         processes: it.ranks,
         clusters: it.clusters,
@@ -115,6 +119,15 @@ pub(super) fn finished(tally: &Tally) -> String {
 pub(super) fn seeds(it: &Comparison) -> String {
     let last = it.first_seed + u64::from(it.seeds) - 1;
     if it.seeds == 1 { format!("seed {last}") } else { format!("seeds {} to {last}", it.first_seed) }
+}
+
+/// `in virtual time`.
+pub(super) fn on(it: &Comparison) -> &'static str {
+    match it.backend {
+        Backend::Simulate => "in virtual time",
+        Backend::Local => "on real processes of one machine",
+        Backend::Kubernetes => "in pods",
+    }
 }
 
 /// What cannot be told in a number.

@@ -32,7 +32,11 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     let clusters = clusters(chance, protocol);
     let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
     let application = match protocol {
-        Protocol::Hc3i | Protocol::Coordinated | Protocol::Independent => any_application(chance, step_time),
+        Protocol::Hc3i
+        | Protocol::Coordinated
+        | Protocol::ChandyLamport
+        | Protocol::HierarchicalCoordinated
+        | Protocol::Independent => any_application(chance, step_time),
         Protocol::Hydee | Protocol::FullLogging => deterministic_application(chance, step_time),
         Protocol::Spbc => by_name(deterministic_application(chance, step_time)),
         Protocol::PessimisticLogging => ordered_application(chance, step_time),
@@ -79,9 +83,11 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
 
 fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
     let count = match protocol {
-        Protocol::Hc3i | Protocol::Coordinated | Protocol::Independent => {
-            chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4])
-        }
+        Protocol::Hc3i
+        | Protocol::Coordinated
+        | Protocol::ChandyLamport
+        | Protocol::HierarchicalCoordinated
+        | Protocol::Independent => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
         // Nothing is logged inside a cluster, and a program needs somebody to send to.
         Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc | Protocol::PessimisticLogging => {
             chance.pick(&[2, 2, 2, 3, 3, 3, 4])
@@ -231,8 +237,13 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             forcing: None,
         }),
         Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc | Protocol::PessimisticLogging => {
-            let options =
-                Hydee { checkpoint_every: None, checkpoint_every_in: every_in, replicas, replicate_to };
+            let options = Hydee {
+                checkpoint_every: None,
+                checkpoint_every_in: every_in,
+                replicas,
+                replicate_to,
+                log_memory: None,
+            };
             match protocol {
                 Protocol::Hydee => Options::Hydee(options),
                 Protocol::FullLogging => Options::FullLogging(options),
@@ -247,20 +258,33 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
             replicas,
             replicate_to,
         }),
-        Protocol::Coordinated => Options::Coordinated(Coordinated {
-            checkpoint_every: Some(every),
-            collect_every,
-            replicas,
-            replicate_to,
-        }),
+        Protocol::Coordinated | Protocol::ChandyLamport | Protocol::HierarchicalCoordinated => {
+            let options =
+                Coordinated { checkpoint_every: Some(every), collect_every, replicas, replicate_to };
+            match protocol {
+                Protocol::Coordinated => Options::Coordinated(options),
+                Protocol::ChandyLamport => Options::ChandyLamport(options),
+                _ => Options::HierarchicalCoordinated(options),
+            }
+        }
     }
 }
 
 /// What few federations ask for. Drawn last: a seed that has none of it stands for what it would without.
 fn with_rare_options(chance: &mut Chance, mut options: Options) -> Options {
-    if let Options::Hc3i(hc3i) = &mut options {
-        hc3i.collect_by = chance.percent(35).then_some(CollectBy::EveryCluster);
-        hc3i.forcing = chance.percent(8).then_some(Forcing::EveryMessage);
+    match &mut options {
+        Options::Hc3i(hc3i) => {
+            hc3i.collect_by = chance.percent(35).then_some(CollectBy::EveryCluster);
+            hc3i.forcing = chance.percent(8).then_some(Forcing::EveryMessage);
+        }
+        // A message of a random program has a few dozen bytes.
+        Options::Hydee(it)
+        | Options::FullLogging(it)
+        | Options::Spbc(it)
+        | Options::PessimisticLogging(it) => {
+            it.log_memory = chance.percent(35).then(|| Size(chance.pick(&[0, 50, 200, 1000])));
+        }
+        _ => {}
     }
     options
 }

@@ -61,7 +61,10 @@ fn clusters(spec: &FederationSpec) -> Smaller {
                     it.checkpoint_every_in.remove(gone);
                 }
                 Protocol::Independent(it) => drop(it.checkpoint_every_in.remove(gone)),
-                Protocol::Coordinated(_) | Protocol::None(_) => {}
+                Protocol::Coordinated(_)
+                | Protocol::ChandyLamport(_)
+                | Protocol::HierarchicalCoordinated(_)
+                | Protocol::None(_) => {}
             }
             if let Application::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =
                 &mut it.application
@@ -295,12 +298,19 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             }
             smaller
         }
-        Protocol::Coordinated(coordinated) => {
+        Protocol::Coordinated(coordinated)
+        | Protocol::ChandyLamport(coordinated)
+        | Protocol::HierarchicalCoordinated(coordinated) => {
+            let put = |options| match &spec.protocol {
+                Protocol::Coordinated(_) => put(Protocol::Coordinated(options)),
+                Protocol::ChandyLamport(_) => put(Protocol::ChandyLamport(options)),
+                _ => put(Protocol::HierarchicalCoordinated(options)),
+            };
             let mut rarer = coordinated.clone();
             rarer.collect_every = never;
             let mut never_at_all = coordinated.clone();
             never_at_all.checkpoint_every = never;
-            vec![put(Protocol::Coordinated(rarer)), put(Protocol::Coordinated(never_at_all))]
+            vec![put(rarer), put(never_at_all)]
         }
         Protocol::Independent(independent) => {
             let mut rarer = independent.clone();
@@ -325,6 +335,11 @@ fn protocol(spec: &FederationSpec) -> Smaller {
                 let mut rarer = hydee.clone();
                 rarer.checkpoint_every_in.insert(name.clone(), never_period());
                 smaller.push(put(rarer));
+            }
+            if hydee.log_memory.is_some() {
+                let mut other = hydee.clone();
+                other.log_memory = None;
+                smaller.push(put(other));
             }
             if hydee.replicas != Some(1) || hydee.replicate_to != Some(ReplicateTo::OtherCluster) {
                 let mut other = hydee.clone();

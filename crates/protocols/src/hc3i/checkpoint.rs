@@ -1,7 +1,8 @@
 //! Taking a checkpoint inside a cluster (section 3.1), with the second round that drains the channels (errata, B5).
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
-//! to the commit. Its part is durable, here and at its holders, before it says Drained: a commit needs nothing more.
+//! to the commit, or with [`Cut::Coloured`] until its state is saved. Its part is durable, here and at its holders, before it
+//! says Drained: a commit needs nothing more.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -12,7 +13,7 @@ use faultline_core::{
     Attempt, Claim, ClusterId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Time, Vectors,
 };
 
-use super::config::Defect;
+use super::config::{Cut as CutBy, Defect};
 use super::delivery::Early;
 use super::log::Log;
 use super::message::{Control, Head, Kept, Saved};
@@ -26,12 +27,16 @@ pub(super) struct Part {
     attempt: Attempt,
     forced: bool,
     since: Time,
+    /// When the application went on, where that is before the commit.
+    released: Option<Time>,
     /// The state, once the application has given it.
     saved: Option<Cut>,
     /// Messages of the cluster that must have arrived in all, once the coordinator has counted them.
     expected: Option<u64>,
-    /// Messages of the cluster that arrived after the request.
+    /// Messages of the cluster that arrived after the request, and were sent before their senders' cuts.
     late: Vec<(MessageId, Payload)>,
+    /// Messages of the cluster that were received meanwhile, and were sent after their senders' cuts.
+    of_next: u64,
     image: Option<Arc<Image>>,
     /// Written here.
     durable: bool,
@@ -55,6 +60,17 @@ impl Part {
     /// Whether sends still belong to the state that is being saved.
     pub(super) fn is_before_cut(&self) -> bool {
         self.saved.is_none()
+    }
+
+    /// Where the sends of an application stand that goes on after the cut; `None` while it does not.
+    #[inline]
+    pub(super) fn colour(&self) -> Option<Position> {
+        self.released.map(|_| self.position)
+    }
+
+    /// A message of the next interval was received.
+    pub(super) fn add_of_next(&mut self) {
+        self.of_next += 1;
     }
 
     /// A message of the cluster that the checkpoint has to hold, because its sender's part holds the send.
@@ -118,16 +134,18 @@ impl Hc3i {
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
         let members = self.members.clone();
+        let awaited = self.gathered_from().into_iter().collect();
         let ddv = self.ddv.clone();
+        let is_coloured = self.config.cut == CutBy::Coloured;
         let coordination = self.coordination();
         coordination.attempts += 1;
         coordination.checkpoint_at = None;
         coordination.leaving.checkpoint_begins(members.len());
-        let attempt = Attempt(coordination.attempts);
+        let attempt = if is_coloured { Self::ONLY_ATTEMPT } else { Attempt(coordination.attempts) };
         coordination.gathering = Some(Gathering {
             position,
             attempt,
-            awaited: members.iter().copied().collect(),
+            awaited,
             expected: vec![0; members.len()],
             vectors: Vectors { ddv, delivered: Arc::from([]) },
             awaits_start: false,
@@ -176,9 +194,11 @@ impl Hc3i {
             attempt,
             forced,
             since: now,
+            released: None,
             saved: None,
             expected: None,
             late: Vec::new(),
+            of_next: 0,
             image: None,
             durable: false,
             awaited: Vec::new(),
@@ -201,8 +221,42 @@ impl Hc3i {
         let (log, received) = (self.log.clone(), self.received.clone());
         part.saved = Some(Cut { snapshot, head, log, received, left: self.left });
         let (position, attempt) = (part.position, part.attempt);
-        let sent = self.sent_within.iter().collect();
-        self.tell_coordinator(Control::Saved { position, attempt, sent }, now, host);
+        let sent = self.sent_within.iter().map(|(to, count)| (to, u64::from(count))).collect();
+        self.tell_leader(Control::Saved { position, attempt, sent }, now, host);
+        // Before the first checkpoint is on record nobody may act.
+        if self.config.cut == CutBy::Coloured && self.position.sn.0 > 0 {
+            self.go_on_after_cut(now, host);
+        }
+    }
+
+    /// There is one try only at a checkpoint that ends in a commit or in a rollback. So a process knows its name without
+    /// having been asked for it, and takes it when a message of the next interval arrives before the request.
+    const ONLY_ATTEMPT: Attempt = Attempt(1);
+
+    /// A message was sent in the next interval: this process's own cut comes before its delivery (C2).
+    pub(super) fn next_colour_seen(&mut self, position: Position, now: Time, host: &mut Desk) {
+        let is_next = position == Position { sn: self.position.sn.next(), ..self.position };
+        let is_running = matches!(self.phase, Phase::Running) && self.position.sn.0 > 0;
+        if is_next && is_running && self.config.cut == CutBy::Coloured {
+            self.checkpoint_requested(self.me, position, Self::ONLY_ATTEMPT, false, now, host);
+        }
+    }
+
+    /// The state is saved, and the application goes on. What it sends from here on belongs to the next interval; what was
+    /// in transit is part of the checkpoint, and delivered (C3).
+    fn go_on_after_cut(&mut self, now: Time, host: &mut Desk) {
+        let delivers_late = !self.has(Defect::LateOnlyRecorded);
+        let Phase::Checkpointing(part) = &mut self.phase else {
+            return;
+        };
+        part.released = Some(now);
+        host.release();
+        if delivers_late {
+            for (id, payload) in &part.late {
+                host.deliver(*id, payload.clone());
+            }
+        }
+        self.replay(now, host);
     }
 
     /// The vector with the raises by queued messages that will be delivered after the commit (errata, B6).
@@ -239,11 +293,12 @@ impl Hc3i {
         from: ProcessId,
         position: Position,
         attempt: Attempt,
-        sent: &[(ProcessId, u32)],
+        sent: &[(ProcessId, u64)],
         now: Time,
         host: &mut Desk,
     ) {
         let members = self.members.clone();
+        let awaited: BTreeSet<ProcessId> = self.gathered_from().into_iter().collect();
         let Some(gathering) = self.coordination().gathering.as_mut().filter(|it| it.is(position, attempt))
         else {
             return;
@@ -254,10 +309,10 @@ impl Hc3i {
         }
         for &(receiver, count) in sent {
             let place = members.binary_search(&receiver).expect("counted are messages to members");
-            gathering.expected[place] += u64::from(count);
+            gathering.expected[place] += count;
         }
         if gathering.awaited.is_empty() {
-            gathering.awaited.extend(members.iter().copied());
+            gathering.awaited = awaited;
             let expected: Arc<[u64]> = core::mem::take(&mut gathering.expected).into();
             self.broadcast(Control::Drain { position, attempt, expected: expected.clone() }, host);
             self.drain(position, attempt, &expected, now, host);
@@ -286,13 +341,15 @@ impl Hc3i {
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut Desk) {
         let drains = !self.has(Defect::NoDrain);
         let early = self.has(Defect::CommitBeforeCopies);
+        let counts_next = self.has(Defect::NextColourCounted);
         let Phase::Checkpointing(part) = &mut self.phase else {
             return;
         };
         let (Some(cut), Some(expected), None) = (&part.saved, part.expected, &part.image) else {
             return;
         };
-        if drains && self.received_within < expected {
+        let of_next = if counts_next { 0 } else { part.of_next };
+        if drains && self.received_within - of_next < expected {
             return;
         }
         let late = if drains { part.late.clone() } else { Vec::new() };
@@ -360,7 +417,7 @@ impl Hc3i {
         part.drained = true;
         let (position, attempt) = (part.position, part.attempt);
         let head = part.saved.as_ref().expect("a written part has been saved").head.clone();
-        self.tell_coordinator(Control::Drained { position, attempt, head }, now, host);
+        self.tell_leader(Control::Drained { position, attempt, head }, now, host);
     }
 
     /// Coordinator: commits when every part is durable.
@@ -369,7 +426,7 @@ impl Hc3i {
         from: ProcessId,
         position: Position,
         attempt: Attempt,
-        head: &Head,
+        vectors: &Vectors,
         now: Time,
         host: &mut Desk,
     ) {
@@ -380,7 +437,7 @@ impl Hc3i {
         if !gathering.awaited.remove(&from) {
             return;
         }
-        merge_vectors(&mut gathering.vectors, &head.vectors);
+        merge_vectors(&mut gathering.vectors, vectors);
         if gathering.awaited.is_empty() {
             gathering.awaits_start = true;
             if !self.has_started() && !self.has(Defect::NoStartGate) {
@@ -441,17 +498,19 @@ impl Hc3i {
         self.position = position;
         self.ddv = vectors.ddv.clone();
         self.kept.push(Kept { position, attempt, vectors: vectors.clone(), covered: true });
-        let frozen = now.since(part.since);
+        let frozen = part.released.unwrap_or(now).since(part.since);
         host.claim(Claim::Committed { position, attempt, forced: part.forced, frozen, vectors });
         if part.saved.as_ref().is_some_and(|cut| cut.left) {
             self.left_at = self.left_at.or(Some(position.sn));
         }
-        host.release();
-        for (id, payload) in part.late {
-            host.deliver(id, payload);
+        if part.released.is_none() {
+            host.release();
+            for (id, payload) in part.late {
+                host.deliver(id, payload);
+            }
         }
         for (id, payload) in core::mem::take(&mut self.unsent) {
-            self.send(id, payload, host);
+            self.send(id, payload, position, host);
         }
         self.restart_checkpoint_timer(now);
         self.replay(now, host);

@@ -29,6 +29,10 @@ pub struct Config {
     pub piggyback: Piggyback,
     /// Which messages from another cluster force a checkpoint.
     pub forcing: Forcing,
+    /// How a checkpoint keeps messages inside the cluster from crossing its cut.
+    pub cut: Cut,
+    /// Who passes on what a checkpoint needs to be said, where the federation counts as one cluster.
+    pub coordination: Coordinating,
     /// How long an unanswered request between clusters, or a failed write, waits before it is made again.
     pub retry_every: Span,
     /// Known defects, for tests.
@@ -67,6 +71,69 @@ pub enum Forcing {
     EveryMessage,
     /// None: checkpoints are independent of each other, and a rollback may go back as far as the first.
     Never,
+}
+
+/// How a checkpoint keeps a message that was sent after its sender's cut from being delivered before its receiver's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cut {
+    /// Nobody sends or is delivered anything from the request to the commit (section 3.1).
+    #[default]
+    Frozen,
+    /// Messages carry the interval in which they were sent, and a process that gets one of the next interval takes its own
+    /// checkpoint first (Lai and Yang 1987): the non-blocking snapshot of Chandy and Lamport for channels without an order.
+    /// There must be one cluster only, whose checkpoints end in a commit or in a rollback.
+    Coloured,
+}
+
+/// Who says what to whom while a checkpoint of the whole federation is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Coordinating {
+    /// The coordinator and every process, directly.
+    #[default]
+    Directly,
+    /// The coordinator and the leaders of the federation's clusters, their lowest processes, and these and their own members
+    /// (Paul, Gupta and Badrinath 2002).
+    ByLeaders,
+}
+
+/// The known defects of the non-blocking baseline: those that are only its own, and rules that it has in common with HC3I.
+pub const DEFECTS_OF_COLOURS: [Defect; 9] = [
+    Defect::NextColourDelivered,
+    Defect::SentUncoloured,
+    Defect::NextColourCounted,
+    Defect::LateOnlyRecorded,
+    Defect::NoDrain,
+    Defect::OldWithinAccepted,
+    Defect::FutureDropped,
+    Defect::CommitBeforeCopies,
+    Defect::RestartBefore,
+];
+
+/// The known defects of the hierarchical baseline: those that are only its own, and rules that it has in common with HC3I.
+pub const DEFECTS_OF_LEADERS: [Defect; 7] = [
+    Defect::LeaderCountsAlone,
+    Defect::LeaderDrainsAlone,
+    Defect::SpreadUnaware,
+    Defect::NoDrain,
+    Defect::OldWithinAccepted,
+    Defect::CommitBeforeCopies,
+    Defect::RestartBefore,
+];
+
+impl Defect {
+    /// Whether HC3I has the rule, rather than only one of the coordinated baselines.
+    pub fn is_of_hc3i(self) -> bool {
+        !matches!(
+            self,
+            Defect::NextColourDelivered
+                | Defect::SentUncoloured
+                | Defect::NextColourCounted
+                | Defect::LateOnlyRecorded
+                | Defect::LeaderCountsAlone
+                | Defect::LeaderDrainsAlone
+                | Defect::SpreadUnaware
+        )
+    }
 }
 
 crate::defects::defects! {
@@ -161,4 +228,19 @@ crate::defects::defects! {
     NoWriteBarrier,
     /// A target is entered into the holder's own table, where it masks the alert that follows (rule 15).
     TargetMasksAlert,
+    /// Of the non-blocking baseline: a message of the next interval is delivered before the receiver's own cut (C2).
+    NextColourDelivered,
+    /// Of the non-blocking baseline: what is sent after the cut and before the commit is taken for what was sent before (C1).
+    SentUncoloured,
+    /// Of the non-blocking baseline: messages of the next interval are counted among those that are in transit (C3).
+    NextColourCounted,
+    /// Of the non-blocking baseline: a message in transit is recorded, and not delivered before somebody goes back (C3).
+    LateOnlyRecorded,
+    /// Of the hierarchical baseline: a leader tells what its cluster has in transit as soon as one process has saved (L2).
+    LeaderCountsAlone,
+    /// Of the hierarchical baseline: a leader says that its cluster's parts are durable as soon as one is (L2).
+    LeaderDrainsAlone,
+    /// Of the hierarchical baseline: a leader passes on to the lives that it knows, which need not be those that are meant
+    /// (L1).
+    SpreadUnaware,
 }

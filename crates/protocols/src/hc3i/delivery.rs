@@ -41,14 +41,21 @@ impl Hc3i {
         match &self.phase {
             // The state that sent it is about to be replaced.
             Phase::Recovering(_) | Phase::Serving => {}
-            Phase::Checkpointing(part) if !part.is_before_cut() => self.unsent.push((id, payload)),
-            Phase::Running | Phase::Checkpointing(_) => self.send(id, payload, host),
+            Phase::Checkpointing(part) if !part.is_before_cut() => match part.colour() {
+                None => self.unsent.push((id, payload)),
+                // C1: what was sent before the cut can be told from what is sent after it.
+                Some(colour) => {
+                    let uncoloured = self.has(Defect::SentUncoloured);
+                    self.send(id, payload, if uncoloured { self.position } else { colour }, host);
+                }
+            },
+            Phase::Running | Phase::Checkpointing(_) => self.send(id, payload, self.position, host),
         }
     }
 
     #[inline]
-    pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
-        let mut stamp = Stamp { position: self.position, ddv: None };
+    pub(super) fn send(&mut self, id: MessageId, payload: Payload, position: Position, host: &mut Desk) {
+        let mut stamp = Stamp { position, ddv: None };
         if self.cluster_of(id.to) == self.cluster {
             *self.sent_within.get_mut(id.to) += 1;
         } else {
@@ -92,6 +99,8 @@ impl Hc3i {
         }
         let future = incarnation > self.position.incarnation || sn > self.position.sn;
         let drops = self.has(Defect::FutureDropped);
+        let only_records = self.has(Defect::LateOnlyRecorded);
+        let has_no_colours = self.has(Defect::NextColourDelivered);
         match &mut self.phase {
             Phase::Recovering(_) => self.early.push(Early::Application { id, stamp, payload }),
             _ if future && drops => {}
@@ -101,10 +110,28 @@ impl Hc3i {
             }
             Phase::Checkpointing(part) if !future => {
                 self.received_within += 1;
-                part.add_late(id, payload);
+                part.add_late(id, payload.clone());
+                if part.colour().is_some() && !only_records {
+                    host.deliver(id, payload);
+                }
                 self.maybe_write(now, host);
             }
-            _ => self.early.push(Early::Application { id, stamp, payload }),
+            Phase::Checkpointing(part) if part.colour() == Some(stamp.position) => {
+                self.received_within += 1;
+                part.add_of_next();
+                host.deliver(id, payload);
+            }
+            Phase::Running
+                if has_no_colours && incarnation == self.position.incarnation && self.position.sn.0 > 0 =>
+            {
+                self.received_within += 1;
+                host.deliver(id, payload);
+            }
+            _ => {
+                let position = stamp.position;
+                self.early.push(Early::Application { id, stamp, payload });
+                self.next_colour_seen(position, now, host);
+            }
         }
     }
 

@@ -159,7 +159,7 @@ pub enum Control {
         /// The try.
         attempt: Attempt,
         /// By receiver.
-        sent: Arc<[(ProcessId, u32)]>,
+        sent: Arc<[(ProcessId, u64)]>,
     },
     /// Coordinator: wait until this many messages of the cluster have arrived, then write.
     Drain {
@@ -181,6 +181,32 @@ pub enum Control {
     },
     /// Coordinator: all parts are durable.
     Commit {
+        /// Of the checkpoint.
+        position: Position,
+        /// The try.
+        attempt: Attempt,
+        /// Maxima of the parts' vectors.
+        vectors: Arc<Vectors>,
+    },
+    /// Coordinator to the leader of a cluster of the federation: say this to your members, and take it as said to you, as
+    /// soon as you know whom you will be speaking to.
+    Spread {
+        /// The membership on which it rests.
+        membership: MembershipVersion,
+        /// What.
+        message: Arc<Control>,
+    },
+    /// Leader: all its members have saved; what they say together.
+    ClusterSaved {
+        /// Of the checkpoint.
+        position: Position,
+        /// The try.
+        attempt: Attempt,
+        /// By receiver.
+        sent: Arc<[(ProcessId, u64)]>,
+    },
+    /// Leader: the parts of all its members are durable.
+    ClusterDrained {
         /// Of the checkpoint.
         position: Position,
         /// The try.
@@ -374,6 +400,9 @@ impl Control {
             Control::Drain { .. } => "drain",
             Control::Drained { .. } => "drained",
             Control::Commit { .. } => "commit",
+            Control::Spread { message, .. } => message.kind(),
+            Control::ClusterSaved { .. } => "saved",
+            Control::ClusterDrained { .. } => "drained",
             Control::Force { .. } => "force",
             Control::Acknowledge { .. } => "acknowledge",
             Control::Alert { .. } => "alert",

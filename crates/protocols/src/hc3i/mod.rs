@@ -7,6 +7,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `checkpoint` | taking a checkpoint: request, save, drain, write, commit (3.1) |
+//! | `leaders` | who says what to whom meanwhile, where leaders of clusters pass it on |
 //! | `delivery` | sending and receiving, forcing a checkpoint before delivery (3.2, 3.3) |
 //! | `alert` | telling other clusters of a rollback, and what they do about it (3.4) |
 //! | `round` | agreeing on what to restore: the coordinator's side (3.4) |
@@ -17,7 +18,8 @@
 //! | `history`, `log`, `received` | the three tables that the rules speak of |
 //!
 //! The *coordinator* of a cluster is its lowest process. With [`Scope::Federation`] all ranks count as one cluster, which is
-//! the global coordinated baseline. With [`Scope::Process`] each rank counts as one; with [`Forcing::Never`] besides,
+//! the global coordinated baseline; with [`Cut::Coloured`] besides, it does not stop the application, and with
+//! [`Coordinating::ByLeaders`] it speaks to one process of each cluster only. With [`Scope::Process`] each rank counts as one; with [`Forcing::Never`] besides,
 //! checkpoints are independent, and what is left is rollback propagation with logs: the baseline that shows the domino
 //! effect.
 
@@ -28,6 +30,7 @@ mod config;
 mod copies;
 mod delivery;
 mod history;
+mod leaders;
 mod log;
 mod message;
 mod placement;
@@ -48,7 +51,10 @@ use faultline_core::{
 };
 
 pub use crate::placement::ReplicateTo;
-pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Scope};
+pub use config::{
+    CollectBy, Config, Coordinating, Cut, DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect, Defects, Forcing,
+    Piggyback, Scope,
+};
 pub use history::{Checkpoint, History, Past};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
@@ -58,6 +64,7 @@ use checkpoint::{Gathering, Part};
 use collection::Collecting;
 use copies::Copies;
 use delivery::{Arrival, Early};
+use leaders::Leading;
 use log::Log;
 use message::{Head, Kept};
 use presence::Leaving;
@@ -125,6 +132,8 @@ pub struct Hc3i {
     left: bool,
     /// The first checkpoint of this incarnation that holds such a state.
     left_at: Option<Sn>,
+    /// What only the leader of a cluster has, where there are leaders.
+    leading: Option<Box<Leading>>,
 }
 
 #[derive(Clone, Debug)]
@@ -226,6 +235,7 @@ impl Protocol for Hc3i {
             alerts: Alerts::default(),
             copies: Copies::new(&config, &membership, me, boot),
             coordination: coordinates.then(Box::default),
+            leading: Leading::of(&config, &membership, me),
             config,
             membership,
             cluster,
@@ -313,15 +323,26 @@ impl Hc3i {
             Control::Request { position, attempt, forced } => {
                 self.checkpoint_requested(from, position, attempt, forced, now, host);
             }
-            Control::Saved { position, attempt, sent } => {
+            Control::Saved { position, attempt, sent } if self.leading.is_some() => {
+                self.member_saved(from, position, attempt, &sent, now, host);
+            }
+            Control::Saved { position, attempt, sent }
+            | Control::ClusterSaved { position, attempt, sent } => {
                 self.saved(from, position, attempt, &sent, now, host)
             }
             Control::Drain { position, attempt, expected } => {
                 self.drain(position, attempt, &expected, now, host);
             }
-            Control::Drained { position, attempt, head } => {
-                self.drained(from, position, attempt, &head, now, host);
+            Control::Drained { position, attempt, head } if self.leading.is_some() => {
+                self.member_drained(from, position, attempt, &head.vectors, now, host);
             }
+            Control::Drained { position, attempt, head } => {
+                self.drained(from, position, attempt, &head.vectors, now, host);
+            }
+            Control::ClusterDrained { position, attempt, vectors } => {
+                self.drained(from, position, attempt, &vectors, now, host);
+            }
+            Control::Spread { membership, message } => self.pass_on(from, membership, message, now, host),
             Control::Commit { position, attempt, vectors } => {
                 self.commit(position, attempt, vectors, now, host);
             }
@@ -382,6 +403,7 @@ impl Hc3i {
         if let Some((epoch, membership)) = self.prepares.take() {
             self.prepare(epoch, membership, host);
         }
+        self.pass_waiting_on(now, host);
         self.watch_holders(&old, now, host);
         self.watch_receivers(&old, host);
         self.watch_presence(&old, now, host);
@@ -406,8 +428,8 @@ impl Hc3i {
             Scope::Process => {}
             Scope::Cluster => host.control(To::Cluster(self.cluster), message),
             Scope::Federation => {
-                for index in 0..self.membership.clusters.len() {
-                    host.control(To::Cluster(ClusterId(index as u16)), message.clone());
+                for cluster in (0..self.membership.clusters.len()).map(|it| ClusterId(it as u16)) {
+                    self.tell_cluster(cluster, message.clone(), host);
                 }
             }
         }

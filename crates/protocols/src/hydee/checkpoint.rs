@@ -15,7 +15,7 @@ use faultline_core::{
 
 use super::config::Defect;
 use super::delivery::Arrival;
-use super::message::{Checkpoint, Control, Covered, Late, Saved, Stamp};
+use super::message::{Checkpoint, Control, Covered, Head, Late, Saved, Stamp};
 use super::{Desk, Image, Rank, State};
 
 /// A member's part of the checkpoint that is being taken.
@@ -24,7 +24,7 @@ pub(super) struct Part {
     checkpoint: Checkpoint,
     since: Time,
     /// The state, once the application has given it.
-    cut: Option<(Snapshot, Saved)>,
+    cut: Option<(Snapshot, Saved, Arc<Head>)>,
     /// How many messages of each member belong to it, once the coordinator has counted them.
     expected: Option<Arc<[(ProcessId, u32)]>>,
     /// Messages of the cluster that arrived after the request.
@@ -121,13 +121,14 @@ impl Rank {
             deeds: self.deeds.clone(),
             late: Vec::new(),
         };
+        let head = Arc::new(self.head_of_log());
         let members = self.members.clone();
         let sent = |&it: &ProcessId| Some((it, self.channels.get(&it)?.sent));
         let sent = members.iter().filter_map(sent).collect();
         let State::Checkpointing(part) = &mut self.state else {
             return;
         };
-        part.cut = Some((snapshot, saved));
+        part.cut = Some((snapshot, saved, head));
         let checkpoint = part.checkpoint;
         self.tell(self.coordinator(), Control::Frozen { checkpoint, sent }, now, host);
     }
@@ -203,13 +204,13 @@ impl Rank {
         let State::Checkpointing(part) = &mut self.state else {
             return;
         };
-        let Some((snapshot, saved)) = part.cut.clone() else {
+        let Some((snapshot, saved, head)) = part.cut.clone() else {
             return;
         };
         let late = if drops_late { Vec::new() } else { part.late.clone() };
         let image = Arc::new(Image {
             name: part.checkpoint.part(self.me),
-            head: Arc::new(()),
+            head,
             saved: Arc::new(Saved { late, ..saved }),
             snapshot,
         });
@@ -252,6 +253,15 @@ impl Rank {
                 part.awaited.push(holder);
             }
             host.send_image(holder, image);
+        }
+    }
+
+    /// Member: what holders have not confirmed goes to them again.
+    pub(super) fn repeat_copies(&self, host: &mut Desk) {
+        if let State::Checkpointing(part) = &self.state
+            && let Some(image) = &part.image
+        {
+            part.awaited.iter().for_each(|&holder| host.send_image(holder, image.clone()));
         }
     }
 
@@ -317,7 +327,7 @@ impl Rank {
         let Checkpoint { position, attempt } = checkpoint;
         self.position = position;
         self.kept = Some(checkpoint);
-        if let Some((_, saved)) = &part.cut {
+        if let Some((_, saved, _)) = &part.cut {
             let delivered = saved.channels.values().map(|it| u64::from(it.received)).sum();
             self.order_is_saved(delivered, checkpoint.part(self.me), host);
         }
@@ -360,7 +370,7 @@ impl Rank {
         let State::Checkpointing(part) = &self.state else {
             return;
         };
-        let Some((_, saved)) = &part.cut else {
+        let Some((_, saved, _)) = &part.cut else {
             return;
         };
         let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
@@ -394,10 +404,9 @@ impl Rank {
     }
 
     pub(super) fn settle(&mut self, peer: ProcessId, covered: Covered) {
-        let (entries, bytes) = self.channels.entry(peer).or_default().settle(covered);
-        self.log.0 -= u64::from(entries);
-        self.log.1 -= bytes;
-        self.collected += entries;
+        let gone = self.channels.entry(peer).or_default().settle(covered);
+        self.log.subtract(gone);
+        self.collected += gone.messages as u32;
         let line = self.lines.entry(peer).or_default();
         line.next = line.next.max(covered.received);
     }

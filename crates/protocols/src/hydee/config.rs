@@ -17,6 +17,8 @@ pub struct Config {
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Copies of each part of a checkpoint (the paper's "reliable storage").
     pub placement: Placement,
+    /// Content of logged messages, in bytes, past which a process's log moves to stable storage (R15); `None` is never.
+    pub log_memory: Option<u64>,
     /// How long a failed write waits before it is made again.
     pub retry_every: Span,
     /// Known defects, for tests.
@@ -121,6 +123,14 @@ crate::defects::defects! {
     NoDrain,
     /// A checkpoint is written as soon as the state is there, without what arrives after it (R7).
     OneRound,
+    /// Logged messages leave the memory before they are durable (R15).
+    SpilledBeforeDurable,
+    /// A part of a checkpoint is written and copied without the segments of the log that belong to it (R15).
+    SegmentsOutsideCheckpoint,
+    /// Segments of the log go with older checkpoints, although the present one needs them (R15).
+    SegmentsCollected,
+    /// Messages that are on stable storage only are left out when a channel is taken up again (R15).
+    SpilledNotSent,
     /// Of SPBC: messages go before both ends have told each other how their channel stands (S3).
     SendsBeforeMeeting,
     /// Of SPBC: what a peer said before a failure is taken for what it says after it (S3).

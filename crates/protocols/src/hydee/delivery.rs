@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use faultline_core::{Claim, ClusterId, Incarnation, MessageId, Payload, ProcessId, To};
 
-use super::channel::Logged;
+use super::channel::{Content, Logged};
 use super::config::{Defect, Recovery};
 use super::determinants::Turn;
 use super::message::{Control, Deed, Late, Orphan, Phase, Stamp};
@@ -140,9 +140,12 @@ impl Rank {
         let is_needed = id.number >= channel.settled.received;
         let is_logged = !(is_suppressed && self.config.defects.has(Defect::SuppressedNotLogged));
         if is_needed && is_logged {
-            self.log.0 += 1;
-            self.log.1 += payload.len() as u64;
-            channel.log.insert(id.number, Logged { phase, payload });
+            let entry = Logged { phase, content: Content::Here(payload) };
+            self.log.add(&entry);
+            channel.log.insert(id.number, entry);
+            if self.config.log_memory.is_some() {
+                self.spill.logged(id.to, id.number);
+            }
         }
         if is_suppressed {
             host.suppress(id);
@@ -151,6 +154,7 @@ impl Rank {
         } else {
             self.pump(id.to, host);
         }
+        self.maybe_spill(host);
     }
 
     fn stamp(&self, to: ClusterId, phase: Phase) -> Stamp {
@@ -169,18 +173,33 @@ impl Rank {
         }
         let cluster = self.view.cluster_of(to);
         let mut next = line.next;
+        let mut lacking = None;
         for (&number, entry) in channel.log.range(line.next..) {
             if !self.gate.admits(entry.phase) && !no_gate {
                 break;
             }
+            let payload = match &entry.content {
+                Content::Here(payload) => payload.clone(),
+                Content::Spilled { .. } if self.config.defects.has(Defect::SpilledNotSent) => continue,
+                Content::Spilled { segment, .. } => match self.spill.fetched(*segment, to, number) {
+                    Some(payload) => payload,
+                    None => {
+                        lacking = Some(*segment);
+                        break;
+                    }
+                },
+            };
             let id = MessageId { from: self.me, to, incarnation: Incarnation(0), number };
             if number < line.fresh {
                 host.claim(Claim::Resent { id });
             }
-            host.transmit(id, self.stamp(cluster, entry.phase), entry.payload.clone());
+            host.transmit(id, self.stamp(cluster, entry.phase), payload);
             next = number + 1;
         }
         self.lines.entry(to).or_default().next = next;
+        if let Some(segment) = lacking {
+            self.want_segment(segment, to, host);
+        }
     }
 
     pub(super) fn pump_all(&mut self, host: &mut Desk) {

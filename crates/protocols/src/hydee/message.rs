@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Attempt, ClusterId, ImageName, Incarnation, MembershipVersion, MessageId, Payload, Position, ProcessId,
+    Sn,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,38 @@ pub enum Deed {
     Sent(MessageId, Payload),
     /// It consumed a message.
     Consumed(MessageId),
+}
+
+/// What a listing shows of an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Of a part: the segments of the log that belong to it.
+    pub segments: Arc<[SegmentNo]>,
+    /// Of a part: the first segment of its incarnation that it knows nothing of.
+    pub next: u32,
+}
+
+/// Names a segment of a process's log: messages that have left its memory (R15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SegmentNo {
+    /// Of the cluster, when it was written.
+    pub incarnation: Incarnation,
+    /// From 1.
+    pub number: u32,
+}
+
+impl SegmentNo {
+    /// The image in which a process's segment is stored.
+    pub fn image(self, owner: ProcessId) -> ImageName {
+        let SegmentNo { incarnation, number } = self;
+        ImageName { owner, incarnation, sn: Sn(0), attempt: Attempt(number) }
+    }
+
+    /// The segment that an image is; `None` for a part of a checkpoint.
+    pub fn of(name: ImageName) -> Option<SegmentNo> {
+        let ImageName { incarnation, attempt, .. } = name;
+        (!name.is_part()).then_some(SegmentNo { incarnation, number: attempt.0 })
+    }
 }
 
 /// The protocol's own state in a part of a checkpoint (R2).

@@ -15,6 +15,7 @@
 //! | `pairs` | instead of both, SPBC: each pair of processes recovers by itself |
 //! | `determinants`, `logger` | with that, pessimistic logging: the order of deliveries is held by an event logger |
 //! | `director` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
+//! | `spill` | what is logged moves to stable storage past a limit (section V's future work; R15) |
 //! | `store`, `server` | parts of checkpoints and their copies; a process that only keeps copies |
 //! | `channel` | the state of a channel: counts, log, phases received (R2) |
 //! | `view` | what follows from the membership: incarnations and rounds (R1) |
@@ -31,6 +32,7 @@ mod pairs;
 mod recovery;
 mod restore;
 mod server;
+mod spill;
 mod store;
 mod view;
 
@@ -43,10 +45,11 @@ use faultline_core::{
     Birth, ClusterId, Gauges, Host, Input, Membership, Position, ProcessId, Protocol, Role, Scope, Time, To,
 };
 
-pub use channel::{Channel, Logged};
+pub use channel::{Channel, Content, LogSize, Logged};
 pub use config::{Config, DEFECTS_OF_DETERMINANTS, DEFECTS_OF_PAIRS, Defect, Defects, Recovery};
 pub use message::{
-    Checkpoint, Control, Covered, Deed, Determinant, Late, Orphan, Recalled, RestoreNo, Saved, Stamp,
+    Checkpoint, Control, Covered, Deed, Determinant, Head, Late, Orphan, Recalled, RestoreNo, Saved,
+    SegmentNo, Stamp,
 };
 
 use crate::placement::{Placement, ReplicateTo};
@@ -59,12 +62,13 @@ use message::Phase;
 use recovery::Round;
 use restore::{Restoring, Stocktaking};
 use server::Server;
+use spill::Spill;
 use store::{Answers, Store};
 use view::View;
 
 /// The host as this protocol sees it.
 type Desk<'a> = dyn Host<Hydee> + 'a;
-type Image = faultline_core::Image<(), Saved>;
+type Image = faultline_core::Image<Head, Saved>;
 
 /// One process under HydEE.
 #[derive(Clone, Debug)]
@@ -102,8 +106,10 @@ struct Rank {
     /// What the application did and what has not taken effect: the first of them waits for its phase, or a checkpoint for
     /// its end.
     deeds: VecDeque<Deed>,
-    /// Messages in all logs, and their bytes.
-    log: (u64, u64),
+    /// Of all channels.
+    log: LogSize,
+    /// What of it is on its way to stable storage, or back.
+    spill: Spill,
     /// Log entries that were collected since this was last claimed.
     collected: u32,
 
@@ -150,7 +156,7 @@ impl Protocol for Hydee {
     type Config = Config;
     type Stamp = Stamp;
     type Control = Control;
-    type Head = ();
+    type Head = Head;
     type Saved = Saved;
     const FIFO: bool = true;
     const REPEATS: bool = true;
@@ -195,8 +201,9 @@ impl Protocol for Hydee {
     fn gauges(&self) -> Gauges {
         match &self.0 {
             Process::Rank(rank) => Gauges {
-                log_messages: rank.log.0,
-                log_bytes: rank.log.1,
+                log_messages: rank.log.messages,
+                log_bytes: rank.log.bytes,
+                log_bytes_spilled: rank.log.spilled,
                 checkpoints: u32::from(rank.kept.is_some()),
                 ..Gauges::default()
             },
@@ -224,7 +231,8 @@ impl Rank {
             phase: 1,
             channels: BTreeMap::new(),
             deeds: VecDeque::new(),
-            log: (0, 0),
+            log: LogSize::default(),
+            spill: Spill::default(),
             collected: 0,
             lines: BTreeMap::new(),
             gate: if view.epoch > 0 && director.is_some() { Gate::Closed } else { Gate::Open },
@@ -256,7 +264,7 @@ impl Rank {
                 self.maybe_write(now, host);
             }
             Input::Control { from, message } => self.told(from, message, now, host),
-            Input::Image { image, .. } => self.image_arrived(image, now, host),
+            Input::Image { from, image } => self.image_arrived(from, image, now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
             Input::Rested => self.caught_up(now, host),
             Input::Left => {}
@@ -266,6 +274,7 @@ impl Rank {
                 if name.owner == self.me {
                     self.own_part_durable(name, now, host);
                     self.own_part_fetched(name, now, host);
+                    self.own_segment_durable(name, host);
                 }
             }
             Input::PersistFailed(name) => {
@@ -276,12 +285,16 @@ impl Rank {
                 let (own, answers) = self.store.read(name, image.as_ref(), host);
                 self.say(answers, now, host);
                 // A part that turns out to be lost while a holder's copy is made of it was to be restored as well.
-                if own || image.is_none() {
+                if let Some(segment) = SegmentNo::of(name) {
+                    if name.owner == self.me && (own || image.is_none()) {
+                        self.own_segment_read(segment, image, host);
+                    }
+                } else if own || image.is_none() {
                     self.own_part_read(name, image, now, host);
                 }
             }
             Input::Listed(images) => {
-                let answers = self.store.listed(images.iter().map(|it| it.0), &self.view, host);
+                let answers = self.store.listed(images, &self.view, host);
                 self.say(answers, now, host);
             }
             Input::Recorded { .. } => {}
@@ -334,10 +347,14 @@ impl Rank {
             Control::Resume(restore) => self.resume(restore, now, host),
             Control::Stored(name) => {
                 self.copy_stored(from, name, now, host);
+                self.segment_stored(from, name, host);
                 self.restored_copy_stored(from, name, now, host);
             }
             Control::Fetch(name) => self.store.read_for(from, name, host),
-            Control::Refused(name) if name.owner == self.me => self.fetch_refused(name, now, host),
+            Control::Refused(name) if name.owner == self.me => {
+                self.own_segment_refused(from, name, host);
+                self.fetch_refused(name, now, host);
+            }
             Control::Refused(name) => self.store.refused(name, host),
             Control::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
             Control::Secure(name) => self.store.secure(from, name, host),

@@ -11,9 +11,11 @@ use alloc::vec::Vec;
 
 use faultline_core::{Attempt, Cause, Claim, ImageName, Position, ProcessId, Sn, Time, To, Vectors};
 
+use super::channel::LogSize;
 use super::config::Defect;
 use super::delivery::Line;
-use super::message::{Checkpoint, Control, RestoreNo, Saved};
+use super::message::{Checkpoint, Control, RestoreNo, Saved, SegmentNo};
+use super::spill::Spill;
 use super::view::View;
 use super::{Desk, Image, Rank, State};
 
@@ -87,6 +89,7 @@ impl Rank {
                 if self.view.began_new_life(holder, old) {
                     self.tell_holder(holder, host);
                     self.repeat_copy(holder, host);
+                    self.repeat_segments(holder, host);
                 }
             }
         }
@@ -244,16 +247,18 @@ impl Rank {
     }
 
     /// An image came over the network: the part of this process that it had lost, or somebody's copy.
-    pub(super) fn image_arrived(&mut self, image: Arc<Image>, now: Time, host: &mut Desk) {
+    pub(super) fn image_arrived(&mut self, from: ProcessId, image: Arc<Image>, now: Time, host: &mut Desk) {
         if image.name.owner != self.me {
-            let answers = self.store.copy_arrived(image, &self.view, host);
+            let answers = self.store.copy_arrived(from, image, &self.view, host);
             self.say(answers, now, host);
+        } else if let Some(segment) = SegmentNo::of(image.name) {
+            self.own_segment_arrived(segment, image, host);
         } else if self.awaited_part() == Some(image.name)
             && let State::Restoring(restoring) = &mut self.state
             && restoring.image.is_none()
         {
             restoring.image = Some(image.clone());
-            self.store.write(image, host);
+            self.store.write_whole(from, image, host);
         }
     }
 
@@ -312,7 +317,8 @@ impl Rank {
 
     /// The part is not to be had where it was.
     pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut Desk) {
-        if self.awaited_part() == Some(name)
+        let Some(part) = self.awaited_part() else { return };
+        if (part == name || self.store.gives_up(part, name))
             && let State::Restoring(restoring) = &self.state
         {
             let restore = restoring.restore;
@@ -429,7 +435,8 @@ impl Rank {
         let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
         let outside = self.channels.iter_mut().filter(|(peer, _)| is_outside(peer));
         (self.committed, self.lines) = (BTreeMap::new(), BTreeMap::new());
-        (self.log, self.collected) = ((0, 0), 0);
+        (self.log, self.collected) = (LogSize::default(), 0);
+        self.spill = Spill::default();
         for (&peer, channel) in outside {
             if self.config.defects.has(Defect::LogOutsideCheckpoint) {
                 channel.log.clear();
@@ -438,8 +445,12 @@ impl Rank {
             let undecided = in_pairs.then_some(channel.sent);
             let line = Line { next: channel.sent, fresh: channel.sent, undecided, ..Line::default() };
             self.lines.insert(peer, line);
-            self.log.0 += channel.log.len() as u64;
-            self.log.1 += channel.log.values().map(|it| it.payload.len() as u64).sum::<u64>();
+            for (&number, entry) in &channel.log {
+                self.log.add(entry);
+                if entry.content.segment().is_none() && self.config.log_memory.is_some() {
+                    self.spill.logged(peer, number);
+                }
+            }
         }
         self.recall_order(target.is_some(), host);
         host.claim(Claim::RolledBack {

@@ -30,13 +30,13 @@ impl Server {
     pub(super) fn handle(&mut self, input: Input<Hydee>, now: Time, host: &mut Desk) {
         let answers = match input {
             Input::Control { from, message } => self.told(from, message, host),
-            Input::Image { image, .. } => self.store.copy_arrived(image, &self.view, host),
+            Input::Image { from, image } => self.store.copy_arrived(from, image, &self.view, host),
             Input::Persisted(name) => self.store.persisted(name, &self.view, host),
             Input::PersistFailed(name) => {
                 self.store.write_failed(name, now + self.config.retry_every, &self.view)
             }
             Input::Read { name, image } => self.store.read(name, image.as_ref(), host).1,
-            Input::Listed(images) => self.store.listed(images.iter().map(|it| it.0), &self.view, host),
+            Input::Listed(images) => self.store.listed(images, &self.view, host),
             Input::Membership(membership) => {
                 self.view = View::new(&self.config, membership);
                 let early = core::mem::take(&mut self.early);

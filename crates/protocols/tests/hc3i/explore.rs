@@ -5,7 +5,7 @@
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ClusterId, Presence, ProcessId};
-use faultline_protocols::hc3i::{CollectBy, Config, Defects, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{CollectBy, Config, Coordinating, Cut, Defects, ReplicateTo, Scope};
 use faultline_trace::manifest::ProtocolKind;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
@@ -50,7 +50,7 @@ impl Schedule {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         let clusters: &[u32] =
             pick(&mut dice, &[&[1, 1][..], &[1, 2], &[2, 1], &[2, 2], &[1, 1, 1], &[1, 2, 1]]);
-        let own = Config {
+        let mut own = Config {
             replicas: pick(&mut dice, &[1, 1, 2]),
             replicate_to: pick(
                 &mut dice,
@@ -60,10 +60,18 @@ impl Schedule {
             collect_by: pick(&mut dice, &[CollectBy::Initiator, CollectBy::EveryCluster]),
             ..config(Defects::default())
         };
-        let protocol = match own.scope {
-            Scope::Cluster => ProtocolKind::Hc3i,
-            Scope::Federation => ProtocolKind::Coordinated,
-            Scope::Process => ProtocolKind::Independent,
+        let protocol = match (own.scope, seed % 3) {
+            (Scope::Cluster, _) => ProtocolKind::Hc3i,
+            (Scope::Process, _) => ProtocolKind::Independent,
+            (Scope::Federation, 0) => ProtocolKind::Coordinated,
+            (Scope::Federation, 1) => {
+                own.cut = Cut::Coloured;
+                ProtocolKind::ChandyLamport
+            }
+            (Scope::Federation, _) => {
+                own.coordination = Coordinating::ByLeaders;
+                ProtocolKind::HierarchicalCoordinated
+            }
         };
         // The others hold its copies, and collect without it.
         let may_have_guest = clusters.len() == 3 && own.scope == Scope::Cluster && own.replicas == 1;

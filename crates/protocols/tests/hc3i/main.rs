@@ -7,6 +7,7 @@ mod harness;
 
 mod checkpoints;
 mod collection;
+mod coordinated;
 mod defects;
 mod explore;
 mod figures;

@@ -29,10 +29,13 @@ const SHOWN_BY: &[(Defect, u64)] = &[
     (Defect::FoldsAtArrival, 5),
     (Defect::NoDrain, 56),
     (Defect::OneRound, 513),
+    (Defect::SegmentsCollected, 13),
+    (Defect::SpilledNotSent, 61),
 ];
 
-/// Those that a directed schedule shows.
-const DIRECTED: &[Defect] = &[Defect::OlderLevelObeyed];
+/// Those that a directed schedule shows, here or in `spill`.
+const DIRECTED: &[Defect] =
+    &[Defect::OlderLevelObeyed, Defect::SpilledBeforeDurable, Defect::SegmentsOutsideCheckpoint];
 
 /// Those that the search among random federations finds, and hardly anything else (`crates/fuzz/tests/defects.rs`).
 const SEARCHED: &[Defect] = &[Defect::NoDuplicateCheck];

@@ -64,6 +64,8 @@ impl Schedule {
                     &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
                 ),
             },
+            // Those that `defects` names go without.
+            log_memory: matches!(seed % 9, 4 | 7).then_some(seed % 5 * 24),
             retry_every: RETRY,
             defects,
             scope: Scope::Cluster,

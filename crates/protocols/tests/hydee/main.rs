@@ -12,6 +12,7 @@ mod explore;
 #[allow(dead_code, unused_imports, reason = "each protocol's tests use their part")]
 #[path = "../harness/mod.rs"]
 mod harness;
+mod spill;
 
 /// Longer than a directed schedule takes: after the first, checkpoints are taken when they are asked for.
 const EVERY: Span = Span::from_secs(3_600);
@@ -23,6 +24,7 @@ fn config(clusters: usize, replicas: u16, defects: Defects) -> Config {
         recovery: Recovery::Phases,
         checkpoint_every: vec![Some(EVERY); clusters].into(),
         placement: Placement { replicas, to: ReplicateTo::OtherCluster },
+        log_memory: None,
         retry_every: Span::from_secs(1),
         defects,
     }

@@ -147,6 +147,12 @@ impl Collector for Exposition {
         let shown = [
             ("log_messages", "Messages in the sender logs", None, gauges.log_messages),
             ("log", "Payload in the sender logs", Some(Unit::Bytes), gauges.log_bytes),
+            (
+                "log_spilled",
+                "Of the payload in the sender logs, what is on stable storage only",
+                Some(Unit::Bytes),
+                gauges.log_bytes_spilled,
+            ),
             ("checkpoints_kept", "Checkpoints that could be restored", None, gauges.checkpoints.into()),
             ("steps_done", "Steps of the application done", None, gauges.progress.done),
             ("steps_wanted", "Steps of the application in all", None, gauges.progress.total),

@@ -68,6 +68,7 @@ impl Totals {
             sum.progress.total += gauges.progress.total;
             sum.log_messages += gauges.log_messages;
             sum.log_bytes += gauges.log_bytes;
+            sum.log_bytes_spilled += gauges.log_bytes_spilled;
             sum.checkpoints += gauges.checkpoints;
         }
         self.exposition.update(|page| {

@@ -1,0 +1,278 @@
+//! Past a limit a process's log moves to stable storage (R15; the paper's section V names it as future work).
+//!
+//! The oldest logged messages are put into a *segment*, which is written like a part of a checkpoint, here and at the
+//! holders, while everything goes on. When it is durable at all of them, their content leaves the memory; number, phase and
+//! length stay. A checkpoint refers to the segments of the log that it holds. They are read when a channel is taken up again,
+//! one at a time, and go with the last checkpoint that refers to them.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Chunk, Claim, ImageName, Payload, ProcessId, Snapshot, To, Witness};
+
+use super::channel::{Channel, Content};
+use super::config::Defect;
+use super::delivery::Gate;
+use super::message::{Control, Head, Saved, SegmentNo};
+use super::{Desk, Image, Rank, State};
+
+/// What of a log is on its way to stable storage, or back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spill {
+    /// Segments that were begun in this incarnation.
+    begun: u32,
+    /// What is logged in memory, the oldest first; some of it may have been forgotten since.
+    order: VecDeque<(ProcessId, u32)>,
+    writing: Option<Writing>,
+    wanted: BTreeMap<SegmentNo, Wanted>,
+    /// Read, and perhaps not sent yet as a whole; the newest last.
+    fetched: Vec<(SegmentNo, Arc<Image>)>,
+}
+
+/// A segment that is not durable everywhere.
+#[derive(Clone, Debug)]
+struct Writing {
+    segment: SegmentNo,
+    image: Arc<Image>,
+    is_durable: bool,
+    /// Holders that have not confirmed their copy.
+    awaited: Vec<ProcessId>,
+}
+
+/// A segment that is being read.
+#[derive(Clone, Debug, Default)]
+struct Wanted {
+    /// To whom something in it goes next.
+    peers: BTreeSet<ProcessId>,
+    /// Holders that were asked, because it is lost here; the last has not answered.
+    asked: Vec<ProcessId>,
+}
+
+impl Spill {
+    /// A message is in the log's memory.
+    pub(super) fn logged(&mut self, to: ProcessId, number: u32) {
+        self.order.push_back((to, number));
+    }
+
+    /// The content of a message in a segment, when that has been read.
+    pub(super) fn fetched(&self, segment: SegmentNo, to: ProcessId, number: u32) -> Option<Payload> {
+        let (_, image) = self.fetched.iter().find(|(it, _)| *it == segment)?;
+        match &image.saved.channels.get(&to)?.log.get(&number)?.content {
+            Content::Here(payload) => Some(payload.clone()),
+            Content::Spilled { .. } => None,
+        }
+    }
+}
+
+impl Rank {
+    /// Begins a segment with the oldest messages of the log when there is too much of it in memory.
+    pub(super) fn maybe_spill(&mut self, host: &mut Desk) {
+        let Some(limit) = self.config.log_memory else {
+            return;
+        };
+        // Those that were forgotten are thrown out when they are most.
+        if self.spill.order.len() as u64 > 64 + 2 * self.log.messages {
+            let channels = &self.channels;
+            let is_logged = |(peer, number): &(ProcessId, u32)| {
+                channels.get(peer).is_some_and(|it| it.log.contains_key(number))
+            };
+            self.spill.order.retain(is_logged);
+        }
+        let is_restoring = matches!(self.state, State::Restoring(_));
+        if self.log.in_memory() <= limit || self.spill.writing.is_some() || is_restoring {
+            return;
+        }
+        let wanted = self.log.in_memory() - limit / 2;
+        let (mut bytes, mut channels) = (0, BTreeMap::<ProcessId, Channel>::new());
+        while bytes < wanted
+            && let Some((peer, number)) = self.spill.order.pop_front()
+        {
+            let entry = self.channels.get(&peer).and_then(|it| it.log.get(&number));
+            let Some(entry) = entry.filter(|it| it.content.segment().is_none()) else { continue };
+            bytes += entry.content.len();
+            channels.entry(peer).or_default().log.insert(number, entry.clone());
+        }
+        if channels.is_empty() {
+            return;
+        }
+        self.spill.begun += 1;
+        let segment = SegmentNo { incarnation: self.position.incarnation, number: self.spill.begun };
+        let image = Arc::new(Image {
+            name: segment.image(self.me),
+            head: Arc::default(),
+            saved: Arc::new(Saved { phase: 0, channels, deeds: VecDeque::new(), late: Vec::new() }),
+            snapshot: Snapshot {
+                witness: Witness::default(),
+                channels: Arc::from([]),
+                application: Arc::from([Chunk::Virtual(bytes)]),
+            },
+        });
+        self.store.write(image.clone(), host);
+        for &holder in &self.holders {
+            host.send_image(holder, image.clone());
+        }
+        let awaited = self.holders.clone();
+        self.spill.writing = Some(Writing { segment, image, is_durable: false, awaited });
+        if self.has(Defect::SpilledBeforeDurable) {
+            self.finish_segment(host);
+        }
+    }
+
+    /// A write of its own storage is durable.
+    pub(super) fn own_segment_durable(&mut self, name: ImageName, host: &mut Desk) {
+        if let Some(writing) = &mut self.spill.writing
+            && writing.image.name == name
+        {
+            writing.is_durable = true;
+            self.maybe_spilled(host);
+        } else if !name.is_part() {
+            // It had been lost here, so that a holder may have asked in vain.
+            self.tell_holders(host);
+            self.repeat_copies(host);
+        }
+    }
+
+    /// A holder has its copy.
+    pub(super) fn segment_stored(&mut self, from: ProcessId, name: ImageName, host: &mut Desk) {
+        if let Some(writing) = &mut self.spill.writing
+            && writing.image.name == name
+        {
+            writing.awaited.retain(|&holder| holder != from);
+            self.maybe_spilled(host);
+        }
+    }
+
+    fn maybe_spilled(&mut self, host: &mut Desk) {
+        if self.spill.writing.as_ref().is_some_and(|it| it.is_durable && it.awaited.is_empty()) {
+            self.finish_segment(host);
+            self.maybe_spill(host);
+        }
+    }
+
+    /// What is in the segment leaves the memory, unless it has been forgotten meanwhile.
+    fn finish_segment(&mut self, host: &mut Desk) {
+        let Some(Writing { segment, image, .. }) = self.spill.writing.take() else {
+            return;
+        };
+        let (mut messages, mut spilled) = (0, 0);
+        for (peer, channel) in &image.saved.channels {
+            for number in channel.log.keys() {
+                let entry = self.channels.get_mut(peer).and_then(|it| it.log.get_mut(number));
+                let Some(entry) = entry.filter(|it| it.content.segment().is_none()) else { continue };
+                let bytes = entry.content.len();
+                entry.content = Content::Spilled { segment, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) };
+                messages += 1;
+                spilled += bytes;
+            }
+        }
+        self.log.spilled += spilled;
+        host.claim(Claim::Spilled { messages, bytes: spilled, left: self.log.in_memory() });
+    }
+
+    /// A holder began a new life: it may lack the copies that were under way to it, and those of segments that no checkpoint
+    /// refers to yet; and it may owe an answer.
+    pub(super) fn repeat_segments(&mut self, holder: ProcessId, host: &mut Desk) {
+        if let Some(writing) = &mut self.spill.writing {
+            if !writing.awaited.contains(&holder) {
+                writing.awaited.push(holder);
+            }
+            host.send_image(holder, writing.image.clone());
+        }
+        for segment in self.segments() {
+            host.control(To::One(holder), Control::Secure(segment.image(self.me)));
+        }
+        for (segment, wanted) in &self.spill.wanted {
+            if wanted.asked.last() == Some(&holder) {
+                host.control(To::One(holder), Control::Fetch(segment.image(self.me)));
+            }
+        }
+    }
+
+    /// Segments that hold something of the log.
+    fn segments(&self) -> BTreeSet<SegmentNo> {
+        let entries = self.channels.values().flat_map(|it| it.log.values());
+        entries.filter_map(|it| it.content.segment()).collect()
+    }
+
+    /// What a checkpoint that is taken now says of the log's segments.
+    pub(super) fn head_of_log(&self) -> Head {
+        // What is being written is in memory still, and in the part; it will be needed afterwards.
+        let next = self.spill.writing.as_ref().map_or(self.spill.begun + 1, |it| it.segment.number);
+        Head { segments: self.segments().into_iter().collect(), next }
+    }
+
+    /// What goes to `peer` next is in this segment.
+    pub(super) fn want_segment(&mut self, segment: SegmentNo, peer: ProcessId, host: &mut Desk) {
+        if !self.spill.wanted.contains_key(&segment) {
+            self.store.read_for(self.me, segment.image(self.me), host);
+        }
+        self.spill.wanted.entry(segment).or_default().peers.insert(peer);
+    }
+
+    /// Its own storage has answered, this process or a holder.
+    pub(super) fn own_segment_read(
+        &mut self,
+        segment: SegmentNo,
+        image: Option<Arc<Image>>,
+        host: &mut Desk,
+    ) {
+        match image {
+            Some(image) => self.segment_here(segment, image, host),
+            None if self.segments().contains(&segment) => self.ask_for_segment(segment, host),
+            None => {}
+        }
+    }
+
+    /// It came from a holder: because it was lost here, or because it belongs to the part that is to be restored.
+    pub(super) fn own_segment_arrived(&mut self, segment: SegmentNo, image: Arc<Image>, host: &mut Desk) {
+        self.store.write_segment(image.clone(), host);
+        self.segment_here(segment, image, host);
+    }
+
+    /// A holder does not have it either.
+    pub(super) fn own_segment_refused(&mut self, from: ProcessId, name: ImageName, host: &mut Desk) {
+        if let Some(segment) = SegmentNo::of(name)
+            && self.spill.wanted.get(&segment).is_some_and(|it| it.asked.last() == Some(&from))
+        {
+            self.ask_for_segment(segment, host);
+        }
+    }
+
+    fn ask_for_segment(&mut self, segment: SegmentNo, host: &mut Desk) {
+        let name = segment.image(self.me);
+        let wanted = self.spill.wanted.entry(segment).or_default();
+        match self.holders.iter().find(|holder| !wanted.asked.contains(holder)) {
+            Some(&holder) => {
+                wanted.asked.push(holder);
+                host.control(To::One(holder), Control::Fetch(name));
+            }
+            None => {
+                let asked = core::iter::once(self.me).chain(self.holders.iter().copied()).collect();
+                host.claim(Claim::Unrecoverable {
+                    cluster: self.cluster,
+                    missing: Arc::from([(name, asked)]),
+                });
+            }
+        }
+    }
+
+    /// What was waited for goes on.
+    fn segment_here(&mut self, segment: SegmentNo, image: Arc<Image>, host: &mut Desk) {
+        let Some(wanted) = self.spill.wanted.remove(&segment) else {
+            return;
+        };
+        self.spill.fetched.push((segment, image));
+        let limit = self.config.log_memory.unwrap_or(0);
+        let len = |(_, image): &(SegmentNo, Arc<Image>)| image.snapshot.len();
+        while self.spill.fetched.len() > 1 && self.spill.fetched.iter().map(len).sum::<u64>() > limit {
+            self.spill.fetched.remove(0);
+        }
+        for peer in wanted.peers {
+            self.pump(peer, host);
+        }
+        if self.spill.wanted.is_empty() && self.gate == Gate::Open {
+            self.spill.fetched.clear();
+        }
+    }
+}

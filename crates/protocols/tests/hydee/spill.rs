@@ -1,0 +1,165 @@
+//! The log past its limit: what leaves the memory, what it needs for that, and that it comes back (R15).
+
+use faultline_checker::Property;
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_core::{Claim, ProcessId, Protocol as _};
+use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
+use faultline_trace::manifest::ProtocolKind;
+
+use crate::harness::{Federation, p};
+use crate::{EVERY, config};
+
+/// Three processes in clusters of their own, with copies in the next; a log of more than four bytes is too long.
+fn running() -> Federation<Hydee> {
+    with(Defects::default())
+}
+
+fn with(defects: Defects) -> Federation<Hydee> {
+    let limited = Config { log_memory: Some(4), ..config(3, 1, defects) };
+    let mut federation = Federation::new(&[1, 1, 1], limited);
+    federation.settle();
+    federation
+}
+
+fn exchange(federation: &mut Federation<Hydee>, texts: &[&str]) {
+    for text in texts {
+        federation.send(p(0), p(1), text);
+        federation.settle();
+    }
+}
+
+/// Bytes of p0's log, and how many of them are on stable storage only.
+fn log(federation: &Federation<Hydee>) -> (u64, u64) {
+    let gauges = federation.protocol(p(0)).gauges();
+    (gauges.log_bytes, gauges.log_bytes_spilled)
+}
+
+fn wrong(federation: &Federation<Hydee>) -> Vec<String> {
+    let findings = federation.judge(ProtocolKind::Hydee).findings;
+    findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
+}
+
+#[test]
+fn the_oldest_messages_leave_the_memory_when_they_are_durable_everywhere() {
+    let mut federation = running();
+    let copy = federation.hold(|flight| flight.image_of() == Some(p(0)));
+    exchange(&mut federation, &["m1", "m2", "m3"]);
+    assert_eq!(log(&federation), (6, 0), "the holder has no copy yet");
+    federation.release(copy);
+    federation.settle();
+    assert_eq!(log(&federation), (6, 4), "half of the limit stays");
+    exchange(&mut federation, &["m4", "m5", "m6"]);
+    let (all, spilled) = log(&federation);
+    assert!(all == 12 && all - spilled <= 4, "{spilled} of {all}");
+}
+
+#[test]
+fn what_a_recovery_wants_is_read() {
+    for own_is_corrupt in [false, true] {
+        let mut federation = running();
+        let texts = ["m1", "m2", "m3", "m4", "m5"];
+        exchange(&mut federation, &texts);
+        if own_is_corrupt {
+            federation.corrupt(p(0));
+        }
+        federation.crash(p(1), Kept);
+        federation.settle();
+        assert_eq!(federation.received(p(1)), texts, "in their order; own storage corrupt: {own_is_corrupt}");
+        assert_eq!(wrong(&federation), [""; 0]);
+    }
+}
+
+/// A checkpoint of p0 refers to segments; p0 loses its storage, and p1 fails besides.
+#[test]
+fn segments_are_part_of_the_checkpoint_and_of_its_copies() {
+    let mut federation = running();
+    let texts = ["m1", "m2", "m3", "m4", "m5"];
+    exchange(&mut federation, &texts);
+    federation.wake(p(0), EVERY);
+    federation.settle();
+    federation.crash(p(0), Lost);
+    federation.settle();
+    assert_eq!(log(&federation).0, 10, "the restored log is the same");
+    federation.crash(p(1), Kept);
+    federation.settle();
+    assert_eq!(federation.received(p(1)), texts);
+    assert_eq!(wrong(&federation), [""; 0]);
+    let protected = |claim: &Claim| matches!(claim, Claim::Protected);
+    assert!(federation.claims(p(0)).any(protected), "its storage holds everything again");
+}
+
+/// The disks of p0 and of its holder are full. What p1 needs again is in p0's memory still.
+#[test]
+fn what_is_not_durable_stays_in_memory() {
+    let schedule = |defects| {
+        let mut federation = with(defects);
+        federation.fail_writes(p(0), true);
+        federation.fail_writes(p(1), true);
+        exchange(&mut federation, &["m1", "m2", "m3"]);
+        federation.crash(p(1), Kept);
+        federation.settle();
+        federation
+    };
+    let sound = schedule(Defects::default());
+    assert_eq!(sound.received(p(1)), ["m1", "m2", "m3"]);
+    assert_eq!(wrong(&sound), [""; 0]);
+    caught(&schedule(Defects::only(Defect::SpilledBeforeDurable)));
+}
+
+/// p0 and then its holder p1 lose their storages: p0 has its segments from p1 before that.
+#[test]
+fn who_restores_a_part_has_its_segments_as_well() {
+    let schedule = |defects| {
+        let mut federation = with(defects);
+        exchange(&mut federation, &["m1", "m2", "m3", "m4", "m5"]);
+        federation.wake(p(0), EVERY);
+        federation.settle();
+        for process in [p(0), p(1)] {
+            federation.crash(process, Lost);
+            federation.settle();
+        }
+        federation
+    };
+    let sound = schedule(Defects::default());
+    assert_eq!(sound.received(p(1)), ["m1", "m2", "m3", "m4", "m5"]);
+    assert_eq!(wrong(&sound), [""; 0]);
+    caught(&schedule(Defects::only(Defect::SegmentsOutsideCheckpoint)));
+}
+
+/// The checker finds that a log lacks what it should have.
+fn caught(federation: &Federation<Hydee>) {
+    assert_eq!(federation.received(p(1)), [""; 0]);
+    let violated: Vec<Property> = federation.judge(ProtocolKind::Hydee).violated().collect();
+    assert!(violated.contains(&Property::UnrecoverableJustified), "{violated:?}");
+}
+
+/// The holder loses its storage, and with it segments that no checkpoint refers to yet.
+#[test]
+fn a_holder_is_given_the_segments_again() {
+    let mut federation = running();
+    let texts = ["m1", "m2", "m3", "m4", "m5"];
+    exchange(&mut federation, &texts);
+    let before = segments(&federation, p(1));
+    federation.crash(p(1), Lost);
+    federation.settle();
+    assert_eq!((before, segments(&federation, p(1))), (2, 2));
+}
+
+#[test]
+fn a_checkpoint_of_the_receiver_and_one_of_the_sender_free_them() {
+    let mut federation = running();
+    exchange(&mut federation, &["m1", "m2", "m3", "m4", "m5"]);
+    assert_eq!([p(0), p(1)].map(|it| segments(&federation, it)), [2, 2]);
+    federation.wake(p(1), EVERY);
+    federation.settle();
+    assert_eq!(log(&federation), (0, 0));
+    federation.wake(p(0), EVERY);
+    federation.settle();
+    assert_eq!([p(0), p(1)].map(|it| segments(&federation, it)), [0, 0]);
+    assert_eq!(wrong(&federation), [""; 0]);
+}
+
+/// Segments of p0 that a process stores.
+fn segments(federation: &Federation<Hydee>, at: ProcessId) -> usize {
+    federation.images(at).iter().filter(|name| name.owner == p(0) && !name.is_part()).count()
+}
