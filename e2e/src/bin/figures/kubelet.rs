@@ -1,6 +1,5 @@
 //! Kubernetes nodes that are none: pods that are bound to them are said to run, and to be gone when they are deleted.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
@@ -54,8 +53,10 @@ pub(super) async fn make(client: &Client, pods: u32) -> Result<Vec<String>, Fail
 /// Takes the nodes away.
 pub(super) async fn remove(client: &Client, names: &[String]) -> Result<(), Failure> {
     let nodes: Api<Node> = Api::all(client.clone());
+    let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);
     for name in names {
-        nodes.delete(name, &DeleteParams::default()).await?;
+        unless_gone(leases.delete(name, &DeleteParams::default()).await)?;
+        unless_gone(nodes.delete(name, &DeleteParams::default()).await)?;
     }
     Ok(())
 }
@@ -139,26 +140,21 @@ fn unless_gone<T>(answer: kube::Result<T>) -> Result<(), Failure> {
     }
 }
 
-/// Keeps pods away from the nodes of the cluster, or no longer. Returns those whose answer to that has changed.
-pub(super) async fn reserve(
-    client: &Client,
-    reserved: bool,
-    which: &BTreeSet<String>,
-) -> Result<BTreeSet<String>, Failure> {
+/// Keeps pods away from all nodes of the cluster that take some. Returns which those are.
+pub(super) async fn reserve(client: &Client) -> Result<Vec<String>, Failure> {
+    let all = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
+    let takes = |it: &&Node| !it.spec.as_ref().and_then(|it| it.unschedulable).unwrap_or(false);
+    let names: Vec<String> = all.iter().filter(takes).map(ResourceExt::name_any).collect();
+    admit(client, &names, false).await?;
+    Ok(names)
+}
+
+/// Whether pods may come to these nodes.
+pub(super) async fn admit(client: &Client, names: &[String], admitted: bool) -> Result<(), Failure> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let all: BTreeMap<String, bool> = nodes
-        .list(&Default::default())
-        .await?
-        .iter()
-        .map(|it| (it.name_any(), it.spec.as_ref().and_then(|it| it.unschedulable).unwrap_or(false)))
-        .collect();
-    let mut changed = BTreeSet::new();
-    for (name, is_reserved) in all {
-        if (which.is_empty() || which.contains(&name)) && is_reserved != reserved {
-            let patch = Patch::Merge(json!({ "spec": { "unschedulable": reserved } }));
-            nodes.patch(&name, &PatchParams::default(), &patch).await?;
-            changed.insert(name);
-        }
+    for name in names {
+        let patch = Patch::Merge(json!({ "spec": { "unschedulable": !admitted } }));
+        nodes.patch(name, &PatchParams::default(), &patch).await?;
     }
-    Ok(changed)
+    Ok(())
 }

@@ -72,18 +72,18 @@ impl Scale {
         let room = cluster.room("scale").await?;
         let client = room.client.clone();
         let sent = Operators::send_away(&client).await?;
-        let reserved = kubelet::reserve(&client, true, &Default::default()).await?;
+        let reserved = kubelet::reserve(&client).await?;
         let nodes = kubelet::make(&client, self.federations * (self.processes + 1)).await?;
         let taken = tokio::select! {
             taken = self.measure(&room, &program, &nodes) => taken,
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         };
-        // Whatever came of it, the cluster is as it was.
-        sent.bring_back().await?;
-        kubelet::reserve(&client, false, &reserved).await?;
+        // Whatever came of it, the cluster is as it was: first the nodes, which the operators need.
+        let freed = kubelet::admit(&client, &reserved, true).await;
+        let removed = kubelet::remove(&client, &nodes).await;
+        let back = sent.bring_back().await;
         let left = room.leave().await;
-        kubelet::remove(&client, &nodes).await?;
-        taken.and(left)
+        taken.and(freed).and(removed).and(back).and(left)
     }
 
     async fn measure(&self, room: &Room, program: &PathBuf, nodes: &[String]) -> Result<(), Failure> {
