@@ -317,8 +317,7 @@ pub(crate) enum Paper {
 Examples:
   faultline compare my.yaml
   faultline compare my.yaml --protocols hc3i,hydee --seeds 30 --out compared
-  faultline compare my.yaml --protocols hc3i,hydee --backend local
-                                               real processes, one run after the other
+  faultline compare my.yaml --backend local      real processes
   faultline compare my.yaml --format json > compared.json")]
 pub(crate) struct CompareArguments {
     /// The federation.

@@ -52,6 +52,34 @@ fn master_and_workers_outlive_the_master_and_the_event_logger() {
 }
 
 #[test]
+fn a_cluster_joins_and_leaves_among_real_processes() {
+    let place = Place::new();
+    let sample = faultline_api::samples::sample("guest").unwrap();
+    let faster = [
+        ("joinsAfter: 3s, leavesAfter: 8s", "joinsAfter: 1s, leavesAfter: 3s"),
+        ("checkpointEvery: 1s, collectEvery: 1s", "checkpointEvery: 400ms, collectEvery: 400ms"),
+        ("duration: 20s", "duration: 6s"),
+        ("at: 8500ms", "at: 2s"),
+        ("at: 15s", "at: 5s"),
+    ];
+    let text = faster.iter().fold(sample.text.to_owned(), |text, (old, new)| {
+        assert!(text.contains(old), "{old}");
+        text.replace(old, new)
+    });
+    place.write("guest.yaml", text);
+    let run = place.faultline(["run", "guest.yaml", "--out", "run", "--format", "json"]).output().unwrap();
+    let json: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(json["run"]["outcome"], "completed", "{json}");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    let told = place.faultline(["explain", "run"]).assert().code(0);
+    let told = String::from_utf8_lossy(&told.get_output().stdout).into_owned();
+    for part in ["nancy joined", "nancy left", "nancy-1 was killed"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
 fn protocols_are_compared_on_real_processes() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));

@@ -291,6 +291,7 @@ pub enum FactKind {
     Unrecoverable,
     Orphaned,
     Released,
+    Spilled,
     LifeStarted,
     Begun,
     Injecting,
@@ -301,7 +302,6 @@ pub enum FactKind {
     Changed,
     Joined,
     Left,
-    Spilled,
 }
 
 impl Fact {
@@ -420,5 +420,5 @@ impl FromIterator<FactKind> for FactKinds {
     }
 }
 
-const _: () = assert!((FactKind::Spilled as u32) < u64::BITS, "a set of kinds is 64 bits");
+const _: () = assert!((FactKind::Left as u32) < u64::BITS, "a set of kinds is 64 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "facts are kept by the million");

@@ -78,8 +78,12 @@ impl Membership {
 
     /// Whether the cluster of `process` is there; what stands outside every cluster always is.
     pub fn is_present(&self, process: ProcessId) -> bool {
-        let cluster = self.clusters.get(self.cluster_of(process).index());
-        cluster.is_none_or(|it| matches!(it.presence, Presence::Permanent | Presence::Present))
+        matches!(self.presence_of(process), Presence::Permanent | Presence::Present)
+    }
+
+    /// That of the cluster of `process`.
+    pub fn presence_of(&self, process: ProcessId) -> Presence {
+        self.clusters.get(self.cluster_of(process).index()).map_or(Presence::Permanent, |it| it.presence)
     }
 
     /// The processes of `cluster`, ascending.

@@ -58,7 +58,7 @@ fn reaches_much(shares: &Shares) {
 
 #[test]
 fn hundreds_of_seeds_of_hc3i_are_clean_and_reach_what_they_are_meant_to() {
-    let (shares, judged) = clean(Protocol::Hc3i, 400, [Property::BoundedLoss]);
+    let (shares, judged) = clean(Protocol::Hc3i, 1000, [Property::BoundedLoss]);
     reaches_much(&shares);
     assert!(shares.cascading >= 30.0, "{shares:#?}");
     assert!(shares.salted >= 50.0, "{shares:#?}");

@@ -71,7 +71,7 @@ fn make_room(options: &mut Hc3i, stay: u64) {
 
 /// Traffic between all who are there.
 fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Application {
-    let often = chance.pick(&[0.1, 0.3, 0.6]);
+    let often = chance.pick(&[0.3, 0.6, 0.9]);
     let behaviour = |chance: &mut Chance, cluster: &str, nodes: u32| Behaviour {
         cluster: cluster.to_owned(),
         mean_computation: Duration(short(Span(chance.between(length.0 / 100, length.0 / 20)))),

@@ -92,6 +92,8 @@ impl Store {
     ) -> Answers {
         self.is_listed = true;
         self.here.extend(images);
+        // A part may have come before it was known that its segments are here.
+        self.write_pending(host);
         for (owner, incarnation, name) in core::mem::take(&mut self.holds) {
             self.hold(owner, incarnation, name, host);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, Fact, FactKind, Life, Membership, ProcessId, Span, StorageFate, Time, Trigger,
+    Boot, ClusterId, Fact, FactKind, Life, Membership, Presence, ProcessId, Span, StorageFate, Time, Trigger,
 };
 use faultline_supervisor::{Order, Report, Supervisor};
 use faultline_trace::manifest::LinkMeasured;
@@ -595,17 +595,14 @@ impl<P: Places> Host<'_, P> {
             }
             Order::Announce(membership) => {
                 self.membership = membership.clone();
-                let entries = membership.members.iter().enumerate();
-                let directory = Directory {
-                    entries: entries
-                        .map(|(index, member)| {
-                            member
-                                .up
-                                .then(|| self.entry(ProcessId(index as u32), Some(member.life)))
-                                .flatten()
-                        })
-                        .collect(),
-                };
+                let entries = (0..).map(ProcessId).zip(membership.members.iter()).map(|(process, member)| {
+                    match membership.presence_of(process) {
+                        // It listens, and keeps the connections over which it measured.
+                        Presence::Awaited => self.entry(process, None),
+                        _ => member.up.then(|| self.entry(process, Some(member.life))).flatten(),
+                    }
+                });
+                let directory = Directory { entries: entries.collect() };
                 for (index, member) in membership.members.iter().enumerate().filter(|(_, member)| member.up) {
                     let announcement = ToNode::Announce((*membership).clone(), directory.clone());
                     self.tell(ProcessId(index as u32), member.life, announcement);
