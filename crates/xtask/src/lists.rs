@@ -7,7 +7,8 @@ use std::fs;
 use faultline_api::samples::SAMPLES;
 use faultline_checker::{Context, judge};
 use faultline_core::FactKind;
-use faultline_protocols::{hc3i::Defect, hydee};
+use faultline_protocols::hc3i::{DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect};
+use faultline_protocols::hydee;
 use faultline_trace::Trace;
 use faultline_trace::manifest::ProtocolKind;
 use serde::Serialize;
@@ -20,7 +21,9 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     let mut problems = Vec::new();
     for (file, title, expected) in [
         ("docs/verdict.md", "Properties", properties.collect()),
-        ("docs/hc3i.md", "Defect switches", Defect::ALL.iter().map(name).collect()),
+        ("docs/hc3i.md", "Defect switches", of_hc3i(Defect::ALL)),
+        ("docs/baselines.md", "Defect switches of the snapshot", own(&DEFECTS_OF_COLOURS)),
+        ("docs/baselines.md", "Defect switches of the hierarchical baseline", own(&DEFECTS_OF_LEADERS)),
         ("docs/hydee.md", "Defect switches", hydee::Defect::ALL.iter().map(name).collect()),
         ("docs/bundle.md", "Facts of processes", FactKind::OF_PROCESSES.iter().map(name).collect()),
     ] {
@@ -52,6 +55,16 @@ fn listed(text: &str, title: &str) -> BTreeSet<String> {
     let heading = |line: &&str| line.trim_start_matches('#').trim() == title;
     let section = text.lines().skip_while(|it| !heading(it)).skip(1).take_while(|it| !it.starts_with('#'));
     section.filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
+}
+
+/// Those of HC3I itself.
+fn of_hc3i(defects: &[Defect]) -> BTreeSet<String> {
+    defects.iter().filter(|it| it.is_of_hc3i()).map(name).collect()
+}
+
+/// Those that a baseline does not have in common with HC3I.
+fn own(defects: &[Defect]) -> BTreeSet<String> {
+    defects.iter().filter(|it| !it.is_of_hc3i()).map(name).collect()
 }
 
 fn compare(place: &str, listed: &BTreeSet<String>, expected: &BTreeSet<String>) -> Problems {
