@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::{Federation, Names};
-use faultline_core::{Claim, ClusterId, Fact, FactNo, ImageName, Life, ProcessId, Span, Time};
-use faultline_trace::{Record, Stream, Trace};
+use faultline_core::{Claim, ClusterId, Fact, FaultNo, ImageName, ProcessId, Span, Time};
+use faultline_trace::{Record, Trace};
 use serde::Serialize;
 
 use crate::simulate::Watch;
@@ -28,6 +28,8 @@ pub struct Costs {
     pub between_bytes: u64,
     /// Content of logged messages that left the memory of their senders.
     pub spilled_bytes: u64,
+    /// Faults that took effect.
+    pub faults: usize,
     /// In the order of the failures that began them.
     pub outages: Vec<Outage>,
 }
@@ -51,12 +53,7 @@ impl Costs {
     pub(crate) fn of(federation: &Federation, trace: &Trace) -> Costs {
         static NEVER: AtomicBool = AtomicBool::new(false);
         let names = Names::of(&federation.spec);
-        let stated = |(&(process, life), stream): (&(ProcessId, Life), &Stream)| {
-            let records = (0..).map(FactNo).zip(stream.clone());
-            let record = move |(number, (at, fact))| Record { process, life, number, at, fact };
-            records.map(record).collect::<Vec<_>>()
-        };
-        let mut records: Vec<Record> = trace.streams.iter().flat_map(stated).collect();
+        let mut records: Vec<Record> = trace.records().collect();
         records.sort_by_key(|it| it.at);
         let mut books = Bookkeeper::new(&NEVER);
         records.iter().for_each(|it| Watch::stated(&mut books, &names, it));
@@ -73,6 +70,8 @@ pub(crate) struct Bookkeeper<'a> {
     begun: Option<Time>,
     last: Time,
     costs: Costs,
+    /// Faults that were injected, and found something to act on.
+    faults: BTreeSet<FaultNo>,
     outages: Vec<Open>,
 }
 
@@ -107,6 +106,7 @@ impl<'a> Bookkeeper<'a> {
             begun: None,
             last: Time::ZERO,
             costs: Costs::default(),
+            faults: BTreeSet::new(),
             outages: Vec::new(),
         }
     }
@@ -121,6 +121,7 @@ impl<'a> Bookkeeper<'a> {
         };
         Costs {
             seconds: self.begun.map_or(0.0, |it| self.last.since(it).as_secs_f64()),
+            faults: self.faults.len(),
             outages: self.outages.into_iter().map(outage).collect(),
             ..self.costs
         }
@@ -134,6 +135,8 @@ impl<'a> Bookkeeper<'a> {
                 self.begun = Some(at);
                 self.ranks.iter_mut().for_each(|it| it.go_on(at));
             }
+            Fact::Injecting { no, .. } => drop(self.faults.insert(*no)),
+            Fact::Ineffective { no, .. } => drop(self.faults.remove(no)),
             Fact::Failed { process, .. } => self.failed(*process, at),
             _ if process.index() < self.ranks.len() => self.stated(process, at, fact),
             _ => {}
@@ -244,7 +247,9 @@ impl Watch for Bookkeeper<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Attempt, Cause, Incarnation, MessageId, Position, Sn, StorageFate, Witness};
+    use faultline_core::{
+        Attempt, Cause, FactNo, Fault, Incarnation, Life, MessageId, Position, Sn, StorageFate, Witness,
+    };
 
     static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -320,6 +325,17 @@ mod tests {
         assert_eq!(first.lost_seconds, 5.0 + 6.0 + 1.0, "twice for the process that failed twice");
         assert_eq!((second.died, second.went_back, second.recovery_seconds), (1, 0, None));
         assert_eq!((costs.seconds, costs.checkpoint_bytes), (40.0, 150));
+    }
+
+    #[test]
+    fn faults_count_that_found_something_to_act_on() {
+        let mut story = Story::new();
+        for no in [0, 1].map(FaultNo) {
+            let fault = Box::new(Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept });
+            story.supervisor(101, Fact::Injecting { no, fault });
+        }
+        story.supervisor(101, Fact::Ineffective { no: FaultNo(1), reason: "it is dead".into() });
+        assert_eq!(story.0.close().faults, 1);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub enum Unit {
 }
 
 /// All of them, in the order of the table: those without faults come first.
-pub const QUANTITIES: [Quantity; 12] = [
+pub const QUANTITIES: [Quantity; 13] = [
     Quantity {
         name: "overheadPercent",
         title: "longer than unprotected",
@@ -107,6 +107,14 @@ pub const QUANTITIES: [Quantity; 12] = [
         of: longer,
     },
     // A fault that finds too little work left has no effect: who is faster may have fewer.
+    Quantity {
+        name: "faultsTookEffect",
+        title: "faults that took effect",
+        unit: Unit::Count,
+        faulty: true,
+        drawn: false,
+        of: |run, _| Some(run.costs.faults as f64),
+    },
     Quantity {
         name: "outages",
         title: "outages",
