@@ -32,17 +32,6 @@ pub enum Defect {
 #[error("there is no known defect `{0}`")]
 pub struct UnknownDefect(pub String);
 
-/// Before the names of HydEE's defects.
-const HYDEE: &str = "hydee-";
-/// Before the names of SPBC's.
-const SPBC: &str = "spbc-";
-/// Before the names of pessimistic logging's.
-const PESSIMISTIC: &str = "pessimistic-";
-/// Before the names of the non-blocking coordinated baseline's.
-const CHANDY_LAMPORT: &str = "chandy-lamport-";
-/// Before the names of the hierarchical coordinated baseline's.
-const HIERARCHICAL: &str = "hierarchical-";
-
 /// Whether this build can switch defects on.
 pub const AVAILABLE: bool = cfg!(feature = "defects");
 
@@ -66,9 +55,19 @@ impl Defect {
     /// What the protocol's document calls it.
     pub fn switch(self) -> String {
         let name = self.to_string();
-        let prefixes = [HYDEE, SPBC, PESSIMISTIC, CHANDY_LAMPORT, HIERARCHICAL];
-        let bare = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
-        bare.map(str::to_owned).unwrap_or(name)
+        name.strip_prefix(self.prefix()).unwrap_or(&name).to_owned()
+    }
+
+    /// What stands before the name where protocols share code, and some of its switches.
+    fn prefix(self) -> &'static str {
+        match self {
+            Defect::Hc3i(_) => "",
+            Defect::Hydee(_) => "hydee-",
+            Defect::Spbc(_) => "spbc-",
+            Defect::Pessimistic(_) => "pessimistic-",
+            Defect::ChandyLamport(_) => "chandy-lamport-",
+            Defect::Hierarchical(_) => "hierarchical-",
+        }
     }
 
     /// The protocol that it is a defect of, by its name in the resource.
@@ -86,14 +85,7 @@ impl Defect {
 
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Defect::Hc3i(_) => "",
-            Defect::Hydee(_) => HYDEE,
-            Defect::Spbc(_) => SPBC,
-            Defect::Pessimistic(_) => PESSIMISTIC,
-            Defect::ChandyLamport(_) => CHANDY_LAMPORT,
-            Defect::Hierarchical(_) => HIERARCHICAL,
-        })?;
+        f.write_str(self.prefix())?;
         match self {
             Defect::Hc3i(defect) | Defect::ChandyLamport(defect) | Defect::Hierarchical(defect) => {
                 defect.serialize(f)

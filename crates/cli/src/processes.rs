@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
+use faultline_api::resource::{Forcing, Protocol};
 use faultline_core::Time;
 use faultline_experiments::compare::Made;
 use faultline_experiments::reproduce::Interrupted;
@@ -103,8 +104,8 @@ impl<'a> Compared<'a> {
         let session = Session::new(&arguments, federation, &text, self.interrupted.clone())?;
         let faults = if federation.spec.faults.is_empty() { "calm" } else { "faults" };
         // Two protocols of a comparison can be the same one with other options.
-        let options = serde_json::to_string(&federation.spec.protocol).expect("a protocol has a JSON form");
-        let every = if options.contains("everyMessage") { "-every-message" } else { "" };
+        let forces_always = matches!(&federation.spec.protocol, Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage));
+        let every = if forces_always { "-every-message" } else { "" };
         let protocol = federation.spec.protocol.name();
         let dir = place(self.out, &format!("{protocol}{every}-{faults}-{seed}"))?;
         let recording = session.once(seed, &dir)?;

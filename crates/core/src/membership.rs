@@ -54,6 +54,13 @@ pub enum Presence {
     Left,
 }
 
+impl Presence {
+    /// Whether it has joined and not left.
+    pub fn is_there(self) -> bool {
+        matches!(self, Presence::Permanent | Presence::Present)
+    }
+}
+
 /// A versioned view of the federation. Shared: a new version is a new value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
@@ -78,12 +85,12 @@ impl Membership {
 
     /// Whether the cluster of `process` is there; what stands outside every cluster always is.
     pub fn is_present(&self, process: ProcessId) -> bool {
-        matches!(self.presence_of(process), Presence::Permanent | Presence::Present)
+        self.presence(self.cluster_of(process)).is_there()
     }
 
-    /// That of the cluster of `process`.
-    pub fn presence_of(&self, process: ProcessId) -> Presence {
-        self.clusters.get(self.cluster_of(process).index()).map_or(Presence::Permanent, |it| it.presence)
+    /// Whether `cluster` is there; [`ClusterId::OUTSIDE`] always is.
+    pub fn presence(&self, cluster: ClusterId) -> Presence {
+        self.clusters.get(cluster.index()).map_or(Presence::Permanent, |it| it.presence)
     }
 
     /// The processes of `cluster`, ascending.

@@ -235,7 +235,7 @@ impl Supervisor {
             Fault::LoseCluster { cluster, .. } => Some(*cluster),
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => None,
         };
-        match target.map(|cluster| self.presence_of(cluster)) {
+        match target.map(|cluster| self.membership.presence(cluster)) {
             Some(Presence::Awaited) => return Some("its target had not joined".into()),
             Some(Presence::Left) => return Some("its target had left".into()),
             _ => {}

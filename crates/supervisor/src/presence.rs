@@ -26,13 +26,9 @@ impl Waiting {
 }
 
 impl Supervisor {
-    pub(crate) fn presence_of(&self, cluster: ClusterId) -> Presence {
-        self.membership.clusters.get(cluster.index()).map_or(Presence::Permanent, |it| it.presence)
-    }
-
     /// Whether a process belongs to a cluster that has not joined: it is started, and told nothing.
     pub(crate) fn is_awaited(&self, process: ProcessId) -> bool {
-        self.presence_of(self.cluster_of(process)) == Presence::Awaited
+        self.membership.presence(self.cluster_of(process)) == Presence::Awaited
     }
 
     /// The time has come for `cluster`.
@@ -56,7 +52,7 @@ impl Supervisor {
 
     /// The protocol lets `cluster` go.
     pub(crate) fn wants_to_leave(&mut self, cluster: ClusterId) {
-        if self.presence_of(cluster) == Presence::Present {
+        if self.membership.presence(cluster) == Presence::Present {
             self.presence.to_leave.insert(cluster);
         }
     }

@@ -29,12 +29,8 @@ impl Check<'_> {
                 "choose the protocol `hc3i`, or let every cluster be there from the beginning to the end",
             );
         }
-        let duration = match &self.spec.application {
-            Application::Synthetic(it) => match &it.traffic {
-                Traffic::Random(it) => Some(it.duration.0),
-                Traffic::Exact(it) => Some(it.duration.0),
-                Traffic::Burst(_) => None,
-            },
+        let duration = match &spec.application {
+            Application::Synthetic(_) => spec.application.computing_time(),
             _ => None,
         };
         match duration {

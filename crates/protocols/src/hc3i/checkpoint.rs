@@ -298,7 +298,6 @@ impl Hc3i {
         host: &mut Desk,
     ) {
         let members = self.members.clone();
-        let awaited: BTreeSet<ProcessId> = self.gathered_from().into_iter().collect();
         let Some(gathering) = self.coordination().gathering.as_mut().filter(|it| it.is(position, attempt))
         else {
             return;
@@ -312,8 +311,11 @@ impl Hc3i {
             gathering.expected[place] += count;
         }
         if gathering.awaited.is_empty() {
-            gathering.awaited = awaited;
             let expected: Arc<[u64]> = core::mem::take(&mut gathering.expected).into();
+            let awaited = self.gathered_from().into_iter().collect();
+            if let Some(gathering) = &mut self.coordination().gathering {
+                gathering.awaited = awaited;
+            }
             self.broadcast(Control::Drain { position, attempt, expected: expected.clone() }, host);
             self.drain(position, attempt, &expected, now, host);
         }

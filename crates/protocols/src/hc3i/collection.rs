@@ -138,9 +138,9 @@ impl Hc3i {
 
     /// Initiator: decides when all have answered.
     fn decide_for_all(&mut self, now: Time, host: &mut Desk) {
-        let collecting = &self.coordination().collecting;
-        let (round, told) = (collecting.round, collecting.stock.clone());
-        let Some(stock) = self.whole_stock(&told) else {
+        let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
+        let round = collecting.round;
+        let Some(stock) = self.whole_stock(&collecting.stock) else {
             return;
         };
         self.coordination().collecting.stock.clear();
@@ -212,11 +212,11 @@ impl Hc3i {
         let counts = |cluster: &ClusterId| self.presence(*cluster) != Presence::Left;
         let agree = stock.iter().filter(|told| !told.incarnations.is_empty()).all(|told| {
             let same = |it: ClusterId| told.incarnations[it.index()] == incarnations[it.index()];
-            self.clusters().filter(counts).all(same)
+            told.incarnations == incarnations || self.clusters().filter(counts).all(same)
         });
         let mut worst = worst_line(stock);
         // Of who never goes back nothing is said: it is gone.
-        worst.iter_mut().filter(|it| **it == never_back().0).for_each(|it| *it = Checkpoint::default());
+        worst.iter_mut().filter(|it| **it == NEVER_BACK).for_each(|it| *it = Checkpoint::default());
         (agree || self.has(Defect::CollectsOnMixed)).then(|| Arc::new(Collection { incarnations, worst }))
     }
 
@@ -287,9 +287,12 @@ impl Hc3i {
     }
 }
 
+/// The one checkpoint of a cluster that never goes back.
+const NEVER_BACK: Checkpoint = Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) };
+
 /// What a cluster tells that never goes back.
 fn never_back() -> (Checkpoint, Arc<Vectors>) {
-    (Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) }, Arc::default())
+    (NEVER_BACK, Arc::default())
 }
 
 /// The checkpoint that each cluster would restore if all failed at once: each its newest, then back while it holds a

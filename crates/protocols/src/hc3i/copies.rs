@@ -269,9 +269,9 @@ impl Hc3i {
 
     /// An image came over the network: a part of this process that it had lost, or somebody's copy.
     pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut Desk) {
-        if !self.membership.is_present(image.name.owner) {
-            // Its owner has left: nobody will ask for it.
-        } else if image.name.owner != self.me || self.take_fetched(&image) {
+        // When its owner has left, nobody will ask for it.
+        let is_of_use = self.membership.is_present(image.name.owner);
+        if is_of_use && (image.name.owner != self.me || self.take_fetched(&image)) {
             self.copies.write(image, host);
         }
     }

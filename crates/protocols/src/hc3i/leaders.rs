@@ -60,6 +60,7 @@ impl Hc3i {
         match self.config.coordination {
             Coordinating::Directly => self.members.to_vec(),
             Coordinating::ByLeaders => {
+                // Those of the membership: in this scope the protocol has one cluster.
                 self.membership.clusters.iter().map(|cluster| cluster.processes[0]).collect()
             }
         }
@@ -129,7 +130,7 @@ impl Hc3i {
         host: &mut Desk,
     ) {
         let counts_alone = self.has(Defect::LeaderCountsAlone);
-        let members = self.led();
+        let members = self.led().clone();
         let Some(leading) = &mut self.leading else {
             return;
         };
@@ -138,7 +139,7 @@ impl Hc3i {
             leading.gathered = Some(Gathered {
                 position,
                 attempt,
-                awaited: members.clone(),
+                awaited: members.iter().copied().collect(),
                 have_saved: false,
                 sent: BTreeMap::new(),
                 vectors: Vectors::default(),
@@ -155,7 +156,7 @@ impl Hc3i {
         }
         if gathered.awaited.is_empty() || counts_alone {
             gathered.have_saved = true;
-            gathered.awaited = members;
+            gathered.awaited = members.iter().copied().collect();
             let sent = gathered.sent.iter().map(|(&receiver, &count)| (receiver, count)).collect();
             self.tell_coordinator(Control::ClusterSaved { position, attempt, sent }, now, host);
         }
@@ -190,8 +191,8 @@ impl Hc3i {
     }
 
     /// The members that this leader leads, itself among them.
-    fn led(&self) -> BTreeSet<ProcessId> {
-        self.membership.processes_of(self.membership.cluster_of(self.me)).iter().copied().collect()
+    fn led(&self) -> &Arc<[ProcessId]> {
+        self.membership.processes_of(self.membership.cluster_of(self.me))
     }
 }
 

@@ -39,15 +39,14 @@ impl Leaving {
 impl Hc3i {
     pub(super) fn presence(&self, cluster: ClusterId) -> Presence {
         match self.config.scope {
-            Scope::Cluster => self.membership.clusters[cluster.index()].presence,
+            Scope::Cluster => self.membership.presence(cluster),
             Scope::Process | Scope::Federation => Presence::Permanent,
         }
     }
 
     /// The other clusters that are there.
     pub(super) fn others(&self) -> impl Iterator<Item = ClusterId> + '_ {
-        let is_there = |&it: &ClusterId| matches!(self.presence(it), Presence::Permanent | Presence::Present);
-        self.clusters().filter(|&it| it != self.cluster).filter(is_there)
+        self.clusters().filter(|&it| it != self.cluster && self.presence(it).is_there())
     }
 
     /// Looks which clusters have joined or left.
@@ -82,9 +81,13 @@ impl Hc3i {
         }
     }
 
+    fn some_have_left(&self) -> bool {
+        self.membership.clusters.iter().any(|it| it.presence == Presence::Left)
+    }
+
     /// Whatever a cluster that has left delivered, it has delivered for good.
     pub(super) fn forget_log_for_left(&mut self) {
-        if self.membership.clusters.iter().any(|it| it.presence == Presence::Left) {
+        if self.some_have_left() {
             let membership = self.membership.clone();
             Arc::make_mut(&mut self.log).retain(|entry| membership.is_present(entry.id.to));
         }
@@ -92,7 +95,7 @@ impl Hc3i {
 
     /// Holder: copies of parts of clusters that have left are of no use.
     pub(super) fn purge_left(&mut self, host: &mut Desk) {
-        if self.membership.clusters.iter().any(|it| it.presence == Presence::Left) {
+        if self.some_have_left() {
             let membership = self.membership.clone();
             self.copies.purge(|owner| !membership.is_present(owner), host);
         }

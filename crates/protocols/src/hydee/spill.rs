@@ -191,6 +191,9 @@ impl Rank {
 
     /// Segments that hold something of the log.
     fn segments(&self) -> BTreeSet<SegmentNo> {
+        if self.config.log_memory.is_none() {
+            return BTreeSet::new();
+        }
         let entries = self.channels.values().flat_map(|it| it.log.values());
         entries.filter_map(|it| it.content.segment()).collect()
     }

@@ -260,9 +260,10 @@ impl<P: Places> Host<'_, P> {
         }
         let entry = journal::Entry::Heard(reports);
         self.journal.write(&entry);
-        let journal::Entry::Heard(reports) = entry else { unreachable!("it was made above") };
-        for (at, report) in reports {
-            supervisor.handle(report, at, orders);
+        if let journal::Entry::Heard(reports) = entry {
+            for (at, report) in reports {
+                supervisor.handle(report, at, orders);
+            }
         }
     }
 
@@ -596,7 +597,7 @@ impl<P: Places> Host<'_, P> {
             Order::Announce(membership) => {
                 self.membership = membership.clone();
                 let entries = (0..).map(ProcessId).zip(membership.members.iter()).map(|(process, member)| {
-                    match membership.presence_of(process) {
+                    match membership.presence(member.cluster) {
                         // It listens, and keeps the connections over which it measured.
                         Presence::Awaited => self.entry(process, None),
                         _ => member.up.then(|| self.entry(process, Some(member.life))).flatten(),
