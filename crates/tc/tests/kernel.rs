@@ -190,13 +190,14 @@ fn what_goes_to_a_peer_is_limited_and_nothing_else_is() {
     let abilities = [&HTB[..], &[Ability::Bridge]].concat();
     with(&abilities, || {
         const RATE: u64 = 1_250_000;
-        const BYTES: u64 = 1_250_000;
+        const BYTES: u64 = 3 * RATE;
         let limited = link(Span::ZERO, Span::ZERO, RATE, 0);
         let links: Links = [((MINE, ClusterId(1)), limited)].into();
         let pair = pair(&links, Kernel { htb: true, ..Kernel::default() }, Place::Node);
         let took = pair.send(BYTES);
         let least = Duration::from_secs_f64(BYTES as f64 / RATE as f64 * 0.9);
         assert!(took > least && took < 3 * least, "{BYTES} bytes took {took:?}");
+        println!("goodput: {:.1} % of the rate", 100.0 * BYTES as f64 / RATE as f64 / took.as_secs_f64());
         let to = pair.near.ask(|| passed(INTERFACE).unwrap().leaving[&ClusterId(1)]);
         assert!(to.packets > BYTES / 1514 && to.bytes > BYTES, "{to:?} have passed");
         // The hub is no peer.
