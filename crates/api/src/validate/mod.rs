@@ -255,16 +255,6 @@ impl<'a> Check<'a> {
             }
             _ => {}
         }
-        if let (Protocol::Spbc(_), Application::Exchange(exchange)) =
-            (&self.spec.protocol, &self.spec.application)
-            && exchange.receive().iter().any(|it| *it != Receive::Named)
-        {
-            self.problem(
-                "spec.application.exchange.receive",
-                "what a receive from anybody matches depends on what arrives first, but SPBC relies on the same matches",
-                "write `receive: [named]`, or choose the protocol `hydee`",
-            );
-        }
         self.replicas(&path, checkpointing.replicas, checkpointing.replicate_to);
     }
 

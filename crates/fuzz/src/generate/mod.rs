@@ -37,8 +37,9 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
         | Protocol::ChandyLamport
         | Protocol::HierarchicalCoordinated
         | Protocol::Independent => any_application(chance, step_time),
-        Protocol::Hydee | Protocol::FullLogging => deterministic_application(chance, step_time),
-        Protocol::Spbc => by_name(deterministic_application(chance, step_time)),
+        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc => {
+            deterministic_application(chance, step_time)
+        }
         Protocol::PessimisticLogging => ordered_application(chance, step_time),
     };
     let links = links(chance, &clusters);
@@ -118,14 +119,6 @@ fn length(application: &Application, clusters: &[Cluster]) -> Span {
         Application::Farm(it) => it.step_time() * (u64::from(it.pieces()) / u64::from(ranks - 1) + 1),
         _ => panic!("others say how long they compute"),
     })
-}
-
-/// The same program with every receive by name: SPBC knows of nothing else that tells what a receive matches.
-fn by_name(mut application: Application) -> Application {
-    if let Application::Exchange(exchange) = &mut application {
-        exchange.receive = Some(vec![Receive::Named]);
-    }
-    application
 }
 
 /// What a re-execution repeats.
