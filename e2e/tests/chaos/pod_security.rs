@@ -7,6 +7,7 @@ use faultline_api::resource::{Condition, Emulation, FederationStatus, Kubernetes
 use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
+use tokio::time::{Instant, sleep};
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
@@ -37,8 +38,18 @@ pub(crate) async fn only_net_admin(room: &Room, pod: &str) -> Result<(), Failure
     }
     room.set_profile("baseline").await?;
     let pods: Api<Pod> = room.api();
-    let refused = pods.create(&PostParams { dry_run: true, ..PostParams::default() }, &pod).await;
-    let why = refused.err().ok_or("a pod with NET_ADMIN is allowed under the profile baseline")?.to_string();
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    // The admission plugin learns of a namespace's labels from a watch.
+    let until = Instant::now() + Duration::from_secs(10);
+    let why = loop {
+        match pods.create(&dry_run, &pod).await {
+            Err(refused) => break refused.to_string(),
+            Ok(_) if Instant::now() > until => {
+                return Err("a pod with NET_ADMIN is allowed under the profile baseline".into());
+            }
+            Ok(_) => sleep(Duration::from_millis(100)).await,
+        }
+    };
     let named = r#"violates PodSecurity "baseline:latest": non-default capabilities (container "shaper" must not include "NET_ADMIN" in securityContext.capabilities.add)"#;
     assert!(why.contains(named), "{why}");
     room.set_profile("privileged").await
