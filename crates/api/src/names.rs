@@ -19,6 +19,11 @@ pub struct Names {
 impl Names {
     /// The names of the processes of a federation: its ranks, and what its protocol needs beside them.
     pub fn of(spec: &FederationSpec) -> Names {
+        Names::with_extra(spec, &spec.protocol.extra_processes())
+    }
+
+    /// The same where the protocol needs these processes beside the ranks, whatever the resource asks for.
+    pub fn with_extra(spec: &FederationSpec, roles: &[Role]) -> Names {
         let mut first = 0;
         let clusters = spec
             .clusters
@@ -29,13 +34,13 @@ impl Names {
                 (cluster.name.clone(), processes)
             })
             .collect();
-        Names { clusters, extra: Vec::new() }.with_extra(&spec.protocol.extra_processes())
+        Names { clusters, extra: Names::extra_of(roles) }
     }
 
-    /// With processes beside the ranks. Their names end in no number, so that no cluster's
-    /// process is called the same.
-    fn with_extra(mut self, roles: &[Role]) -> Names {
-        for (index, &role) in roles.iter().enumerate() {
+    /// What processes beside the ranks are called. No name ends in a number behind a hyphen, so that no cluster's process is
+    /// called the same.
+    pub fn extra_of(roles: &[Role]) -> Vec<String> {
+        let name = |(index, &role): (usize, &Role)| {
             let base = match role {
                 Role::STORAGE_SERVER => "storage-server",
                 Role::RECOVERY_PROCESS => "recovery-process",
@@ -43,9 +48,9 @@ impl Names {
                 _ => "helper",
             };
             let same = roles[..index].iter().filter(|&&it| it == role).count();
-            self.extra.push(if same == 0 { base.into() } else { format!("{base}.{same}") });
-        }
-        self
+            if same == 0 { base.into() } else { format!("{base}.{same}") }
+        };
+        roles.iter().enumerate().map(name).collect()
     }
 
     /// The names of the processes beside the ranks.
@@ -143,7 +148,7 @@ mod tests {
             simulator: None,
             pause: false,
         };
-        Names::of(&spec).with_extra(&[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])
+        Names::with_extra(&spec, &[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])
     }
 
     #[test]

@@ -28,15 +28,19 @@ const FIRST_STREAM: u64 = 1 << 32;
 /// The faults of `federation` under `seed`, which stands in for the resource's own. Equal arguments give equal plans,
 /// on every machine. Panics when [`crate::validate()`] finds problems.
 pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
+    plan_among(federation, &Names::of(&federation.spec), seed)
+}
+
+/// The same among processes that are called so: a protocol may need other ones beside the ranks than the resource's.
+pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
     let spec = &federation.spec;
-    let names = Names::of(spec);
     let mut plan = Vec::new();
     for (entry, fault) in spec.faults.iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(FIRST_STREAM + entry as u64);
         let [(_, trigger)] = fault.triggers()[..] else { panic!("a valid fault has one trigger") };
         let [(_, action)] = fault.actions()[..] else { panic!("a valid fault has one action") };
-        let mut draw = Draw { spec, names: &names, rng };
+        let mut draw = Draw { spec, names, rng };
         for trigger in draw.triggers(trigger) {
             let no = FaultNo(plan.len() as u32);
             plan.push(PlannedFault { no, trigger, fault: draw.fault(action) });

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_api::resource::{FederationSpec, Protocol as Asked, Simulator, Storage, StorageKind};
-use faultline_api::{Federation, Names, Problem, plan, validate};
+use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, NodeConfig, NodeId,
@@ -108,8 +108,8 @@ impl<P: Protocol> Setup<P> {
         faultline_workloads::reference(&self.process.application, &self.membership, seed)
     }
 
-    /// A federation under a protocol that the catalog does not know. It stands outside the resource: what that asks for is
-    /// `none`, and there are no processes beside the ranks.
+    /// A federation under a protocol that the catalog does not know. It stands outside the resource, which asks for `none`.
+    /// Faults may name the processes that it needs beside the ranks ([`Names::extra_of`]).
     pub fn of_own(federation: &Federation, seed: u64, config: P::Config) -> Result<Setup<P>, SetupError> {
         Setup::new(federation, seed, config)
     }
@@ -117,7 +117,7 @@ impl<P: Protocol> Setup<P> {
     fn new(federation: &Federation, seed: u64, config: P::Config) -> Result<Setup<P>, SetupError> {
         let spec = &federation.spec;
         let extra = P::extra_processes(&config);
-        debug_assert_eq!(extra, spec.protocol.extra_processes(), "faults name the processes that there are");
+        let names = Names::with_extra(spec, &extra);
         let sizes: Vec<usize> = spec.clusters.iter().map(|it| it.nodes as usize).collect();
         let application = application::config(spec);
         application.validate(&sizes)?;
@@ -125,7 +125,6 @@ impl<P: Protocol> Setup<P> {
         Ok(Setup {
             process: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(application) }),
             membership: membership(spec, &extra),
-            names: Names::of(spec),
             links: spec.links().expand(&spec.clusters),
             supervisor: faultline_supervisor::Config {
                 detect_after: spec.failures().detect_after(),
@@ -137,11 +136,12 @@ impl<P: Protocol> Setup<P> {
                     .zip(&spec.clusters)
                     .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.joins_after?.0)))
                     .collect(),
-                plan: plan(federation, seed),
+                plan: plan_among(federation, &names, seed),
                 least_work_left_percent: simulator
                     .least_work_left
                     .map_or(LEAST_WORK_LEFT_PERCENT, |it| it.min(100) as u8),
             },
+            names,
             storage,
             simulator,
             seed,

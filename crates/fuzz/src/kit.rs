@@ -7,13 +7,14 @@
 use std::fmt::Write;
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationSpec, Protocol as Asked, Unprotected};
+use faultline_api::resource::{Protocol as Asked, Unprotected};
 use faultline_catalog::{Setup, SetupError};
 use faultline_checker::{Judgement, Property};
 use faultline_trace::Trace;
 use faultline_trace::describe::describe;
 use faultline_trace::manifest::ProtocolKind;
 
+use crate::generate::federation_with;
 use crate::scenario::{Protocol, Scenario};
 use crate::trial::{self, Played};
 
@@ -76,7 +77,7 @@ where
 {
     /// Runs the federation of a seed under the protocol, twice, and judges it.
     pub fn try_seed(&self, seed: u32) -> Result<Tried, SetupError> {
-        let scenario = Scenario { seed, federation: federation(seed, self.kind), defect: None };
+        let scenario = Scenario { seed, federation: self.federation(seed), defect: None };
         let Played { run, mut manifest, trace } = self.play(&scenario)?;
         let again = self.play(&scenario)?;
         let repeats = again.trace == trace && again.run == run;
@@ -96,22 +97,20 @@ where
         Ok(None)
     }
 
+    /// A random federation of the kind that a known protocol is tried with. The processes that this one needs beside the
+    /// ranks die in it, too.
+    fn federation(&self, seed: u32) -> Federation {
+        let like = if self.kind.contains_failures() { Protocol::Hydee } else { Protocol::Coordinated };
+        let extra = P::extra_processes(&self.config);
+        let mut federation = federation_with(seed, Some(like), Some(&extra));
+        federation.spec.protocol = Asked::None(Unprotected {});
+        federation
+    }
+
     fn play(&self, scenario: &Scenario) -> Result<Played, SetupError> {
         let Scenario { federation, seed, .. } = scenario;
         let mut setup = Setup::<P>::of_own(federation, (*seed).into(), self.config.clone())?;
         setup.supervisor.scope = self.kind.scope();
         Ok(trial::play(scenario, &setup))
     }
-}
-
-/// A random federation of the kind that a known protocol is tried with. Faults of processes that only that one has are left
-/// out: a protocol of one's own may have others.
-fn federation(seed: u32, kind: ProtocolKind) -> Federation {
-    let drawn_for = if kind.contains_failures() { Protocol::Hydee } else { Protocol::Coordinated };
-    let mut federation = Scenario::new(seed, Some(drawn_for), None).federation;
-    let spec: &mut FederationSpec = &mut federation.spec;
-    spec.protocol = Asked::None(Unprotected {});
-    let names = faultline_api::Names::of(spec);
-    spec.faults.retain(|fault| fault.process().is_none_or(|name| names.process_id(name).is_some()));
-    federation
 }

@@ -5,6 +5,7 @@ mod presence;
 
 use std::collections::BTreeMap;
 
+use faultline_api::Names;
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
     Application, Cluster, CollectBy, Coordinated, Exchange, Failures, Farm, Federation, FederationSpec,
@@ -25,6 +26,11 @@ const MIX: [Protocol; 10] = {
 
 /// The random federation of a seed.
 pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
+    federation_with(seed, protocol, None)
+}
+
+/// The same where these processes stand outside the clusters, instead of those that the protocol needs.
+pub(crate) fn federation_with(seed: u32, protocol: Option<Protocol>, extra: Option<&[Role]>) -> Federation {
     let chance = &mut Chance::new(seed);
     // Drawn in every case, so that a protocol that is asked for does not shift everything after it.
     let drawn = chance.pick(&MIX);
@@ -54,7 +60,7 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
         write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
         latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
     };
-    let outside = options.extra_processes().into_iter().map(outside).collect();
+    let outside = Names::extra_of(&extra.map_or_else(|| options.extra_processes(), <[Role]>::to_vec));
     let faults = Faults::new(chance, &clusters, outside, length, outage).list(chance);
     let options = with_rare_options(chance, options);
     let mut spec = FederationSpec {
@@ -96,16 +102,6 @@ fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
     };
     let mut cluster = |name: &str| Cluster::new(name, chance.between(1, 4) as u32);
     ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
-}
-
-/// What a process that stands outside every cluster is called.
-fn outside(role: Role) -> String {
-    let name = match role {
-        Role::RECOVERY_PROCESS => "recovery-process",
-        Role::EVENT_LOGGER => "event-logger",
-        _ => "storage-server",
-    };
-    name.to_owned()
 }
 
 /// How long it computes, about.

@@ -1,0 +1,42 @@
+//! The conformance kit with a protocol that needs processes beside the ranks: they die in it, too.
+
+use faultline_checker::Property;
+use faultline_core::{Life, ProcessId, Scope, Span};
+use faultline_fuzz::Candidate;
+use faultline_protocols::hydee::{Config, Defect, Defects, Hydee, Recovery};
+use faultline_protocols::placement::{Placement, ReplicateTo};
+use faultline_trace::manifest::ProtocolKind;
+
+/// HydEE as if it were a protocol of one's own.
+fn candidate(defects: Defects) -> Candidate<Hydee> {
+    let config = Config {
+        scope: Scope::Cluster,
+        recovery: Recovery::Phases,
+        checkpoint_every: vec![Some(Span::from_millis(200)); 4].into(),
+        placement: Placement { replicas: 1, to: ReplicateTo::SharedStorage },
+        log_memory: None,
+        retry_every: Span::from_millis(10),
+        defects,
+    };
+    Candidate { config, kind: ProtocolKind::Hydee }
+}
+
+#[test]
+fn processes_beside_the_ranks_die_and_are_replaced() {
+    let mut replaced = 0;
+    for seed in 0..300 {
+        let tried = candidate(Defects::default()).try_seed(seed).unwrap();
+        assert_eq!(tried.complaint(), None);
+        let ranks: u32 = tried.federation.spec.clusters.iter().map(|it| it.nodes).sum();
+        let beside = |it: &&(ProcessId, Life)| it.0.0 >= ranks && it.0 != ProcessId::SUPERVISOR;
+        replaced += tried.trace.streams.keys().filter(beside).filter(|it| it.1 > Life(1)).count();
+    }
+    assert!(replaced > 10, "only {replaced} lives of them began after a death");
+}
+
+#[test]
+fn a_defect_of_their_recovery_is_found() {
+    let wrong = candidate(Defects::only(Defect::NoBarrier));
+    let tried = wrong.first_complaint(0..100).unwrap().expect("it is found");
+    assert!(tried.judgement.violated().any(|it| it == Property::NoLoss));
+}
