@@ -234,22 +234,28 @@ pub(crate) struct ReproduceArguments {
 /// With few large clusters a failure takes many processes back; with many small ones much goes between clusters and has
 /// to be logged. Prints the divisions that no other beats at both shares, and the chosen one: the least sum of both. The
 /// graph is an edge list (`from to bytes [messages]`, one channel a line; `faultline export --format graph` writes one) or a
-/// METIS file (`.graph` or `.metis`) or GraphML (`.graphml`). With `--out`, also writes the picture of all divisions (front.svg), each process's
-/// cluster (clusters.csv), the clusters as they stand in a federation file (clusters.yaml), and the object of
-/// `--format json` (clusters.json).
+/// METIS file (`.graph` or `.metis`) or GraphML (`.graphml`). With `--out`, also writes all divisions as a picture (front.svg)
+/// and as a table (front.csv), each process's cluster (clusters.csv), the clusters as they stand in a federation file
+/// (clusters.yaml), and the object of `--format json` (clusters.json).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline run my.yaml --backend simulate --out /tmp/run
   faultline export /tmp/run --format graph > my.edges
   faultline cluster my.edges
-  faultline cluster my.edges --max-rollback 10 --out clusters")]
+  faultline cluster my.edges --max-rollback 10 --out clusters
+  faultline cluster my.edges --balance 1.1          clusters of nearly the same size")]
 pub(crate) struct ClusterArguments {
     /// The communication graph.
     pub(crate) graph: PathBuf,
     /// The greatest share of processes that one failure may take back, in percent.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = percent)]
     pub(crate) max_rollback: Option<f64>,
+    /// The largest cluster holds at most FACTOR times the mean of processes: 1 is clusters of the same size.
+    ///
+    /// For a federation whose sites have about as many machines each. Only such divisions are looked for.
+    #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, value_parser = balance)]
+    pub(crate) balance: Option<f64>,
     /// How the result is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -289,6 +295,16 @@ fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(value) if value > 0.0 && value <= 100.0 => Ok(value),
         _ => Err("write a number above 0 and up to 100, such as 12.5".to_owned()),
+    }
+}
+
+/// How many times the mean the largest cluster may be.
+fn balance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 1.0 && value.is_finite() => Ok(value),
+        _ => Err("write a number from 1 up, such as 1.2: the largest cluster holds at most so many times the mean of \
+                  processes, and 1 is clusters of the same size"
+            .to_owned()),
     }
 }
 
@@ -737,6 +753,9 @@ mod tests {
         let wrong = "write a whole number from 0 to 18446744073709551615".to_owned();
         assert_eq!(number::<u64>(0..=u64::MAX)("-1"), Err(wrong));
         assert_eq!(number::<u8>(0..=100)("101"), Err("write a whole number from 0 to 100".to_owned()));
+        assert!(percent("0").is_err() && percent("NaN").is_err() && percent("12.5%") == Ok(12.5));
+        assert!(["0.5", "NaN", "inf", "-2", "x", ""].iter().all(|it| balance(it).is_err()));
+        assert_eq!((balance("1"), balance("1.25")), (Ok(1.0), Ok(1.25)));
         assert!(jobs("0").is_err() && nodes("0").is_err() && nodes("4294967296").is_err());
     }
 }

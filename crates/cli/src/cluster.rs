@@ -32,7 +32,8 @@ struct Object<'a> {
 /// `faultline cluster`
 pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
     let graph = graph(&arguments.graph)?;
-    let found = find(&graph, Wish { max_rollback_percent: arguments.max_rollback });
+    let wish = Wish { max_rollback_percent: arguments.max_rollback, balance: arguments.balance };
+    let found = find(&graph, wish);
     let chosen = &found.front[found.chosen];
     let object = Object {
         processes: graph.len(),
@@ -46,8 +47,10 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
         fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
         let picture = front_chart("divisions", &found, &[]).file();
         let table = csv(&graph, chosen);
+        let front = front_csv(&found);
         let files = [
             ("front.svg", &picture),
+            ("front.csv", &front),
             ("clusters.csv", &table),
             ("clusters.yaml", &fragment),
             ("clusters.json", &json),
@@ -88,7 +91,7 @@ fn members<'a>(graph: &'a Graph, division: &Division) -> Vec<Vec<&'a str>> {
 
 fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
     let mut text = format!(
-        "{} processes, {} pairs that talk, {} bytes\n\n   clusters  rolled back   logged      sum\n",
+        "{} processes, {} pairs that talk, {} bytes\n\n   clusters     largest cluster  rolled back    logged      sum\n",
         graph.len(),
         graph.pairs(),
         graph.total(),
@@ -107,8 +110,10 @@ fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
         let mark = if index == found.chosen { "->" } else { "  " };
         let (rolled, logged) = (it.rolled_back_percent, it.logged_percent);
         line(format_args!(
-            "{mark} {:>8}  {rolled:>9.2} %  {logged:>5.2} %  {:>7.2}\n",
+            "{mark} {:>8}  {:>7} ({:>6.2} %)  {rolled:>9.2} %  {logged:>6.2} %  {:>7.2}\n",
             it.clusters,
+            it.largest,
+            share(it.largest, graph.len()),
             it.cost()
         ));
     }
@@ -145,6 +150,22 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
         .expect("a string takes everything");
     }
     text
+}
+
+/// In percent.
+fn share(part: usize, all: usize) -> f64 {
+    100.0 * part as f64 / all as f64
+}
+
+/// The divisions of the front, one a line.
+fn front_csv(found: &Found) -> String {
+    let row = |(index, it): (usize, &Division)| {
+        let Division { clusters, largest, rolled_back_percent, logged_percent, .. } = it;
+        let chosen = index == found.chosen;
+        format!("{clusters},{largest},{rolled_back_percent},{logged_percent},{chosen}\n")
+    };
+    "clusters,largest,rolled_back_percent,logged_percent,chosen\n".to_owned()
+        + &found.front.iter().enumerate().map(row).collect::<String>()
 }
 
 fn csv(graph: &Graph, chosen: &Division) -> String {

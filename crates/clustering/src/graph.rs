@@ -1,5 +1,7 @@
 //! Who sends how much to whom.
 
+use std::collections::BTreeMap;
+
 /// Processes, and the bytes between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
@@ -76,6 +78,20 @@ impl Graph {
         };
         // Each pair was seen from both ends.
         (0..self.len()).map(of).sum::<u64>() / 2
+    }
+
+    /// Bytes between each pair of clusters that talk, the smaller number first.
+    pub(crate) fn between_each(&self, cluster_of: &[u32]) -> BTreeMap<(u32, u32), u64> {
+        let mut bytes = BTreeMap::new();
+        for (one, peers) in self.peers.iter().enumerate() {
+            for &(other, count) in peers {
+                let (own, other) = (cluster_of[one], cluster_of[other as usize]);
+                if own < other {
+                    *bytes.entry((own, other)).or_default() += count;
+                }
+            }
+        }
+        bytes
     }
 
     /// Whom a process talks to, and how much, both directions together.
