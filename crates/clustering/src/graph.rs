@@ -40,6 +40,39 @@ impl Graph {
         self.messages += messages;
     }
 
+    /// What all of these graphs have together. Processes are known by their names.
+    pub fn together(graphs: &[Graph]) -> Graph {
+        let mut all = Graph::default();
+        graphs.iter().for_each(|it| all.merge(it));
+        all
+    }
+
+    /// The same among these processes first, in their order.
+    pub(crate) fn among(&self, names: &[String]) -> Graph {
+        let mut all = Graph::new(names.to_vec());
+        all.merge(self);
+        all
+    }
+
+    /// What `other` has comes to what is here; processes that are new come last.
+    fn merge(&mut self, other: &Graph) {
+        let mut places: BTreeMap<String, usize> = self.names.iter().cloned().zip(0..).collect();
+        let place = |name: &String| {
+            *places.entry(name.clone()).or_insert_with(|| {
+                self.names.push(name.clone());
+                self.peers.push(Vec::new());
+                self.names.len() - 1
+            })
+        };
+        let places: Vec<usize> = other.names.iter().map(place).collect();
+        for (from, peers) in other.peers.iter().enumerate() {
+            // Each pair is seen from both ends.
+            let once = peers.iter().filter(|it| from < it.0 as usize);
+            once.for_each(|&(to, bytes)| self.add(places[from], places[to as usize], bytes, 0));
+        }
+        self.messages += other.messages;
+    }
+
     /// How many processes.
     pub fn len(&self) -> usize {
         self.names.len()
@@ -103,6 +136,20 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn graphs_are_put_together_by_the_names_of_their_processes() {
+        let named = |names: [&str; 2]| Graph::new(names.map(str::to_owned).into());
+        let (mut one, mut other) = (named(["a", "b"]), named(["c", "a"]));
+        one.add(0, 1, 5, 1);
+        other.add(0, 1, 7, 2);
+        other.add(1, 0, 1, 1);
+        let all = Graph::together(&[one.clone(), other.clone(), one]);
+        assert_eq!(all.names(), ["a", "b", "c"]);
+        assert_eq!((all.total(), all.messages(), all.peers(0)), (18, 5, &[(1, 10), (2, 8)][..]));
+        let other = other.among(all.names());
+        assert_eq!((other.names(), other.total(), other.peers(0)), (all.names(), 8, &[(2, 8)][..]));
+    }
 
     #[test]
     fn both_directions_count_and_oneself_does_not() {

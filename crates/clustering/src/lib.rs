@@ -13,14 +13,18 @@
 //! | `balance` | how large a cluster may be |
 //! | `bisect` | a graph in two halves, by many levels; exchanges between parts |
 //! | `refine` | moves of single processes that pay |
+//! | `recluster` | whether it pays to change clusters when the traffic shifts |
+//! | `follow` | which cluster is which after a change |
 //! | [`patterns`] | the communication of the six NAS kernels that the HydEE paper clusters, in closed form |
 
 mod balance;
 mod bisect;
 mod chance;
+mod follow;
 pub mod graph;
 pub mod patterns;
 pub mod read;
+mod recluster;
 mod refine;
 
 use std::collections::BTreeMap;
@@ -29,6 +33,10 @@ use serde::Serialize;
 
 use balance::Balance;
 pub use graph::Graph;
+pub use recluster::{Course, Interval, Reclustering, recluster};
+
+/// Sums that differ by less are as good as each other, in points.
+const EQUAL: f64 = 0.01;
 
 /// Which divisions are looked for, and which one is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,6 +46,14 @@ pub struct Wish {
     /// The largest cluster holds at most so many times the mean of processes; at least 1, which is clusters of equal size.
     /// Others are not looked for.
     pub balance: Option<f64>,
+}
+
+impl Wish {
+    /// Whether a division may be chosen. The balance was kept when it was looked for.
+    fn allows(self, division: &Division) -> bool {
+        let most = self.max_rollback_percent.unwrap_or(f64::INFINITY);
+        division.clusters > 1 && division.rolled_back_percent <= most + 1e-9
+    }
 }
 
 /// A division of the processes into clusters, with what it costs.
@@ -175,11 +191,7 @@ fn front(mut all: Vec<Division>) -> Vec<Division> {
 }
 
 fn choose(front: &[Division], wish: Wish) -> (usize, String) {
-    const EQUAL: f64 = 0.01;
-    let several = || (0..front.len()).filter(|&it| front[it].clusters > 1);
-    let allowed =
-        |it: usize| wish.max_rollback_percent.is_none_or(|most| front[it].rolled_back_percent <= most + 1e-9);
-    let among: Vec<usize> = several().filter(|&it| allowed(it)).collect();
+    let among: Vec<usize> = (0..front.len()).filter(|&it| wish.allows(&front[it])).collect();
     let within = limits(wish);
     let least = among.iter().map(|&it| front[it].cost()).fold(f64::INFINITY, f64::min);
     let best = among.iter().copied().filter(|&it| front[it].cost() <= least + EQUAL);
@@ -189,7 +201,7 @@ fn choose(front: &[Division], wish: Wish) -> (usize, String) {
             let reason = format!("the least sum of both shares{within}: {cost:.2} points");
             (chosen, reason + &remark(&front[chosen], wish))
         }
-        None => match several().next() {
+        None => match (0..front.len()).find(|&it| front[it].clusters > 1) {
             Some(chosen) => (chosen, format!("none was found{within}; this one comes closest")),
             None => (0, "there is nothing to divide".to_owned()),
         },
