@@ -74,3 +74,73 @@ fn clusters_of_nearly_the_same_size_are_found_where_they_are_asked_for() {
             .stderr(contains(format!("'{wrong}'")).and(contains("write a number from 1 up, such as 1.2")));
     }
 }
+
+/// Six processes in rows of three, or in columns of two.
+fn square(rows: bool) -> String {
+    let of = |it: usize| if rows { it / 3 } else { it % 3 };
+    let pairs = (0..6).flat_map(|from| (0..6).map(move |to| (from, to)));
+    let talks = pairs.filter(|&(from, to)| from != to && of(from) == of(to));
+    talks.map(|(from, to)| format!("p{from} p{to} {}\n", if rows { 10 } else { 20 })).collect()
+}
+
+#[test]
+fn whether_clusters_should_change_between_intervals_is_said_with_what_it_saves() {
+    let place = Place::new();
+    place.write("rows.edges", square(true));
+    place.write("columns.edges", square(false));
+    let shifting = ["cluster", "rows.edges", "columns.edges"];
+    let output = |more: &[&'static str]| {
+        let all = shifting.iter().chain(more).copied();
+        String::from_utf8(place.faultline(all).assert().code(0).get_output().stdout.clone()).unwrap()
+    };
+    // Two rows, then three columns: 50 and 33.33 % go back, nothing is logged, and all take a checkpoint.
+    let text = output(&["--out", "out"]);
+    assert!(text.contains("Changing clusters before interval 2 pays: the sum is 42.67 points"), "{text}");
+    assert!(text.contains("From interval 2:\n  cluster-0: p0 p3\n"), "{text}");
+    assert!(
+        text.contains("A run keeps its clusters. The one division for all intervals:\n\nspec:"),
+        "{text}"
+    );
+    for name in ["intervals.svg", "intervals.csv", "clusters.csv", "clusters.yaml", "clusters.json"] {
+        assert!(place.path("out").join(name).exists(), "{name}");
+    }
+    let clusters = fs::read_to_string(place.path("out/clusters.csv")).unwrap();
+    assert!(clusters.starts_with("process,one,interval-1,interval-2\n"), "{clusters}");
+
+    let found: Value = serde_json::from_str(&output(&["--change-cost", "0", "--format", "json"])).unwrap();
+    assert_eq!(found["best"]["intervals"][1]["checkpointed"], 6);
+    assert_eq!(found["clusters"][0]["1"], serde_json::json!(["p3", "p4", "p5"]));
+    let text = output(&["--change-cost", "100"]);
+    assert!(text.contains("Changing clusters does not pay: one division"), "{text}");
+    assert!(!text.contains("From interval"), "{text}");
+}
+
+#[test]
+fn a_run_is_cut_into_intervals() {
+    let place = Place::new();
+    place.write("small.yaml", common::small(""));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"];
+    place.faultline(run).assert().code(0);
+    place
+        .faultline(["cluster", "run"])
+        .assert()
+        .code(0)
+        .stdout(contains("4 processes, ").and(contains("-> ")));
+    place
+        .faultline(["cluster", "run", "--intervals", "3"])
+        .assert()
+        .code(0)
+        .stdout(contains("4 processes, 3 intervals, ").and(contains("Changing clusters does not pay")));
+    place.write("one.edges", "a b 1\n");
+    for (arguments, why) in [
+        (&["run", "run", "--intervals", "2"][..], "`--intervals` cuts one recorded run"),
+        (&["one.edges", "--intervals", "2"], "`--intervals` cuts one recorded run"),
+        (&["one.edges", "--change-cost", "2"], "`--change-cost` is for several graphs"),
+        (&["run", "--intervals", "1"], "write a whole number from 2 to 1000"),
+        (&["run", "--intervals", "2", "--change-cost", "-1"], "write a number from 0 up, such as 2.5"),
+        (&["."], "cannot use ."),
+    ] {
+        let all = ["cluster"].iter().chain(arguments).copied();
+        place.faultline(all).assert().code(2).stderr(contains(why));
+    }
+}
