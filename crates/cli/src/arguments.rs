@@ -234,22 +234,44 @@ pub(crate) struct ReproduceArguments {
 /// With few large clusters a failure takes many processes back; with many small ones much goes between clusters and has
 /// to be logged. Prints the divisions that no other beats at both shares, and the chosen one: the least sum of both. The
 /// graph is an edge list (`from to bytes [messages]`, one channel a line; `faultline export --format graph` writes one) or a
-/// METIS file (`.graph` or `.metis`) or GraphML (`.graphml`). With `--out`, also writes the picture of all divisions (front.svg), each process's
-/// cluster (clusters.csv), the clusters as they stand in a federation file (clusters.yaml), and the object of
-/// `--format json` (clusters.json).
+/// METIS file (`.graph` or `.metis`) or GraphML (`.graphml`), or it is that of a recorded run. With `--out`, also writes all
+/// divisions as a picture (front.svg) and as a table (front.csv), each process's cluster (clusters.csv), the clusters as they
+/// stand in a federation file (clusters.yaml), and the object of `--format json` (clusters.json).
+///
+/// Several graphs are the traffic of one application in intervals of the same length, and so are the intervals of a run.
+/// Then says whether it pays to change clusters between them, at a checkpoint, and prints the clusters of each interval beside
+/// one division for all. With `--out`, writes the sums by interval (intervals.svg, intervals.csv), each process's cluster in
+/// each interval (clusters.csv), the one division for all as it stands in a federation file (clusters.yaml), and clusters.json.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline run my.yaml --backend simulate --out /tmp/run
   faultline export /tmp/run --format graph > my.edges
   faultline cluster my.edges
-  faultline cluster my.edges --max-rollback 10 --out clusters")]
+  faultline cluster my.edges --max-rollback 10 --out clusters
+  faultline cluster my.edges --balance 1.1     clusters of nearly the same size
+  faultline cluster /tmp/run --intervals 4     should they change while it runs?
+  faultline cluster assemble.edges solve.edges --change-cost 5")]
 pub(crate) struct ClusterArguments {
-    /// The communication graph.
-    pub(crate) graph: PathBuf,
+    /// The communication graph, or the directory of a recorded run; several in the order of time.
+    #[arg(required = true, value_name = "GRAPH")]
+    pub(crate) graphs: Vec<PathBuf>,
     /// The greatest share of processes that one failure may take back, in percent.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = percent)]
     pub(crate) max_rollback: Option<f64>,
+    /// The largest cluster holds at most FACTOR times the mean of processes: 1 is clusters of the same size.
+    ///
+    /// For a federation whose sites have about as many machines each. Only such divisions are looked for.
+    #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, value_parser = balance)]
+    pub(crate) balance: Option<f64>,
+    /// Cut a recorded run into so many intervals of the same length.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(2..=1000))]
+    pub(crate) intervals: Option<usize>,
+    /// What a checkpoint of all processes writes, in percent of all bytes that are sent (several intervals) [default: 1].
+    ///
+    /// A change of clusters costs the part of it that is of processes whose cluster has other members than before.
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = change_cost)]
+    pub(crate) change_cost: Option<f64>,
     /// How the result is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -289,6 +311,26 @@ fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(value) if value > 0.0 && value <= 100.0 => Ok(value),
         _ => Err("write a number above 0 and up to 100, such as 12.5".to_owned()),
+    }
+}
+
+/// How many times the mean the largest cluster may be.
+fn balance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 1.0 && value.is_finite() => Ok(value),
+        _ => Err("write a number from 1 up, such as 1.2: the largest cluster holds at most so many times the mean of \
+                  processes, and 1 is clusters of the same size"
+            .to_owned()),
+    }
+}
+
+/// What it costs to change all clusters, in percent.
+fn change_cost(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
+        _ => Err("write a number from 0 up, such as 2.5: what a checkpoint of all processes writes, in percent of all \
+                  bytes that are sent"
+            .to_owned()),
     }
 }
 
@@ -737,6 +779,11 @@ mod tests {
         let wrong = "write a whole number from 0 to 18446744073709551615".to_owned();
         assert_eq!(number::<u64>(0..=u64::MAX)("-1"), Err(wrong));
         assert_eq!(number::<u8>(0..=100)("101"), Err("write a whole number from 0 to 100".to_owned()));
+        assert!(percent("0").is_err() && percent("NaN").is_err() && percent("12.5%") == Ok(12.5));
+        assert!(["0.5", "NaN", "inf", "-2", "x", ""].iter().all(|it| balance(it).is_err()));
+        assert_eq!((balance("1"), balance("1.25")), (Ok(1.0), Ok(1.25)));
+        assert!(["-1", "NaN", "inf", "x", ""].iter().all(|it| change_cost(it).is_err()));
+        assert_eq!((change_cost("0"), change_cost("250%")), (Ok(0.0), Ok(250.0)));
         assert!(jobs("0").is_err() && nodes("0").is_err() && nodes("4294967296").is_err());
     }
 }

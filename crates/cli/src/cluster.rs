@@ -12,7 +12,9 @@ use serde::Serialize;
 
 use crate::arguments::{ClusterArguments, Format};
 use crate::trouble::{Exit, Trouble};
-use crate::{files, output};
+use crate::{files, output, recording};
+
+mod recluster;
 
 /// Divisions of the front that are printed; the chosen one is always among them.
 const ROWS: usize = 16;
@@ -31,40 +33,77 @@ struct Object<'a> {
 
 /// `faultline cluster`
 pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
-    let graph = graph(&arguments.graph)?;
-    let found = find(&graph, Wish { max_rollback_percent: arguments.max_rollback });
+    let graphs = graphs(arguments)?;
+    let wish = Wish { max_rollback_percent: arguments.max_rollback, balance: arguments.balance };
+    let printed = match (&graphs[..], arguments.change_cost) {
+        ([graph], None) => divide(graph, wish, arguments)?,
+        ([_], Some(_)) => {
+            return Err(unfit("`--change-cost` is for several graphs, or the intervals of a run"));
+        }
+        (graphs, cost) => recluster::recluster(graphs, wish, cost.unwrap_or(1.0), arguments)?,
+    };
+    output::print(&printed)?;
+    Ok(Exit::Pass)
+}
+
+/// Clusters for one graph, as they are printed.
+fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<String, Trouble> {
+    let found = find(graph, wish);
     let chosen = &found.front[found.chosen];
     let object = Object {
         processes: graph.len(),
         bytes: graph.total(),
         found: &found,
-        clusters: members(&graph, chosen),
+        clusters: members(graph.names(), chosen),
     };
     let (json, fragment) = (output::json(&object), fragment(&object.clusters, chosen));
     if let Some(out) = &arguments.out {
-        let help = "name a directory that can be written with `--out`";
-        fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
-        let picture = front_chart("divisions", &found, &[]).file();
-        let table = csv(&graph, chosen);
         let files = [
-            ("front.svg", &picture),
-            ("clusters.csv", &table),
+            ("front.svg", &front_chart("divisions", &found, &[]).file()),
+            ("front.csv", &front_csv(&found)),
+            ("clusters.csv", &csv(graph, chosen)),
             ("clusters.yaml", &fragment),
             ("clusters.json", &json),
         ];
-        for (name, content) in files {
-            let path = out.join(name);
-            fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, help))?;
-        }
+        write(out, &files)?;
     }
-    output::print(&match arguments.format {
+    Ok(match arguments.format {
         Format::Json => json,
-        Format::Text => text(&graph, &found, &fragment),
-    })?;
-    Ok(Exit::Pass)
+        Format::Text => text(graph, &found, &fragment),
+    })
 }
 
+/// Writes these files into a directory.
+fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), Trouble> {
+    let help = "name a directory that can be written with `--out`";
+    fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
+    for (name, content) in files {
+        let path = out.join(name);
+        fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, help))?;
+    }
+    Ok(())
+}
+
+/// One graph, or one for each interval.
+fn graphs(arguments: &ClusterArguments) -> Result<Vec<Graph>, Trouble> {
+    match (&arguments.graphs[..], arguments.intervals) {
+        ([run], Some(intervals)) if run.is_dir() => recording::graphs(run, intervals),
+        (_, Some(_)) => {
+            Err(unfit("`--intervals` cuts one recorded run: give its directory and no other graph"))
+        }
+        (paths, None) => paths.iter().map(|it| graph(it)).collect(),
+    }
+}
+
+fn unfit(why: &str) -> Trouble {
+    Trouble::input(miette!(help = "`faultline cluster --help` has examples", "{why}"))
+}
+
+/// The graph in a file, or of a run.
 fn graph(path: &Path) -> Result<Graph, Trouble> {
+    if path.is_dir() {
+        return Ok(recording::graphs(path, 1)?.remove(0));
+    }
     const HELP: &str =
         "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the forms";
     let source = files::read_with(path, HELP)?;
@@ -78,9 +117,9 @@ fn graph(path: &Path) -> Result<Graph, Trouble> {
 }
 
 /// The names of the processes of each cluster.
-fn members<'a>(graph: &'a Graph, division: &Division) -> Vec<Vec<&'a str>> {
+fn members<'a>(names: &'a [String], division: &Division) -> Vec<Vec<&'a str>> {
     let mut members = vec![Vec::new(); division.clusters];
-    for (name, &cluster) in graph.names().iter().zip(&division.cluster_of) {
+    for (name, &cluster) in names.iter().zip(&division.cluster_of) {
         members[cluster as usize].push(name.as_str());
     }
     members
@@ -88,7 +127,7 @@ fn members<'a>(graph: &'a Graph, division: &Division) -> Vec<Vec<&'a str>> {
 
 fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
     let mut text = format!(
-        "{} processes, {} pairs that talk, {} bytes\n\n   clusters  rolled back   logged      sum\n",
+        "{} processes, {} pairs that talk, {} bytes\n\n   clusters     largest cluster  rolled back    logged      sum\n",
         graph.len(),
         graph.pairs(),
         graph.total(),
@@ -107,8 +146,10 @@ fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
         let mark = if index == found.chosen { "->" } else { "  " };
         let (rolled, logged) = (it.rolled_back_percent, it.logged_percent);
         line(format_args!(
-            "{mark} {:>8}  {rolled:>9.2} %  {logged:>5.2} %  {:>7.2}\n",
+            "{mark} {:>8}  {:>7} ({:>6.2} %)  {rolled:>9.2} %  {logged:>6.2} %  {:>7.2}\n",
             it.clusters,
+            it.largest,
+            share(it.largest, graph.len()),
             it.cost()
         ));
     }
@@ -145,6 +186,22 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
         .expect("a string takes everything");
     }
     text
+}
+
+/// In percent.
+fn share(part: usize, all: usize) -> f64 {
+    100.0 * part as f64 / all as f64
+}
+
+/// The divisions of the front, one a line.
+fn front_csv(found: &Found) -> String {
+    let row = |(index, it): (usize, &Division)| {
+        let Division { clusters, largest, rolled_back_percent, logged_percent, .. } = it;
+        let chosen = index == found.chosen;
+        format!("{clusters},{largest},{rolled_back_percent},{logged_percent},{chosen}\n")
+    };
+    "clusters,largest,rolled_back_percent,logged_percent,chosen\n".to_owned()
+        + &found.front.iter().enumerate().map(row).collect::<String>()
 }
 
 fn csv(graph: &Graph, chosen: &Division) -> String {

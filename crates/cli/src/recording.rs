@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use faultline_api::Federation;
 use faultline_checker::{Account, Context, Judgement, judge};
+use faultline_clustering::Graph;
 use faultline_core::fault::Outcome;
 use faultline_core::{ProcessId, Role};
 use faultline_experiments::compare::Made;
@@ -20,6 +21,8 @@ use crate::arguments::{
 };
 use crate::output;
 use crate::trouble::{Exit, Trouble};
+
+const HELP: &str = "give the directory that `faultline run` named at its end";
 
 /// A recorded run with its judgement.
 pub(crate) struct Recording {
@@ -39,16 +42,12 @@ impl Recording {
 
     /// Reads and judges the record in `dir`.
     pub(crate) fn read(dir: &Path) -> Result<Recording, Trouble> {
-        const HELP: &str = "give the directory that `faultline run` named at its end";
         if !dir.is_dir() {
             let why =
                 if dir.exists() { "it is not the directory of a run" } else { "there is no such directory" };
             return Err(Trouble::path("read", dir, why, HELP));
         }
-        let wrong = |error: BundleError| Trouble::path("use", dir, error, HELP);
-        let bundle = Bundle::open(dir);
-        let manifest = bundle.read_manifest().map_err(wrong)?;
-        let trace = bundle.read_trace().map_err(wrong)?;
+        let (manifest, trace) = open(dir)?;
         Ok(Recording::new(dir, manifest, trace))
     }
 
@@ -125,20 +124,12 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
 
 /// `faultline export`
 pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
-    const HELP: &str = "give the directory that `faultline run` named at its end";
-    let wrong = |error: BundleError| Trouble::path("use", &arguments.dir, error, HELP);
-    let bundle = Bundle::open(&arguments.dir);
-    let manifest = bundle.read_manifest().map_err(wrong)?;
-    let trace = bundle.read_trace().map_err(wrong)?;
+    let (manifest, trace) = open(&arguments.dir)?;
     let out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
         ExportFormat::Jsonl => export::json_lines(&trace, &manifest, out),
         ExportFormat::Csv => export::csv(&trace, &manifest, out),
-        ExportFormat::Graph => {
-            let ranks = (0..).map(ProcessId).zip(&manifest.processes).filter(|(_, it)| it.role == Role::RANK);
-            let names: Vec<_> = ranks.map(|(process, it)| (process, it.name.as_str())).collect();
-            export::graph(&trace, &names, out)
-        }
+        ExportFormat::Graph => export::graph(&trace, &application(&manifest), out),
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -146,6 +137,40 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
         }
         _ => Ok(Exit::Pass),
     }
+}
+
+/// Who sent how much to whom in the run recorded in `dir`, in so many intervals of the same length.
+pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble> {
+    let (manifest, trace) = open(dir)?;
+    let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    if names.is_empty() {
+        return Err(Trouble::path("use", dir, "it names no process of an application", HELP));
+    }
+    let place = |process| processes.binary_search(&process).ok();
+    let graph = |channels: export::Channels| {
+        let mut graph = Graph::new(names.clone());
+        for ((from, to), (bytes, messages)) in channels {
+            if let (Some(from), Some(to)) = (place(from), place(to)) {
+                graph.add(from, to, bytes, messages);
+            }
+        }
+        graph
+    };
+    Ok(export::channels(&trace, intervals).into_iter().map(graph).collect())
+}
+
+/// What is recorded in `dir`.
+fn open(dir: &Path) -> Result<(Manifest, Trace), Trouble> {
+    let wrong = |error: BundleError| Trouble::path("use", dir, error, HELP);
+    let bundle = Bundle::open(dir);
+    Ok((bundle.read_manifest().map_err(wrong)?, bundle.read_trace().map_err(wrong)?))
+}
+
+/// The processes of the application, with their names.
+fn application(manifest: &Manifest) -> Vec<(ProcessId, &str)> {
+    let ranks = (0..).map(ProcessId).zip(&manifest.processes).filter(|(_, it)| it.role == Role::RANK);
+    ranks.map(|(process, it)| (process, it.name.as_str())).collect()
 }
 
 fn write(path: &PathBuf, content: &str) -> Result<(), Trouble> {

@@ -211,30 +211,3 @@ fn protocols_are_compared_in_a_table_and_on_a_page() {
          chandyLamport, hierarchicalCoordinated, every-message",
     ));
 }
-
-#[test]
-fn clusters_are_found_from_the_graph_of_a_run() {
-    let place = Place::new();
-    place.write("small.yaml", common::small(""));
-    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"];
-    place.faultline(run).assert().code(0);
-    let export = place.faultline(["export", "run", "--format", "graph"]).assert().code(0);
-    let graph = String::from_utf8(export.get_output().stdout.clone()).unwrap();
-    assert!(graph.starts_with("lyon-0\nlyon-1\nnancy-0\nnancy-1\n# from"), "{graph}");
-    assert!(graph.contains("\nlyon-0 lyon-1 "), "{graph}");
-    place.write("run.edges", &graph);
-    place.faultline(["cluster", "run.edges", "--out", "out"]).assert().code(0).stdout(
-        contains("-> ").and(contains("Chosen: the least sum")).and(contains("name: cluster-0, nodes:")),
-    );
-    for name in ["front.svg", "clusters.csv", "clusters.yaml", "clusters.json"] {
-        assert!(place.path("out").join(name).exists(), "{name}");
-    }
-    place.write("bad.edges", "a b 1\na b c\n");
-    let complains = contains("bad.edges").and(contains("line 2: `c` is not a whole number"));
-    place.faultline(["cluster", "bad.edges"]).assert().code(2).stderr(complains);
-    place
-        .faultline(["cluster", "run.edges", "--max-rollback", "0"])
-        .assert()
-        .code(2)
-        .stderr(contains("12.5"));
-}

@@ -4,7 +4,7 @@
 //! divided by growing one half from several starts, and on the way back each level is refined by moving one after the
 //! other, also at a loss, and keeping the best state on the way (Fiduccia and Mattheyses).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chance::Chance;
 use crate::graph::Graph;
@@ -19,14 +19,71 @@ const PASSES: usize = 8;
 const PATIENCE: usize = 120;
 /// Moves from one half that are looked at for one that keeps the balance.
 const LOOKS: usize = 8;
+/// Clusters with which one exchanges processes: those that it talks to most.
+const PARTNERS: usize = 4;
+/// Rounds of exchanges over all clusters.
+const EXCHANGES: usize = 3;
 
-/// Divides a graph into `parts` parts of about the same size; by process, its part.
-pub(crate) fn into(graph: &Graph, parts: usize) -> Vec<u32> {
+/// Divides a graph into `parts` parts of about the same size, none of which holds more than `most` processes; by process,
+/// its part. So many parts of that size have to hold all processes.
+pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
     let mut part_of = vec![0; graph.len()];
     let all: Vec<u32> = (0..graph.len() as u32).collect();
     let mut chance = Chance(parts as u64);
-    split(graph, all, 0, parts, &mut part_of, &mut chance);
+    split(graph, all, 0, parts, most as u64, &mut part_of, &mut chance);
     part_of
+}
+
+/// Exchanges processes between pairs of parts, so that less goes between them and none gets larger than `most`. Where all
+/// parts are full no process can move by itself; this moves one there and another back.
+pub(crate) fn exchange(graph: &Graph, part_of: &mut [u32], most: usize) {
+    for _ in 0..EXCHANGES {
+        let before = graph.between(part_of);
+        let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        part_of.iter().zip(0..).for_each(|(&part, it)| members.entry(part).or_default().push(it));
+        for (one, other) in partners(graph, part_of) {
+            let (left, right) = (&members[&one], &members[&other]);
+            let (size, total) = (left.len() as u64, (left.len() + right.len()) as u64);
+            let (least, most) = ((total.saturating_sub(most as u64)).max(1), (most as u64).min(total - 1));
+            let processes = [left.as_slice(), right].concat();
+            let mut is_left: Vec<bool> = (0..processes.len()).map(|it| it < left.len()).collect();
+            Level::of(graph, &processes).refine(&mut is_left, Share { size, least, most });
+            for (side, part) in [(true, one), (false, other)] {
+                let of: Vec<u32> =
+                    processes.iter().zip(&is_left).filter(|it| *it.1 == side).map(|it| *it.0).collect();
+                of.iter().for_each(|&it| part_of[it as usize] = part);
+                members.insert(part, of);
+            }
+        }
+        if graph.between(part_of) >= before {
+            return;
+        }
+    }
+}
+
+/// Pairs of parts that talk, those that talk most first; each part is in few of them.
+fn partners(graph: &Graph, part_of: &[u32]) -> Vec<(u32, u32)> {
+    let mut pairs: Vec<(u64, (u32, u32))> =
+        graph.between_each(part_of).into_iter().map(|(pair, bytes)| (bytes, pair)).collect();
+    pairs.sort_unstable_by(|a, b| b.cmp(a));
+    let mut taken: BTreeMap<u32, usize> = BTreeMap::new();
+    pairs.retain(|&(_, (one, other))| {
+        let free = [one, other].iter().all(|it| taken.get(it).is_none_or(|it| *it < PARTNERS));
+        if free {
+            [one, other].iter().for_each(|&it| *taken.entry(it).or_default() += 1);
+        }
+        free
+    });
+    pairs.into_iter().map(|it| it.1).collect()
+}
+
+/// How large the left half is to be, in processes.
+#[derive(Clone, Copy)]
+struct Share {
+    size: u64,
+    /// Limits that hold in the end. Where nodes stand for several processes they may be missed.
+    least: u64,
+    most: u64,
 }
 
 /// Gives the numbers from `first` to `first + parts` to these processes.
@@ -35,6 +92,7 @@ fn split(
     processes: Vec<u32>,
     first: u32,
     parts: usize,
+    most: u64,
     part_of: &mut [u32],
     chance: &mut Chance,
 ) {
@@ -43,13 +101,20 @@ fn split(
         return;
     }
     let left_parts = parts / 2;
-    let share = processes.len() as u64 * left_parts as u64 / parts as u64;
+    let total = processes.len() as u64;
+    let size = total * left_parts as u64 / parts as u64;
+    // A few more or less, as far as the parts of both halves can hold them.
+    let share = Share {
+        size,
+        least: (size - size / 50).max(total.saturating_sub((parts - left_parts) as u64 * most)),
+        most: (size + size / 50).min(left_parts as u64 * most),
+    };
     let level = Level::of(graph, &processes);
     let is_left = level.halve(share, chance);
     let (left, right): (Vec<_>, Vec<_>) = (0..processes.len()).partition(|&it| is_left[it]);
     let named = |places: Vec<usize>| places.into_iter().map(|it| processes[it]).collect();
-    split(graph, named(left), first, left_parts, part_of, chance);
-    split(graph, named(right), first + left_parts as u32, parts - left_parts, part_of, chance);
+    split(graph, named(left), first, left_parts, most, part_of, chance);
+    split(graph, named(right), first + left_parts as u32, parts - left_parts, most, part_of, chance);
 }
 
 /// A graph whose nodes may stand for several processes.
@@ -76,7 +141,7 @@ impl Level {
     }
 
     /// Halves of which the left one has about this size.
-    fn halve(&self, share: u64, chance: &mut Chance) -> Vec<bool> {
+    fn halve(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let mut is_left = if self.len() <= COARSEST {
             self.grow(share, chance)
         } else {
@@ -138,7 +203,7 @@ impl Level {
     }
 
     /// The best of several halves, each grown from one node by what talks most to it.
-    fn grow(&self, share: u64, chance: &mut Chance) -> Vec<bool> {
+    fn grow(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let grown = (0..STARTS).map(|_| {
             let mut is_left = vec![false; self.len()];
             let mut pull = vec![0_u64; self.len()];
@@ -147,7 +212,7 @@ impl Level {
                 is_left[next] = true;
                 size += self.sizes[next];
                 self.peers[next].iter().for_each(|&(it, bytes)| pull[it as usize] += bytes);
-                let fits = |it: &usize| !is_left[*it] && size + self.sizes[*it] <= share;
+                let fits = |it: &usize| !is_left[*it] && size + self.sizes[*it] <= share.size;
                 let Some(best) = (0..self.len()).filter(fits).max_by_key(|&it| (pull[it], self.len() - it))
                 else {
                     break;
@@ -169,7 +234,7 @@ impl Level {
     }
 
     /// Moves that lessen what is cut, as long as both halves keep about their size.
-    fn refine(&self, is_left: &mut [bool], share: u64) {
+    fn refine(&self, is_left: &mut [bool], share: Share) {
         for _ in 0..PASSES {
             if !self.pass(is_left, share) {
                 return;
@@ -178,10 +243,14 @@ impl Level {
     }
 
     /// One pass; whether it was of any use.
-    fn pass(&self, is_left: &mut [bool], share: u64) -> bool {
+    fn pass(&self, is_left: &mut [bool], share: Share) -> bool {
         // While nodes move, one of them may be too many; where a pass stops, only as many as cannot be told apart.
         let coarse = self.sizes.iter().max().copied().unwrap_or(1);
-        let slack = if coarse > 1 { coarse.max(share / 50) } else { share / 50 };
+        let slack = coarse.max(share.size / 50);
+        let (least, most) = match coarse {
+            ..=1 => (share.least, share.most),
+            _ => (share.size.saturating_sub(slack), share.size + slack),
+        };
         let mut gains: Vec<i64> = (0..self.len())
             .map(|one| {
                 let signed = |it: &(u32, u64)| {
@@ -194,9 +263,9 @@ impl Level {
         let mut free: [BTreeSet<(i64, u32)>; 2] = Default::default();
         (0..self.len()).for_each(|it| _ = free[usize::from(is_left[it])].insert((gains[it], it as u32)));
         let mut left: u64 = (0..self.len()).filter(|&it| is_left[it]).map(|it| self.sizes[it]).sum();
-        let off = |left: u64| left.abs_diff(share).saturating_sub(slack);
+        let off = |left: u64| least.saturating_sub(left) + left.saturating_sub(most);
         // Being out of balance counts more than anything that is cut.
-        let (mut gained, mut best) = (0_i64, (off(left), 0_i64, left.abs_diff(share)));
+        let (mut gained, mut best) = (0_i64, (off(left), 0_i64, left.abs_diff(share.size)));
         let (mut moved, mut kept) = (Vec::new(), 0);
         while moved.len() - kept < PATIENCE {
             let after = |it: u32| {
@@ -221,7 +290,7 @@ impl Level {
                 }
                 gains[other as usize] += change;
             }
-            let state = (off(left), -gained, left.abs_diff(share));
+            let state = (off(left), -gained, left.abs_diff(share.size));
             if state < best {
                 (best, kept) = (state, moved.len());
             }
@@ -254,10 +323,10 @@ mod tests {
     #[test]
     fn a_mesh_is_cut_straight() {
         let graph = mesh(16, 16);
-        let halves = into(&graph, 2);
+        let halves = into(&graph, 2, 256);
         assert_eq!(halves.iter().filter(|&&it| it == 0).count(), 128);
         assert!(graph.between(&halves) <= 17, "{}", graph.between(&halves));
-        let quarters = into(&graph, 4);
+        let quarters = into(&graph, 4, 256);
         assert!(graph.between(&quarters) <= 36, "{}", graph.between(&quarters));
     }
 
@@ -265,7 +334,7 @@ mod tests {
     fn parts_have_about_the_same_size_whatever_their_number() {
         let graph = mesh(10, 10);
         for parts in [3, 5, 7] {
-            let part_of = into(&graph, parts);
+            let part_of = into(&graph, parts, 100);
             for part in 0..parts as u32 {
                 let size = part_of.iter().filter(|&&it| it == part).count();
                 assert!(size.abs_diff(100 / parts) <= 4, "{parts}: {size}");
@@ -274,8 +343,37 @@ mod tests {
     }
 
     #[test]
+    fn no_part_is_larger_than_is_allowed() {
+        let graph = mesh(10, 10);
+        for parts in [2, 3, 5, 7, 30] {
+            let most = 100_usize.div_ceil(parts);
+            let mut part_of = into(&graph, parts, most);
+            let largest = |part_of: &[u32]| {
+                (0..parts as u32).map(|part| part_of.iter().filter(|it| **it == part).count()).max()
+            };
+            assert!(largest(&part_of) <= Some(most), "{parts}: {part_of:?}");
+            let before = graph.between(&part_of);
+            exchange(&graph, &mut part_of, most);
+            assert!(largest(&part_of) <= Some(most), "{parts}, exchanged: {part_of:?}");
+            assert!(graph.between(&part_of) <= before, "{parts}");
+        }
+    }
+
+    #[test]
+    fn full_parts_exchange_processes() {
+        let mut graph = Graph::new((0..8).map(|it| it.to_string()).collect());
+        for from in 0..8 {
+            (0..8).filter(|to| to / 4 == from / 4).for_each(|to| graph.add(from, to, 1, 1));
+        }
+        let mut part_of = [0, 0, 0, 1, 1, 1, 1, 0];
+        exchange(&graph, &mut part_of, 4);
+        assert_eq!(part_of[..4], [part_of[0]; 4]);
+        assert_eq!(graph.between(&part_of), 0);
+    }
+
+    #[test]
     fn silence_can_be_divided_too() {
-        let part_of = into(&Graph::new((0..200).map(|it| it.to_string()).collect()), 4);
+        let part_of = into(&Graph::new((0..200).map(|it| it.to_string()).collect()), 4, 200);
         assert!((0..4).all(|part| part_of.iter().filter(|&&it| it == part).count() == 50), "{part_of:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! Who sends how much to whom.
 
+use std::collections::BTreeMap;
+
 /// Processes, and the bytes between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
@@ -36,6 +38,39 @@ impl Graph {
         }
         self.total += bytes;
         self.messages += messages;
+    }
+
+    /// What all of these graphs have together. Processes are known by their names.
+    pub fn together(graphs: &[Graph]) -> Graph {
+        let mut all = Graph::default();
+        graphs.iter().for_each(|it| all.merge(it));
+        all
+    }
+
+    /// The same among these processes first, in their order.
+    pub(crate) fn among(&self, names: &[String]) -> Graph {
+        let mut all = Graph::new(names.to_vec());
+        all.merge(self);
+        all
+    }
+
+    /// What `other` has comes to what is here; processes that are new come last.
+    fn merge(&mut self, other: &Graph) {
+        let mut places: BTreeMap<String, usize> = self.names.iter().cloned().zip(0..).collect();
+        let place = |name: &String| {
+            *places.entry(name.clone()).or_insert_with(|| {
+                self.names.push(name.clone());
+                self.peers.push(Vec::new());
+                self.names.len() - 1
+            })
+        };
+        let places: Vec<usize> = other.names.iter().map(place).collect();
+        for (from, peers) in other.peers.iter().enumerate() {
+            // Each pair is seen from both ends.
+            let once = peers.iter().filter(|it| from < it.0 as usize);
+            once.for_each(|&(to, bytes)| self.add(places[from], places[to as usize], bytes, 0));
+        }
+        self.messages += other.messages;
     }
 
     /// How many processes.
@@ -78,6 +113,20 @@ impl Graph {
         (0..self.len()).map(of).sum::<u64>() / 2
     }
 
+    /// Bytes between each pair of clusters that talk, the smaller number first.
+    pub(crate) fn between_each(&self, cluster_of: &[u32]) -> BTreeMap<(u32, u32), u64> {
+        let mut bytes = BTreeMap::new();
+        for (one, peers) in self.peers.iter().enumerate() {
+            for &(other, count) in peers {
+                let (own, other) = (cluster_of[one], cluster_of[other as usize]);
+                if own < other {
+                    *bytes.entry((own, other)).or_default() += count;
+                }
+            }
+        }
+        bytes
+    }
+
     /// Whom a process talks to, and how much, both directions together.
     pub(crate) fn peers(&self, process: usize) -> &[(u32, u64)] {
         &self.peers[process]
@@ -87,6 +136,20 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn graphs_are_put_together_by_the_names_of_their_processes() {
+        let named = |names: [&str; 2]| Graph::new(names.map(str::to_owned).into());
+        let (mut one, mut other) = (named(["a", "b"]), named(["c", "a"]));
+        one.add(0, 1, 5, 1);
+        other.add(0, 1, 7, 2);
+        other.add(1, 0, 1, 1);
+        let all = Graph::together(&[one.clone(), other.clone(), one]);
+        assert_eq!(all.names(), ["a", "b", "c"]);
+        assert_eq!((all.total(), all.messages(), all.peers(0)), (18, 5, &[(1, 10), (2, 8)][..]));
+        let other = other.among(all.names());
+        assert_eq!((other.names(), other.total(), other.peers(0)), (all.names(), 8, &[(2, 8)][..]));
+    }
 
     #[test]
     fn both_directions_count_and_oneself_does_not() {

@@ -10,28 +10,50 @@
 //! | --- | --- |
 //! | [`graph`] | who sends how much to whom |
 //! | [`read`] | graphs from text: edge lists, METIS, GraphML |
-//! | `bisect` | a graph in two halves, by many levels |
+//! | `balance` | how large a cluster may be |
+//! | `bisect` | a graph in two halves, by many levels; exchanges between parts |
 //! | `refine` | moves of single processes that pay |
+//! | `recluster` | whether it pays to change clusters when the traffic shifts |
+//! | `follow` | which cluster is which after a change |
 //! | [`patterns`] | the communication of the six NAS kernels that the HydEE paper clusters, in closed form |
 
+mod balance;
 mod bisect;
 mod chance;
+mod follow;
 pub mod graph;
 pub mod patterns;
 pub mod read;
+mod recluster;
 mod refine;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use balance::Balance;
 pub use graph::Graph;
+pub use recluster::{Course, Interval, Reclustering, recluster};
 
-/// Which division of the front is chosen.
+/// Sums that differ by less are as good as each other, in points.
+const EQUAL: f64 = 0.01;
+
+/// Which divisions are looked for, and which one is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Wish {
-    /// The greatest share of processes that a failure may take back, in percent.
+    /// The greatest share of processes that a failure may take back, in percent. The choice is among these.
     pub max_rollback_percent: Option<f64>,
+    /// The largest cluster holds at most so many times the mean of processes; at least 1, which is clusters of equal size.
+    /// Others are not looked for.
+    pub balance: Option<f64>,
+}
+
+impl Wish {
+    /// Whether a division may be chosen. The balance was kept when it was looked for.
+    fn allows(self, division: &Division) -> bool {
+        let most = self.max_rollback_percent.unwrap_or(f64::INFINITY);
+        division.clusters > 1 && division.rolled_back_percent <= most + 1e-9
+    }
 }
 
 /// A division of the processes into clusters, with what it costs.
@@ -40,6 +62,8 @@ pub struct Wish {
 pub struct Division {
     /// How many clusters.
     pub clusters: usize,
+    /// Processes of the largest cluster.
+    pub largest: usize,
     /// The share of processes that one failure takes back, in percent: the mean over the processes that may fail, each as
     /// probable as any other. Sum of (size / processes)^2.
     pub rolled_back_percent: f64,
@@ -79,6 +103,7 @@ impl Division {
         let all = graph.total().max(1) as f64;
         Division {
             clusters: sizes.len(),
+            largest: sizes.iter().max().map_or(0, |it| *it as usize),
             rolled_back_percent: 100.0 * squares,
             logged_percent: 100.0 * logged / all,
             cluster_of,
@@ -91,30 +116,52 @@ impl Division {
     }
 }
 
-/// Looks for good divisions of `graph`, and chooses one.
+/// Looks for good divisions of `graph`, and chooses one. All processes in one cluster, and each in its own, are always
+/// among them, whatever the balance.
 ///
 /// The criterion is the least sum of both shares; among equals (within a hundredth of a point, as for a pattern in which
 /// everybody talks to everybody) the one with the fewest clusters that is more than one.
 ///
 /// # Panics
 ///
-/// When the graph has no process.
+/// When the graph has no process, or the balance is not a number from 1 up.
 pub fn find(graph: &Graph, wish: Wish) -> Found {
     let processes = graph.len();
     assert!(processes > 0, "a graph without processes has no clusters");
-    let mut all = vec![Division::new(graph, &vec![0; processes])];
-    for parts in sizes(processes) {
-        for refined in refine::variants(graph, &bisect::into(graph, parts)) {
-            all.push(Division::new(graph, &refined));
-        }
+    assert!(wish.balance.is_none_or(|it| it >= 1.0), "a balance of {:?}", wish.balance);
+    let balance = Balance::new(processes, wish.balance);
+    let each: Vec<u32> = (0..processes as u32).collect();
+    let mut all = vec![Division::new(graph, &vec![0; processes]), Division::new(graph, &each)];
+    for parts in sizes(processes, balance) {
+        all.extend(divisions(graph, parts, balance));
     }
+    // What nobody had to keep in balance may be so all the same.
+    if wish.balance.is_some() {
+        let free = Balance::new(processes, None);
+        all.extend(sizes(processes, free).into_iter().flat_map(|parts| divisions(graph, parts, free)));
+    }
+    all.retain(|it| it.largest <= balance.most(it.clusters));
     let front = front(all);
     let (chosen, reason) = choose(&front, wish);
     Found { front, chosen, reason }
 }
 
-/// The numbers of clusters that are tried: all small ones, then fewer and fewer.
-fn sizes(processes: usize) -> Vec<usize> {
+/// Divisions into about `parts` clusters.
+fn divisions(graph: &Graph, parts: usize, balance: Balance) -> Vec<Division> {
+    let most = balance.most(parts);
+    let halved = bisect::into(graph, parts, most);
+    let mut variants = refine::variants(graph, &halved, balance);
+    if most < graph.len() {
+        let mut exchanged = halved;
+        bisect::exchange(graph, &mut exchanged, most);
+        variants.extend(refine::variants(graph, &exchanged, balance));
+    }
+    variants.iter().map(|it| Division::new(graph, it)).collect()
+}
+
+/// The numbers of clusters that are tried: all small ones, then fewer and fewer. Where there is no division into so many
+/// clusters, the next number for which there is one.
+fn sizes(processes: usize, balance: Balance) -> Vec<usize> {
     let most = (processes / 2).clamp(1, 256);
     let (mut sizes, mut next) = (Vec::new(), 2);
     while next <= most {
@@ -123,6 +170,8 @@ fn sizes(processes: usize) -> Vec<usize> {
     }
     let powers = (5..=8).map(|it| 1 << it).filter(|it| *it <= most);
     sizes.extend(powers);
+    let possible = |it: usize| (it..processes).find(|it| balance.allows(*it));
+    let mut sizes: Vec<usize> = sizes.into_iter().filter_map(possible).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes
@@ -142,27 +191,47 @@ fn front(mut all: Vec<Division>) -> Vec<Division> {
 }
 
 fn choose(front: &[Division], wish: Wish) -> (usize, String) {
-    const EQUAL: f64 = 0.01;
-    let several = || (0..front.len()).filter(|&it| front[it].clusters > 1);
-    let allowed =
-        |it: usize| wish.max_rollback_percent.is_none_or(|most| front[it].rolled_back_percent <= most + 1e-9);
-    let among: Vec<usize> = several().filter(|&it| allowed(it)).collect();
-    let within =
-        wish.max_rollback_percent.map_or(String::new(), |it| format!(" with at most {it} % rolled back"));
+    let among: Vec<usize> = (0..front.len()).filter(|&it| wish.allows(&front[it])).collect();
+    let within = limits(wish);
     let least = among.iter().map(|&it| front[it].cost()).fold(f64::INFINITY, f64::min);
     let best = among.iter().copied().filter(|&it| front[it].cost() <= least + EQUAL);
     match best.min_by_key(|&it| front[it].clusters) {
         Some(chosen) => {
             let cost = front[chosen].cost();
             let reason = format!("the least sum of both shares{within}: {cost:.2} points");
-            (chosen, reason)
+            (chosen, reason + &remark(&front[chosen], wish))
         }
-        None if wish.max_rollback_percent.is_some() && several().next().is_some() => {
-            let chosen = several().next().expect("there is one");
-            (chosen, format!("none was found{within}; this one comes closest"))
-        }
-        None => (0, "there is nothing to divide".to_owned()),
+        None => match (0..front.len()).find(|&it| front[it].clusters > 1) {
+            Some(chosen) => (chosen, format!("none was found{within}; this one comes closest")),
+            None => (0, "there is nothing to divide".to_owned()),
+        },
     }
+}
+
+/// What was asked for, as the end of a sentence.
+fn limits(wish: Wish) -> String {
+    let rollback = wish.max_rollback_percent.map(|it| format!("at most {it} % rolled back"));
+    let balance = wish.balance.map(|it| format!("at most {it} times the mean in the largest cluster"));
+    match rollback.into_iter().chain(balance).collect::<Vec<_>>() {
+        limits if limits.is_empty() => String::new(),
+        limits => format!(" with {}", limits.join(" and ")),
+    }
+}
+
+/// What to do when nothing but single processes is in balance.
+fn remark(chosen: &Division, wish: Wish) -> String {
+    let processes = chosen.cluster_of.len();
+    let balance = Balance::new(processes, wish.balance);
+    if chosen.clusters < processes || (2..processes).any(|it| balance.allows(it)) {
+        return String::new();
+    }
+    let least = |it: &usize| balance.least(*it);
+    let nearest = (2..processes).min_by(|a, b| least(a).total_cmp(&least(b)));
+    nearest.map_or(String::new(), |it| {
+        // Rounded upwards, so that it can be given as it is said.
+        let factor = (balance.least(it) * 1000.0 - 1e-9).ceil() / 1000.0;
+        format!("; no other number of clusters is in that balance, and {factor} times the mean would allow {it} clusters")
+    })
 }
 
 #[cfg(test)]
@@ -206,13 +275,92 @@ mod tests {
 
     #[test]
     fn a_wish_limits_the_choice_and_an_impossible_one_is_said() {
-        let found = find(&groups(), Wish { max_rollback_percent: Some(13.0) });
+        let found = find(&groups(), Wish { max_rollback_percent: Some(13.0), balance: None });
         assert!(found.front[found.chosen].rolled_back_percent <= 13.0, "{found:?}");
-        let found = find(&groups(), Wish { max_rollback_percent: Some(1.0) });
+        let found = find(&groups(), Wish { max_rollback_percent: Some(1.0), balance: None });
         assert!(
             found.reason.contains("none was found") && found.front[found.chosen].clusters > 1,
             "{found:?}"
         );
+    }
+
+    fn balanced(factor: f64) -> Wish {
+        Wish { max_rollback_percent: None, balance: Some(factor) }
+    }
+
+    /// Groups of these sizes who talk much inside, and little to the next group.
+    fn uneven(sizes: &[usize]) -> Graph {
+        let processes: usize = sizes.iter().sum();
+        let mut graph = Graph::new((0..processes).map(|it| format!("p{it}")).collect());
+        let mut first = 0;
+        for size in sizes {
+            for from in first..first + size {
+                (first..first + size).for_each(|to| graph.add(from, to, 100, 1));
+            }
+            graph.add(first, (first + size) % processes, 10, 1);
+            first += size;
+        }
+        graph
+    }
+
+    #[test]
+    fn no_division_is_out_of_the_balance_that_was_asked_for() {
+        let mut graphs = vec![groups(), uneven(&[3, 9, 17, 30]), uneven(&[5; 13]), uneven(&[40, 1, 1])];
+        graphs.extend(patterns::Pattern::ALL.map(|it| it.graph(64)));
+        for (number, graph) in graphs.iter().enumerate() {
+            for factor in [1.0, 1.05, 1.3, 2.0, 5.0] {
+                let found = find(graph, balanced(factor));
+                for it in &found.front {
+                    let mean = graph.len() as f64 / it.clusters as f64;
+                    let sizes =
+                        (0..it.clusters).map(|of| it.cluster_of.iter().filter(|x| **x == of as u32).count());
+                    assert_eq!(sizes.max(), Some(it.largest));
+                    assert!(
+                        it.largest as f64 <= factor * mean + 1e-9,
+                        "graph {number}, balance {factor}: {} of {mean} in {} clusters",
+                        it.largest,
+                        it.clusters
+                    );
+                }
+                let ends = [found.front.first(), found.front.last()].map(|it| it.map(|it| it.clusters));
+                assert_eq!(ends, [Some(graph.len()), Some(1)], "single processes and all in one");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_in_balance_anyway_is_found_with_the_limit_too() {
+        for pattern in patterns::Pattern::ALL {
+            let graph = pattern.graph(256);
+            let free = find(&graph, Wish::default());
+            let chosen = &free.front[free.chosen];
+            let factor = (chosen.largest * chosen.clusters) as f64 / 256.0;
+            let found = find(&graph, balanced(factor));
+            let cost = found.front[found.chosen].cost();
+            assert!(cost <= chosen.cost() + 1e-9, "{pattern:?} in {factor}: {cost}, was {}", chosen.cost());
+            assert!(found.reason.contains("times the mean in the largest cluster"), "{}", found.reason);
+        }
+    }
+
+    #[test]
+    fn where_only_single_processes_are_in_balance_the_factor_that_would_help_is_said() {
+        let found = find(&uneven(&[8, 9]), balanced(1.0));
+        assert_eq!(found.front[found.chosen].clusters, 17);
+        assert!(found.reason.contains("1.059 times the mean would allow 2 clusters"), "{}", found.reason);
+        let found = find(&uneven(&[8, 9]), balanced(1.059));
+        assert_eq!(found.front[found.chosen].clusters, 2, "{}", found.reason);
+    }
+
+    #[test]
+    fn two_limits_that_cannot_both_hold_are_said_with_what_comes_closest() {
+        let wish = Wish { max_rollback_percent: Some(1.0), balance: Some(1.0) };
+        let found = find(&groups(), wish);
+        assert_eq!(
+            found.reason,
+            "none was found with at most 1 % rolled back and at most 1 times the mean in the largest cluster; this one \
+             comes closest"
+        );
+        assert_eq!(found.front[found.chosen].clusters, 16);
     }
 
     #[test]

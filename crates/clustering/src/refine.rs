@@ -3,8 +3,7 @@
 //! Halving cares for equal sizes and for what is cut; the criterion weighs the share that rolls back against the share that
 //! is logged, and does not mind unequal sizes. Several weights give several variants of one division.
 
-use std::collections::BTreeMap;
-
+use crate::balance::Balance;
 use crate::chance::Chance;
 use crate::graph::Graph;
 
@@ -13,11 +12,11 @@ const WEIGHTS: [f64; 3] = [0.5, 1.0, 2.0];
 /// Rounds over all processes.
 const ROUNDS: usize = 20;
 
-/// A division as it is, and refined with different weights.
-pub(crate) fn variants(graph: &Graph, cluster_of: &[u32]) -> Vec<Vec<u32>> {
+/// A division as it is, and refined with different weights, in the balance that it has.
+pub(crate) fn variants(graph: &Graph, cluster_of: &[u32], balance: Balance) -> Vec<Vec<u32>> {
     let mut all = vec![cluster_of.to_vec()];
     for weight in WEIGHTS {
-        let mut state = State::new(graph, cluster_of, weight);
+        let mut state = State::new(graph, cluster_of, weight, balance);
         state.move_processes();
         all.push(state.cluster_of.clone());
         if state.merge_clusters() {
@@ -35,16 +34,20 @@ struct State<'a> {
     sizes: Vec<f64>,
     /// What a byte between clusters costs, when a process that rolls back because of one other costs 1.
     price: f64,
+    balance: Balance,
+    /// How many are not empty.
+    clusters: usize,
 }
 
 impl<'a> State<'a> {
-    fn new(graph: &'a Graph, cluster_of: &[u32], weight: f64) -> State<'a> {
+    fn new(graph: &'a Graph, cluster_of: &[u32], weight: f64, balance: Balance) -> State<'a> {
         let clusters = cluster_of.iter().max().map_or(0, |it| *it as usize + 1);
         let mut sizes = vec![0.0; clusters];
         cluster_of.iter().for_each(|&it| sizes[it as usize] += 1.0);
         let processes = cluster_of.len() as f64;
         let price = weight * processes * processes / graph.total().max(1) as f64;
-        State { graph, cluster_of: cluster_of.to_vec(), sizes, price }
+        let clusters = sizes.iter().filter(|it| **it > 0.0).count();
+        State { graph, cluster_of: cluster_of.to_vec(), sizes, price, balance, clusters }
     }
 
     /// Moves processes to the clusters of those whom they talk to, as long as it pays.
@@ -78,39 +81,35 @@ impl<'a> State<'a> {
             let squares = 2.0 * (self.sizes[to as usize] - size + 1.0);
             (squares + self.price * (here - bytes[to as usize] as f64), to)
         };
-        let others = peers.iter().map(cluster).filter(|it| *it != own).map(cost);
+        let most = self.balance.most(self.clusters) as f64;
+        let has_room = |it: &u32| *it != own && self.sizes[*it as usize] < most;
+        let others = peers.iter().map(cluster).filter(has_room).map(cost);
         let best = others.min_by(|a, b| a.partial_cmp(b).expect("costs are numbers"));
         peers.iter().for_each(|it| bytes[cluster(it) as usize] = 0);
         let Some((_, to)) = best.filter(|it| it.0 < -1e-9) else { return false };
         self.cluster_of[one] = to;
         self.sizes[own as usize] -= 1.0;
         self.sizes[to as usize] += 1.0;
+        self.clusters -= usize::from(self.sizes[own as usize] == 0.0);
         true
     }
 
     /// Merges the pair of clusters for which it pays most, again and again; whether there was any.
     fn merge_clusters(&mut self) -> bool {
-        // Between clusters, the smaller number first.
-        let mut bytes: BTreeMap<(u32, u32), u64> = BTreeMap::new();
-        for one in 0..self.cluster_of.len() {
-            let own = self.cluster_of[one];
-            for &(other, count) in self.graph.peers(one) {
-                let other = self.cluster_of[other as usize];
-                if own < other {
-                    *bytes.entry((own, other)).or_default() += count;
-                }
-            }
-        }
+        let mut bytes = self.graph.between_each(&self.cluster_of);
         let mut merged_into: Vec<u32> = (0..self.sizes.len() as u32).collect();
         let mut any = false;
         loop {
+            let most = self.balance.most(self.clusters - 1) as f64;
             let cost = |(&(a, b), &count): (&(u32, u32), &u64)| {
-                let squares = 2.0 * self.sizes[a as usize] * self.sizes[b as usize];
-                (squares - self.price * count as f64, a, b)
+                let (one, other) = (self.sizes[a as usize], self.sizes[b as usize]);
+                (one + other <= most).then_some((2.0 * one * other - self.price * count as f64, a, b))
             };
-            let best = bytes.iter().map(cost).min_by(|a, b| a.partial_cmp(b).expect("costs are numbers"));
+            let best =
+                bytes.iter().filter_map(cost).min_by(|a, b| a.partial_cmp(b).expect("costs are numbers"));
             let Some((_, into, gone)) = best.filter(|it| it.0 < -1e-9) else { break };
             any = true;
+            self.clusters -= 1;
             merged_into.iter_mut().filter(|it| **it == gone).for_each(|it| *it = into);
             self.sizes[into as usize] += self.sizes[gone as usize];
             self.sizes[gone as usize] = 0.0;
@@ -149,7 +148,9 @@ mod tests {
         }
         let wrong = [0, 0, 0, 1, 1, 1, 1, 0];
         let cost = |it: &Vec<u32>| Division::new(&graph, it).cost();
-        let best = variants(&graph, &wrong).into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let best = variants(&graph, &wrong, Balance::new(8, None))
+            .into_iter()
+            .min_by(|a, b| cost(a).total_cmp(&cost(b)));
         assert_eq!(best.as_deref(), Some(&[0, 0, 0, 0, 1, 1, 1, 1][..]));
     }
 
@@ -159,7 +160,7 @@ mod tests {
         graph.add(0, 1, 1000, 1);
         graph.add(2, 3, 1000, 1);
         graph.add(1, 2, 1, 1);
-        let merged = variants(&graph, &[0, 1, 2, 3]);
+        let merged = variants(&graph, &[0, 1, 2, 3], Balance::new(4, None));
         assert!(merged.iter().any(|it| Division::new(&graph, it).cluster_of == [0, 0, 1, 1]), "{merged:?}");
     }
 }

@@ -1,9 +1,9 @@
 //! Facts for other programs: one table as JSON Lines or as CSV, and who sent how much to whom.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use faultline_core::{Fact, ProcessId, Time};
+use faultline_core::{Fact, MessageId, ProcessId, Time};
 use serde_json::Value;
 
 use crate::manifest::Manifest;
@@ -36,24 +36,42 @@ pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Resul
     out.flush()
 }
 
-/// Writes the communication graph as an edge list: a line with the name of each process, then one for each channel with
-/// its bytes and messages. A message that is sent again, or by a re-execution under its old name, counts once.
-pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) -> io::Result<()> {
-    let mut channels: BTreeMap<(ProcessId, ProcessId), (u64, u64)> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
+/// By sender and receiver: bytes and messages.
+pub type Channels = BTreeMap<(ProcessId, ProcessId), (u64, u64)>;
+
+/// Who sent how much to whom, in so many intervals of the same length between the first message and the last. A message
+/// that is sent again, or by a re-execution under its old name, counts once, when it was first sent.
+///
+/// # Panics
+///
+/// When there is no interval.
+pub fn channels(trace: &Trace, intervals: usize) -> Vec<Channels> {
+    let mut first: BTreeMap<MessageId, (Time, u32)> = BTreeMap::new();
     for record in trace.records() {
-        if let Fact::Sent { id, bytes } = record.fact
-            && seen.insert(id)
-        {
-            let (sum, messages) = channels.entry((id.from, id.to)).or_default();
-            *sum += u64::from(bytes);
-            *messages += 1;
+        if let Fact::Sent { id, bytes } = record.fact {
+            first.entry(id).or_insert((record.at, bytes));
         }
     }
+    let times = || first.values().map(|it| it.0);
+    let began = times().min().unwrap_or(Time::ZERO);
+    let length = times().max().map_or(0, |it| it.since(began).0) / intervals as u64 + 1;
+    let mut channels = vec![Channels::new(); intervals];
+    for (id, (at, bytes)) in first {
+        let interval = (at.since(began).0 / length) as usize;
+        let (sum, messages) = channels[interval].entry((id.from, id.to)).or_default();
+        *sum += u64::from(bytes);
+        *messages += 1;
+    }
+    channels
+}
+
+/// Writes the communication graph as an edge list: a line with the name of each process, then one for each channel with
+/// its bytes and messages. Each message counts once.
+pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) -> io::Result<()> {
     let names: BTreeMap<ProcessId, &str> = names.iter().copied().collect();
     names.values().try_for_each(|it| writeln!(out, "{it}"))?;
     writeln!(out, "# from to bytes messages")?;
-    for ((from, to), (bytes, messages)) in channels {
+    for ((from, to), (bytes, messages)) in channels(trace, 1).remove(0) {
         if let (Some(from), Some(to)) = (names.get(&from), names.get(&to)) {
             writeln!(out, "{from} {to} {bytes} {messages}")?;
         }
@@ -76,9 +94,7 @@ mod tests {
     use crate::manifest::tests::example;
     use crate::manifest::{ClusterEntry, ProcessEntry};
     use crate::memory::{Record, Sink};
-    use faultline_core::{
-        Cause, Claim, ClusterId, FactNo, FaultNo, Incarnation, Life, MessageId, Position, Role, Sn,
-    };
+    use faultline_core::{Cause, Claim, ClusterId, FactNo, FaultNo, Incarnation, Life, Position, Role, Sn};
 
     fn manifest() -> Manifest {
         let cluster = |name: &str| ClusterEntry { name: name.into(), nodes: 1 };
@@ -178,17 +194,38 @@ mod tests {
         }
     }
 
+    /// Process 0 sends to process 1: the number of the message, its bytes, and when.
+    fn sent(messages: &[(u32, u32, u64)]) -> Trace {
+        let mut trace = Trace::default();
+        for (number, &(name, bytes, at)) in messages.iter().enumerate() {
+            let (from, to, incarnation) = (ProcessId(0), ProcessId(1), Incarnation(0));
+            let fact = Fact::Sent { id: MessageId { from, to, incarnation, number: name }, bytes };
+            let number = FactNo(number as u64);
+            trace.record(Record { process: from, life: Life(1), number, at: Time(at), fact });
+        }
+        trace
+    }
+
     #[test]
     fn a_graph_counts_each_message_once() {
-        let mut trace = Trace::default();
-        let id =
-            |number| MessageId { from: ProcessId(0), to: ProcessId(1), incarnation: Incarnation(0), number };
-        for (number, (name, bytes)) in [(0, 10), (1, 20), (1, 20)].into_iter().enumerate() {
-            let (number, fact) = (FactNo(number as u64), Fact::Sent { id: id(name), bytes });
-            trace.record(Record { process: ProcessId(0), life: Life(1), number, at: Time(5), fact });
-        }
+        let trace = sent(&[(0, 10, 5), (1, 20, 5), (1, 20, 5)]);
         let mut bytes = Vec::new();
         graph(&trace, &[(ProcessId(0), "a-0"), (ProcessId(1), "a-1")], &mut bytes).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), "a-0\na-1\n# from to bytes messages\na-0 a-1 30 2\n");
+    }
+
+    #[test]
+    fn messages_are_counted_in_the_interval_in_which_they_were_first_sent() {
+        let trace = sent(&[(0, 1, 100), (1, 2, 109), (2, 4, 110), (0, 1, 119), (3, 8, 119)]);
+        let by = |intervals| -> Vec<(u64, u64)> {
+            channels(&trace, intervals)
+                .iter()
+                .map(|it| it.values().copied().next().unwrap_or_default())
+                .collect()
+        };
+        assert_eq!(by(1), [(15, 4)]);
+        assert_eq!(by(2), [(3, 2), (12, 2)]);
+        assert_eq!(by(4), [(1, 1), (2, 1), (4, 1), (8, 1)]);
+        assert_eq!(channels(&Trace::default(), 3), vec![Channels::new(); 3]);
     }
 }

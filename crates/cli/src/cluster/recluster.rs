@@ -1,0 +1,174 @@
+//! Whether it pays to change clusters between intervals.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use faultline_clustering::{Course, Graph, Interval, Reclustering, Wish, recluster as find};
+use faultline_experiments::measures::Spread;
+use faultline_experiments::reproduce::chart::{Chart, Series};
+use serde::Serialize;
+
+use super::{fragment, members, write};
+use crate::arguments::{ClusterArguments, Format};
+use crate::output;
+use crate::trouble::Trouble;
+
+/// The object of `--format json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Object<'a> {
+    processes: usize,
+    bytes: u64,
+    change_cost_percent: f64,
+    #[serde(flatten)]
+    found: &'a Reclustering,
+    /// By interval of the best course: the members of each cluster.
+    clusters: Vec<BTreeMap<u32, Vec<&'a str>>>,
+}
+
+/// Clusters for graphs in the order of time, as they are printed.
+pub(super) fn recluster(
+    graphs: &[Graph],
+    wish: Wish,
+    change_cost: f64,
+    arguments: &ClusterArguments,
+) -> Result<String, Trouble> {
+    let found = find(graphs, wish, change_cost);
+    let object = Object {
+        processes: found.processes.len(),
+        bytes: graphs.iter().map(Graph::total).sum(),
+        change_cost_percent: change_cost,
+        found: &found,
+        clusters: found.best.intervals.iter().map(|it| clusters(&found, it)).collect(),
+    };
+    let json = output::json(&object);
+    let one = &found.one.intervals[0].division;
+    let fragment = fragment(&members(&found.processes, one), one);
+    if let Some(out) = &arguments.out {
+        let files = [
+            ("intervals.svg", &chart(&found).file()),
+            ("intervals.csv", &intervals_csv(&found)),
+            ("clusters.csv", &clusters_csv(&found)),
+            ("clusters.yaml", &fragment),
+            ("clusters.json", &json),
+        ];
+        write(out, &files)?;
+    }
+    Ok(match arguments.format {
+        Format::Json => json,
+        Format::Text => text(&object, &fragment),
+    })
+}
+
+/// The members of each cluster, by its number.
+fn clusters<'a>(found: &'a Reclustering, interval: &Interval) -> BTreeMap<u32, Vec<&'a str>> {
+    interval.numbers.iter().copied().zip(members(&found.processes, &interval.division)).collect()
+}
+
+/// The courses by name.
+fn courses(found: &Reclustering) -> [(&'static str, &Course); 3] {
+    [
+        ("best course", &found.best),
+        ("one division for all intervals", &found.one),
+        ("clusters of the first interval", &found.first),
+    ]
+}
+
+fn text(object: &Object<'_>, fragment: &str) -> String {
+    let Object { processes, bytes, change_cost_percent, found, clusters } = object;
+    let intervals = &found.best.intervals;
+    let mut text = format!("{processes} processes, {} intervals, {bytes} bytes; ", intervals.len());
+    let mut line =
+        |arguments: std::fmt::Arguments<'_>| text.write_fmt(arguments).expect("a string takes everything");
+    line(format_args!("a checkpoint of all processes costs {change_cost_percent} % of them\n\n"));
+    line(format_args!("   interval         bytes  clusters  rolled back    logged      sum"));
+    line(format_args!("  change clusters  take a checkpoint\n"));
+    for (number, Interval { bytes, division: it, moved, checkpointed, .. }) in (1..).zip(intervals) {
+        let (clusters, rolled, logged, sum) =
+            (it.clusters, it.rolled_back_percent, it.logged_percent, it.cost());
+        line(format_args!(
+            "   {number:>8}  {bytes:>12}  {clusters:>8}  {rolled:>9.2} %  {logged:>6.2} %  {sum:>7.2}"
+        ));
+        line(format_args!("  {moved:>15}  {checkpointed:>17}\n"));
+    }
+    line(format_args!("\n   over all intervals                rolled back    logged   changes      sum\n"));
+    for (name, it) in courses(found) {
+        line(format_args!(
+            "   {name:<30}  {:>11.2} %  {:>6.2} %  {:>6.2} %  {:>7.2}\n",
+            it.rolled_back_percent,
+            it.logged_percent,
+            it.changes_percent,
+            it.cost()
+        ));
+    }
+    let mut verdict = found.verdict.clone();
+    verdict[..1].make_ascii_uppercase();
+    line(format_args!("\n{}", output::filled(&format!("{verdict}.\n"))));
+    let changes = found.best.changes();
+    if changes.is_empty() {
+        line(format_args!("\n{fragment}"));
+        return text;
+    }
+    for number in [1].into_iter().chain(changes) {
+        line(format_args!("\nFrom interval {number}:\n"));
+        for (cluster, members) in &clusters[number - 1] {
+            line(format_args!("  cluster-{cluster}: {}\n", members.join(" ")));
+        }
+    }
+    line(format_args!("\nA run keeps its clusters. The one division for all intervals:\n\n{fragment}"));
+    text
+}
+
+/// By interval, what the courses cost in it.
+fn chart(found: &Reclustering) -> Chart {
+    let course = |(name, course): (&str, &Course)| Series {
+        name: name.to_owned(),
+        points: (1..)
+            .zip(&course.intervals)
+            .map(|(number, it)| (f64::from(number), Spread::of([it.division.cost()])))
+            .collect(),
+    };
+    Chart {
+        title: "share of processes that roll back plus share of bytes that are logged, by interval"
+            .to_owned(),
+        x: "interval".to_owned(),
+        y: "rolled back and logged, % each".to_owned(),
+        series: courses(found).into_iter().map(course).collect(),
+        stated: Vec::new(),
+    }
+}
+
+/// The courses by interval, one a line.
+fn intervals_csv(found: &Reclustering) -> String {
+    let mut text =
+        "course,interval,bytes,clusters,largest,rolled_back_percent,logged_percent,moved,checkpointed\n"
+            .to_owned();
+    for (name, course) in courses(found) {
+        for (number, Interval { bytes, division: it, moved, checkpointed, .. }) in
+            (1..).zip(&course.intervals)
+        {
+            let (rolled_back, logged) = (it.rolled_back_percent, it.logged_percent);
+            writeln!(
+                text,
+                "{name},{number},{bytes},{},{},{rolled_back},{logged},{moved},{checkpointed}",
+                it.clusters, it.largest
+            )
+            .expect("a string takes everything");
+        }
+    }
+    text
+}
+
+/// By process, its cluster in the one division and in each interval of the best course.
+fn clusters_csv(found: &Reclustering) -> String {
+    let intervals = &found.best.intervals;
+    let columns = (1..=intervals.len()).map(|it| format!(",interval-{it}"));
+    let mut text = format!("process,one{}\n", columns.collect::<String>());
+    for (process, name) in found.processes.iter().enumerate() {
+        let cluster = |it: &Interval| it.numbers[it.division.cluster_of[process] as usize];
+        let all = [&found.one.intervals[0]].into_iter().chain(intervals);
+        let cells = all.map(|it| format!(",cluster-{}", cluster(it)));
+        writeln!(text, "{name}{}", cells.collect::<String>()).expect("a string takes everything");
+    }
+    text
+}

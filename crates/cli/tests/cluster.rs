@@ -1,0 +1,146 @@
+//! Clusters from a communication graph.
+
+mod common;
+
+use std::fs;
+
+use common::Place;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+#[test]
+fn clusters_are_found_from_the_graph_of_a_run() {
+    let place = Place::new();
+    place.write("small.yaml", common::small(""));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"];
+    place.faultline(run).assert().code(0);
+    let export = place.faultline(["export", "run", "--format", "graph"]).assert().code(0);
+    let graph = String::from_utf8(export.get_output().stdout.clone()).unwrap();
+    assert!(graph.starts_with("lyon-0\nlyon-1\nnancy-0\nnancy-1\n# from"), "{graph}");
+    assert!(graph.contains("\nlyon-0 lyon-1 "), "{graph}");
+    place.write("run.edges", &graph);
+    place.faultline(["cluster", "run.edges", "--out", "out"]).assert().code(0).stdout(
+        contains("-> ").and(contains("Chosen: the least sum")).and(contains("name: cluster-0, nodes:")),
+    );
+    for name in ["front.svg", "front.csv", "clusters.csv", "clusters.yaml", "clusters.json"] {
+        assert!(place.path("out").join(name).exists(), "{name}");
+    }
+    place.write("bad.edges", "a b 1\na b c\n");
+    let complains = contains("bad.edges").and(contains("line 2: `c` is not a whole number"));
+    place.faultline(["cluster", "bad.edges"]).assert().code(2).stderr(complains);
+    place
+        .faultline(["cluster", "run.edges", "--max-rollback", "0"])
+        .assert()
+        .code(2)
+        .stderr(contains("12.5"));
+}
+
+#[test]
+fn clusters_of_nearly_the_same_size_are_found_where_they_are_asked_for() {
+    let place = Place::new();
+    // Two who talk, and four who do.
+    let talk = |from: usize, to: usize| format!("p{from} p{to} 100\n");
+    let pairs = [(0, 1), (2, 3), (2, 4), (2, 5), (3, 4), (3, 5), (4, 5)];
+    place.write("uneven.edges", pairs.map(|(from, to)| talk(from, to)).concat() + "p1 p2 1\n");
+    let chosen = |arguments: &[&str]| -> (u64, u64, String) {
+        let all = ["cluster", "uneven.edges", "--format", "json", "--out", "out"].iter().chain(arguments);
+        let output = place.faultline(all.copied()).assert().code(0).get_output().stdout.clone();
+        let found: Value = serde_json::from_slice(&output).unwrap();
+        let it = &found["front"][found["chosen"].as_u64().unwrap() as usize];
+        let number = |name: &str| it[name].as_u64().unwrap();
+        (number("clusters"), number("largest"), found["reason"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(chosen(&[]).1, 4);
+    let (clusters, largest, reason) = chosen(&["--balance", "1"]);
+    assert_eq!(clusters * largest, 6, "{reason}");
+    assert!(reason.contains("at most 1 times the mean in the largest cluster"), "{reason}");
+    assert!(fs::read_to_string(place.path("out/front.csv")).unwrap().contains(",true\n"));
+    let (_, _, reason) = chosen(&["--balance", "1.5", "--max-rollback", "10"]);
+    assert!(
+        reason.contains("none was found with at most 10 % rolled back and at most 1.5 times"),
+        "{reason}"
+    );
+    place
+        .faultline(["cluster", "uneven.edges", "--balance", "1"])
+        .assert()
+        .code(0)
+        .stdout(contains("largest cluster").and(contains("( 33.33 %)").or(contains("( 50.00 %)"))));
+    for wrong in ["0.5", "NaN", "inf", "-1", "x"] {
+        place
+            .faultline(["cluster", "uneven.edges", "--balance", wrong])
+            .assert()
+            .code(2)
+            .stderr(contains(format!("'{wrong}'")).and(contains("write a number from 1 up, such as 1.2")));
+    }
+}
+
+/// Six processes in rows of three, or in columns of two.
+fn square(rows: bool) -> String {
+    let of = |it: usize| if rows { it / 3 } else { it % 3 };
+    let pairs = (0..6).flat_map(|from| (0..6).map(move |to| (from, to)));
+    let talks = pairs.filter(|&(from, to)| from != to && of(from) == of(to));
+    talks.map(|(from, to)| format!("p{from} p{to} {}\n", if rows { 10 } else { 20 })).collect()
+}
+
+#[test]
+fn whether_clusters_should_change_between_intervals_is_said_with_what_it_saves() {
+    let place = Place::new();
+    place.write("rows.edges", square(true));
+    place.write("columns.edges", square(false));
+    let shifting = ["cluster", "rows.edges", "columns.edges"];
+    let output = |more: &[&'static str]| {
+        let all = shifting.iter().chain(more).copied();
+        String::from_utf8(place.faultline(all).assert().code(0).get_output().stdout.clone()).unwrap()
+    };
+    // Two rows, then three columns: 50 and 33.33 % go back, nothing is logged, and all take a checkpoint.
+    let text = output(&["--out", "out"]);
+    assert!(text.contains("Changing clusters before interval 2 pays: the sum is 42.67 points"), "{text}");
+    assert!(text.contains("From interval 2:\n  cluster-0: p0 p3\n"), "{text}");
+    assert!(
+        text.contains("A run keeps its clusters. The one division for all intervals:\n\nspec:"),
+        "{text}"
+    );
+    for name in ["intervals.svg", "intervals.csv", "clusters.csv", "clusters.yaml", "clusters.json"] {
+        assert!(place.path("out").join(name).exists(), "{name}");
+    }
+    let clusters = fs::read_to_string(place.path("out/clusters.csv")).unwrap();
+    assert!(clusters.starts_with("process,one,interval-1,interval-2\n"), "{clusters}");
+
+    let found: Value = serde_json::from_str(&output(&["--change-cost", "0", "--format", "json"])).unwrap();
+    assert_eq!(found["best"]["intervals"][1]["checkpointed"], 6);
+    assert_eq!(found["clusters"][0]["1"], serde_json::json!(["p3", "p4", "p5"]));
+    let text = output(&["--change-cost", "100"]);
+    assert!(text.contains("Changing clusters does not pay: one division"), "{text}");
+    assert!(!text.contains("From interval"), "{text}");
+}
+
+#[test]
+fn a_run_is_cut_into_intervals() {
+    let place = Place::new();
+    place.write("small.yaml", common::small(""));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"];
+    place.faultline(run).assert().code(0);
+    place
+        .faultline(["cluster", "run"])
+        .assert()
+        .code(0)
+        .stdout(contains("4 processes, ").and(contains("-> ")));
+    place
+        .faultline(["cluster", "run", "--intervals", "3"])
+        .assert()
+        .code(0)
+        .stdout(contains("4 processes, 3 intervals, ").and(contains("Changing clusters does not pay")));
+    place.write("one.edges", "a b 1\n");
+    for (arguments, why) in [
+        (&["run", "run", "--intervals", "2"][..], "`--intervals` cuts one recorded run"),
+        (&["one.edges", "--intervals", "2"], "`--intervals` cuts one recorded run"),
+        (&["one.edges", "--change-cost", "2"], "`--change-cost` is for several graphs"),
+        (&["run", "--intervals", "1"], "write a whole number from 2 to 1000"),
+        (&["run", "--intervals", "2", "--change-cost", "-1"], "write a number from 0 up, such as 2.5"),
+        (&["."], "cannot use ."),
+    ] {
+        let all = ["cluster"].iter().chain(arguments).copied();
+        place.faultline(all).assert().code(2).stderr(contains(why));
+    }
+}

@@ -1,0 +1,96 @@
+//! Which cluster is which after a change: a pairing of old and new ones in which as many processes as can be stay.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Division;
+
+/// Numbers for the clusters of `next` after those of `last`, which have numbers, and how many processes change clusters: as
+/// few as possible. A cluster that comes from none before has a number from `free` on.
+pub(crate) fn follow(last: (&Division, &[u32]), next: &Division, free: u32) -> (Vec<u32>, usize) {
+    let (last, numbers) = last;
+    let mut common: BTreeMap<(u32, u32), i64> = BTreeMap::new();
+    for (&new, &old) in next.cluster_of.iter().zip(&last.cluster_of) {
+        *common.entry((new, old)).or_default() += 1;
+    }
+    let pairs = pair(&common);
+    let stay: i64 = pairs.iter().map(|(&new, &old)| common[&(new, old)]).sum();
+    let mut free = free..;
+    let number = |new: u32| match pairs.get(&new) {
+        Some(&old) => numbers[old as usize],
+        None => free.next().expect("there are fewer clusters than numbers"),
+    };
+    ((0..next.clusters as u32).map(number).collect(), next.cluster_of.len() - stay as usize)
+}
+
+/// Pairs new clusters with old ones so that they have as many processes in common as can be: one pair more at a time, by
+/// the best way to give old ones on from one new cluster to another.
+fn pair(common: &BTreeMap<(u32, u32), i64>) -> BTreeMap<u32, u32> {
+    let mut pairs: BTreeMap<u32, u32> = BTreeMap::new();
+    loop {
+        // By old cluster: what is gained when it goes to a new one, which gives its own on; and to which.
+        let mut gains: BTreeMap<u32, (i64, u32)> = BTreeMap::new();
+        loop {
+            let mut better = false;
+            for (&(new, old), processes) in common {
+                let before = match pairs.get(&new) {
+                    None => Some(0),
+                    Some(own) if *own == old => None,
+                    Some(own) => gains.get(own).map(|it| it.0 - common[&(new, *own)]),
+                };
+                let Some(gain) = before.map(|it| it + processes) else { continue };
+                if gains.get(&old).is_none_or(|it| it.0 < gain) {
+                    gains.insert(old, (gain, new));
+                    better = true;
+                }
+            }
+            if !better {
+                break;
+            }
+        }
+        let taken: BTreeSet<u32> = pairs.values().copied().collect();
+        let free = gains.iter().filter(|it| !taken.contains(it.0) && it.1.0 > 0);
+        let Some((&old, _)) = free.max_by_key(|it| (it.1.0, Reverse(it.0))) else { return pairs };
+        let mut next = Some(old);
+        while let Some(old) = next {
+            next = pairs.insert(gains[&old].1, old);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Graph;
+
+    #[test]
+    fn clusters_keep_their_numbers_so_that_fewest_processes_move() {
+        let graph = Graph::new((0..8).map(|it| it.to_string()).collect());
+        let division = |cluster_of: [u32; 8]| Division::new(&graph, &cluster_of);
+        let last = division([0, 0, 0, 1, 1, 1, 2, 2]);
+        let before = (&last, &[4, 0, 7][..]);
+        // The same clusters, met in another order, and one process that has moved.
+        assert_eq!(follow(before, &division([1, 1, 2, 2, 2, 2, 0, 0]), 8), (vec![4, 0, 7], 1));
+        // Of a cluster in two, the larger part keeps the number; what is merged has that of the larger one.
+        assert_eq!(follow(before, &division([0, 1, 1, 2, 2, 2, 2, 2]), 8), (vec![8, 4, 0], 3));
+    }
+
+    #[test]
+    fn a_cluster_gives_its_number_on_where_that_keeps_more_processes() {
+        // The largest overlap is not in the best pairing: 5 + 1 is less than 4 + 4.
+        let common = BTreeMap::from([((0, 0), 5), ((0, 1), 4), ((1, 0), 4), ((1, 1), 1)]);
+        assert_eq!(pair(&common), BTreeMap::from([(0, 1), (1, 0)]));
+        for numbers in 0..4_u64.pow(5) {
+            let at = |place: u32| (numbers / 4_u64.pow(place) % 4) as i64;
+            let places = [(0, 0), (0, 1), (1, 1), (1, 2), (2, 0)].into_iter().zip(0..);
+            let common: BTreeMap<(u32, u32), i64> =
+                places.map(|(it, place)| (it, at(place))).filter(|it| it.1 > 0).collect();
+            let of = |new, old| common.get(&(new, old)).copied().unwrap_or(0);
+            let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+            let best = orders.map(|it| (0..3).zip(it).map(|(new, old)| of(new, old)).sum::<i64>());
+            let found = pair(&common);
+            let sum: i64 = found.iter().map(|(&new, &old)| of(new, old)).sum();
+            assert_eq!(Some(&sum), best.iter().max(), "{common:?} {found:?}");
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Whether it pays to divide the processes anew, at a checkpoint, when the traffic has shifted: the future work of the
+//! HydEE paper.
+//!
+//! Time is cut into intervals of the same length, each with a graph of its own. Candidates are the best divisions of each
+//! interval, and of all intervals together; dynamic programming takes the cheapest one after the other, and what it keeps
+//! over several intervals is looked at once more as a whole.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::follow::follow;
+use crate::{Division, EQUAL, Graph, Wish, find, limits};
+
+/// Divisions of one graph that are candidates: those with the least sum of both shares.
+const CANDIDATES: usize = 16;
+
+/// The best that can be done with and without changing clusters.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reclustering {
+    /// What the processes are called.
+    #[serde(skip)]
+    pub processes: Vec<String>,
+    /// The cheapest course; the same as `one` where no change pays.
+    pub best: Course,
+    /// One division for all intervals, chosen by who knows all of them.
+    pub one: Course,
+    /// The division that was chosen for the first interval, in all of them.
+    pub first: Course,
+    /// What it comes to, in a sentence.
+    pub verdict: String,
+}
+
+/// A division for each interval, with what that costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Course {
+    /// In the order of time.
+    pub intervals: Vec<Interval>,
+    /// The share of processes that one failure takes back, in percent: the mean over the intervals.
+    pub rolled_back_percent: f64,
+    /// The share of all bytes that go from one cluster to another, in percent.
+    pub logged_percent: f64,
+    /// The checkpoints at all changes, in percent of all bytes.
+    pub changes_percent: f64,
+}
+
+/// The clusters of one interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Interval {
+    /// All bytes.
+    pub bytes: u64,
+    /// With its shares in this interval.
+    #[serde(flatten)]
+    pub division: Division,
+    /// Processes that change clusters at its beginning.
+    pub moved: usize,
+    /// Processes that take a checkpoint for it: the members of all clusters that were not the same before.
+    pub checkpointed: usize,
+    /// By cluster of the division: its number in all intervals. Most of its processes keep it from one interval to the next.
+    #[serde(skip)]
+    pub numbers: Vec<u32>,
+}
+
+impl Course {
+    /// What is compared: both shares, and the changes.
+    pub fn cost(&self) -> f64 {
+        self.rolled_back_percent + self.logged_percent + self.changes_percent
+    }
+
+    /// The intervals at whose beginning clusters change, counted from 1.
+    pub fn changes(&self) -> Vec<usize> {
+        (1..).zip(&self.intervals).filter(|(_, it)| it.checkpointed > 0).map(|it| it.0).collect()
+    }
+}
+
+/// Looks for the cheapest course of divisions, one for each graph, with one division for all of them beside it.
+///
+/// Processes are known by their names; one that a graph does not name is silent in it. `change_percent` is what a
+/// checkpoint of all processes writes, in percent of the bytes of all graphs. A change costs that for the share of
+/// processes that take a checkpoint for it, and is not made to save less than a hundredth of a point.
+///
+/// # Panics
+///
+/// When there is no graph, or no process in them, or the wish is none of [`find`].
+pub fn recluster(graphs: &[Graph], wish: Wish, change_percent: f64) -> Reclustering {
+    let mut search = Search::new(graphs, wish, change_percent);
+    let all = graphs.len();
+    let one = search.look(0..all);
+    let each: Vec<usize> = (0..all).map(|it| search.look(it..it + 1)).collect();
+    let path = loop {
+        let path = search.cheapest();
+        let unseen: Vec<_> = stretches(&path).into_iter().filter(|it| !search.seen.contains(it)).collect();
+        if unseen.is_empty() {
+            break path;
+        }
+        unseen.into_iter().for_each(|it| _ = search.look(it));
+    };
+    let one = search.unless_beaten(one);
+    let path = if stretches(&path).len() == 1 { vec![one; all] } else { path };
+    let constant = |it: usize| search.course(&vec![it; all]);
+    let (best, one, first) = (search.course(&path), constant(one), constant(each[0]));
+    let verdict = verdict(wish, &best, &one, &first);
+    Reclustering { processes: search.processes, best, one, first, verdict }
+}
+
+fn verdict(wish: Wish, best: &Course, one: &Course, first: &Course) -> String {
+    let sum = best.cost();
+    let more = |it: &Course| match it.cost() - sum {
+        more if more < EQUAL => "is as good".to_owned(),
+        more => format!("costs {more:.2} points more"),
+    };
+    let kept = format!("keeping the clusters chosen for the first interval {}", more(first));
+    let changes: Vec<String> = best.changes().iter().map(usize::to_string).collect();
+    let verdict = match changes.len() {
+        0 => format!(
+            "changing clusters does not pay: one division for all intervals has the least sum, {sum:.2} points; {kept}"
+        ),
+        count => format!(
+            "changing clusters before {} {} pays: the sum is {sum:.2} points; one division for all intervals {}, and {kept}",
+            if count == 1 { "interval" } else { "intervals" },
+            changes.join(", "),
+            more(one)
+        ),
+    };
+    match limits(wish) {
+        within if !within.is_empty() && !best.intervals.iter().all(|it| wish.allows(&it.division)) => {
+            format!("no clusters were found{within}; with those that come closest, {verdict}")
+        }
+        _ => verdict,
+    }
+}
+
+/// The intervals in a row that have the same division.
+fn stretches(path: &[usize]) -> Vec<Range<usize>> {
+    let mut first = 0;
+    let stretch = |of: &[usize]| {
+        let stretch = first..first + of.len();
+        first = stretch.end;
+        stretch
+    };
+    path.chunk_by(|a, b| a == b).map(stretch).collect()
+}
+
+/// A division that may be taken in any interval.
+struct Candidate {
+    cluster_of: Vec<u32>,
+    /// By process: which processes are in its cluster.
+    members: Vec<u32>,
+    /// By interval: its part of the sum over all of them.
+    costs: Vec<f64>,
+}
+
+struct Search {
+    processes: Vec<String>,
+    graphs: Vec<Graph>,
+    bytes: u64,
+    wish: Wish,
+    change_percent: f64,
+    candidates: Vec<Candidate>,
+    /// The intervals that were looked at together.
+    seen: Vec<Range<usize>>,
+    /// Numbers for sets of processes.
+    sets: BTreeMap<Vec<u32>, u32>,
+}
+
+impl Search {
+    fn new(graphs: &[Graph], wish: Wish, change_percent: f64) -> Search {
+        let all = Graph::together(graphs);
+        let graphs = graphs.iter().map(|it| it.among(all.names())).collect();
+        Search {
+            processes: all.names().to_vec(),
+            graphs,
+            bytes: all.total().max(1),
+            wish,
+            change_percent,
+            candidates: Vec::new(),
+            seen: Vec::new(),
+            sets: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at these intervals as if they were one. What is best there for the sum over all intervals becomes a
+    /// candidate; which one would be chosen for these alone.
+    fn look(&mut self, intervals: Range<usize>) -> usize {
+        let graph = Graph::together(&self.graphs[intervals.clone()]);
+        let found = find(&graph, self.wish);
+        let mut best: Vec<_> = found.front.iter().filter(|it| self.wish.allows(it)).collect();
+        let cost = |it: &Division| self.parts(&graph, it, intervals.len()).iter().sum::<f64>();
+        best.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        best.truncate(CANDIDATES);
+        best.into_iter().for_each(|it| _ = self.candidate(&it.cluster_of));
+        self.seen.push(intervals);
+        self.candidate(&found.front[found.chosen].cluster_of)
+    }
+
+    /// The number of a candidate, also when there was such a one already.
+    fn candidate(&mut self, cluster_of: &[u32]) -> usize {
+        if let Some(known) = self.candidates.iter().position(|it| it.cluster_of == cluster_of) {
+            return known;
+        }
+        let mut clusters: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        cluster_of.iter().zip(0..).for_each(|(&of, it)| clusters.entry(of).or_default().push(it));
+        let mut members = vec![0; cluster_of.len()];
+        for set in clusters.into_values() {
+            let next = self.sets.len() as u32;
+            let number = *self.sets.entry(set.clone()).or_insert(next);
+            set.into_iter().for_each(|it| members[it as usize] = number);
+        }
+        let cost = |graph: &Graph| self.parts(graph, &Division::new(graph, cluster_of), 1).iter().sum();
+        let costs = self.graphs.iter().map(cost).collect();
+        self.candidates.push(Candidate { cluster_of: cluster_of.to_vec(), members, costs });
+        self.candidates.len() - 1
+    }
+
+    /// What so many intervals with this graph add to both shares of all of them: each is as long as any other, and logs
+    /// its own bytes.
+    fn parts(&self, graph: &Graph, division: &Division, intervals: usize) -> [f64; 2] {
+        let time = intervals as f64 / self.graphs.len() as f64;
+        let bytes = graph.total() as f64 / self.bytes as f64;
+        [division.rolled_back_percent * time, division.logged_percent * bytes]
+    }
+
+    /// How many processes take a checkpoint when one candidate follows the other.
+    fn checkpointed(&self, from: usize, to: usize) -> usize {
+        let (from, to) = (&self.candidates[from].members, &self.candidates[to].members);
+        from.iter().zip(to).filter(|(from, to)| from != to).count()
+    }
+
+    /// What that costs.
+    fn change(&self, checkpointed: usize) -> f64 {
+        self.change_percent * checkpointed as f64 / self.processes.len() as f64
+    }
+
+    /// The cheapest candidate for each interval. Where staying is as good, nothing changes.
+    fn cheapest(&self) -> Vec<usize> {
+        let change = |from: usize, to: usize| match self.checkpointed(from, to) {
+            0 => 0.0,
+            some => self.change(some) + EQUAL,
+        };
+        let all = 0..self.candidates.len();
+        let changes: Vec<Vec<f64>> =
+            all.clone().map(|to| all.clone().map(|from| change(from, to)).collect()).collect();
+        let cost = |interval: usize| self.candidates.iter().map(move |it| it.costs[interval]);
+        let mut sums: Vec<f64> = cost(0).collect();
+        // By interval after the first, and by candidate: the candidate before.
+        let mut before: Vec<Vec<usize>> = Vec::new();
+        for interval in 1..self.graphs.len() {
+            let cheapest = |to: usize| {
+                let ways = all.clone().map(|from| (sums[from] + changes[to][from], from));
+                ways.fold((sums[to], to), |best, it| if it.0 < best.0 - 1e-9 { it } else { best })
+            };
+            let (least, from): (Vec<f64>, Vec<usize>) = all.clone().map(cheapest).unzip();
+            sums = least.into_iter().zip(cost(interval)).map(|(sum, cost)| sum + cost).collect();
+            before.push(from);
+        }
+        let last = all.min_by(|&a, &b| sums[a].total_cmp(&sums[b])).expect("each interval has candidates");
+        let mut path = vec![last];
+        before.iter().rev().for_each(|from| path.push(from[path[path.len() - 1]]));
+        path.reverse();
+        path
+    }
+
+    /// The candidate that is best in all intervals: this one, unless another is better.
+    fn unless_beaten(&self, one: usize) -> usize {
+        let cost = |it: usize| self.candidates[it].costs.iter().sum::<f64>();
+        let best = (0..self.candidates.len()).min_by(|&a, &b| cost(a).total_cmp(&cost(b)));
+        best.filter(|&it| cost(it) < cost(one) - EQUAL).unwrap_or(one)
+    }
+
+    fn course(&self, path: &[usize]) -> Course {
+        let mut course = Course {
+            intervals: Vec::new(),
+            rolled_back_percent: 0.0,
+            logged_percent: 0.0,
+            changes_percent: 0.0,
+        };
+        let (mut before, mut used) = (None::<usize>, 0);
+        for (graph, &it) in self.graphs.iter().zip(path) {
+            let division = Division::new(graph, &self.candidates[it].cluster_of);
+            let [rolled_back, logged] = self.parts(graph, &division, 1);
+            let (numbers, moved) = match course.intervals.last() {
+                Some(last) => follow((&last.division, &last.numbers), &division, used),
+                None => ((0..division.clusters as u32).collect(), 0),
+            };
+            used = numbers.iter().map(|it| it + 1).fold(used, u32::max);
+            let checkpointed = before.map_or(0, |before| self.checkpointed(before, it));
+            course.rolled_back_percent += rolled_back;
+            course.logged_percent += logged;
+            course.changes_percent += self.change(checkpointed);
+            course.intervals.push(Interval { bytes: graph.total(), division, moved, checkpointed, numbers });
+            before = Some(it);
+        }
+        course
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes on a square of this side that send so many bytes to each other one in their row, or in their column.
+    fn square(side: usize, rows: bool, bytes: u64) -> Graph {
+        let mut graph = Graph::new((0..side * side).map(|it| it.to_string()).collect());
+        for from in 0..side * side {
+            let of = |it: usize| if rows { it / side } else { it % side };
+            (0..side * side).filter(|&to| of(to) == of(from)).for_each(|to| graph.add(from, to, bytes, 1));
+        }
+        graph
+    }
+
+    /// Rows and columns of four by four, as the letters say.
+    fn shifting(letters: &str, change_percent: f64) -> Reclustering {
+        let graphs: Vec<Graph> = letters.chars().map(|it| square(4, it == 'r', 10)).collect();
+        recluster(&graphs, Wish::default(), change_percent)
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn where_rows_become_columns_a_change_pays_by_what_would_be_logged() {
+        // Rows: a quarter goes back, and all of the second half is logged. With the change: a quarter, and the change.
+        let found = shifting("rc", 5.0);
+        assert!(close(found.one.cost(), 25.0 + 50.0) && close(found.first.cost(), 75.0), "{found:?}");
+        assert!(close(found.best.cost(), 25.0 + 5.0), "{found:?}");
+        assert_eq!(found.best.changes(), [2]);
+        let [_, after] = &found.best.intervals[..] else { panic!("{found:?}") };
+        // One of each row stays.
+        assert_eq!((after.division.clusters, after.moved, after.checkpointed), (4, 12, 16));
+        assert_eq!(
+            found.verdict,
+            "changing clusters before interval 2 pays: the sum is 30.00 points; one division for all intervals costs 45.00 \
+             points more, and keeping the clusters chosen for the first interval costs 45.00 points more"
+        );
+    }
+
+    #[test]
+    fn a_change_is_made_only_as_long_as_it_costs_less_than_it_saves() {
+        assert_eq!(shifting("rc", 49.9).best.changes(), [2]);
+        let found = shifting("rc", 50.1);
+        assert_eq!((found.best.changes().len(), &found.best), (0, &found.one));
+        // There and back again, a third of the bytes: both changes, or none.
+        assert_eq!(shifting("rrccrr", 16.0).best.changes(), [3, 5]);
+        assert!(shifting("rrccrr", 17.0).best.changes().is_empty());
+        assert!(shifting("rc", 1e12).best.changes().is_empty());
+    }
+
+    #[test]
+    fn one_change_is_made_where_two_would_be_too_dear() {
+        let found = shifting("rrrccccrc", 20.0);
+        assert_eq!(found.best.changes(), [4]);
+        let whole = |it: &Interval| it.division.logged_percent;
+        assert_eq!(found.best.intervals.iter().map(whole).sum::<f64>(), 100.0);
+    }
+
+    #[test]
+    fn traffic_that_does_not_shift_keeps_its_clusters_even_if_changing_costs_nothing() {
+        for pattern in crate::patterns::Pattern::ALL {
+            let graph = pattern.graph(64);
+            let found = recluster(&vec![graph.clone(); 3], Wish::default(), 0.0);
+            assert!(found.best.changes().is_empty(), "{pattern:?}");
+            assert_eq!((&found.best, &found.one), (&found.one, &found.first), "{pattern:?}");
+            let chosen = find(&graph, Wish::default());
+            let chosen = &chosen.front[chosen.chosen];
+            assert!(found.one.cost() <= chosen.cost() + 1e-9, "{pattern:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_as_good_is_not_changed_for() {
+        // Everybody talks to everybody: whatever the clusters, the sum is the same, whoever talks a little more.
+        let mut other = crate::patterns::Pattern::Ft.graph(16);
+        other.add(0, 9, 1, 1);
+        let graphs = [crate::patterns::Pattern::Ft.graph(16), other];
+        assert!(recluster(&graphs, Wish::default(), 0.0).best.changes().is_empty());
+    }
+
+    #[test]
+    fn in_a_quiet_interval_it_pays_to_log_everything() {
+        // One byte in a hundred is logged, and 1 of 16 instead of 4 goes back for half of the time.
+        let graphs = [square(4, true, 990), square(4, false, 10)];
+        let found = recluster(&graphs, Wish::default(), 9.3);
+        assert_eq!(found.best.intervals[1].division.clusters, 16, "{found:?}");
+        assert!(close(found.best.cost(), (25.0 + 6.25) / 2.0 + 1.0 + 9.3), "{found:?}");
+        assert!(close(found.one.cost(), 25.0 + 1.0), "{found:?}");
+        assert!(recluster(&graphs, Wish::default(), 9.4).best.changes().is_empty());
+    }
+
+    #[test]
+    fn processes_are_known_by_their_names_and_may_be_silent() {
+        let mut rows = Graph::new(["a", "b", "c", "d"].map(str::to_owned).into());
+        rows.add(0, 1, 10, 1);
+        rows.add(2, 3, 10, 1);
+        let mut later = Graph::new(["d", "a"].map(str::to_owned).into());
+        later.add(0, 1, 20, 1);
+        let found = recluster(&[rows, later], Wish::default(), 0.0);
+        assert_eq!(found.processes, ["a", "b", "c", "d"]);
+        let together =
+            |it: &Interval, a: usize, b: usize| it.division.cluster_of[a] == it.division.cluster_of[b];
+        let [before, after] = &found.best.intervals[..] else { panic!("{found:?}") };
+        assert!(together(before, 0, 1) && together(before, 2, 3) && together(after, 0, 3), "{found:?}");
+    }
+
+    #[test]
+    fn the_limits_hold_in_each_interval() {
+        let wish = Wish { max_rollback_percent: Some(13.0), balance: Some(1.0) };
+        let found = recluster(&[square(4, true, 1), square(4, false, 1)], wish, 1.0);
+        for it in [&found.best, &found.one, &found.first].iter().flat_map(|it| &it.intervals) {
+            assert!(it.division.rolled_back_percent <= 13.0 + 1e-9, "{it:?}");
+            assert_eq!(it.division.largest * it.division.clusters, 16);
+        }
+    }
+
+    #[test]
+    fn a_limit_that_cannot_hold_is_said() {
+        let wish = Wish { max_rollback_percent: Some(1.0), balance: None };
+        let found = recluster(&[square(4, true, 1), square(4, false, 1)], wish, 1.0);
+        assert_eq!(
+            found.verdict,
+            "no clusters were found with at most 1 % rolled back; with those that come closest, changing clusters does not \
+             pay: one division for all intervals has the least sum, 106.25 points; keeping the clusters chosen for the first \
+             interval is as good"
+        );
+    }
+
+    #[test]
+    fn one_process_and_silence_have_nothing_to_change() {
+        for processes in [1, 5] {
+            let silent = Graph::new((0..processes).map(|it| it.to_string()).collect());
+            let found = recluster(&[silent.clone(), silent], Wish::default(), 0.0);
+            assert!(found.best.changes().is_empty() && found.best.cost().is_finite(), "{found:?}");
+            assert!(found.verdict.starts_with("changing clusters does not pay"), "{}", found.verdict);
+        }
+    }
+}
