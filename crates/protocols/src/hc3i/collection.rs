@@ -217,7 +217,8 @@ impl Hc3i {
         let mut worst = worst_line(stock);
         // Of who never goes back nothing is said: it is gone.
         worst.iter_mut().filter(|it| **it == NEVER_BACK).for_each(|it| *it = Checkpoint::default());
-        (agree || self.has(Defect::CollectsOnMixed)).then(|| Arc::new(Collection { incarnations, worst }))
+        (agree || self.has(Defect::CollectsOnMixed))
+            .then(|| Arc::new(Collection { incarnations, worst: Arc::new(worst) }))
     }
 
     /// Removes what is not needed, if nothing rolled back since it was decided.
@@ -236,12 +237,8 @@ impl Hc3i {
         if recovering || collection.incarnations[self.cluster.index()] != self.position.incarnation {
             return;
         }
-        let before = self.history.clone();
-        for (cluster, &worst) in self.clusters().zip(&collection.worst) {
-            self.history.collect(cluster, worst);
-            self.copies.note_collected(cluster, worst);
-        }
-        if self.history != before {
+        self.copies.note_all_collected(&collection.worst);
+        if self.history.collect_all(&collection.worst) {
             self.write_record(None, host);
         }
         let mut below = collection.worst[self.cluster.index()].position.sn;

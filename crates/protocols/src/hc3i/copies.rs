@@ -107,8 +107,8 @@ impl Copies {
     }
 
     /// A cluster that has lost everything has to hear from its holders what it had collected.
-    pub(super) fn note_collected(&mut self, cluster: ClusterId, checkpoint: Checkpoint) {
-        self.notes.collect(cluster, checkpoint);
+    pub(super) fn note_all_collected(&mut self, checkpoints: &Arc<Vec<Checkpoint>>) {
+        self.notes.collect_all(checkpoints);
     }
 
     /// Writes an image, again and again until it is durable.

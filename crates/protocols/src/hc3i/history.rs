@@ -6,7 +6,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use faultline_core::{Attempt, ClusterId, Incarnation, Position, Sn};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A checkpoint of a cluster; SN 0, which is the default, is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -30,36 +30,23 @@ pub struct Past {
 impl Past {
     /// The newest incarnation that has been announced.
     pub fn known(&self) -> Incarnation {
-        self.rollbacks.last().map_or(Incarnation(0), |&(incarnation, _)| incarnation)
+        known(&self.rollbacks)
     }
 
     /// Whether some rollback went behind what had been collected.
     pub fn is_broken(&self) -> bool {
-        self.undid_checkpoint(self.collected.position)
-    }
-
-    fn undid_checkpoint(&self, position: Position) -> bool {
-        self.later(position.incarnation).any(|restored| restored < position.sn)
-    }
-
-    fn later(&self, than: Incarnation) -> impl Iterator<Item = Sn> + '_ {
-        self.rollbacks.iter().rev().take_while(move |entry| entry.0 > than).map(|&(_, restored)| restored)
-    }
-
-    fn with(&self, other: &Past) -> Past {
-        let fresh = |entry: &&(Incarnation, Sn)| self.rollbacks.iter().all(|known| known.0 != entry.0);
-        let mut rollbacks = self.rollbacks.clone();
-        rollbacks.extend(other.rollbacks.iter().filter(fresh));
-        rollbacks.sort_unstable();
-        Past { rollbacks, collected: self.collected.max(other.collected) }
+        undid_checkpoint(&self.rollbacks, self.collected.position)
     }
 }
 
 /// The pasts of all clusters, as they are known here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Vec<Past>")]
 pub struct History {
-    /// Indexed by cluster; clusters of which nothing is known may be missing at the end.
-    clusters: Vec<Arc<Past>>,
+    /// By cluster. Clusters without any may be missing at the end, here and below.
+    rollbacks: Vec<Vec<(Incarnation, Sn)>>,
+    /// By cluster. After a collection it is one and the same for all processes.
+    collected: Arc<Vec<Checkpoint>>,
 }
 
 impl History {
@@ -72,34 +59,33 @@ impl History {
 
     /// The past of `cluster`.
     pub fn of(&self, cluster: ClusterId) -> Arc<Past> {
-        self.clusters.get(cluster.index()).cloned().unwrap_or_default()
+        Arc::new(Past { rollbacks: self.rollbacks(cluster).into(), collected: self.collected(cluster) })
     }
 
     /// The rollbacks of `cluster`, ascending by incarnation.
     pub fn rollbacks(&self, cluster: ClusterId) -> &[(Incarnation, Sn)] {
-        self.clusters.get(cluster.index()).map_or(&[], |past| &past.rollbacks)
+        self.rollbacks.get(cluster.index()).map_or(&[], Vec::as_slice)
     }
 
     /// The newest incarnation of `cluster` that has been announced.
     pub fn known(&self, cluster: ClusterId) -> Incarnation {
-        self.clusters.get(cluster.index()).map_or(Incarnation(0), |past| past.known())
+        known(self.rollbacks(cluster))
     }
 
     /// The checkpoint of `cluster` before which everything was collected.
     pub fn collected(&self, cluster: ClusterId) -> Checkpoint {
-        self.clusters.get(cluster.index()).map_or(Checkpoint::default(), |past| past.collected)
+        self.collected.get(cluster.index()).copied().unwrap_or_default()
     }
 
     /// Whether a rollback undid what happened at `position` of `cluster`, after its checkpoint was taken: a send, or a
     /// delivery.
     pub fn undid_after(&self, cluster: ClusterId, position: Position) -> bool {
-        let past = self.clusters.get(cluster.index());
-        past.is_some_and(|past| past.later(position.incarnation).any(|restored| restored <= position.sn))
+        later(self.rollbacks(cluster), position.incarnation).any(|restored| restored <= position.sn)
     }
 
     /// Whether a rollback undid the checkpoint `position` of `cluster` itself.
     pub fn undid_checkpoint(&self, cluster: ClusterId, position: Position) -> bool {
-        self.clusters.get(cluster.index()).is_some_and(|past| past.undid_checkpoint(position))
+        undid_checkpoint(self.rollbacks(cluster), position)
     }
 
     /// Enters a rollback of `cluster`.
@@ -110,51 +96,111 @@ impl History {
     /// Notes that what is older than `checkpoint` of `cluster` was collected.
     pub fn collect(&mut self, cluster: ClusterId, checkpoint: Checkpoint) {
         if checkpoint > self.collected(cluster) {
-            Arc::make_mut(self.entry(cluster)).collected = checkpoint;
+            *at(Arc::make_mut(&mut self.collected), cluster) = checkpoint;
         }
     }
 
-    fn entry(&mut self, cluster: ClusterId) -> &mut Arc<Past> {
-        if self.clusters.len() <= cluster.index() {
-            self.clusters.resize_with(cluster.index() + 1, Arc::default);
+    /// Notes that of every cluster what is older than its checkpoint of these was collected; says whether there was news
+    /// among it.
+    pub fn collect_all(&mut self, checkpoints: &Arc<Vec<Checkpoint>>) -> bool {
+        let clusters = || (0..checkpoints.len() as u16).map(ClusterId);
+        let compared = |cluster: ClusterId| checkpoints[cluster.index()].cmp(&self.collected(cluster));
+        if !clusters().any(|it| compared(it).is_gt()) {
+            return false;
         }
-        &mut self.clusters[cluster.index()]
+        if checkpoints.len() >= self.collected.len() && clusters().all(|it| compared(it).is_ge()) {
+            self.collected = checkpoints.clone();
+        } else {
+            clusters().for_each(|it| self.collect(it, checkpoints[it.index()]));
+        }
+        true
     }
 
     /// Adds what is not known yet; says whether there was a rollback among it.
     pub fn extend(&mut self, cluster: ClusterId, past: &Past) -> bool {
-        let mine = self.of(cluster);
-        let all = mine.with(past);
-        if all == *mine {
+        self.collect(cluster, past.collected);
+        let mine = self.rollbacks(cluster);
+        let is_fresh = |entry: &&(Incarnation, Sn)| mine.iter().all(|known| known.0 != entry.0);
+        let fresh: Vec<_> = past.rollbacks.iter().filter(is_fresh).copied().collect();
+        if fresh.is_empty() {
             return false;
         }
-        let is_news = all.rollbacks.len() > mine.rollbacks.len();
-        *self.entry(cluster) = Arc::new(all);
-        is_news
+        let rollbacks = at(&mut self.rollbacks, cluster);
+        rollbacks.extend(fresh);
+        rollbacks.sort_unstable();
+        true
     }
 
     /// Adds everything that `other` knows; returns the clusters of which a rollback was new.
     pub fn merge(&mut self, other: &History) -> Vec<ClusterId> {
-        (0..other.clusters.len())
-            .map(|index| ClusterId(index as u16))
-            .filter(|&cluster| self.extend(cluster, &other.clusters[cluster.index()]))
-            .collect()
+        other.clusters().filter(|&cluster| self.extend(cluster, &other.of(cluster))).collect()
+    }
+
+    /// All of which something may be known.
+    fn clusters(&self) -> impl Iterator<Item = ClusterId> + use<> {
+        (0..self.rollbacks.len().max(self.collected.len()) as u16).map(ClusterId)
     }
 
     /// What of `other` can be true: without rollbacks that would go behind what is known to have been collected. A
     /// cluster that did so did not know, and has to be told.
     pub fn believable(&self, mut other: History) -> History {
-        for (index, past) in other.clusters.iter_mut().enumerate() {
+        for (index, rollbacks) in other.rollbacks.iter_mut().enumerate() {
             let collected = self.collected(ClusterId(index as u16)).position;
             let breaks = |&(incarnation, to): &(Incarnation, Sn)| {
                 incarnation > collected.incarnation && to < collected.sn
             };
-            if past.rollbacks.iter().any(breaks) {
-                Arc::make_mut(past).rollbacks.retain(|entry| !breaks(entry));
-            }
+            rollbacks.retain(|entry| !breaks(entry));
         }
         other
     }
+}
+
+impl Serialize for History {
+    /// As a sequence of [`Past`], without the clusters at its end of which nothing is known.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let is_known =
+            |it: &ClusterId| !self.rollbacks(*it).is_empty() || self.collected(*it) != Checkpoint::default();
+        let last = self.clusters().filter(is_known).last();
+        let known = (0..last.map_or(0, |it| it.0 + 1)).map(ClusterId);
+        serializer.collect_seq(
+            known.map(|it| Known { rollbacks: self.rollbacks(it), collected: self.collected(it) }),
+        )
+    }
+}
+
+/// As [`Past`].
+#[derive(Serialize)]
+struct Known<'a> {
+    rollbacks: &'a [(Incarnation, Sn)],
+    collected: Checkpoint,
+}
+
+impl From<Vec<Past>> for History {
+    fn from(pasts: Vec<Past>) -> History {
+        let (rollbacks, collected): (Vec<_>, Vec<_>) =
+            pasts.into_iter().map(|it| (it.rollbacks, it.collected)).unzip();
+        History { rollbacks, collected: Arc::new(collected) }
+    }
+}
+
+/// The place of a cluster, which there may not be yet.
+fn at<T: Default>(all: &mut Vec<T>, cluster: ClusterId) -> &mut T {
+    if all.len() <= cluster.index() {
+        all.resize_with(cluster.index() + 1, T::default);
+    }
+    &mut all[cluster.index()]
+}
+
+fn known(rollbacks: &[(Incarnation, Sn)]) -> Incarnation {
+    rollbacks.last().map_or(Incarnation(0), |&(incarnation, _)| incarnation)
+}
+
+fn later(rollbacks: &[(Incarnation, Sn)], than: Incarnation) -> impl Iterator<Item = Sn> + '_ {
+    rollbacks.iter().rev().take_while(move |entry| entry.0 > than).map(|&(_, restored)| restored)
+}
+
+fn undid_checkpoint(rollbacks: &[(Incarnation, Sn)], position: Position) -> bool {
+    later(rollbacks, position.incarnation).any(|restored| restored < position.sn)
 }
 
 #[cfg(test)]

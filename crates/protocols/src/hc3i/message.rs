@@ -136,7 +136,7 @@ pub struct Collection {
     /// Incarnations on which the decision rests.
     pub incarnations: Vec<Incarnation>,
     /// The worst that each cluster can have to restore: nothing older is needed.
-    pub worst: Vec<Checkpoint>,
+    pub worst: Arc<Vec<Checkpoint>>,
 }
 
 /// Protocol messages.
