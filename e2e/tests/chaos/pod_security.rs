@@ -36,21 +36,34 @@ pub(crate) async fn only_net_admin(room: &Room, pod: &str) -> Result<(), Failure
     if let Some(spec) = &mut pod.spec {
         spec.node_name = None;
     }
-    room.set_profile("baseline").await?;
     let pods: Api<Pod> = room.api();
-    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-    // The admission plugin learns of a namespace's labels from a watch.
-    let until = Instant::now() + Duration::from_secs(10);
-    let why = loop {
-        match pods.create(&dry_run, &pod).await {
-            Err(refused) => break refused.to_string(),
-            Ok(_) if Instant::now() > until => {
-                return Err("a pod with NET_ADMIN is allowed under the profile baseline".into());
-            }
-            Ok(_) => sleep(Duration::from_millis(100)).await,
-        }
-    };
+    room.set_profile("baseline").await?;
+    let why = refusal(&pods, &pod, true)
+        .await?
+        .ok_or("a pod with NET_ADMIN is allowed under the profile baseline")?;
     let named = r#"violates PodSecurity "baseline:latest": non-default capabilities (container "shaper" must not include "NET_ADMIN" in securityContext.capabilities.add)"#;
     assert!(why.contains(named), "{why}");
-    room.set_profile("privileged").await
+    room.set_profile("privileged").await?;
+    match refusal(&pods, &pod, false).await? {
+        None => Ok(()),
+        Some(why) => Err(format!("the profile privileged is not in force: {why}").into()),
+    }
+}
+
+/// Why the API server would refuse a pod. It learns of a profile from a watch, so it is asked until it answers as expected,
+/// or for ten seconds.
+async fn refusal(pods: &Api<Pod>, pod: &Pod, expected: bool) -> Result<Option<String>, Failure> {
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let refusal = match pods.create(&dry_run, pod).await {
+            Ok(_) => None,
+            Err(kube::Error::Api(refused)) if refused.is_forbidden() => Some(refused.message),
+            Err(other) => return Err(other.into()),
+        };
+        if refusal.is_some() == expected || Instant::now() > until {
+            return Ok(refusal);
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
 }
