@@ -1,6 +1,6 @@
 //! Why each cluster rolled back, to where, and what it lost: sentences, in the order of events.
 
-use faultline_core::fault::FaultState;
+use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Fault, FaultNo, Span, StorageFate, Time};
 use faultline_trace::Manifest;
 use serde::Serialize;
@@ -71,12 +71,14 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
     told.extend(
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(narrator.without_effect(*no, state)?))),
     );
+    let early = ended_early(history, manifest);
+    told.extend(early.clone().map(silent));
     told.extend(never_due(manifest).map(silent));
     if history.rollbacks.is_empty() {
-        told.push(silent(if history.failures.is_empty() {
-            "Nothing failed and nothing was rolled back.".to_owned()
-        } else {
-            "No cluster rolled back.".to_owned()
+        told.push(silent(match (history.failures.is_empty(), early.is_some()) {
+            (true, false) => "Nothing failed and nothing was rolled back.".to_owned(),
+            (true, true) => "Until then nothing failed and nothing was rolled back.".to_owned(),
+            (false, _) => "No cluster rolled back.".to_owned(),
         }));
     }
     told
@@ -102,6 +104,17 @@ pub fn unrecoverable(
         text.push_str(&format!(" And {} more parts.", missing.len() - MOST_NAMED));
     }
     text
+}
+
+/// That the run did not come to an end of its own.
+fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
+    let end = history.seconds(history.end);
+    match manifest.outcome {
+        None => Some(format!("The run was cut short: nothing is recorded of what came after {end:.2} s.")),
+        Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end:.2} s.")),
+        Some(Outcome::Deadline) => Some(format!("The deadline passed at {end:.2} s.")),
+        _ => None,
+    }
 }
 
 /// The faults that the run ended before.
@@ -147,10 +160,10 @@ impl Narrator<'_> {
         self.history.failures.iter().filter(move |it| it.fault == Some(no))
     }
 
-    fn injected(&self, no: FaultNo, fault: &Fault, at: Time) -> String {
+    fn injected(&self, no: FaultNo, fault: &Fault, instant: Time) -> String {
         let killed = self.killed_by(no).count();
         let name = format!("fault {}", no.0);
-        let at = self.time(at);
+        let at = self.time(instant);
         let lost = |storage: StorageFate| match storage {
             StorageFate::Kept => "",
             StorageFate::Lost => ", storage lost",
@@ -168,6 +181,9 @@ impl Narrator<'_> {
                 let end = match self.killed_by(no).next() {
                     Some(failure) => {
                         format!("; it was taken for dead and therefore killed at {}", self.time(failure.at))
+                    }
+                    None if instant + span > self.history.end => {
+                        "; nothing is recorded of what came after that".to_owned()
                     }
                     None => " and then went on: a delay, not a failure".to_owned(),
                 };
@@ -239,6 +255,7 @@ impl Narrator<'_> {
             .cast
             .groups()
             .filter(|&it| it != rollback.group && !self.rolled_back_with(it, place))
+            .filter(|&it| self.was_there(it, rollback.began))
             .map(|it| self.cast.group(it))
             .collect();
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
@@ -299,7 +316,9 @@ impl Narrator<'_> {
         let all = rollback.lost();
         match members {
             1 => format!("{all} of work of 1 process lost"),
-            _ => format!("{all} of work of {members} processes lost, at most {most} each"),
+            _ => format!(
+                "{all} of work of {members} processes lost until they stopped for this, at most {most} each"
+            ),
         }
     }
 
@@ -310,6 +329,13 @@ impl Narrator<'_> {
             let related = it.because_of == Some(place) || this.because_of == Some(other);
             it.group == group && (related || it.began <= this.ended && this.began <= it.ended)
         })
+    }
+
+    /// Whether a cluster had joined by then, and not left.
+    fn was_there(&self, cluster: ClusterId, at: Time) -> bool {
+        let Narrator { history: History { joined, left, .. }, .. } = self;
+        !left.iter().any(|it| it.1 == cluster && it.0 <= at)
+            && !joined.iter().any(|it| it.1 == cluster && it.0 > at)
     }
 
     fn without_effect(&self, no: FaultNo, state: &FaultState) -> Option<String> {
