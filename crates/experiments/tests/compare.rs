@@ -79,6 +79,17 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
 }
 
 #[test]
+fn who_met_fewer_faults_is_not_comparable_and_said_to_be_so() {
+    // One process of all coordinates under `coordinated`, and that is lyon's.
+    let when = "when: { fact: checkpointRequested, cluster: nancy, occurrence: 2 }";
+    let compared =
+        compared(HEAT, &format!("  faults: [{{ {when}, crash: {{ cluster: lyon, node: 1 }} }}]\n"));
+    let text = tell::text(&compared);
+    assert!(text.contains("coordinated met fewer faults than others, 0 of 1 on average"), "{text}");
+    assert!(!text.contains("hydee met fewer") && !text.contains("none met fewer"), "{text}");
+}
+
+#[test]
 fn what_a_protocol_cannot_run_is_said_in_its_row() {
     let compared = compared("salted: { steps: 20 }", "");
     let [hc3i, hydee, ..] = &compared.rows[..] else { panic!("four rows") };

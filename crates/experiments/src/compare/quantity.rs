@@ -37,6 +37,9 @@ pub enum Unit {
     Seconds,
 }
 
+/// The name of the quantity without which costs with faults are not comparable.
+pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
+
 /// All of them, in the order of the table: those without faults come first.
 pub const QUANTITIES: [Quantity; 13] = [
     Quantity {
@@ -108,7 +111,7 @@ pub const QUANTITIES: [Quantity; 13] = [
     },
     // A fault that finds too little work left has no effect: who is faster may have fewer.
     Quantity {
-        name: "faultsTookEffect",
+        name: TOOK_EFFECT,
         title: "faults that took effect",
         unit: Unit::Count,
         faulty: true,

@@ -10,7 +10,7 @@ use faultline_trace::manifest::Backend;
 use serde::Serialize;
 
 use super::estimate::Estimate;
-use super::quantity::{QUANTITIES, Quantity, Unit};
+use super::quantity::{QUANTITIES, Quantity, TOOK_EFFECT, Unit};
 use super::{Comparison, Row, Tally};
 
 /// For people: protocols side by side.
@@ -146,7 +146,23 @@ pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
         .chain(faulty)
         .chain(side("without faults", &row.calm))
         .chain(side("with faults", &row.faulty))
+        .chain(fewer_faults(it, row))
         .collect()
+}
+
+/// That a protocol met fewer faults than another one, and so is not to be compared by what they cost.
+fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
+    let met = |row: &Row| row.values.get(TOOK_EFFECT).map(Estimate::mean);
+    let own = met(row)?;
+    let most = it.rows.iter().filter_map(met).fold(own, f64::max);
+    (most > own).then(|| {
+        let [own, most] = [own, most].map(|it| Unit::Count.brief(it));
+        format!(
+            "{} met fewer faults than others, {own} of {most} on average: the rest came too late, or waited for what it \
+             does not do. Its costs with faults are not comparable (`faultline run` with this protocol tells which fault)",
+            row.protocol
+        )
+    })
 }
 
 fn table(it: &Comparison) -> String {
