@@ -211,7 +211,7 @@ pub(crate) struct ReproduceArguments {
     /// Which evaluation.
     #[arg(value_enum)]
     pub(crate) paper: Paper,
-    /// Fewer settings and seeds (HC3I: 5, HydEE: 1, on 64 processes): the shape of every figure in seconds.
+    /// Fewer settings and seeds (HC3I: 5, HydEE: 1, on 64 processes): the shape of every figure, within a minute or so.
     #[arg(long)]
     pub(crate) quick: bool,
     /// With `hc3i`: also runs a small federation on real processes, with 10 seeds (3 with `--quick`) of 4 s each, and puts them beside
@@ -600,7 +600,8 @@ Known defects are compiled in by a feature, so that no other build is wrong:
   cargo run --release --features defects -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
     /// Only federations with this protocol (hc3i, coordinated, chandyLamport, hierarchicalCoordinated,
-    /// hydee, fullLogging, spbc, pessimisticLogging, independent), instead of all.
+    /// hydee, fullLogging, spbc, pessimisticLogging, independent), instead of HC3I, HydEE and the
+    /// coordinated baseline in turn.
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
     /// How many schedules.

@@ -8,7 +8,7 @@ use faultline_api::Federation;
 use faultline_checker::{Account, Context, Judgement, judge};
 use faultline_clustering::Graph;
 use faultline_core::fault::Outcome;
-use faultline_core::{ProcessId, Role};
+use faultline_core::{Life, ProcessId, Role};
 use faultline_experiments::compare::Made;
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
@@ -129,7 +129,10 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
     let printed = match arguments.format {
         ExportFormat::Jsonl => export::json_lines(&trace, &manifest, out),
         ExportFormat::Csv => export::csv(&trace, &manifest, out),
-        ExportFormat::Graph => export::graph(&trace, &application(&manifest), out),
+        ExportFormat::Graph => {
+            say_if_some_failed(&trace);
+            export::graph(&trace, &application(&manifest), out)
+        }
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -142,6 +145,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
 /// Who sent how much to whom in the run recorded in `dir`, in so many intervals of the same length.
 pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble> {
     let (manifest, trace) = open(dir)?;
+    say_if_some_failed(&trace);
     let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     if names.is_empty() {
@@ -158,6 +162,15 @@ pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble
         graph
     };
     Ok(export::channels(&trace, intervals).into_iter().map(graph).collect())
+}
+
+/// That a graph counts more than the application has to say.
+fn say_if_some_failed(trace: &Trace) {
+    if trace.streams.keys().any(|(_, life)| *life > Life(1)) {
+        anstream::eprintln!(
+            "processes failed in this run: what was sent again counts twice in the graph. Record a run without faults"
+        );
+    }
 }
 
 /// What is recorded in `dir`.

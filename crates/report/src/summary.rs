@@ -369,7 +369,8 @@ fn cluster(id: ClusterId, cast: &Cast, history: &History) -> ClusterSummary {
         unforced: checkpoints().filter(|it| !it.forced).count() as u64,
         forced: checkpoints().filter(|it| it.forced).count() as u64,
         longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
-        lost_work_seconds: rollbacks.iter().map(|it| it.lost().as_secs_f64()).sum(),
+        // Negative zero is the sum of no numbers.
+        lost_work_seconds: rollbacks.iter().map(|it| it.lost().as_secs_f64()).sum::<f64>() + 0.0,
         sent_within,
         sent_between,
         delivered,

@@ -274,6 +274,29 @@ fn failures_that_nobody_planned_are_told_apart() {
 }
 
 #[test]
+fn a_run_that_was_cut_short_is_told_as_far_as_it_is_recorded() {
+    use faultline_core::{Fact, Fault, FaultNo, Span};
+
+    let (whole, _) = common::run(2);
+    let manifest = faultline_trace::Manifest { outcome: None, ..whole };
+    let told = |facts: Vec<Fact>| -> Vec<String> {
+        let trace = supervised(facts);
+        let judgement = passed();
+        let recorded = Recorded { bundle: "cut", manifest: &manifest, trace: &trace, judgement: &judgement };
+        Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect()
+    };
+    let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(1) };
+    let paused = told(vec![Fact::Begun, Fact::Injecting { no: FaultNo(0), fault: fault.into() }]);
+    assert!(paused[0].ends_with("; nothing is recorded of what came after that."), "{paused:?}");
+    assert!(paused.iter().any(|it| it.starts_with("The run was cut short")), "{paused:?}");
+    let silent = told(vec![Fact::Begun, Fact::Begun]);
+    assert!(
+        silent.iter().any(|it| it == "Until then nothing failed and nothing was rolled back."),
+        "{silent:?}"
+    );
+}
+
+#[test]
 fn a_fault_is_blamed_once_for_each_process() {
     use faultline_core::{ClusterId, Fact, Fault, FaultNo, Life, StorageFate};
 

@@ -73,7 +73,8 @@ pub struct When {
     /// The process, by its number in the cluster. Default: whichever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// The how-manieth such fact, from 1. Default 1.
+    /// The how-manieth such fact, from 1. Default 1. Every process states what it does itself, so that a checkpoint of a
+    /// cluster is committed as often as it has processes; only one of them requests it (`checkpointRequested`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub occurrence: Option<u32>,

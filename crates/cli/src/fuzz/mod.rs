@@ -91,6 +91,9 @@ struct Report<'a> {
     runs_per_second: f64,
     coverage: Shares,
     finding: Option<&'a Finding>,
+    /// Why the verdict is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
 impl<'a> Report<'a> {
@@ -109,6 +112,8 @@ impl<'a> Report<'a> {
             runs_per_second: search.coverage.runs() as f64 / seconds.max(1e-9),
             coverage: search.coverage.shares(),
             finding,
+            reason: (verdict == Verdict::Unknown)
+                .then_some("it was interrupted before all schedules had run"),
         }
     }
 }
