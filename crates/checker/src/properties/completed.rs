@@ -13,7 +13,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     match &context.outcome {
         Some(Outcome::Completed) => {}
         Some(Outcome::Deadline) => {
-            finding.unjudged(|| "the deadline passed before every rank had finished".into());
+            let before = match history.supervision.begun {
+                Some(_) => "every rank had finished",
+                None => "the application could begin: not every process was up, with its links measured",
+            };
+            finding.unjudged(|| format!("the deadline passed before {before}"));
         }
         Some(Outcome::Interrupted) => finding.unjudged(|| "the run was interrupted".into()),
         Some(Outcome::Unrecoverable { cluster, missing }) => finding.unjudged(|| {
@@ -81,6 +85,16 @@ mod tests {
             run.context.outcome = outcome;
             assert!(check_alone(check, &run).unknown.is_some());
         }
+    }
+
+    #[test]
+    fn a_deadline_before_the_beginning_is_told_apart() {
+        let mut run = Run::new(&[&[0]]);
+        run.context.outcome = Some(Outcome::Deadline);
+        let why = |run: &Run| check_alone(check, run).unknown.expect("a deadline is no completion");
+        assert!(why(&run).contains("before the application could begin"));
+        run.supervisor(faultline_core::Fact::Begun);
+        assert!(why(&run).contains("before every rank had finished"));
     }
 
     #[test]
