@@ -90,7 +90,7 @@ impl History {
 
     /// Enters a rollback of `cluster`.
     pub fn rolled_back(&mut self, cluster: ClusterId, incarnation: Incarnation, to: Sn) {
-        self.extend(cluster, &Past { rollbacks: alloc::vec![(incarnation, to)], ..Past::default() });
+        self.add_rollbacks(cluster, &[(incarnation, to)]);
     }
 
     /// Notes that what is older than `checkpoint` of `cluster` was collected.
@@ -119,9 +119,14 @@ impl History {
     /// Adds what is not known yet; says whether there was a rollback among it.
     pub fn extend(&mut self, cluster: ClusterId, past: &Past) -> bool {
         self.collect(cluster, past.collected);
+        self.add_rollbacks(cluster, &past.rollbacks)
+    }
+
+    /// Adds rollbacks; says whether there was a new one among them.
+    fn add_rollbacks(&mut self, cluster: ClusterId, others: &[(Incarnation, Sn)]) -> bool {
         let mine = self.rollbacks(cluster);
         let is_fresh = |entry: &&(Incarnation, Sn)| mine.iter().all(|known| known.0 != entry.0);
-        let fresh: Vec<_> = past.rollbacks.iter().filter(is_fresh).copied().collect();
+        let fresh: Vec<_> = others.iter().filter(is_fresh).copied().collect();
         if fresh.is_empty() {
             return false;
         }
@@ -133,7 +138,9 @@ impl History {
 
     /// Adds everything that `other` knows; returns the clusters of which a rollback was new.
     pub fn merge(&mut self, other: &History) -> Vec<ClusterId> {
-        other.clusters().filter(|&cluster| self.extend(cluster, &other.of(cluster))).collect()
+        self.collect_all(&other.collected);
+        let news = |&it: &ClusterId| self.add_rollbacks(it, other.rollbacks(it));
+        other.clusters().filter(news).collect()
     }
 
     /// All of which something may be known.
