@@ -333,7 +333,7 @@ impl Narrator<'_> {
 
     /// Whether a cluster had joined by then, and not left.
     fn was_there(&self, cluster: ClusterId, at: Time) -> bool {
-        let Narrator { history: History { joined, left, .. }, .. } = self;
+        let History { joined, left, .. } = self.history;
         !left.iter().any(|it| it.1 == cluster && it.0 <= at)
             && !joined.iter().any(|it| it.1 == cluster && it.0 > at)
     }
