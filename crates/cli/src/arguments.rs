@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeBounds, RangeInclusive};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -306,32 +306,29 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address in numbers and a port, such as 127.0.0.1:9464".to_owned())
 }
 
+/// A number in a range; `wrong` says what to write.
+fn real(text: &str, range: impl RangeBounds<f64>, wrong: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|it| range.contains(it)).ok_or_else(|| wrong.to_owned())
+}
+
 /// A share in percent.
 fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse() {
-        Ok(value) if value > 0.0 && value <= 100.0 => Ok(value),
-        _ => Err("write a number above 0 and up to 100, such as 12.5".to_owned()),
-    }
+    let range = (Bound::Excluded(0.0), Bound::Included(100.0));
+    real(text.trim_end_matches('%'), range, "write a number above 0 and up to 100, such as 12.5")
 }
 
 /// How many times the mean the largest cluster may be.
 fn balance(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value >= 1.0 && value.is_finite() => Ok(value),
-        _ => Err("write a number from 1 up, such as 1.2: the largest cluster holds at most so many times the mean of \
-                  processes, and 1 is clusters of the same size"
-            .to_owned()),
-    }
+    let wrong = "write a number from 1 up, such as 1.2: the largest cluster holds at most so many times the mean of \
+                 processes, and 1 is clusters of the same size";
+    real(text, 1.0..f64::INFINITY, wrong)
 }
 
 /// What it costs to change all clusters, in percent.
 fn change_cost(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse::<f64>() {
-        Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
-        _ => Err("write a number from 0 up, such as 2.5: what a checkpoint of all processes writes, in percent of all \
-                  bytes that are sent"
-            .to_owned()),
-    }
+    let wrong = "write a number from 0 up, such as 2.5: what a checkpoint of all processes writes, in percent of all \
+                 bytes that are sent";
+    real(text.trim_end_matches('%'), 0.0..f64::INFINITY, wrong)
 }
 
 /// A published evaluation.

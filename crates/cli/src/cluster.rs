@@ -1,7 +1,6 @@
 //! `faultline cluster`: clusters from a communication graph.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 
 use faultline_clustering::read::{Form, read};
@@ -75,13 +74,8 @@ fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<Str
 
 /// Writes these files into a directory.
 fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), Trouble> {
-    let help = "name a directory that can be written with `--out`";
-    fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
-    for (name, content) in files {
-        let path = out.join(name);
-        fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, help))?;
-    }
-    Ok(())
+    output::directory(out)?;
+    files.iter().try_for_each(|(name, content)| output::write(out, name, content))
 }
 
 /// One graph, or one for each interval.

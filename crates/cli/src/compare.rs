@@ -1,7 +1,5 @@
 //! `faultline compare`: one federation under several protocols.
 
-use std::fs;
-
 use faultline_api::Federation;
 use faultline_experiments::compare::{Runs, Settings, compare as run, page, tell};
 use faultline_experiments::reproduce::Interrupted;
@@ -26,8 +24,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     }
     let federation = files::read(file)?.parse()?;
     files::refuse_pause(&file.display().to_string(), &federation)?;
-    let help = "name a directory that can be written with `--out`";
-    fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, help))?;
+    output::directory(out)?;
     let settings = Settings {
         protocols: protocols.clone(),
         first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
@@ -60,8 +57,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
         ("comparison.json", json.clone()),
     ];
     for (name, content) in files {
-        let path = out.join(name);
-        fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, help))?;
+        output::write(out, name, &content)?;
     }
     output::print(&match format {
         Format::Json => json,

@@ -1,11 +1,27 @@
-//! What goes to the standard output.
+//! What goes to the standard output, and into the directory of `--out`.
 
+use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
 use crossterm::terminal;
 use serde::Serialize;
 
 use crate::trouble::Trouble;
+
+/// What helps when results cannot be written.
+const HELP: &str = "name a directory that can be written with `--out`";
+
+/// Makes the directory of `--out`, unless it is there.
+pub(crate) fn directory(out: &Path) -> Result<(), Trouble> {
+    fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, HELP))
+}
+
+/// Writes a file into that directory.
+pub(crate) fn write(out: &Path, name: &str, content: &str) -> Result<(), Trouble> {
+    let path = out.join(name);
+    fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, HELP))
+}
 
 /// Whether the standard output takes colours: it is a terminal that can show them, and the user did not forbid them.
 pub(crate) fn colours() -> bool {

@@ -1,6 +1,5 @@
 //! `faultline reproduce`: runs a published evaluation, and writes the page, the tables and the figures.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -31,9 +30,6 @@ const PING_PONG: (u32, u32) = (5, 200);
 /// The same when only the shape is wanted.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
 
-/// What helps when the results cannot be written.
-const HELP: &str = "name a directory that can be written with `--out`";
-
 /// `faultline reproduce`
 pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     match arguments.paper {
@@ -46,13 +42,8 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble>
 /// Where the results go, which exists afterwards.
 fn place(arguments: &ReproduceArguments, default: &str) -> Result<PathBuf, Trouble> {
     let out = arguments.out.clone().unwrap_or_else(|| default.into());
-    fs::create_dir_all(&out).map_err(|error| Trouble::path("write to", &out, error, HELP))?;
+    output::directory(&out)?;
     Ok(out)
-}
-
-fn write(out: &Path, name: &str, content: &str) -> Result<(), Trouble> {
-    let path = out.join(name);
-    fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, HELP))
 }
 
 fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
@@ -60,9 +51,9 @@ fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     let rows = table1::repeat();
     for row in &rows {
         let name = format!("{}.svg", row.pattern.name().to_lowercase());
-        write(&out, &name, &row.chart().file())?;
+        output::write(&out, &name, &row.chart().file())?;
     }
-    write(&out, "index.html", &table1::page(&rows))?;
+    output::write(&out, "index.html", &table1::page(&rows))?;
     output::print(&format!("{}\n{}\n", table1::text(&rows), out.join("index.html").display()))?;
     Ok(if rows.iter().all(table1::Row::agrees) { Exit::Pass } else { Exit::Fail })
 }
@@ -123,7 +114,7 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
 
 /// Writes and prints what was repeated.
 fn leave(done: &Reproduction, out: &Path) -> Result<Exit, Trouble> {
-    let write = |name: &str, content: &str| write(out, name, content);
+    let write = |name: &str, content: &str| output::write(out, name, content);
     for section in &done.sections {
         for table in &section.tables {
             write(&format!("{}.csv", table.name), &table.csv())?;

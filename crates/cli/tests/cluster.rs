@@ -9,12 +9,18 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-#[test]
-fn clusters_are_found_from_the_graph_of_a_run() {
+/// A place with a run in `run`, without faults.
+fn recorded() -> Place {
     let place = Place::new();
     place.write("small.yaml", common::small(""));
     let run = ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"];
     place.faultline(run).assert().code(0);
+    place
+}
+
+#[test]
+fn clusters_are_found_from_the_graph_of_a_run() {
+    let place = recorded();
     let export = place.faultline(["export", "run", "--format", "graph"]).assert().code(0);
     let graph = String::from_utf8(export.get_output().stdout.clone()).unwrap();
     assert!(graph.starts_with("lyon-0\nlyon-1\nnancy-0\nnancy-1\n# from"), "{graph}");
@@ -117,10 +123,7 @@ fn whether_clusters_should_change_between_intervals_is_said_with_what_it_saves()
 
 #[test]
 fn a_run_is_cut_into_intervals() {
-    let place = Place::new();
-    place.write("small.yaml", common::small(""));
-    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"];
-    place.faultline(run).assert().code(0);
+    let place = recorded();
     place
         .faultline(["cluster", "run"])
         .assert()
