@@ -11,7 +11,7 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -21,6 +21,8 @@ use serde::de::DeserializeOwned;
 use crate::metrics::Metrics;
 use crate::mirror::Mirror;
 use crate::naming;
+use crate::reconcile::update_status::Pace;
+use crate::reconcile::validate::Refusal;
 use crate::reconcile::{ReconcileError, reconcile};
 use crate::settings::Settings;
 
@@ -55,10 +57,12 @@ pub struct Session {
     pub key: Option<String>,
     /// The places that the supervisor was told last.
     pub pushed: Option<Places>,
-    /// When the status was written last.
-    pub status_written: Option<Instant>,
+    /// When its status may be written.
+    pub statuses: Pace,
     /// When it was asked last why there are no pods, and what was found.
     pub refused: Option<(Instant, Option<String>)>,
+    /// The generation that was checked last, and whether it can be run.
+    pub checked: Option<(i64, Result<(), Refusal>)>,
     /// Failures in a row.
     pub failures: u32,
 }
@@ -99,11 +103,11 @@ pub async fn run(
     let of_ours = watcher::Config::default().labels(&naming::selector());
     let sets = follow(scoped(&context.client, namespace), of_ours.clone(), touched.clone(), {
         let context = Arc::clone(&context);
-        move |event| context.sets.follow(event)
+        move |event| context.sets.follow(event.modify(trim_set))
     });
     let pods = follow(scoped(&context.client, namespace), of_ours, touched, {
         let context = Arc::clone(&context);
-        move |event| context.pods.follow(event)
+        move |event| context.pods.follow(event.modify(trim_pod))
     });
     // Nothing is looked at before it is known what there is: a set that is not known yet would be made again.
     let (sets_known, sets) = sets;
@@ -141,6 +145,21 @@ where
     match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
+    }
+}
+
+/// Leaves out of a pod what nobody looks at, which is most of it: there may be thousands.
+fn trim_pod(pod: &mut Pod) {
+    pod.metadata.managed_fields = None;
+    pod.spec = None;
+}
+
+/// Leaves out of a set what its hash says in short.
+fn trim_set(set: &mut StatefulSet) {
+    set.metadata.managed_fields = None;
+    if let Some(spec) = &mut set.spec {
+        spec.template = PodTemplateSpec::default();
+        spec.volume_claim_templates = None;
     }
 }
 

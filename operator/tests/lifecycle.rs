@@ -18,6 +18,7 @@ use faultline_api::samples::SAMPLES;
 use faultline_api::supervision::{self, Action, Event as Told, Places, Request, Status, Verdict};
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
+use faultline_operator::reconcile::update_status::Pace;
 use faultline_operator::reconcile::{ReconcileError, reconcile};
 use faultline_operator::{Context, Settings, controller};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -136,7 +137,7 @@ impl World {
         }
         self.context.pods.follow(Event::InitDone);
         // A status is written at most once a second; a test has no time for that.
-        self.context.session(UID, |it| it.status_written = None);
+        self.context.session(UID, |it| it.statuses = Pace::default());
         reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_api::resource::Phase;
+use faultline_api::resource::{Phase, condition};
 use faultline_api::supervision::{Phase as Run, Places, Status};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod, Secret};
@@ -82,6 +82,12 @@ impl Observed {
     /// The phase that was written last.
     pub fn phase(&self) -> Phase {
         self.federation.status.as_ref().map(|it| it.phase).unwrap_or_default()
+    }
+
+    /// Whether all its pods were found to run.
+    pub fn has_all_pods(&self) -> bool {
+        let conditions = self.federation.status.iter().flat_map(|it| &it.conditions);
+        conditions.into_iter().any(|it| it.kind == condition::PODS_READY && it.status == "True")
     }
 
     /// Whether the record of the run is gone: the application had begun, and there is a supervisor that knows nothing of

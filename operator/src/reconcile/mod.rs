@@ -31,12 +31,15 @@ use crate::controller::Context;
 use crate::naming;
 use apply::Applied;
 use assess::Situation;
+use validate::{Refusal, Validated};
 
 /// How often a supervisor is asked while its federation runs.
 const RUNNING: Duration = Duration::from_millis(500);
+/// How often a supervisor is asked once all pods run and nothing but it can say how far its federation is.
+const LINKING: Duration = Duration::from_millis(200);
 /// How often a federation is looked at while it starts; changes of its pods are seen at once.
 const STARTING: Duration = Duration::from_secs(1);
-/// When to look again at what is to be written later.
+/// When to look again at what is being deleted.
 const SOON: Duration = Duration::from_millis(500);
 
 /// The step that failed.
@@ -64,33 +67,48 @@ pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Re
         return Ok(Action::await_change());
     }
     let observed = dereference::dereference(&federation, &context).await?;
-    let validated = match validate::validate(&federation) {
+    let validated = match validate(&federation, &context) {
         Ok(validated) => validated,
         // Its processes go on as what they are.
         Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&federation, refusal),
         Err(refusal) => {
-            let said =
-                update_status::update_status(&observed, &Situation::Rejected(refusal), &context).await?;
-            return Ok(if said { Action::await_change() } else { Action::requeue(SOON) });
+            let situation = Situation::Rejected(refusal);
+            return Ok(after(update_status::update_status(&observed, &situation, &context).await?));
         }
     };
     let desired = build::build(&validated, &observed, &context.settings);
     let applied = apply::apply(&validated, &observed, desired, &context).await?;
     let next = next_look(&observed, &applied);
     let situation = Situation::Accepted { validated: Box::new(validated), applied };
-    let said = update_status::update_status(&observed, &situation, &context).await?;
-    Ok(match next {
-        Some(delay) => Action::requeue(delay),
-        None if !said => Action::requeue(SOON),
-        None => Action::await_change(),
-    })
+    let unsaid = update_status::update_status(&observed, &situation, &context).await?;
+    Ok(after(next.into_iter().chain(unsaid).min()))
+}
+
+/// A look after this time, or when something changes.
+fn after(delay: Option<Duration>) -> Action {
+    delay.map_or_else(Action::await_change, Action::requeue)
+}
+
+/// Checks a federation, unless that was done for this generation of it.
+fn validate(federation: &Federation, context: &Context) -> Result<Validated, Refusal> {
+    let uid = federation.uid().unwrap_or_default();
+    let Some(generation) = federation.metadata.generation else { return validate::validate(federation) };
+    let known = context.session(&uid, |it| it.checked.clone()).filter(|it| it.0 == generation);
+    let checked = known.map(|it| it.1).unwrap_or_else(|| {
+        let checked = validate::check(federation);
+        context.session(&uid, |it| it.checked = Some((generation, checked.clone())));
+        checked
+    });
+    checked.map(|()| validate::passed(federation))
 }
 
 /// `None` when nothing is to be expected but changes.
 fn next_look(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
         Phase::Completed if applied.trouble.is_none() => None,
-        Phase::Running | Phase::Paused | Phase::Linking => Some(RUNNING),
+        Phase::Running | Phase::Paused => Some(RUNNING),
+        Phase::Linking => Some(LINKING),
+        Phase::Starting if observed.has_all_pods() => Some(LINKING),
         _ => Some(STARTING),
     }
 }

@@ -1,4 +1,4 @@
-//! Says in the resource what has become of it, at most once a second, and tells the story in Kubernetes events.
+//! Says in the resource what has become of it, at most once a second in the mean, and tells the story in Kubernetes events.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,10 @@ use super::dereference::Observed;
 use crate::controller::Context;
 use crate::naming;
 
-/// Between two writes of a status.
+/// Between two writes of a status, in the mean.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How much earlier a write may come that somebody waits for: the few steps of a start follow each other closely.
+const CREDIT: Duration = Duration::from_secs(3);
 
 /// What could not be written.
 #[derive(Debug, Error)]
@@ -31,30 +33,59 @@ pub enum UpdateStatusError {
     Status(#[source] kube::Error),
 }
 
-/// Writes what is to be said, unless it has been said. Returns whether the resource says it now; if not, it is too soon.
+/// Writes what is to be said, unless it has been said. Returns how long to wait where it is too soon; `None` when the
+/// resource says it now.
 pub async fn update_status(
     observed: &Observed,
     situation: &Situation,
     context: &Context,
-) -> Result<bool, UpdateStatusError> {
+) -> Result<Option<Duration>, UpdateStatusError> {
     let federation = &*observed.federation;
     let uid = federation.uid().unwrap_or_default();
     let now = Timestamp::now();
     let (status, news) = assess::assess(observed, situation, Time(now));
     if federation.status.as_ref() == Some(&status) {
-        return Ok(true);
+        return Ok(None);
     }
-    let written = context.session(&uid, |it| it.status_written);
-    if written.is_some_and(|it| it.elapsed() < PAUSE) {
-        return Ok(false);
+    let is_awaited = is_awaited(federation.status.as_ref(), &status);
+    let wait = context.session(&uid, |it| it.statuses.wait(is_awaited, Instant::now()));
+    if wait > Duration::ZERO {
+        return Ok(Some(wait));
     }
     // The events first: which have been told stands in the status, and one that is told twice has the same name.
     for it in &news {
         publish(federation, it, now, context).await.map_err(UpdateStatusError::Event)?;
     }
     write(federation, &status, context).await.map_err(UpdateStatusError::Status)?;
-    context.session(&uid, |it| it.status_written = Some(Instant::now()));
-    Ok(true)
+    context.session(&uid, |it| it.statuses.written(Instant::now()));
+    Ok(None)
+}
+
+/// How often the status of a federation is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// When the next write is due that nobody waits for.
+    due: Option<Instant>,
+}
+
+impl Pace {
+    /// How long a write has to wait.
+    fn wait(self, is_awaited: bool, now: Instant) -> Duration {
+        let due = self.due.map_or(Duration::ZERO, |it| it.saturating_duration_since(now));
+        due.saturating_sub(if is_awaited { CREDIT } else { Duration::ZERO })
+    }
+
+    fn written(&mut self, now: Instant) {
+        self.due = Some(self.due.map_or(now, |due| due.max(now)) + PAUSE);
+    }
+}
+
+/// Whether somebody may wait for what has changed: `kubectl wait` waits for the status of a condition, people for a phase.
+fn is_awaited(before: Option<&FederationStatus>, after: &FederationStatus) -> bool {
+    let conditions = |it: &FederationStatus| -> Vec<(String, String)> {
+        it.conditions.iter().map(|it| (it.kind.clone(), it.status.clone())).collect()
+    };
+    before.is_none_or(|before| before.phase != after.phase || conditions(before) != conditions(after))
 }
 
 async fn write(
@@ -106,5 +137,38 @@ async fn publish(
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_awaited_is_written_at_once_and_the_mean_is_kept() {
+        let begun = Instant::now();
+        for (is_awaited, ahead) in [(true, 3), (false, 0)] {
+            let mut pace = Pace::default();
+            let (mut now, mut times) = (begun, Vec::new());
+            for _ in 0..100 {
+                now += pace.wait(is_awaited, now);
+                pace.written(now);
+                times.push((now - begun).as_secs());
+            }
+            let expected: Vec<u64> = (0..100_u64).map(|it| it.saturating_sub(ahead)).collect();
+            assert_eq!(times, expected, "{is_awaited}");
+        }
+    }
+
+    #[test]
+    fn credit_that_was_not_used_does_not_pile_up() {
+        let begun = Instant::now();
+        let mut pace = Pace::default();
+        pace.written(begun);
+        let later = begun + PAUSE * 100;
+        assert_eq!(pace.wait(false, later), Duration::ZERO);
+        pace.written(later);
+        assert_eq!(pace.wait(false, later), PAUSE);
+        assert_eq!(pace.wait(true, later), Duration::ZERO);
     }
 }
