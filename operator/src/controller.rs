@@ -87,6 +87,11 @@ impl Context {
         look(sessions.entry(uid.to_owned()).or_default())
     }
 
+    /// How many federations there are.
+    pub fn federations(&self) -> u32 {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).len() as u32
+    }
+
     /// Forgets the federation with this UID.
     pub fn forget(&self, uid: &str) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);

@@ -1,4 +1,6 @@
 //! Says in the resource what has become of it, at most once a second in the mean, and tells the story in Kubernetes events.
+//!
+//! A write costs the API server far more than a look costs the operator, so that what nobody waits for is written less often.
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,11 @@ use crate::naming;
 
 /// Between two writes of a status, in the mean.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Between a write and one that says no more than how far the run is.
+const PROGRESS: Duration = Duration::from_secs(2);
+/// That is longer by this for every federation there is: so an API server, which takes tens of milliseconds of a core for
+/// a write, has time for others.
+const SHARE: Duration = Duration::from_millis(50);
 /// How much earlier a write may come that somebody waits for: the few steps of a start follow each other closely.
 const CREDIT: Duration = Duration::from_secs(3);
 
@@ -47,8 +54,9 @@ pub async fn update_status(
     if federation.status.as_ref() == Some(&status) {
         return Ok(None);
     }
-    let is_awaited = is_awaited(federation.status.as_ref(), &status);
-    let wait = context.session(&uid, |it| it.statuses.wait(is_awaited, Instant::now()));
+    let is_awaited = !news.is_empty() || is_awaited(federation.status.as_ref(), &status);
+    let progress = PROGRESS + SHARE * context.federations();
+    let wait = context.session(&uid, |it| it.statuses.wait(is_awaited, progress, Instant::now()));
     if wait > Duration::ZERO {
         return Ok(Some(wait));
     }
@@ -64,18 +72,25 @@ pub async fn update_status(
 /// How often the status of a federation is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
-    /// When the next write is due that nobody waits for.
+    /// When it was written last.
+    last: Option<Instant>,
+    /// When one more write would keep the mean.
     due: Option<Instant>,
 }
 
 impl Pace {
-    /// How long a write has to wait.
-    fn wait(self, is_awaited: bool, now: Instant) -> Duration {
-        let due = self.due.map_or(Duration::ZERO, |it| it.saturating_duration_since(now));
-        due.saturating_sub(if is_awaited { CREDIT } else { Duration::ZERO })
+    /// How long a write has to wait; one that nobody waits for comes this long after the one before.
+    fn wait(self, is_awaited: bool, progress: Duration, now: Instant) -> Duration {
+        let until = |it: Option<Instant>| it.map_or(Duration::ZERO, |it| it.saturating_duration_since(now));
+        if is_awaited {
+            until(self.due).saturating_sub(CREDIT)
+        } else {
+            until(self.due.max(self.last.map(|it| it + progress)))
+        }
     }
 
     fn written(&mut self, now: Instant) {
+        self.last = Some(now);
         self.due = Some(self.due.map_or(now, |due| due.max(now)) + PAUSE);
     }
 }
@@ -147,16 +162,16 @@ mod tests {
     #[test]
     fn what_is_awaited_is_written_at_once_and_the_mean_is_kept() {
         let begun = Instant::now();
-        for (is_awaited, ahead) in [(true, 3), (false, 0)] {
+        let expected: [fn(u64) -> u64; 2] = [|it| it.saturating_sub(3), |it| 5 * it];
+        for (is_awaited, expected) in [true, false].into_iter().zip(expected) {
             let mut pace = Pace::default();
             let (mut now, mut times) = (begun, Vec::new());
             for _ in 0..100 {
-                now += pace.wait(is_awaited, now);
+                now += pace.wait(is_awaited, PAUSE * 5, now);
                 pace.written(now);
                 times.push((now - begun).as_secs());
             }
-            let expected: Vec<u64> = (0..100_u64).map(|it| it.saturating_sub(ahead)).collect();
-            assert_eq!(times, expected, "{is_awaited}");
+            assert_eq!(times, (0..100).map(expected).collect::<Vec<_>>(), "{is_awaited}");
         }
     }
 
@@ -166,9 +181,9 @@ mod tests {
         let mut pace = Pace::default();
         pace.written(begun);
         let later = begun + PAUSE * 100;
-        assert_eq!(pace.wait(false, later), Duration::ZERO);
+        assert_eq!(pace.wait(false, PAUSE * 5, later), Duration::ZERO);
         pace.written(later);
-        assert_eq!(pace.wait(false, later), PAUSE);
-        assert_eq!(pace.wait(true, later), Duration::ZERO);
+        assert_eq!(pace.wait(false, PAUSE * 5, later), PAUSE * 5);
+        assert_eq!(pace.wait(true, PAUSE * 5, later), Duration::ZERO);
     }
 }
