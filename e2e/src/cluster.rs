@@ -5,7 +5,7 @@ use std::fmt::{Debug, Write as _};
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationSpec, FederationStatus, Phase};
+use faultline_api::resource::{FederationSpec, FederationStatus, Phase, condition};
 use faultline_api::samples::sample;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -172,7 +172,7 @@ impl Room {
 
     /// Waits for the verdict of a run.
     pub async fn verdict(&self, name: &str) -> Result<FederationStatus, Failure> {
-        let is_over = |it: &FederationStatus| condition(it, "Completed").is_some_and(|it| it == "True");
+        let is_over = |it: &FederationStatus| it.holds(condition::COMPLETED);
         self.wait(name, "a verdict", JUDGED, is_over).await
     }
 
@@ -292,9 +292,4 @@ impl Room {
             Err(_) => Err(format!("the namespace {} does not go", self.namespace).into()),
         }
     }
-}
-
-/// A condition's status.
-pub fn condition<'a>(status: &'a FederationStatus, kind: &str) -> Option<&'a str> {
-    status.conditions.iter().find(|it| it.kind == kind).map(|it| it.status.as_str())
 }

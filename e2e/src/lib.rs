@@ -9,7 +9,7 @@ mod operators;
 mod program;
 mod scenario;
 
-pub use cluster::{Cluster, QUICK_START, Room, condition};
+pub use cluster::{Cluster, QUICK_START, Room};
 pub use machine::{Machine, Skipped};
 pub use operators::Operators;
 pub use program::{Program, Ran, Running};

@@ -118,7 +118,7 @@ impl World {
 
     fn condition(&self, kind: &str) -> String {
         let status = self.status();
-        let it = status.conditions.iter().find(|it| it.kind == kind).expect("the condition is there");
+        let it = status.condition(kind).expect("the condition is there");
         format!("{} {}", it.status, it.reason)
     }
 
@@ -351,13 +351,26 @@ async fn reconcile_twice_without_mirror(world: &World) {
 async fn a_refusal_is_a_condition_and_passes_when_its_cause_does() {
     let world = World::new().await;
     world.look().await.unwrap();
-    world.server.refuse("statefulsets", StatusCode::FORBIDDEN, "exceeded quota: small");
+    world.server.forbid("statefulsets", "exceeded quota: small", None);
     world.look().await.unwrap();
     assert_eq!(world.condition("PodsReady"), "False Refused");
     assert!(world.notes().iter().any(|it| it.contains("exceeded quota: small")), "{:?}", world.notes());
     world.server.allow();
     world.look().await.unwrap();
     world.make_pods();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "True AllRun");
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_being_deleted_takes_no_events_and_holds_nobody_up() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    world.server.forbid("events", "not allowed", None);
+    assert!(world.look().await.is_err(), "any other refusal is an error");
+    world.server.forbid("events", "it is being terminated", Some("NamespaceTerminating"));
     world.look().await.unwrap();
     assert_eq!(world.condition("PodsReady"), "True AllRun");
 }

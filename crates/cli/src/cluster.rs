@@ -75,7 +75,7 @@ fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<Str
 /// Writes these files into a directory.
 fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), Trouble> {
     output::directory(out)?;
-    files.iter().try_for_each(|(name, content)| output::write(out, name, content))
+    files.iter().try_for_each(|(name, content)| output::write(out, name, content).map(drop))
 }
 
 /// One graph, or one for each interval.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crossterm::terminal;
 use serde::Serialize;
@@ -17,10 +17,11 @@ pub(crate) fn directory(out: &Path) -> Result<(), Trouble> {
     fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, HELP))
 }
 
-/// Writes a file into that directory.
-pub(crate) fn write(out: &Path, name: &str, content: &str) -> Result<(), Trouble> {
+/// Writes a file into that directory; its path.
+pub(crate) fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, Trouble> {
     let path = out.join(name);
-    fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, HELP))
+    fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, HELP))?;
+    Ok(path)
 }
 
 /// Whether the standard output takes colours: it is a terminal that can show them, and the user did not forbid them.

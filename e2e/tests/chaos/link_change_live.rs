@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase};
-use faultline_e2e::{Failure, QUICK_START, Room, condition};
+use faultline_api::resource::{FederationStatus, Phase, condition};
+use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -43,7 +43,8 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let mut more = faults.clone();
     more.as_array_mut().ok_or("faults are a list")?.push(nobody);
     patch(json!({ "faults": more })).await?;
-    let refused = |it: &FederationStatus| condition(it, "Accepted") == Some("False");
+    let refused =
+        |it: &FederationStatus| it.condition(condition::ACCEPTED).is_some_and(|it| it.status == "False");
     let status = room.wait(QUICK_START, "the change is refused", Duration::from_secs(20), refused).await?;
     assert!(status.phase >= Phase::Running && status.phase <= Phase::Completed, "{status:#?}");
 

@@ -1,7 +1,7 @@
 //! The network hides the addresses of pods from each other, as one that masquerades between Kubernetes nodes does. Traffic
 //! control shapes where packets leave, by where they go, so that nothing depends on where they seem to come from.
 
-use faultline_api::resource::{Emulation, Kubernetes};
+use faultline_api::resource::{Emulation, Kubernetes, condition};
 use faultline_e2e::{Failure, Machine, QUICK_START, Room};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
@@ -36,7 +36,7 @@ async fn shaped(room: &Room, machines: &[(Machine, String)]) -> Result<(), Failu
     })
     .await?;
     let status = room.passes(QUICK_START).await?;
-    assert_eq!(status.conditions.iter().find(|it| it.kind == "Linked").map(|it| &*it.status), Some("True"));
+    assert!(status.holds(condition::LINKED), "{status:?}");
     let mut hidden = 0;
     for (machine, _) in machines {
         let counted = machine.run("iptables -t nat -nvxL POSTROUTING | grep MASQUERADE | grep 7401").await?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase};
+use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_e2e::{Failure, QUICK_START, Room};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -21,7 +21,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         room.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await
     };
     let paused =
-        |it: &FederationStatus| it.conditions.iter().any(|it| it.kind == "Running" && it.reason == "Paused");
+        |it: &FederationStatus| it.condition(condition::RUNNING).is_some_and(|it| it.reason == "Paused");
     let soon = Duration::from_secs(60);
     room.apply(|spec| {
         spec.pause = true;

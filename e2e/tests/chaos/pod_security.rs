@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{Condition, Emulation, FederationStatus, Kubernetes};
+use faultline_api::resource::{Condition, Emulation, FederationStatus, Kubernetes, condition};
 use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
@@ -14,7 +14,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         spec.kubernetes = Some(Kubernetes { links: Some(Emulation::Tc), ..Kubernetes::default() });
     })
     .await?;
-    let ready = |it: &FederationStatus| it.conditions.iter().find(|it| it.kind == "PodsReady").cloned();
+    let ready = |it: &FederationStatus| it.condition(condition::PODS_READY).cloned();
     let is_refused = |it: &FederationStatus| ready(it).is_some_and(|it| it.reason == "PodSecurity");
     let within = Duration::from_secs(60);
     let status = room.wait(QUICK_START, "Pod Security is named", within, is_refused).await?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use faultline_api::resource::{FederationStatus, condition};
 use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
@@ -9,9 +10,7 @@ use kube::api::ListParams;
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|_| {}).await?;
-    let is_running = |it: &faultline_api::resource::FederationStatus| {
-        it.conditions.iter().any(|it| it.kind == "PodsReady" && it.status == "True")
-    };
+    let is_running = |it: &FederationStatus| it.holds(condition::PODS_READY);
     room.wait(QUICK_START, "all pods run", std::time::Duration::from_secs(120), is_running).await?;
     let pods = room.api::<Pod>().list(&ListParams::default()).await?;
     let hosts: BTreeSet<String> = pods.iter().filter_map(|it| it.spec.as_ref()?.node_name.clone()).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::FederationStatus;
+use faultline_api::resource::{FederationStatus, condition};
 use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{DeleteParams, PostParams};
@@ -15,7 +15,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.api().create(&PostParams::default(), &quota).await?;
     room.apply(|_| {}).await?;
     let reason = |it: &FederationStatus| {
-        let it = it.conditions.iter().find(|it| it.kind == "PodsReady")?;
+        let it = it.condition(condition::PODS_READY)?;
         Some((it.status.clone(), it.reason.clone(), it.message.clone()))
     };
     let is_refused = |it: &FederationStatus| reason(it).is_some_and(|it| it.1 == "Quota");

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{Application, Crash, Emulation, Fault, Kubernetes, LinkChange, Phase};
+use faultline_api::resource::{
+    Application, Crash, Emulation, Fault, Kubernetes, LinkChange, Phase, condition,
+};
 use faultline_e2e::{Failure, QUICK_START, Room};
 use k8s_openapi::api::core::v1::Pod;
 
@@ -54,6 +56,6 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     }
     let status = room.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
-    assert_eq!(status.conditions.iter().find(|it| it.kind == "Linked").map(|it| &*it.status), Some("True"));
+    assert!(status.holds(condition::LINKED), "{status:?}");
     Ok(())
 }

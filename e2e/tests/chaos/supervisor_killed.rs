@@ -2,7 +2,7 @@
 //! the first fault is not repeated, and the second one not forgotten. Without one nobody knows the run any more, and that
 //! is said.
 
-use faultline_api::resource::{FederationStatus, Kubernetes, Phase, Volume};
+use faultline_api::resource::{FederationStatus, Kubernetes, Phase, Volume, condition};
 use faultline_e2e::{Failure, QUICK_START, Room};
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
@@ -32,7 +32,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.reach(QUICK_START, Phase::Running).await?;
     room.kill_pod(&supervisor).await?;
     let status = room.verdict(QUICK_START).await?;
-    let completed = status.conditions.iter().find(|it| it.kind == "Completed").expect("it has a verdict");
+    let completed = status.condition(condition::COMPLETED).expect("it has a verdict");
     assert_eq!(
         (status.verdict.as_deref(), &*completed.reason),
         (Some("unknown"), "RecordLost"),

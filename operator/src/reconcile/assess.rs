@@ -143,7 +143,7 @@ impl Report<'_> {
         const REASON: &str = "ChangeRefused";
         let message = format!("the federation goes on as it was before the last change of its spec: {why}");
         let generation = self.federation.metadata.generation;
-        let before = self.status.conditions.iter().find(|it| it.kind == condition::ACCEPTED).cloned();
+        let before = self.status.condition(condition::ACCEPTED).cloned();
         let told = before.is_some_and(|it| it.reason == REASON && it.observed_generation == generation);
         self.condition(condition::ACCEPTED, "False", REASON, &message);
         if !told {
@@ -231,10 +231,10 @@ impl Report<'_> {
                 }
             }
             Supervision::Silent(why) => {
-                let before = self.status_of(condition::SUPERVISED);
+                let answered = self.status.holds(condition::SUPERVISED);
                 let message = format!("the supervisor does not answer: {why}");
                 self.condition(condition::SUPERVISED, "False", "Silent", &message);
-                if before.as_deref() == Some("True") {
+                if answered {
                     self.tell(condition::SUPERVISED, "SupervisorSilent", &message, true);
                 }
                 self.status.phase = self.status.phase.max(Phase::Starting);
@@ -402,10 +402,10 @@ impl Report<'_> {
         if self.status.phase < Phase::Linking || !matches!(observed.supervision, Supervision::Known(_)) {
             let kind = match observed.supervision {
                 Supervision::Silent(_) => condition::SUPERVISED,
-                _ if self.status_of(condition::PODS_READY).as_deref() == Some("True") => condition::RUNNING,
+                _ if self.status.holds(condition::PODS_READY) => condition::RUNNING,
                 _ => condition::PODS_READY,
             };
-            if let Some(it) = self.status.conditions.iter().find(|it| it.kind == kind) {
+            if let Some(it) = self.status.condition(kind) {
                 let message = it.message.clone();
                 self.say(&message);
             }
@@ -439,10 +439,6 @@ impl Report<'_> {
         self.status.message = Some(shortened(message, MAX_MESSAGE));
     }
 
-    fn status_of(&self, kind: &str) -> Option<String> {
-        self.status.conditions.iter().find(|it| it.kind == kind).map(|it| it.status.clone())
-    }
-
     /// Sets a condition. Returns whether its status or reason is another than before.
     fn condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) -> bool {
         let new = Condition {
@@ -468,7 +464,7 @@ impl Report<'_> {
     /// been told was not written.
     fn tell(&mut self, kind: &str, reason: &str, note: &str, warning: bool) {
         let before = self.federation.status.as_ref();
-        let before = before.and_then(|it| it.conditions.iter().find(|it| it.kind == kind));
+        let before = before.and_then(|it| it.condition(kind));
         let since = before.map(|it| format!("{} {} {}", it.status, it.reason, it.last_transition_time.0));
         self.news.push(News {
             name: self.news_name(&format!("{kind} {reason} after {since:?}")),

@@ -86,8 +86,7 @@ impl Observed {
 
     /// Whether all its pods were found to run.
     pub fn has_all_pods(&self) -> bool {
-        let conditions = self.federation.status.iter().flat_map(|it| &it.conditions);
-        conditions.into_iter().any(|it| it.kind == condition::PODS_READY && it.status == "True")
+        self.federation.status.as_ref().is_some_and(|it| it.holds(condition::PODS_READY))
     }
 
     /// Whether the record of the run is gone: the application had begun, and there is a supervisor that knows nothing of

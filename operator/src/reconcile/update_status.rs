@@ -10,6 +10,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::Status;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
@@ -97,10 +98,10 @@ impl Pace {
 
 /// Whether somebody may wait for what has changed: `kubectl wait` waits for the status of a condition, people for a phase.
 fn is_awaited(before: Option<&FederationStatus>, after: &FederationStatus) -> bool {
-    let conditions = |it: &FederationStatus| -> Vec<(String, String)> {
-        it.conditions.iter().map(|it| (it.kind.clone(), it.status.clone())).collect()
-    };
-    before.is_none_or(|before| before.phase != after.phase || conditions(before) != conditions(after))
+    fn conditions(of: &FederationStatus) -> impl Iterator<Item = (&str, &str)> {
+        of.conditions.iter().map(|it| (it.kind.as_str(), it.status.as_str()))
+    }
+    before.is_none_or(|before| before.phase != after.phase || conditions(before).ne(conditions(after)))
 }
 
 async fn write(
@@ -150,9 +151,15 @@ async fn publish(
     let events: Api<Event> = Api::namespaced(context.client.clone(), &namespace);
     match events.create(&PostParams::default(), &event).await {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_already_exists() || is_ending(&status) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Whether this was refused because its namespace is being deleted: whatever is told there is gone in a moment.
+fn is_ending(refusal: &Status) -> bool {
+    let mut causes = refusal.details.iter().flat_map(|it| &it.causes);
+    causes.any(|it| it.reason == "NamespaceTerminating")
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ struct State {
     objects: BTreeMap<String, Value>,
     used: BTreeSet<Right>,
     writes: Vec<String>,
-    refusing: Option<(String, StatusCode, String)>,
+    /// The resource that is not written to, and the answer.
+    refusing: Option<(String, Value)>,
     /// How many writes succeed before one does not.
     until_failure: Option<u32>,
     version: u64,
@@ -92,9 +93,13 @@ impl ApiServer {
         std::mem::take(&mut self.0.lock().unwrap().writes)
     }
 
-    /// Refuses every write to a resource, with this status and these words.
-    pub(crate) fn refuse(&self, resource: &str, status: StatusCode, message: &str) {
-        self.0.lock().unwrap().refusing = Some((resource.into(), status, message.into()));
+    /// Forbids every write to a resource, in these words and for this cause, as admission does.
+    pub(crate) fn forbid(&self, resource: &str, message: &str, cause: Option<&str>) {
+        let mut answer = failure(StatusCode::FORBIDDEN, "Forbidden", message);
+        if let Some(cause) = cause {
+            answer["details"] = json!({ "causes": [{ "reason": cause, "message": message }] });
+        }
+        self.0.lock().unwrap().refusing = Some((resource.into(), answer));
     }
 
     /// Refuses nothing any more.
@@ -137,11 +142,10 @@ impl ApiServer {
         }
         if method != Method::GET {
             state.writes.push(format!("{method} {path}"));
-            if let Some((refused, status, message)) = &state.refusing
+            if let Some((refused, answer)) = &state.refusing
                 && *refused == place.resource
             {
-                let reason = if *status == StatusCode::FORBIDDEN { "Forbidden" } else { "InternalError" };
-                return (*status, failure(*status, reason, message));
+                return (StatusCode::FORBIDDEN, answer.clone());
             }
         }
         if method != Method::GET

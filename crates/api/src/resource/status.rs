@@ -65,6 +65,18 @@ pub struct FederationStatus {
     pub supervisor: Option<String>,
 }
 
+impl FederationStatus {
+    /// What is said about one of [`condition`]; `None` as long as nothing is.
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|it| it.kind == kind)
+    }
+
+    /// Whether one of [`condition`] is `True`.
+    pub fn holds(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|it| it.status == "True")
+    }
+}
+
 /// How far a federation is.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {

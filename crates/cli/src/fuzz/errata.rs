@@ -73,9 +73,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
     };
     let entries = entries(paper);
     available(&format!("errata {}", paper.protocol))?;
-    fs::create_dir_all(&arguments.out).map_err(|error| {
-        Trouble::path("create", &arguments.out, error, "name another directory with `--out`")
-    })?;
+    output::directory(&arguments.out)?;
     let interrupted = interrupt::flag();
     let mut body = Vec::new();
     for (number, entry) in (1..).zip(&entries) {
@@ -86,11 +84,9 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
         }
         body.push(section(paper, number, entry, &shown));
     }
-    let page = arguments.out.join("errata.html");
     let content =
         document(&format!("{}: errata", paper.title), &[], front(arguments, paper, &entries, &body));
-    fs::write(&page, content)
-        .map_err(|error| Trouble::path("write", &page, error, "name another directory with `--out`"))?;
+    let page = output::write(&arguments.out, "errata.html", &content)?;
     output::print(&format!("{}\n", page.display()))?;
     Ok(Exit::Pass)
 }

@@ -1,6 +1,5 @@
 //! What the search found: shrunk, written down, and with the line that shows it again.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use faultline_checker::Property;
@@ -14,6 +13,7 @@ use serde::Serialize;
 use super::say;
 use crate::arguments::FuzzArguments;
 use crate::files;
+use crate::output;
 use crate::recording::Recording;
 use crate::trouble::Trouble;
 
@@ -115,18 +115,10 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
     bundle.write_manifest(&manifest).map_err(unwritable)?;
     bundle.write_trace(&trial.trace).map_err(unwritable)?;
     let shown = Shown::new(trial);
-    let picture = dir.join("diagram.svg");
     let recording = Recording::new(dir, manifest, trial.trace.clone());
-    for (path, content) in [
-        (dir.join("transcript.txt"), shown.text()),
-        (picture.clone(), shown.picture()),
-        (dir.join("report.html"), faultline_report::page::render(recording.recorded())),
-    ] {
-        fs::write(&path, content).map_err(|error| {
-            Trouble::path("write", &path, error, "name a directory that can be written with `--out`")
-        })?;
-    }
-    Ok(picture)
+    output::write(dir, "transcript.txt", &shown.text())?;
+    output::write(dir, "report.html", &faultline_report::page::render(recording.recorded()))?;
+    output::write(dir, "diagram.svg", &shown.picture())
 }
 
 /// A new directory, unless the user named one.

@@ -98,7 +98,7 @@ impl Watch<'_> {
                 let why = status.message.unwrap_or_default();
                 return Err(Trouble::input(miette!("the operator refuses the federation: {why}")));
             }
-            if supervisor.is_none() && is_true(&status, condition::SUPERVISED) {
+            if supervisor.is_none() && status.holds(condition::SUPERVISED) {
                 supervisor = Some(self.cluster.supervisor(self.federation).await?);
             }
             match &supervisor {
@@ -180,10 +180,6 @@ fn row(cluster: &supervision::Cluster) -> Row {
         done: cluster.steps_done,
         total: cluster.steps,
     }
-}
-
-fn is_true(status: &FederationStatus, kind: &str) -> bool {
-    status.conditions.iter().any(|it| it.kind == kind && it.status == "True")
 }
 
 fn name(federation: &Federation) -> String {

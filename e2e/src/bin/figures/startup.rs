@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use faultline_api::Federation;
-use faultline_api::resource::{Emulation, FederationStatus, Kubernetes, Resources};
-use faultline_e2e::{Cluster, Failure, QUICK_START, Room, condition};
+use faultline_api::resource::{Emulation, FederationStatus, Kubernetes, Resources, condition};
+use faultline_e2e::{Cluster, Failure, QUICK_START, Room};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec, Secret};
 use kube::ResourceExt;
@@ -151,10 +151,11 @@ async fn federation(room: &Room, processes: u32) -> Result<(Duration, Duration),
         });
     })
     .await?;
-    let all_run = |it: &FederationStatus| condition(it, "PodsReady") == Some("True");
+    let all_run = |it: &FederationStatus| it.holds(condition::PODS_READY);
     room.wait(QUICK_START, "all pods run", STARTS, all_run).await?;
     let pods = begun.elapsed();
-    let measured = |it: &FederationStatus| condition(it, "Linked").is_some_and(|it| it != "Unknown");
+    let measured =
+        |it: &FederationStatus| it.condition(condition::LINKED).is_some_and(|it| it.status != "Unknown");
     room.wait(QUICK_START, "all links are measured", STARTS, measured).await?;
     Ok((pods, begun.elapsed()))
 }

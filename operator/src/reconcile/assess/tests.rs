@@ -29,7 +29,7 @@ fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (Federa
 }
 
 fn condition_of<'a>(status: &'a FederationStatus, kind: &str) -> &'a Condition {
-    status.conditions.iter().find(|it| it.kind == kind).unwrap_or_else(|| panic!("no {kind} in {status:#?}"))
+    status.condition(kind).unwrap_or_else(|| panic!("no {kind} in {status:#?}"))
 }
 
 fn event(number: u64, reason: &str) -> Event {
