@@ -1,9 +1,11 @@
 //! From a federation to a simulation.
 
+use std::num::NonZero;
+
 use faultline_api::quantity::Bandwidth;
-use faultline_api::resource::{InFlight as Asked, Simulator, Storage, StorageKind};
+use faultline_api::resource::{Effort as AskedEffort, InFlight as Asked, Simulator, Storage, StorageKind};
 use faultline_core::{Application, NodeConfig, Protocol, Span};
-use faultline_sim::{Chance, Config, Control, InFlight, Links, StorageCosts};
+use faultline_sim::{Chance, Config, Control, Effort, Handling, InFlight, Links, StorageCosts};
 
 use crate::Setup;
 
@@ -16,6 +18,7 @@ impl<P: Protocol, A: Application> Setup<P, A> {
         let config = Config::new(process, membership, links, self.supervisor.clone(), self.seed);
         Config {
             storage: costs(&self.storage, &self.simulator),
+            handling: handling(&self.simulator),
             chance: chance(&self.simulator),
             control: control(&self.simulator),
             ..config
@@ -34,6 +37,19 @@ fn costs(storage: &Storage, simulator: &Simulator) -> StorageCosts {
         bandwidth: storage.write_bandwidth.map_or(usual.bandwidth, Bandwidth::bytes_per_second),
         fsync: simulator.sync.map_or(usual.fsync, |it| it.0),
     }
+}
+
+fn handling(simulator: &Simulator) -> Option<Handling> {
+    let effort = |it: Option<AskedEffort>| {
+        let AskedEffort { message, kibibyte } = it.unwrap_or_default();
+        Effort { packet: message.0, kibibyte: kibibyte.0 }
+    };
+    let asked = simulator.handling.as_ref()?;
+    Some(Handling {
+        within: effort(asked.within),
+        between: effort(asked.between),
+        cores: asked.cores.and_then(NonZero::new),
+    })
 }
 
 fn chance(simulator: &Simulator) -> Chance {

@@ -1,6 +1,7 @@
 //! Runs on real processes for the page of a reproduction, a small federation beside the simulator and ping-pong, and for a
 //! comparison of protocols.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use faultline_api::resource::{Forcing, Protocol};
 use faultline_core::Time;
 use faultline_experiments::compare::Made;
 use faultline_experiments::reproduce::Interrupted;
+use faultline_experiments::reproduce::hydee::calibration::{Predicted, Real};
 use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting, progress};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, Told};
 
@@ -75,6 +77,32 @@ pub(crate) fn ping_pong(
         })?);
     }
     Ok(all)
+}
+
+/// Makes the runs that are to be predicted, so often, in turn. The records stay in `out`.
+pub(crate) fn predicted(runs: u32, out: &Path, interrupted: &Arc<AtomicBool>) -> Result<Real, Trouble> {
+    let mut shown = Progress::new();
+    let mut real =
+        Real { cores: std::thread::available_parallelism().map_or(1, NonZero::get), ..Real::default() };
+    for run in 1..=runs {
+        for (predicted, seconds) in Predicted::ALL.into_iter().zip(&mut real.seconds) {
+            shown.show(|| format!("{} on real processes (turn {run} of {runs})", predicted.name()));
+            let text = predicted.text();
+            let federation = faultline_api::parse("messages", text.as_bytes())
+                .map_err(|rejected| Trouble::input(*rejected))?;
+            let arguments = quietly(BackendName::Local);
+            let session = Session::new(&arguments, &federation, &text, interrupted.clone())?;
+            let dir = place(out, &format!("{}-{run}", predicted.name()))?;
+            let recording = session.once(run.into(), &dir)?;
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(Trouble::machine("interrupted: nothing was written but records of runs"));
+            }
+            seconds.push(recording.made(&federation).seconds().ok_or_else(|| {
+                Trouble::machine(format!("a run did not come to its end: see {}", dir.display()))
+            })?);
+        }
+    }
+    Ok(real)
 }
 
 /// Makes the runs of a comparison on real processes. The records stay in `out`.

@@ -26,9 +26,13 @@ const HYDEE_SEEDS: u32 = 3;
 /// The same when only the shape is wanted.
 const HYDEE_QUICK_SEEDS: u32 = 1;
 /// Runs of ping-pong in each setting, and round trips with each length.
-const PING_PONG: (u32, u32) = (5, 200);
+const PING_PONG: (u32, u32) = (10, 200);
 /// The same when only the shape is wanted.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
+/// Runs of each other one on real processes.
+const PREDICTED: u32 = 5;
+/// The same when only the shape is wanted.
+const QUICK_PREDICTED: u32 = 1;
 
 /// `faultline reproduce`
 pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
@@ -99,16 +103,17 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     // First, while nothing else of this program keeps the machine busy.
     let (runs, rounds) = if *quick { QUICK_PING_PONG } else { PING_PONG };
     let played = processes::ping_pong(runs, rounds, &out, &interrupted)?;
+    let real = processes::predicted(if *quick { QUICK_PREDICTED } else { PREDICTED }, &out, &interrupted)?;
+    let measured = hydee::Measured { played, real };
     let mut progress = Progress::new();
-    let done = hydee::reproduce(settings, &interrupted, &mut |what, runs| {
+    let done = hydee::reproduce(settings, &measured, &interrupted, &mut |what, runs| {
         progress.show(|| format!("{what} ({runs} runs done)"));
     });
     drop(progress);
-    let Ok(mut done) = done else {
+    let Ok(done) = done else {
         debug_assert!(interrupted.load(Ordering::Relaxed));
         return Err(Trouble::machine("interrupted: nothing was written but records of runs"));
     };
-    done.sections.insert(0, hydee::ping_pong::section(&played));
     leave(&done, &out)
 }
 

@@ -1,5 +1,6 @@
 //! What a simulation is given.
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use faultline_core::fault::LinkProperties;
@@ -18,6 +19,8 @@ pub struct Config<C> {
     pub links: Links,
     /// What a storage costs.
     pub storage: StorageCosts,
+    /// What packets take their processes; `None`: nothing.
+    pub handling: Option<Handling>,
     /// Of the supervisor, with the plan of faults.
     pub supervisor: faultline_supervisor::Config,
     /// Decides every random choice.
@@ -46,6 +49,7 @@ impl<C> Config<C> {
             membership,
             links,
             storage: StorageCosts::default(),
+            handling: None,
             supervisor,
             seed,
             chance: Chance::default(),
@@ -112,6 +116,26 @@ impl Default for StorageCosts {
     fn default() -> StorageCosts {
         StorageCosts { latency: Span::from_micros(50), bandwidth: 500_000_000, fsync: Span::from_micros(500) }
     }
+}
+
+/// For how long a packet keeps a process busy, at each of its two ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handling {
+    /// Of packets within a cluster.
+    pub within: Effort,
+    /// Of packets between clusters.
+    pub between: Effort,
+    /// All processes share so many cores; `None`: each has one of its own.
+    pub cores: Option<NonZero<u32>>,
+}
+
+/// For how long a packet keeps a process busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Whatever its length.
+    pub packet: Span,
+    /// And this for each 1024 bytes of it.
+    pub kibibyte: Span,
 }
 
 /// What chance may do to packets beyond the jitter of their links.

@@ -8,6 +8,7 @@
 //! | `simulation` | the loop, and what processes do |
 //! | `supervising` | the supervisor's reports and orders |
 //! | `network`, `storage` | what packets and images cost, and what a crash leaves of them |
+//! | `handling` | what packets take the processes that send and receive them |
 //! | `queue` | what happens when |
 //! | `defect` | known defects of a driver, as switches |
 //! | `parallel` | many runs on many cores |
@@ -15,6 +16,7 @@
 mod chance;
 mod config;
 mod defect;
+mod handling;
 mod network;
 mod parallel;
 mod queue;
@@ -24,7 +26,7 @@ mod stats;
 mod storage;
 mod supervising;
 
-pub use config::{Chance, Config, Control, InFlight, Links, StorageCosts};
+pub use config::{Chance, Config, Control, Effort, Handling, InFlight, Links, StorageCosts};
 pub use defect::{Defect, Defects};
 pub use parallel::in_order;
 pub use simulation::{Run, Simulation, run};

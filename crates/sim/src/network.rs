@@ -85,19 +85,19 @@ impl Network {
         self.links[link] = Link { cut: self.links[link].cut, ..Link::new(properties) };
     }
 
-    /// When a packet of `bytes` that is sent now arrives; `None` when its link is cut.
+    /// When a packet of `bytes` arrives that its sender is done with at `sent`, now or later; `None` when its link is cut.
     #[inline]
-    pub(crate) fn arrival(&mut self, route: Route, bytes: u64, now: Time) -> Option<Time> {
+    pub(crate) fn arrival(&mut self, route: Route, bytes: u64, sent: Time, now: Time) -> Option<Time> {
         let link = &self.links[self.original.index(route.from_cluster, route.to_cluster)];
         if link.cut {
             return None;
         }
-        let mut at = now;
+        let mut at = sent;
         if link.nanos_per_byte > 0 {
             let interface = usize::from(route.from_cluster != route.to_cluster);
             let free = &mut self.interfaces[route.from.index()][interface];
             let occupied = (u128::from(bytes) * u128::from(link.nanos_per_byte)) >> 16;
-            *free = (*free).max(now) + Span(u64::try_from(occupied).unwrap_or(u64::MAX));
+            *free = (*free).max(sent) + Span(u64::try_from(occupied).unwrap_or(u64::MAX));
             at = *free;
         }
         let LinkProperties { latency, jitter, loss_ppm, .. } = link.properties;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn arrival(network: &mut Network, bytes: u64, now: Time) -> Time {
-        network.arrival(route(), bytes, now).expect("no link is cut")
+        network.arrival(route(), bytes, now, now).expect("no link is cut")
     }
 
     fn route() -> Route {

@@ -19,6 +19,7 @@ use faultline_trace::{Record, Sink};
 use crate::chance::Dice;
 use crate::config::{Chance, Config, Control, StorageCosts};
 use crate::defect::{Defect, Defects};
+use crate::handling::Processors;
 use crate::network::{Network, Route};
 use crate::queue::Queue;
 use crate::seat::{Due, Flight, Input, Place, Seat};
@@ -44,6 +45,8 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) storages: Vec<Storage<P>>,
     pub(crate) addresses: Vec<Address>,
     pub(crate) network: Network,
+    /// Where handling packets takes time.
+    pub(crate) processors: Option<Processors>,
     /// Packets that wait for their link to be healed, by link.
     pub(crate) held: BTreeMap<usize, VecDeque<Flight<P>>>,
     /// Until when packets of a killed life arrive.
@@ -90,6 +93,8 @@ impl Address {
 pub(crate) enum Happening<P: Process> {
     /// A packet reaches its receiver's node.
     Arrival(Flight<P>),
+    /// Its receiver takes it.
+    Handled(Flight<P>),
     /// Something for one life of a process.
     Due(ProcessId, Life, Due),
     Timer(ProcessId),
@@ -123,6 +128,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             membership,
             links,
             storage,
+            handling,
             supervisor,
             seed,
             chance,
@@ -150,6 +156,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             storages: (0..processes).map(|_| Storage::new()).collect(),
             addresses: membership.members.iter().map(|member| Address::new(member.cluster)).collect(),
             network: Network::new(links, processes, P::FIFO, chance, Dice::new(seed, 0)),
+            processors: handling.map(|it| Processors::new(it, processes)),
             held: BTreeMap::new(),
             echoes: BTreeMap::new(),
             control_dice: Dice::new(seed, 1),
@@ -197,7 +204,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.now = at;
         self.stats.events += 1;
         match happening {
-            Happening::Arrival(flight) => self.arrive(flight),
+            Happening::Arrival(flight) if self.processors.is_some() => self.handle(flight),
+            Happening::Arrival(flight) | Happening::Handled(flight) => self.arrive(flight),
             Happening::Due(process, life, due) => {
                 let seat = &self.seats[process.index()];
                 if seat.alive && seat.life == life {
@@ -266,10 +274,15 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
         let bytes = packet.wire_len();
         let route = self.route(from, to);
-        self.stats.sent::<P>(&packet, bytes, route.from_cluster != route.to_cluster);
         let seat = &self.seats[from.index()];
         let (from_life, to_life) = (seat.life, self.known_life(seat, to));
-        match self.network.arrival(route, bytes, self.now) {
+        let between = route.from_cluster != route.to_cluster;
+        self.stats.sent::<P>(&packet, bytes, between);
+        let sent = match &mut self.processors {
+            Some(processors) => processors.handle(from, between, bytes, self.now),
+            None => self.now,
+        };
+        match self.network.arrival(route, bytes, sent, self.now) {
             Some(at) => {
                 self.queue.push(at, || Happening::Arrival(Flight { from, from_life, to, to_life, packet }));
             }
@@ -280,7 +293,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Puts a packet on its link again, which had been cut.
     pub(crate) fn carry(&mut self, flight: Flight<P>) {
         let route = self.route(flight.from, flight.to);
-        match self.network.arrival(route, flight.packet.wire_len(), self.now) {
+        match self.network.arrival(route, flight.packet.wire_len(), self.now, self.now) {
             Some(at) => self.queue.push(at, || Happening::Arrival(flight)),
             None => self.hold(route, flight),
         }
@@ -297,6 +310,20 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn route(&self, from: ProcessId, to: ProcessId) -> Route {
         let cluster = |process: ProcessId| self.addresses[process.index()].cluster;
         Route { from, from_cluster: cluster(from), to, to_cluster: cluster(to) }
+    }
+
+    /// A packet waits until its receiver has handled it; one for a dead life keeps nobody busy.
+    #[cold]
+    fn handle(&mut self, flight: Flight<P>) {
+        let route = self.route(flight.from, flight.to);
+        let receiver = &self.seats[flight.to.index()];
+        let is_served = receiver.alive && receiver.life == flight.to_life;
+        let Some(processors) = self.processors.as_mut().filter(|_| is_served) else {
+            return self.arrive(flight);
+        };
+        let between = route.from_cluster != route.to_cluster;
+        let at = processors.handle(flight.to, between, flight.packet.wire_len(), self.now);
+        self.queue.push(at, || Happening::Handled(flight));
     }
 
     #[inline(always)]
@@ -539,8 +566,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 self.send_report(process, Report::Held { process, life });
             }
             Action::Compute(no, job) => {
+                let begun = self.processors.as_ref().map_or(self.now, |it| it.free(process, self.now));
                 let seat = &mut self.seats[process.index()];
-                let at = self.now + job.cost();
+                let at = begun + job.cost();
                 seat.jobs.push((no, job));
                 let life = seat.life;
                 self.queue.push(at, || Happening::Due(process, life, Due::Computed(no)));

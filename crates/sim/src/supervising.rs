@@ -169,6 +169,9 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             self.echoes.insert((process, life), until);
         }
         self.storages[process.index()].crash(self.now, storage);
+        if let Some(processors) = &mut self.processors {
+            processors.end(process, self.now);
+        }
         if let (true, Some(notice)) = (died, self.control.exit_notice) {
             self.send_report_after(process, notice, Report::Exited { process, life });
         }

@@ -210,7 +210,7 @@ pub struct Nas {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub iterations: Option<u32>,
-    /// How long a process computes in one iteration. Default 20ms.
+    /// How long a process computes in one iteration; with 0s there are only messages. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
     /// Length of the longest messages; others are shorter by a factor that the kernel says. At least 512. Default 16KiB.

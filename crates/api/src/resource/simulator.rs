@@ -35,10 +35,42 @@ pub struct Simulator {
     /// silence. Default 1ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_notice: Option<Period>,
+    /// What sending and receiving messages takes their processes. Default nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handling: Option<Handling>,
     /// A fault that finds less than this share of the application's work left takes no effect, in percent. Default 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub least_work_left: Option<u32>,
+}
+
+/// For how long a message keeps a process busy, at each of its two ends: one message after the other, and nothing else
+/// meanwhile.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Handling {
+    /// Of messages within a cluster. Default nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<Effort>,
+    /// Of messages between clusters. Default nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<Effort>,
+    /// All processes share so many cores of one machine. Default: each has a core of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub cores: Option<u32>,
+}
+
+/// For how long a message keeps a process busy.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Effort {
+    /// Whatever its length. Default 0us.
+    #[serde(default)]
+    pub message: Duration,
+    /// And this for each 1024 bytes of it. Default 0us.
+    #[serde(default)]
+    pub kibibyte: Duration,
 }
 
 /// What becomes of a killed process's packets that are under way: part of them is still in the sender's own queues.

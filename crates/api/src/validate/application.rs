@@ -158,7 +158,6 @@ impl Check<'_> {
     fn nas(&mut self, path: &str, nas: &Nas) {
         self.positive(&format!("{path}.iterations"), nas.iterations());
         self.at_most(&format!("{path}.iterations"), nas.iterations().into(), 1 << 20);
-        self.computes(&format!("{path}.stepTime"), nas.step_time());
         self.at_most(&format!("{path}.message"), nas.message(), MAX_MESSAGE);
         if nas.message() < LEAST_NAS_MESSAGE {
             self.problem(

@@ -350,7 +350,15 @@ impl<'a> Check<'a> {
     }
 
     fn simulator(&mut self) {
-        let percent = self.spec.simulator().least_work_left.unwrap_or(0);
+        let simulator = self.spec.simulator();
+        if simulator.handling.is_some_and(|it| it.cores == Some(0)) {
+            self.problem(
+                "spec.simulator.handling.cores",
+                "no process can do anything without a core",
+                "write at least 1, or leave it out: then each process has one of its own",
+            );
+        }
+        let percent = simulator.least_work_left.unwrap_or(0);
         if percent > 100 {
             self.problem(
                 "spec.simulator.leastWorkLeft",

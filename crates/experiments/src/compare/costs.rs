@@ -22,6 +22,8 @@ pub struct Costs {
     pub forced: u64,
     /// Application state that was handed to storages, copies included.
     pub checkpoint_bytes: u64,
+    /// Messages that the application sent.
+    pub messages: u64,
     /// Content of all messages that the application sent.
     pub sent_bytes: u64,
     /// Of this, what went from one cluster to another.
@@ -148,6 +150,7 @@ impl<'a> Bookkeeper<'a> {
         match fact {
             Fact::Sent { id, bytes } => {
                 let bytes = u64::from(*bytes);
+                self.costs.messages += 1;
                 self.costs.sent_bytes += bytes;
                 let cluster = |it: ProcessId| self.cluster_of[it.index()];
                 self.costs.between_bytes += if cluster(id.from) == cluster(id.to) { 0 } else { bytes };
@@ -347,7 +350,7 @@ mod tests {
             story.state(ProcessId(0), 101, Fact::Sent { id, bytes });
         }
         let costs = story.0.close();
-        assert_eq!((costs.sent_bytes, costs.between_bytes), (17, 7));
+        assert_eq!((costs.messages, costs.sent_bytes, costs.between_bytes), (2, 17, 7));
     }
 
     #[test]

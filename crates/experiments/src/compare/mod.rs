@@ -75,6 +75,11 @@ impl Made {
         let (verdict, reasons) = (judgement.verdict, judgement.reasons.clone());
         Made { completed, verdict, reasons, costs: Costs::of(federation, trace) }
     }
+
+    /// From the beginning of the application to its end, in seconds; `None` unless it came to its end and passed.
+    pub fn seconds(&self) -> Option<f64> {
+        (self.completed && self.verdict == Verdict::Pass).then_some(self.costs.seconds)
+    }
 }
 
 /// How protocols are compared.

@@ -122,7 +122,7 @@ pub fn reproduce(
 /// Runs all experiments of a paper.
 fn all(
     paper: &'static Paper,
-    experiments: &[Experiment],
+    experiments: &[&Experiment<'_>],
     settings: Settings,
     interrupted: &AtomicBool,
     tell: &mut dyn FnMut(&str, u64),
@@ -136,7 +136,7 @@ fn all(
 }
 
 /// An experiment: runs what it needs, and says what came of it.
-type Experiment = fn(&mut Lab<'_>) -> Result<Vec<Section>, Interrupted>;
+type Experiment<'e> = dyn Fn(&mut Lab<'_>) -> Result<Vec<Section>, Interrupted> + 'e;
 
 /// Where experiments are run.
 struct Lab<'a> {

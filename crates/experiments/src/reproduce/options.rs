@@ -17,8 +17,8 @@ use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Experiment, Interrupted, Lab};
 
 /// In the order of the page.
-pub(super) const ALL: &[Experiment] =
-    &[whole_vector, replicas, failures_at_once, without_initiator, joining_and_leaving];
+pub(super) const ALL: &[&Experiment<'_>] =
+    &[&whole_vector, &replicas, &failures_at_once, &without_initiator, &joining_and_leaving];
 
 /// When nodes are killed: with half of the work done.
 const HALF_TIME: Span = Span::from_secs(5 * 3600);

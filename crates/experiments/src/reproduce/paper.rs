@@ -16,8 +16,8 @@ use super::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use super::{Experiment, Interrupted, Lab};
 
 /// In the order of the paper.
-pub(super) const ALL: &[Experiment] =
-    &[messages, figures_5_and_6, figure_7, figure_8, collection, three_clusters];
+pub(super) const ALL: &[&Experiment<'_>] =
+    &[&messages, &figures_5_and_6, &figure_7, &figure_8, &collection, &three_clusters];
 
 /// The clusters' names in the samples.
 const CLUSTERS: [&str; 3] = ["cluster-0", "cluster-1", "cluster-2"];

@@ -312,6 +312,7 @@ fn simulator(chance: &mut Chance) -> Simulator {
         exit_notice: Some(Period(
             chance.percent(70).then(|| chance.span(Span::from_micros(10), Span::from_millis(20))),
         )),
+        handling: None,
         least_work_left: Some(0),
     }
 }

@@ -388,6 +388,7 @@ fn surroundings(spec: &FederationSpec) -> Smaller {
             put(Simulator { control_jitter: plain.control_jitter, ..simulator.clone() }),
             put(Simulator { launch: None, ..simulator.clone() }),
             put(Simulator { exit_notice: None, ..simulator.clone() }),
+            put(Simulator { handling: None, ..simulator.clone() }),
             put(Simulator { least_work_left: None, ..simulator.clone() }),
         ]);
     }

@@ -84,6 +84,7 @@ impl<P: Program> Performer<P> {
     /// Begins the next step.
     fn decide(&mut self, out: &mut Outbox) {
         match self.program.next(&mut self.state.program) {
+            Step::Compute(Span::ZERO) => {}
             Step::Compute(span) => self.state.at = At::Computing(span),
             Step::Send { to, content } => self.send(to, content, out),
             Step::Receive { from } => self.wait(vec![from], None),

@@ -4,11 +4,15 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`ping_pong`] | latency and bandwidth on real processes |
+//! | [`calibration`] | what a message costs there, charged by the simulator, and its predictions beside real runs |
 //! | `overhead` | the kernels without failures |
 //! | `containment` | the kernels with a failure, beside global checkpoints |
+//! | `phases` | how deep a recovery is |
 
+pub mod calibration;
 mod containment;
 mod overhead;
+mod phases;
 pub mod ping_pong;
 
 use std::fmt::Write;
@@ -18,7 +22,9 @@ use faultline_api::Federation;
 use faultline_clustering::patterns::Pattern;
 use faultline_clustering::{Division, Wish, find};
 
-use super::{Experiment, Interrupted, Paper, Reproduction, Settings, all};
+use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
+use calibration::{Calibration, Real};
+use ping_pong::Played;
 
 /// The paper.
 pub const PAPER: Paper = Paper {
@@ -30,29 +36,56 @@ pub const PAPER: Paper = Paper {
          machine; in every simulated run each message was sent, logged, delivered and checked, and every value depends on \
          what was received before.",
         "What is not: the kernels compute nothing, time passes instead; they send what the kernels send to whom and in which \
-         proportion, not in which length. In the simulator links have a latency and a bandwidth, and the handling of a message, \
-         its copy into a log included, takes no time: what that costs is only in the numbers of ping-pong. MPICH2, \
-         Myrinet and InfiniPath of 2012 are not here.",
+         proportion, not in which length. In the simulator links have a latency and a bandwidth, and a message keeps the \
+         processes at its ends busy for as long as ping-pong has measured on this machine, so that those figures differ from \
+         machine to machine. MPICH2, Myrinet and InfiniPath of 2012 are not here.",
     ],
     command: "faultline reproduce hydee",
 };
 
-/// Repeats the part of the evaluation that is simulated. `tell` is told before each setting what will be run, and after
+/// What was measured on real processes.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Ping-pong, every setting in each turn.
+    pub played: Vec<Played>,
+    /// Other runs, to be predicted.
+    pub real: Real,
+}
+
+/// Repeats the evaluation: simulates with what was measured. `tell` is told before each setting what will be run, and after
 /// how many settings.
 pub fn reproduce(
     settings: Settings,
+    measured: &Measured,
     interrupted: &AtomicBool,
     tell: &mut dyn FnMut(&str, u64),
 ) -> Result<Reproduction, Interrupted> {
-    const ALL: [Experiment; 2] = [overhead::overhead, containment::containment];
-    all(&PAPER, &ALL, settings, interrupted, tell)
+    let calibration = Calibration::of(&measured.played);
+    let ping_pong = |_: &mut Lab<'_>| Ok(vec![ping_pong::section(&measured.played)]);
+    let predicted = |lab: &mut Lab<'_>| Ok(vec![calibration::section(lab, &calibration, &measured.real)?]);
+    let overhead = |lab: &mut Lab<'_>| overhead::overhead(lab, &calibration);
+    let all_of_them: [&Experiment<'_>; 4] = [&ping_pong, &predicted, &overhead, &containment::containment];
+    all(&PAPER, &all_of_them, settings, interrupted, tell)
+}
+
+const UNPROTECTED: &str = "{ none: {} }";
+/// HydEE without a checkpoint but the first.
+const HYDEE_CALM: &str = "{ hydee: { checkpointEvery: never, replicas: 0 } }";
+
+/// What stands in a file of this evaluation.
+fn parse(text: &str) -> Federation {
+    let parsed = faultline_api::parse("experiment", text.as_bytes());
+    parsed.unwrap_or_else(|it| panic!("the experiment's federation fits: {it}: {:?}", it.complaints()))
 }
 
 /// A kernel on processes in clusters, as it is run.
+#[derive(Clone, Debug)]
 struct Kernel {
     pattern: Pattern,
     division: Division,
     iterations: u32,
+    /// `spec.simulator`, as it stands in a file.
+    simulator: String,
 }
 
 /// What all processes compute in one run, in milliseconds.
@@ -71,7 +104,7 @@ impl Kernel {
             _ if quick => 5,
             _ => 20,
         };
-        Kernel { pattern, division, iterations }
+        Kernel { pattern, division, iterations, simulator: "{}".into() }
     }
 
     /// The ranks of each cluster.
@@ -104,30 +137,37 @@ impl Kernel {
   application:
     nas: {{ pattern: {}, iterations: {iterations}, stepTime: {step}ms, message: 2KiB, state: 1MiB, order: [{}] }}
   failures: {{ detectAfter: 1s, restartAfter: 200ms }}
+  simulator: {}
   faults: {faults}
   deadline: 10m
 ",
             self.pattern.name().to_lowercase(),
             order.join(", "),
+            self.simulator,
         ));
-        let parsed = faultline_api::parse("kernel", text.as_bytes());
-        parsed.unwrap_or_else(|it| panic!("the experiment's federation fits: {it}: {:?}", it.complaints()))
+        parse(&text)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::calibration::Predicted;
+    use super::ping_pong::{SIZES, Setting};
     use super::*;
     use std::num::NonZero;
 
     #[test]
     fn the_simulated_part_is_repeated_and_every_run_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
-        let done = reproduce(settings, &AtomicBool::new(false), &mut |_, _| {}).expect("nobody interrupts");
+        let turn = Setting::ALL.map(|it| Played { setting: it, medians: vec![20.0; SIZES.len()] });
+        let real = Real { cores: 2, seconds: Predicted::ALL.map(|_| vec![0.5]) };
+        let measured = Measured { played: turn.into(), real };
+        let done = reproduce(settings, &measured, &AtomicBool::new(false), &mut |_, _| {});
+        let done = done.expect("nobody interrupts");
         assert_eq!(done.judged.wrong, Vec::<String>::new());
         let ids: Vec<&str> = done.sections.iter().map(|it| it.id).collect();
-        assert_eq!(ids, ["overhead", "containment"]);
-        let contained = &done.sections[1].findings[0];
+        assert_eq!(ids, ["ping-pong", "calibration", "overhead", "containment", "depth"]);
+        let contained = &done.sections[3].findings[0];
         assert_eq!(contained.agreement, super::super::Agreement::Agrees, "{contained:?}");
         let page = super::super::page::render(&done);
         assert!(page.contains(PAPER.heading) && !page.contains("NaN"));

@@ -10,7 +10,7 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 
 /// Lengths of messages, in bytes.
-pub const SIZES: [u32; 8] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
+pub const SIZES: [u32; 8] = [1, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// Round trips that are not counted: the first ones of each length.
 const WARM_UP: usize = 5;
 /// What "equivalent" means here, in percent of the time.
@@ -71,8 +71,8 @@ spec:
 /// Half round trips of one run, in microseconds: by length, the median.
 #[derive(Clone, Debug)]
 pub struct Played {
-    setting: Setting,
-    medians: Vec<f64>,
+    pub(super) setting: Setting,
+    pub(super) medians: Vec<f64>,
 }
 
 impl Played {

@@ -1,0 +1,327 @@
+//! What a message costs its processes: measured by ping-pong on real processes, charged by the simulator, and what the
+//! simulator then says of other runs beside those runs on real processes.
+//!
+//! Nothing here runs processes: who does hands over what came of it.
+
+use faultline_api::Federation;
+use faultline_clustering::patterns::Pattern;
+
+use crate::compare::Costs;
+use crate::measures::{Spread, short};
+use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+use super::ping_pong::{Played, SIZES, Setting};
+use super::{HYDEE_CALM, UNPROTECTED, parse};
+
+/// Processes of a run that is predicted, in clusters of this size.
+const PROCESSES: usize = 16;
+const CLUSTER: usize = 4;
+/// Their iterations.
+const ITERATIONS: u32 = 400;
+/// A prediction that is as close as this to the mean of the real runs is said to be confirmed, in percent.
+const CLOSE: f64 = 25.0;
+/// The places of these lengths in [`SIZES`].
+const ONE_BYTE: usize = 0;
+const ONE_KIBIBYTE: usize = 3;
+const MANY_KIBIBYTES: usize = 6;
+
+/// For how long a message keeps each of its two processes busy, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Effort {
+    /// Whatever its length.
+    message: f64,
+    /// And this for each 1024 bytes.
+    kibibyte: f64,
+}
+
+/// What messages cost in each setting of the ping-pong.
+#[derive(Clone, Debug, Default)]
+pub struct Calibration {
+    /// Half round trips by setting and length, in microseconds: the native ones, and on top of these what the same turn took
+    /// longer; the median of all turns.
+    halves: [[f64; SIZES.len()]; Setting::ALL.len()],
+    /// What a setting took longer than the native one of the same turn, in nanoseconds: by setting and length.
+    longer: [[Spread; SIZES.len()]; Setting::ALL.len()],
+}
+
+impl Calibration {
+    /// Of runs of which each turn has one in each setting.
+    pub fn of(played: &[Played]) -> Calibration {
+        let mut calibration = Calibration::default();
+        for size in 0..SIZES.len() {
+            let of = |setting| {
+                played.iter().filter(move |it| it.setting == setting).map(move |it| it.medians[size])
+            };
+            let native = median(of(Setting::Native).collect());
+            for (place, setting) in Setting::ALL.into_iter().enumerate() {
+                let longer: Vec<f64> =
+                    of(setting).zip(of(Setting::Native)).map(|(here, native)| here - native).collect();
+                calibration.longer[place][size] = Spread::of(longer.iter().map(|it| it * 1e3));
+                calibration.halves[place][size] = native + median(longer);
+            }
+        }
+        calibration
+    }
+
+    fn effort(&self, setting: Setting) -> Effort {
+        let halves = &self.halves[setting as usize];
+        // Half of it at each end.
+        let message = halves[ONE_BYTE] * 1e3 / 2.0;
+        let kibibytes = f64::from(SIZES[MANY_KIBIBYTES] - SIZES[ONE_BYTE]) / 1024.0;
+        let kibibyte = (halves[MANY_KIBIBYTES] - halves[ONE_BYTE]) * 1e3 / 2.0 / kibibytes;
+        Effort { message, kibibyte: kibibyte.max(0.0) }
+    }
+
+    /// `spec.simulator`, as it stands in a file, where messages within and between clusters cost what they do in these
+    /// settings, and all processes share so many cores; without a number each has its own.
+    pub(super) fn simulator(&self, (within, between): (Setting, Setting), cores: Option<usize>) -> String {
+        let effort = |setting| {
+            let Effort { message, kibibyte } = self.effort(setting);
+            format!("{{ message: {message:.0}ns, kibibyte: {kibibyte:.0}ns }}")
+        };
+        let cores = cores.map_or(String::new(), |it| format!(", cores: {it}"));
+        format!("{{ handling: {{ within: {}, between: {}{cores} }} }}", effort(within), effort(between))
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// A run that is predicted: nothing but the messages of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Predicted {
+    pattern: Pattern,
+    protected: bool,
+}
+
+impl Predicted {
+    /// All of them, each under HydEE after the same one without a protocol.
+    pub const ALL: [Predicted; 4] = [
+        Predicted { pattern: Pattern::Cg, protected: false },
+        Predicted { pattern: Pattern::Cg, protected: true },
+        Predicted { pattern: Pattern::Lu, protected: false },
+        Predicted { pattern: Pattern::Lu, protected: true },
+    ];
+
+    /// For people, and for the name of a directory.
+    pub fn name(self) -> String {
+        format!("{}-{}", self.pattern.name().to_lowercase(), if self.protected { "hydee" } else { "none" })
+    }
+
+    fn costs(self) -> (Setting, Setting) {
+        if self.protected {
+            (Setting::Piggyback, Setting::Logging)
+        } else {
+            (Setting::Native, Setting::Native)
+        }
+    }
+
+    /// The federation, as it stands in a file.
+    pub fn text(self) -> String {
+        let clusters: Vec<String> =
+            (0..PROCESSES / CLUSTER).map(|it| format!("{{ name: c{it}, nodes: {CLUSTER} }}")).collect();
+        format!(
+            "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: messages }}
+spec:
+  clusters: [{}]
+  links: {{ within: {{ preset: none }}, between: {{ preset: none }} }}
+  storage: {{ kind: memory }}
+  protocol: {}
+  application: {{ nas: {{ pattern: {}, iterations: {ITERATIONS}, stepTime: 0s, message: 2KiB, state: 1KiB }} }}
+  failures: {{ detectAfter: 10s }}
+  deadline: 5m
+",
+            clusters.join(", "),
+            if self.protected { HYDEE_CALM } else { UNPROTECTED },
+            self.pattern.name().to_lowercase()
+        )
+    }
+
+    fn simulated(self, calibration: &Calibration, cores: usize) -> Federation {
+        parse(&format!("{}  simulator: {}\n", self.text(), calibration.simulator(self.costs(), Some(cores))))
+    }
+}
+
+/// What came of runs on real processes.
+#[derive(Clone, Debug, Default)]
+pub struct Real {
+    /// Cores that all processes shared.
+    pub cores: usize,
+    /// By run in the order of [`Predicted::ALL`]: seconds from the beginning of the application to its end.
+    pub seconds: [Vec<f64>; Predicted::ALL.len()],
+}
+
+/// Predicts the runs that were made.
+pub(super) fn section(
+    lab: &mut Lab<'_>,
+    calibration: &Calibration,
+    real: &Real,
+) -> Result<Section, Interrupted> {
+    let mut predicted = Vec::new();
+    for run in Predicted::ALL {
+        let runs =
+            lab.costs(&format!("{}, predicted", run.name()), &run.simulated(calibration, real.cores))?;
+        predicted.push(Spread::of(runs.iter().map(|it: &Costs| it.seconds)));
+    }
+    let real: Vec<Spread> = real.seconds.iter().map(|it| Spread::of(it.iter().copied())).collect();
+    let off = |place: usize| 100.0 * (predicted[place].mean / real[place].mean - 1.0);
+    let longer =
+        |seconds: &[Spread], place: usize| 100.0 * (seconds[place + 1].mean / seconds[place].mean - 1.0);
+    let calm = (0..Predicted::ALL.len()).filter(|it| !Predicted::ALL[*it].protected);
+    let furthest = (0..Predicted::ALL.len())
+        .map(off)
+        .fold(0.0, |most: f64, it| if it.abs() > most.abs() { it } else { most });
+    let overheads: Vec<String> = calm
+        .map(|it| {
+            let name = Predicted::ALL[it].pattern.name();
+            format!(
+                "{name} {} % predicted, {} % real",
+                short(longer(&predicted, it)),
+                short(longer(&real, it))
+            )
+        })
+        .collect();
+    let more = |setting: Setting, size: usize| calibration.longer[setting as usize][size].text();
+    let added = |setting| {
+        format!("{} ns at 1 B, {} ns at 1 KiB", more(setting, ONE_BYTE), more(setting, ONE_KIBIBYTE))
+    };
+    let findings = vec![
+        Finding {
+            what: "what HydEE adds to a message".into(),
+            published: String::new(),
+            ours: format!(
+                "within a cluster {}; between clusters, logged, {}",
+                added(Setting::Piggyback),
+                added(Setting::Logging)
+            ),
+            agreement: Agreement::Measured,
+            sentence: "Each run of ping-pong beside the one without a protocol before it: mean and range."
+                .into(),
+        },
+        Finding {
+            what: "a run that is nothing but messages, predicted".into(),
+            published: String::new(),
+            ours: format!("at most {} % off", short(furthest)),
+            agreement: Agreement::Measured,
+            sentence: format!(
+                "The simulator charges what ping-pong took, half at each end, and lets all processes share this machine's cores. \
+                 Its prediction is {}: that is said within {CLOSE} %.",
+                if furthest.abs() <= CLOSE { "confirmed" } else { "not confirmed" }
+            ),
+        },
+        Finding {
+            what: "how much longer it takes under HydEE".into(),
+            published: String::new(),
+            ours: overheads.join("; "),
+            agreement: Agreement::Measured,
+            sentence: "Of runs that do nothing but send and receive: the most that there can be of it."
+                .into(),
+        },
+    ];
+    let row = |(place, run): (usize, Predicted)| {
+        vec![
+            Cell::from(run.pattern.name()),
+            Cell::from(if run.protected { "HydEE" } else { "none" }),
+            predicted[place].into(),
+            real[place].into(),
+            off(place).into(),
+        ]
+    };
+    let costs = Setting::ALL.map(|setting| {
+        let Effort { message, kibibyte } = calibration.effort(setting);
+        vec![Cell::from(setting.name()), message.into(), kibibyte.into()]
+    });
+    Ok(Section {
+        id: "calibration",
+        title: "What a message costs, and what follows from it".into(),
+        place: "V-C, V-D",
+        text: vec![format!(
+            "The messages of two kernels on {PROCESSES} processes in clusters of {CLUSTER}, {ITERATIONS} iterations without any computation: \
+             on real processes over TCP on this machine, links not emulated, and simulated with what ping-pong has measured. Ping-pong \
+             has a core for each of its two processes; here all share them."
+        )],
+        findings,
+        figures: Vec::new(),
+        tables: vec![
+            Table {
+                name: "costs",
+                caption: "What the simulator charges at each end of a message".into(),
+                columns: vec!["setting", "message, ns", "each KiB, ns"],
+                rows: costs.into(),
+            },
+            Table {
+                name: "predicted",
+                caption: "Seconds, predicted and real".into(),
+                columns: vec!["kernel", "protocol", "predicted, s", "real, s", "off by, %"],
+                rows: Predicted::ALL.into_iter().enumerate().map(row).collect(),
+            },
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Bookkeeper;
+    use crate::simulate::simulate;
+    use faultline_checker::Verdict;
+    use std::sync::atomic::AtomicBool;
+
+    fn played(setting: Setting, micros: f64) -> Played {
+        Played { setting, medians: SIZES.map(|it| micros + f64::from(it) / 1024.0).into() }
+    }
+
+    #[test]
+    fn what_a_setting_takes_longer_is_that_of_the_same_turn() {
+        // The second turn was disturbed.
+        let turns = [10.0, 50.0, 12.0].into_iter().flat_map(|at| {
+            [
+                played(Setting::Native, at),
+                played(Setting::Piggyback, at + 1.0),
+                played(Setting::Logging, at + 2.0),
+            ]
+        });
+        let calibration = Calibration::of(&turns.collect::<Vec<_>>());
+        let message = Setting::ALL.map(|it| calibration.effort(it).message.round());
+        assert_eq!(message, [6_000.0, 6_500.0, 7_000.0]);
+        assert!(Setting::ALL.iter().all(|it| calibration.effort(*it).kibibyte.round() == 500.0));
+        assert_eq!(calibration.longer[2][ONE_KIBIBYTE].mean, 2_000.0);
+    }
+
+    #[test]
+    fn the_simulator_plays_ping_pong_as_it_was_measured() {
+        const ROUNDS: u32 = 20;
+        let turn = Setting::ALL.map(|it| played(it, 20.0 + 3.0 * f64::from(it as u8)));
+        let calibration = Calibration::of(&turn);
+        for (setting, measured) in Setting::ALL.into_iter().zip(&turn) {
+            let simulator = calibration.simulator((setting, setting), None);
+            let federation = parse(&format!("{}  simulator: {simulator}\n", setting.text(ROUNDS)));
+            let never = AtomicBool::new(false);
+            let mut books = Bookkeeper::new(&never);
+            let run = simulate(&federation, 1, &mut books).expect("it can be set up");
+            assert_eq!(run.verdict, Verdict::Pass, "{:?}", run.reasons);
+            let expected: f64 =
+                measured.medians.iter().map(|half| f64::from(ROUNDS) * 2.0 * half / 1e6).sum();
+            let seconds = books.close().seconds;
+            assert!((seconds / expected - 1.0).abs() < 0.05, "{setting:?}: {seconds} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn what_is_predicted_is_what_is_run_and_costs_what_was_measured() {
+        let turn = Setting::ALL.map(|it| played(it, 20.0));
+        let calibration = Calibration::of(&turn);
+        for run in Predicted::ALL {
+            let mut simulated = run.simulated(&calibration, 2);
+            let handling = simulated.spec.simulator().handling.expect("it charges");
+            assert_eq!((handling.cores, handling.within), (Some(2), handling.between));
+            simulated.spec.simulator = None;
+            assert_eq!(simulated.spec, parse(&run.text()).spec);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! How many phases lie between a checkpoint and a failure: the depth through which a recovery has to go one after the other.
+//!
+//! Counted from the facts of an execution without failures, by the paper's rule (Algorithm 1): what follows a message from
+//! another cluster is in a later phase than that message.
+
+use std::collections::HashMap;
+
+use faultline_api::Names;
+use faultline_core::{ClusterId, Fact, MessageId, ProcessId, Span, Time};
+use faultline_trace::Record;
+
+use crate::simulate::Watch;
+
+/// Counts phases during a run.
+pub(super) struct Phases {
+    /// From the checkpoint until the failure, from the beginning of the application on.
+    span: (Span, Span),
+    begun: Option<Time>,
+    cluster_of: Vec<ClusterId>,
+    /// By process.
+    phases: Vec<u32>,
+    /// Of messages that nobody has received.
+    sent: HashMap<MessageId, u32>,
+    /// By process, at the checkpoint.
+    saved: Option<Vec<u32>>,
+    is_over: bool,
+}
+
+impl Phases {
+    pub(super) fn new(checkpoint: Span, failure: Span) -> Phases {
+        Phases {
+            span: (checkpoint, failure),
+            begun: None,
+            cluster_of: Vec::new(),
+            phases: Vec::new(),
+            sent: HashMap::new(),
+            saved: None,
+            is_over: false,
+        }
+    }
+
+    /// From the earliest phase that a process of this cluster was in at the checkpoint to the latest that anybody has
+    /// reached at the failure.
+    pub(super) fn depth(&self, cluster: ClusterId) -> u32 {
+        let saved = self.saved.iter().flatten().zip(&self.cluster_of);
+        let first = saved.filter(|it| *it.1 == cluster).map(|it| *it.0).min();
+        let last = self.phases.iter().copied().max();
+        last.unwrap_or_default() - first.unwrap_or_default()
+    }
+
+    fn note(&mut self, process: ProcessId, fact: &Fact) {
+        match fact {
+            Fact::Sent { id, .. } => drop(self.sent.insert(*id, self.phases[process.index()])),
+            // From here on what the process does may depend on it.
+            Fact::Consumed(id) => {
+                let Some(of_message) = self.sent.remove(id) else { return };
+                let is_between = self.cluster_of[id.from.index()] != self.cluster_of[process.index()];
+                let phase = &mut self.phases[process.index()];
+                *phase = (*phase).max(of_message + u32::from(is_between));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Watch for Phases {
+    fn stated(&mut self, names: &Names, record: &Record) {
+        if self.cluster_of.is_empty() {
+            let clusters = (0..names.clusters() as u16).map(ClusterId);
+            self.cluster_of = clusters.flat_map(|it| names.processes_of(it).map(move |_| it)).collect();
+            self.phases = vec![1; self.cluster_of.len()];
+        }
+        if record.fact == Fact::Begun {
+            self.begun = Some(record.at);
+        }
+        if let Some(since) = self.begun.map(|it| record.at.since(it)) {
+            if since >= self.span.0 && self.saved.is_none() {
+                self.saved = Some(self.phases.clone());
+            }
+            self.is_over |= since >= self.span.1;
+        }
+        if !self.is_over && record.process.index() < self.phases.len() {
+            self.note(record.process, &record.fact);
+        }
+    }
+
+    fn goes_on(&mut self, _: Time) -> bool {
+        !self.is_over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::Incarnation;
+
+    #[test]
+    fn a_message_between_clusters_is_a_phase_and_one_within_is_none() {
+        let mut phases = Phases::new(Span(0), Span(9));
+        phases.cluster_of = [0, 0, 1].map(ClusterId).to_vec();
+        phases.phases = vec![1; 3];
+        phases.saved = Some(vec![1; 3]);
+        for (number, (from, to)) in (0..).zip([(0, 1), (1, 2), (2, 0), (0, 1)]) {
+            let (from, to) = (ProcessId(from), ProcessId(to));
+            let id = MessageId { from, to, incarnation: Incarnation(0), number };
+            phases.note(from, &Fact::Sent { id, bytes: 1 });
+            phases.note(to, &Fact::Consumed(id));
+        }
+        assert_eq!((phases.phases.clone(), phases.depth(ClusterId(0))), (vec![3, 3, 2], 2));
+    }
+}

@@ -1,0 +1,84 @@
+//! What packets take the processes that send and receive them.
+//!
+//! A process handles one packet at a time, in the order in which they come and are sent. Where processes share cores, a packet
+//! also waits for a free one. Other work of a process takes no core: what an application computes is time that passes.
+
+use faultline_core::{ProcessId, Span, Time};
+
+use crate::config::{Effort, Handling};
+
+/// Who is busy until when.
+#[derive(Debug)]
+pub(crate) struct Processors {
+    handling: Handling,
+    /// By process.
+    busy_until: Vec<Time>,
+    /// By core, where they are shared.
+    cores: Vec<Time>,
+}
+
+impl Processors {
+    pub(crate) fn new(handling: Handling, processes: usize) -> Processors {
+        let cores = handling.cores.map_or(0, |it| it.get() as usize);
+        Processors { handling, busy_until: vec![Time::ZERO; processes], cores: vec![Time::ZERO; cores] }
+    }
+
+    /// When `process` is done with a packet of `bytes` that it is given now.
+    pub(crate) fn handle(&mut self, process: ProcessId, between: bool, bytes: u64, now: Time) -> Time {
+        let Effort { packet, kibibyte } = if between { self.handling.between } else { self.handling.within };
+        let by_length = u128::from(kibibyte.0) * u128::from(bytes) / 1024;
+        let effort = packet + Span(u64::try_from(by_length).unwrap_or(u64::MAX));
+        let busy_until = &mut self.busy_until[process.index()];
+        let mut begun = now.max(*busy_until);
+        if let Some(core) = self.cores.iter_mut().min() {
+            begun = begun.max(*core);
+            *core = begun + effort;
+        }
+        *busy_until = begun + effort;
+        *busy_until
+    }
+
+    /// When `process` is done with everything that it was given.
+    pub(crate) fn free(&self, process: ProcessId, now: Time) -> Time {
+        self.busy_until[process.index()].max(now)
+    }
+
+    /// Nobody waits for what a dead process had to do.
+    pub(crate) fn end(&mut self, process: ProcessId, now: Time) {
+        self.busy_until[process.index()] = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZero;
+
+    const HANDLING: Handling = Handling {
+        within: Effort { packet: Span(10), kibibyte: Span(4) },
+        between: Effort { packet: Span(100), kibibyte: Span::ZERO },
+        cores: None,
+    };
+
+    #[test]
+    fn a_process_handles_one_packet_after_the_other() {
+        let mut processors = Processors::new(HANDLING, 2);
+        assert_eq!(processors.handle(ProcessId(0), false, 2048, Time(0)), Time(18));
+        assert_eq!(processors.handle(ProcessId(0), true, 2048, Time(5)), Time(118));
+        assert_eq!(processors.handle(ProcessId(1), false, 0, Time(5)), Time(15), "it has a core of its own");
+        assert_eq!(processors.handle(ProcessId(0), false, 0, Time(200)), Time(210), "after it was idle");
+        assert_eq!(
+            (processors.free(ProcessId(0), Time(201)), processors.free(ProcessId(1), Time(201))),
+            (Time(210), Time(201))
+        );
+        processors.end(ProcessId(0), Time(203));
+        assert_eq!(processors.handle(ProcessId(0), false, 0, Time(204)), Time(214));
+    }
+
+    #[test]
+    fn processes_wait_for_the_cores_that_they_share() {
+        let mut processors = Processors::new(Handling { cores: NonZero::new(2), ..HANDLING }, 3);
+        let done = [0, 1, 2, 0].map(|it| processors.handle(ProcessId(it), true, 0, Time(0)));
+        assert_eq!(done, [Time(100), Time(100), Time(200), Time(200)]);
+    }
+}
