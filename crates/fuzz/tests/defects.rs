@@ -19,6 +19,7 @@ const RARE: &[(Defect, u32)] = &[
     (Defect::Hydee(hydee::Defect::NoDrain), 500),
     (Defect::Hydee(hydee::Defect::OneRound), 500),
     (Defect::Hydee(hydee::Defect::NoDuplicateCheck), 1500),
+    (Defect::Hydee(hydee::Defect::OlderLevelObeyed), 500),
     (Defect::Hydee(hydee::Defect::OlderSyncAccepted), 2500),
     (Defect::Pessimistic(hydee::Defect::AcknowledgesBeforeDurable), 500),
 ];
@@ -41,7 +42,6 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::TablesVolatile),
     Defect::Hc3i(hc3i::Defect::OnlyLastEntry),
     Defect::Hc3i(hc3i::Defect::NoWriteBarrier),
-    Defect::Hydee(hydee::Defect::OlderLevelObeyed),
     Defect::Hydee(hydee::Defect::SpilledBeforeDurable),
     Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),
 ];

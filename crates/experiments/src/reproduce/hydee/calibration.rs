@@ -206,7 +206,7 @@ pub(super) fn section(
         Finding {
             what: "a run that is nothing but messages, predicted".into(),
             published: String::new(),
-            ours: format!("at most {} % off", short(furthest)),
+            ours: format!("{} % off at worst", short(furthest)),
             agreement: Agreement::Measured,
             sentence: format!(
                 "The simulator charges what ping-pong took, half at each end, and lets all processes share this machine's cores. \
