@@ -8,7 +8,7 @@ use miette::miette;
 
 use crate::arguments::{CompareArguments, ComparedOn, Format};
 use crate::paper::jobs;
-use crate::processes::Compared;
+use crate::processes::{Compared, Evaluation};
 use crate::progress::Progress;
 use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
@@ -36,7 +36,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     };
     let interrupted = interrupt::flag();
     let mut progress = Progress::new();
-    let mut processes = Compared::new(out, &interrupted);
+    let mut processes = Compared::new(Evaluation { out, interrupted: &interrupted });
     let mut maker = |federation: &Federation, seed| processes.run(federation, seed);
     let runs = match backend {
         ComparedOn::Simulate => Runs::Simulated,

@@ -8,9 +8,10 @@ use faultline_experiments::table1;
 
 use crate::arguments::{Paper, ReproduceArguments};
 use crate::paper::jobs;
+use crate::processes::Evaluation;
 use crate::progress::Progress;
 use crate::trouble::{Exit, Trouble};
-use crate::{interrupt, output, processes};
+use crate::{interrupt, output};
 
 /// Runs of each setting.
 const SEEDS: u32 = 30;
@@ -30,9 +31,9 @@ const PING_PONG: (u32, u32) = (10, 200);
 /// The same when only the shape is wanted.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
 /// Runs of each other one on real processes.
-const PREDICTED: u32 = 5;
+const TURNS: u32 = 5;
 /// The same when only the shape is wanted.
-const QUICK_PREDICTED: u32 = 1;
+const QUICK_TURNS: u32 = 1;
 
 /// `faultline reproduce`
 pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
@@ -70,9 +71,11 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     let interrupted = interrupt::flag();
     // First, while nothing else of this program keeps the machine busy.
     let pairs = match arguments.with_processes {
-        true => {
-            processes::beside_the_simulator(if *quick { QUICK_PAIRS } else { PAIRS }, &out, &interrupted)?
-        }
+        true => Evaluation { out: &out, interrupted: &interrupted }.beside_the_simulator(if *quick {
+            QUICK_PAIRS
+        } else {
+            PAIRS
+        })?,
         false => Vec::new(),
     };
     let mut progress = Progress::new();
@@ -102,8 +105,9 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     let interrupted = interrupt::flag();
     // First, while nothing else of this program keeps the machine busy.
     let (runs, rounds) = if *quick { QUICK_PING_PONG } else { PING_PONG };
-    let played = processes::ping_pong(runs, rounds, &out, &interrupted)?;
-    let real = processes::predicted(if *quick { QUICK_PREDICTED } else { PREDICTED }, &out, &interrupted)?;
+    let evaluation = Evaluation { out: &out, interrupted: &interrupted };
+    let played = evaluation.ping_pong(runs, rounds)?;
+    let real = evaluation.wanted(if *quick { QUICK_TURNS } else { TURNS })?;
     let measured = hydee::Measured { played, real };
     let mut progress = Progress::new();
     let done = hydee::reproduce(settings, &measured, &interrupted, &mut |what, runs| {

@@ -76,9 +76,26 @@ impl Made {
         Made { completed, verdict, reasons, costs: Costs::of(federation, trace) }
     }
 
-    /// From the beginning of the application to its end, in seconds; `None` unless it came to its end and passed.
-    pub fn seconds(&self) -> Option<f64> {
-        (self.completed && self.verdict == Verdict::Pass).then_some(self.costs.seconds)
+    /// Of a run in virtual time.
+    pub(crate) fn simulated(
+        federation: &Federation,
+        seed: u64,
+        interrupted: &AtomicBool,
+    ) -> Result<Made, SetupError> {
+        let mut books = Bookkeeper::new(interrupted);
+        let told = simulate(federation, seed, &mut books)?;
+        let (completed, costs) = (told.outcome == "completed", books.close());
+        Ok(Made { completed, verdict: told.verdict, reasons: told.reasons, costs })
+    }
+
+    /// Whether it came to its end and passed.
+    pub fn is_good(&self) -> bool {
+        self.completed && self.verdict == Verdict::Pass
+    }
+
+    /// What it cost.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
     }
 }
 
@@ -319,12 +336,7 @@ impl Bench<'_, '_> {
             }
             return Ok(runs);
         }
-        let work = |seed| {
-            let mut books = Bookkeeper::new(interrupted);
-            let told = simulate(federation, seed, &mut books)?;
-            let (completed, costs) = (told.outcome == "completed", books.close());
-            Ok((seed, Made { completed, verdict: told.verdict, reasons: told.reasons, costs }))
-        };
+        let work = |seed| Ok((seed, Made::simulated(federation, seed, interrupted)?));
         let flow = in_order(jobs, all, work, |made| match made {
             _ if interrupted.load(Ordering::Relaxed) => ControlFlow::Break(Stop::Interrupted),
             Ok((seed, made)) => {

@@ -1,7 +1,5 @@
 //! What a message costs its processes: measured by ping-pong on real processes, charged by the simulator, and what the
 //! simulator then says of other runs beside those runs on real processes.
-//!
-//! Nothing here runs processes: who does hands over what came of it.
 
 use faultline_api::Federation;
 use faultline_clustering::patterns::Pattern;
@@ -12,12 +10,10 @@ use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
 use super::ping_pong::{Played, SIZES, Setting};
+use super::real::{CLUSTER, PROCESSES, Real, head};
 use super::{HYDEE_CALM, UNPROTECTED, parse};
 
-/// Processes of a run that is predicted, in clusters of this size.
-const PROCESSES: usize = 16;
-const CLUSTER: usize = 4;
-/// Their iterations.
+/// Iterations of a run that is predicted.
 const ITERATIONS: u32 = 400;
 /// A prediction that is as close as this to the mean of the real runs is said to be confirmed, in percent.
 const CLOSE: f64 = 25.0;
@@ -37,7 +33,7 @@ struct Effort {
 
 /// What messages cost in each setting of the ping-pong.
 #[derive(Clone, Debug, Default)]
-pub struct Calibration {
+pub(super) struct Calibration {
     /// Half round trips by setting and length, in microseconds: the native ones, and on top of these what the same turn took
     /// longer; the median of all turns.
     halves: [[f64; SIZES.len()]; Setting::ALL.len()],
@@ -47,7 +43,7 @@ pub struct Calibration {
 
 impl Calibration {
     /// Of runs of which each turn has one in each setting.
-    pub fn of(played: &[Played]) -> Calibration {
+    pub(super) fn of(played: &[Played]) -> Calibration {
         let mut calibration = Calibration::default();
         for size in 0..SIZES.len() {
             let of = |setting| {
@@ -92,14 +88,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// A run that is predicted: nothing but the messages of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Predicted {
+pub(super) struct Predicted {
     pattern: Pattern,
     protected: bool,
 }
 
 impl Predicted {
     /// All of them, each under HydEE after the same one without a protocol.
-    pub const ALL: [Predicted; 4] = [
+    pub(super) const ALL: [Predicted; 4] = [
         Predicted { pattern: Pattern::Cg, protected: false },
         Predicted { pattern: Pattern::Cg, protected: true },
         Predicted { pattern: Pattern::Lu, protected: false },
@@ -107,7 +103,7 @@ impl Predicted {
     ];
 
     /// For people, and for the name of a directory.
-    pub fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         format!("{}-{}", self.pattern.name().to_lowercase(), if self.protected { "hydee" } else { "none" })
     }
 
@@ -120,23 +116,12 @@ impl Predicted {
     }
 
     /// The federation, as it stands in a file.
-    pub fn text(self) -> String {
-        let clusters: Vec<String> =
-            (0..PROCESSES / CLUSTER).map(|it| format!("{{ name: c{it}, nodes: {CLUSTER} }}")).collect();
+    pub(super) fn text(self) -> String {
         format!(
-            "apiVersion: faultline.dev/v1alpha1
-kind: Federation
-metadata: {{ name: messages }}
-spec:
-  clusters: [{}]
-  links: {{ within: {{ preset: none }}, between: {{ preset: none }} }}
-  storage: {{ kind: memory }}
-  protocol: {}
+            "{}  protocol: {}
   application: {{ nas: {{ pattern: {}, iterations: {ITERATIONS}, stepTime: 0s, message: 2KiB, state: 1KiB }} }}
-  failures: {{ detectAfter: 10s }}
-  deadline: 5m
 ",
-            clusters.join(", "),
+            head("memory"),
             if self.protected { HYDEE_CALM } else { UNPROTECTED },
             self.pattern.name().to_lowercase()
         )
@@ -145,15 +130,6 @@ spec:
     fn simulated(self, calibration: &Calibration, cores: usize) -> Federation {
         parse(&format!("{}  simulator: {}\n", self.text(), calibration.simulator(self.costs(), Some(cores))))
     }
-}
-
-/// What came of runs on real processes.
-#[derive(Clone, Debug, Default)]
-pub struct Real {
-    /// Cores that all processes shared.
-    pub cores: usize,
-    /// By run in the order of [`Predicted::ALL`]: seconds from the beginning of the application to its end.
-    pub seconds: [Vec<f64>; Predicted::ALL.len()],
 }
 
 /// Predicts the runs that were made.
@@ -168,7 +144,8 @@ pub(super) fn section(
             lab.costs(&format!("{}, predicted", run.name()), &run.simulated(calibration, real.cores))?;
         predicted.push(Spread::of(runs.iter().map(|it: &Costs| it.seconds)));
     }
-    let real: Vec<Spread> = real.seconds.iter().map(|it| Spread::of(it.iter().copied())).collect();
+    let seconds = |runs: Vec<&Costs>| Spread::of(runs.iter().map(|it| it.seconds));
+    let real: Vec<Spread> = real.predicted().map(seconds).collect();
     let off = |place: usize| 100.0 * (predicted[place].mean / real[place].mean - 1.0);
     let longer =
         |seconds: &[Spread], place: usize| 100.0 * (seconds[place + 1].mean / seconds[place].mean - 1.0);

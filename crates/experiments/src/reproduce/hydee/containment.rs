@@ -13,8 +13,8 @@ use crate::simulate::simulate;
 use super::phases::Phases;
 use super::{COMPUTING_MS, Kernel};
 
-const HYDEE: &str = "{ hydee: { checkpointEvery: 1s, replicas: 0 } }";
-const GLOBAL: &str = "{ coordinated: { checkpointEvery: 1s, replicas: 0 } }";
+pub(super) const HYDEE: &str = "{ hydee: { checkpointEvery: 1s, replicas: 0 } }";
+pub(super) const GLOBAL: &str = "{ coordinated: { checkpointEvery: 1s, replicas: 0 } }";
 /// Where the failed process stands among the clusters, and when it dies, in milliseconds: soon after a checkpoint, between
 /// two, and shortly before one.
 const POSITIONS: [(Position, u32); 3] =

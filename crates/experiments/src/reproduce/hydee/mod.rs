@@ -4,16 +4,18 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`ping_pong`] | latency and bandwidth on real processes |
-//! | [`calibration`] | what a message costs there, charged by the simulator, and its predictions beside real runs |
+//! | `calibration` | what a message costs there, charged by the simulator, and its predictions beside real runs |
 //! | `overhead` | the kernels without failures |
 //! | `containment` | the kernels with a failure, beside global checkpoints |
 //! | `phases` | how deep a recovery is |
+//! | [`real`] | runs on real processes that the simulator makes as well |
 
-pub mod calibration;
+mod calibration;
 mod containment;
 mod overhead;
 mod phases;
 pub mod ping_pong;
+pub mod real;
 
 use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
@@ -23,8 +25,9 @@ use faultline_clustering::patterns::Pattern;
 use faultline_clustering::{Division, Wish, find};
 
 use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
-use calibration::{Calibration, Real};
+use calibration::Calibration;
 use ping_pong::Played;
+use real::Real;
 
 /// The paper.
 pub const PAPER: Paper = Paper {
@@ -48,7 +51,7 @@ pub const PAPER: Paper = Paper {
 pub struct Measured {
     /// Ping-pong, every setting in each turn.
     pub played: Vec<Played>,
-    /// Other runs, to be predicted.
+    /// [`real::runs`].
     pub real: Real,
 }
 
@@ -64,7 +67,9 @@ pub fn reproduce(
     let ping_pong = |_: &mut Lab<'_>| Ok(vec![ping_pong::section(&measured.played)]);
     let predicted = |lab: &mut Lab<'_>| Ok(vec![calibration::section(lab, &calibration, &measured.real)?]);
     let overhead = |lab: &mut Lab<'_>| overhead::overhead(lab, &calibration);
-    let all_of_them: [&Experiment<'_>; 4] = [&ping_pong, &predicted, &overhead, &containment::containment];
+    let real = |lab: &mut Lab<'_>| Ok(vec![real::section(lab, &measured.real)?]);
+    let all_of_them: [&Experiment<'_>; 5] =
+        [&ping_pong, &predicted, &overhead, &containment::containment, &real];
     all(&PAPER, &all_of_them, settings, interrupted, tell)
 }
 
@@ -151,24 +156,32 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests {
-    use super::calibration::Predicted;
     use super::ping_pong::{SIZES, Setting};
     use super::*;
+    use crate::compare::Made;
     use std::num::NonZero;
 
     #[test]
     fn the_simulated_part_is_repeated_and_every_run_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
         let turn = Setting::ALL.map(|it| Played { setting: it, medians: vec![20.0; SIZES.len()] });
-        let real = Real { cores: 2, seconds: Predicted::ALL.map(|_| vec![0.5]) };
+        let made = |it: real::Wanted| {
+            vec![Made::simulated(&parse(&it.text), 1, &AtomicBool::new(false)).expect("it can be set up")]
+        };
+        let real = Real { cores: 2, made: real::runs().into_iter().map(made).collect() };
         let measured = Measured { played: turn.into(), real };
         let done = reproduce(settings, &measured, &AtomicBool::new(false), &mut |_, _| {});
         let done = done.expect("nobody interrupts");
         assert_eq!(done.judged.wrong, Vec::<String>::new());
         let ids: Vec<&str> = done.sections.iter().map(|it| it.id).collect();
-        assert_eq!(ids, ["ping-pong", "calibration", "overhead", "containment", "depth"]);
+        assert_eq!(ids, ["ping-pong", "calibration", "overhead", "containment", "depth", "real"]);
         let contained = &done.sections[3].findings[0];
         assert_eq!(contained.agreement, super::super::Agreement::Agrees, "{contained:?}");
+        let beside = &done.sections[5].findings;
+        assert_eq!(
+            (beside[0].agreement, beside[1].ours.as_str()),
+            (super::super::Agreement::Agrees, "0 % off at worst")
+        );
         let page = super::super::page::render(&done);
         assert!(page.contains(PAPER.heading) && !page.contains("NaN"));
     }

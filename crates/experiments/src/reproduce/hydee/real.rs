@@ -1,0 +1,233 @@
+//! Runs on real processes that the simulator makes as well.
+//!
+//! Nothing here runs processes: who does makes [`runs`], and hands over what came of them.
+
+use crate::compare::{Costs, Made};
+use crate::measures::{Spread, short};
+use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+use super::calibration::Predicted;
+use super::containment::{GLOBAL, HYDEE};
+use super::parse;
+
+/// Processes of each run, in clusters of this size.
+pub(super) const PROCESSES: usize = 16;
+pub(super) const CLUSTER: usize = 4;
+/// How far real processes may be from the simulator, in percent of the time that a failure costs.
+const CLOSE: f64 = 25.0;
+
+/// A run that is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// For people, and for the name of a directory.
+    pub name: String,
+    /// The federation, as it stands in a file.
+    pub text: String,
+}
+
+/// What came of the runs.
+#[derive(Clone, Debug)]
+pub struct Real {
+    /// Cores that all processes shared.
+    pub cores: usize,
+    /// In the order of [`runs`], by turn.
+    pub made: Vec<Vec<Made>>,
+}
+
+/// All that are wanted, each as often as the others.
+pub fn runs() -> Vec<Wanted> {
+    let predicted = Predicted::ALL.map(|it| Wanted { name: it.name(), text: it.text() });
+    let failing = Failing::ALL.map(|it| Wanted { name: it.name(), text: it.text() });
+    predicted.into_iter().chain(failing).collect()
+}
+
+impl Real {
+    /// What the runs that are predicted cost.
+    pub(super) fn predicted(&self) -> impl Iterator<Item = Vec<&Costs>> {
+        self.costs(0, Predicted::ALL.len())
+    }
+
+    fn failing(&self) -> impl Iterator<Item = Vec<&Costs>> {
+        self.costs(Predicted::ALL.len(), Failing::ALL.len())
+    }
+
+    fn costs(&self, from: usize, runs: usize) -> impl Iterator<Item = Vec<&Costs>> {
+        self.made.iter().skip(from).take(runs).map(|it| it.iter().map(Made::costs).collect())
+    }
+}
+
+/// What all of these federations have in common, before the protocol and the application.
+pub(super) fn head(storage: &str) -> String {
+    let cluster = |it: usize| format!("{{ name: c{it}, nodes: {CLUSTER} }}");
+    let clusters: Vec<String> = (0..PROCESSES / CLUSTER).map(cluster).collect();
+    format!(
+        "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: beside }}
+spec:
+  clusters: [{}]
+  links: {{ within: {{ preset: none }}, between: {{ preset: none }} }}
+  storage: {{ kind: {storage} }}
+  failures: {{ detectAfter: 10s, restartAfter: 200ms }}
+  deadline: 5m
+",
+        clusters.join(", "),
+    )
+}
+
+/// CG for three seconds, with a checkpoint each second, and perhaps with a failure halfway between two.
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    contained: bool,
+    fails: bool,
+}
+
+impl Failing {
+    /// Each with the failure after the same one without.
+    const ALL: [Failing; 4] = [
+        Failing { contained: true, fails: false },
+        Failing { contained: true, fails: true },
+        Failing { contained: false, fails: false },
+        Failing { contained: false, fails: true },
+    ];
+
+    fn protocol(self) -> &'static str {
+        if self.contained { "HydEE" } else { "global checkpoints" }
+    }
+
+    fn name(self) -> String {
+        let protocol = if self.contained { "hydee" } else { "global" };
+        format!("{protocol}-{}", if self.fails { "failure" } else { "calm" })
+    }
+
+    fn text(self) -> String {
+        let protocol = if self.contained { HYDEE } else { GLOBAL };
+        let faults = if self.fails { "[{ at: 1500ms, crash: { cluster: c3, node: 0 } }]" } else { "[]" };
+        format!(
+            "{}  protocol: {protocol}
+  application: {{ nas: {{ pattern: cg, iterations: 100, stepTime: 30ms, message: 2KiB, state: 1MiB }} }}
+  faults: {faults}
+",
+            head("disk")
+        )
+    }
+}
+
+/// The failure on both.
+pub(super) fn section(lab: &mut Lab<'_>, real: &Real) -> Result<Section, Interrupted> {
+    let mut simulated = Vec::new();
+    for run in Failing::ALL {
+        simulated.push(lab.costs(&run.name(), &parse(&run.text()))?);
+    }
+    let simulated: Vec<Vec<&Costs>> = simulated.iter().map(|it| it.iter().collect()).collect();
+    let real: Vec<Vec<&Costs>> = real.failing().collect();
+    let mut rows = Vec::new();
+    let mut back = Vec::new();
+    let mut furthest = 0.0_f64;
+    for place in [0, 2] {
+        let both = [("real", &real), ("simulated", &simulated)].map(|(on, runs)| {
+            let effect = Effect::of(&runs[place], &runs[place + 1]);
+            let mut row = vec![Cell::from(Failing::ALL[place].protocol()), Cell::from(on)];
+            row.extend([effect.went_back, effect.recovery, effect.undone, effect.longer].map(Cell::from));
+            rows.push(row);
+            effect
+        });
+        let [real, simulated] = both;
+        back.push((real.went_back, simulated.went_back));
+        let off = 100.0 * (simulated.longer.mean / real.longer.mean - 1.0);
+        furthest = if off.abs() > furthest.abs() { off } else { furthest };
+    }
+    let expected = [CLUSTER, PROCESSES].map(|it| it as f64);
+    let as_expected = back.iter().zip(expected).all(|((real, simulated), expected)| {
+        [real.least, real.most, simulated.least, simulated.most] == [expected; 4]
+    });
+    Ok(Section {
+        id: "real",
+        title: "A failure among real processes".into(),
+        place: "V-B",
+        text: vec![format!(
+            "CG on {PROCESSES} real processes in clusters of {CLUSTER}, three seconds of computation, a checkpoint each second; one process \
+             is killed halfway between two. The same file in virtual time."
+        )],
+        findings: vec![
+            Finding {
+                what: "who rolls back".into(),
+                published: "one cluster".into(),
+                ours: if as_expected {
+                    format!(
+                        "{CLUSTER} of {PROCESSES} processes with HydEE, all of them globally, real and simulated"
+                    )
+                } else {
+                    "not the same in every run: see the table".into()
+                },
+                agreement: Agreement::of(as_expected),
+                sentence: "Counted are the processes that restored a state.".into(),
+            },
+            Finding {
+                what: "what the failure costs, simulated beside real".into(),
+                published: String::new(),
+                ours: format!("{} % off at worst", short(furthest)),
+                agreement: Agreement::Measured,
+                sentence: format!(
+                    "How much longer the run takes; {}. Starting a process takes longer here than the simulator charges.",
+                    if furthest.abs() <= CLOSE {
+                        "the simulator tells it well"
+                    } else {
+                        "the simulator does not tell it well"
+                    }
+                ),
+            },
+        ],
+        figures: Vec::new(),
+        tables: vec![Table {
+            name: "real",
+            caption: "One failure, on real processes and in virtual time".into(),
+            columns: vec![
+                "protocol",
+                "processes",
+                "went back",
+                "recovered in, s",
+                "undone, process-s",
+                "the run takes longer, s",
+            ],
+            rows,
+        }],
+    })
+}
+
+/// What a failure does to runs.
+struct Effect {
+    went_back: Spread,
+    recovery: Spread,
+    undone: Spread,
+    longer: Spread,
+}
+
+impl Effect {
+    fn of(calm: &[&Costs], failed: &[&Costs]) -> Effect {
+        let outages = || failed.iter().flat_map(|it| &it.outages);
+        let calm = Spread::of(calm.iter().map(|it| it.seconds)).mean;
+        Effect {
+            went_back: Spread::of(outages().map(|it| it.went_back as f64)),
+            recovery: Spread::of(outages().filter_map(|it| it.recovery_seconds)),
+            undone: Spread::of(outages().map(|it| it.lost_seconds)),
+            longer: Spread::of(failed.iter().map(|it| it.seconds - calm)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_runs_that_are_wanted_are_valid_and_have_names_of_their_own() {
+        let runs = runs();
+        let mut names: Vec<&str> = runs.iter().map(|it| it.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), runs.len());
+        runs.iter().for_each(|it| _ = parse(&it.text));
+    }
+}
