@@ -149,6 +149,10 @@ fn every_mistake_is_explained() {
         ("too short to detect", with("detectAfter: 500ms", "detectAfter: 5ms")),
         ("deadline before the end", with("deadline: 60s", "deadline: 1s").replace("at: 4s", "at: 500ms")),
         ("fault after the deadline", with("at: 4s", "at: 70s")),
+        (
+            "nothing to compute on",
+            with("  deadline: 60s", "  deadline: 60s\n  simulator: { handling: { cores: 0 } }"),
+        ),
         ("no trigger", with("at: 4s, ", "")),
         ("two triggers", with("at: 4s, ", "at: 4s, mtbf: { exponential: 30s }, ")),
         ("no action", with(", crash: { cluster: any }", "")),

@@ -351,11 +351,12 @@ impl<'a> Check<'a> {
 
     fn simulator(&mut self) {
         let simulator = self.spec.simulator();
-        if simulator.handling.is_some_and(|it| it.cores == Some(0)) {
+        if let Some(cores) = simulator.handling.and_then(|it| it.cores).filter(|it| !(1..=1024).contains(it))
+        {
             self.problem(
                 "spec.simulator.handling.cores",
-                "no process can do anything without a core",
-                "write at least 1, or leave it out: then each process has one of its own",
+                format!("{cores} cores cannot be shared"),
+                "write 1 to 1024, or leave it out: then each process has one of its own",
             );
         }
         let percent = simulator.least_work_left.unwrap_or(0);
