@@ -170,8 +170,7 @@ impl Watch for Watcher {
             return;
         }
         if self.cluster_of.is_empty() {
-            let clusters = (0..names.clusters() as u16).map(ClusterId);
-            self.cluster_of = clusters.flat_map(|it| names.processes_of(it).map(move |_| it)).collect();
+            self.cluster_of = (0..names.ranks()).map(|it| names.cluster_of(ProcessId(it))).collect();
         }
         let Record { process, at, fact, .. } = record;
         if self.tells(*process, fact) {

@@ -58,6 +58,14 @@ pub(crate) struct Route {
     pub(crate) to_cluster: ClusterId,
 }
 
+impl Route {
+    /// Whether it leads from one cluster to another.
+    #[inline]
+    pub(crate) fn is_between(self) -> bool {
+        self.from_cluster != self.to_cluster
+    }
+}
+
 impl Network {
     pub(crate) fn new(links: Links, processes: usize, fifo: bool, chance: Chance, dice: Dice) -> Network {
         Network {
@@ -94,7 +102,7 @@ impl Network {
         }
         let mut at = sent;
         if link.nanos_per_byte > 0 {
-            let interface = usize::from(route.from_cluster != route.to_cluster);
+            let interface = usize::from(route.is_between());
             let free = &mut self.interfaces[route.from.index()][interface];
             let occupied = (u128::from(bytes) * u128::from(link.nanos_per_byte)) >> 16;
             *free = (*free).max(sent) + Span(u64::try_from(occupied).unwrap_or(u64::MAX));

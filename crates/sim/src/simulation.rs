@@ -276,10 +276,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let route = self.route(from, to);
         let seat = &self.seats[from.index()];
         let (from_life, to_life) = (seat.life, self.known_life(seat, to));
-        let between = route.from_cluster != route.to_cluster;
-        self.stats.sent::<P>(&packet, bytes, between);
+        self.stats.sent::<P>(&packet, bytes, route.is_between());
         let sent = match &mut self.processors {
-            Some(processors) => processors.handle(from, between, bytes, self.now),
+            Some(processors) => processors.handle(from, route.is_between(), bytes, self.now),
             None => self.now,
         };
         match self.network.arrival(route, bytes, sent, self.now) {
@@ -321,8 +320,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let Some(processors) = self.processors.as_mut().filter(|_| is_served) else {
             return self.arrive(flight);
         };
-        let between = route.from_cluster != route.to_cluster;
-        let at = processors.handle(flight.to, between, flight.packet.wire_len(), self.now);
+        let at = processors.handle(flight.to, route.is_between(), flight.packet.wire_len(), self.now);
         self.queue.push(at, || Happening::Handled(flight));
     }
 

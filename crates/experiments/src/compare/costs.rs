@@ -235,8 +235,7 @@ impl Rank {
 impl Watch for Bookkeeper<'_> {
     fn stated(&mut self, names: &Names, record: &Record) {
         if self.ranks.is_empty() {
-            let clusters = (0..names.clusters() as u16).map(ClusterId);
-            self.cluster_of = clusters.flat_map(|it| names.processes_of(it).map(move |_| it)).collect();
+            self.cluster_of = (0..names.ranks()).map(|it| names.cluster_of(ProcessId(it))).collect();
             self.ranks = vec![Rank::default(); self.cluster_of.len()];
         }
         self.note(record);

@@ -9,12 +9,10 @@ use crate::measures::{Spread, short};
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
-use super::ping_pong::{Played, SIZES, Setting};
+use super::ping_pong::{Played, SIZES, Setting, median};
 use super::real::{CLUSTER, PROCESSES, Real, head};
-use super::{HYDEE_CALM, UNPROTECTED, parse};
+use super::{CLOSE, HYDEE_CALM, UNPROTECTED, furthest, parse};
 
-/// A prediction that is as close as this to the mean of the real runs is said to be confirmed, in percent.
-const CLOSE: f64 = 25.0;
 /// The places of these lengths in [`SIZES`].
 const ONE_BYTE: usize = 0;
 const ONE_KIBIBYTE: usize = 3;
@@ -79,11 +77,6 @@ impl Calibration {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
 /// A run that is predicted: nothing but the messages of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Predicted {
@@ -145,21 +138,19 @@ pub(super) fn section(
     calibration: &Calibration,
     real: &Real,
 ) -> Result<Section, Interrupted> {
+    let seconds = |runs: &[Costs]| Spread::of(runs.iter().map(|it| it.seconds));
     let mut predicted = Vec::new();
     for run in Predicted::ALL {
         let runs =
             lab.costs(&format!("{}, predicted", run.name()), &run.simulated(calibration, real.cores))?;
-        predicted.push(Spread::of(runs.iter().map(|it: &Costs| it.seconds)));
+        predicted.push(seconds(&runs));
     }
-    let seconds = |runs: Vec<&Costs>| Spread::of(runs.iter().map(|it| it.seconds));
-    let real: Vec<Spread> = real.predicted().map(seconds).collect();
+    let real: Vec<Spread> = real.predicted().map(|it| seconds(&it)).collect();
     let off = |place: usize| 100.0 * (predicted[place].mean / real[place].mean - 1.0);
     let longer =
         |seconds: &[Spread], place: usize| 100.0 * (seconds[place + 1].mean / seconds[place].mean - 1.0);
     let calm = (0..Predicted::ALL.len()).filter(|it| !Predicted::ALL[*it].protected);
-    let furthest = (0..Predicted::ALL.len())
-        .map(off)
-        .fold(0.0, |most: f64, it| if it.abs() > most.abs() { it } else { most });
+    let furthest = furthest((0..Predicted::ALL.len()).map(off));
     let overheads: Vec<String> = calm
         .map(|it| {
             let name = Predicted::ALL[it].pattern.name();

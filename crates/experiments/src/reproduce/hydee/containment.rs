@@ -11,10 +11,8 @@ use crate::reproduce::{Interrupted, Lab};
 use crate::simulate::simulate;
 
 use super::phases::Phases;
-use super::{COMPUTING_MS, Kernel};
+use super::{COMPUTING_MS, GLOBAL, HYDEE, Kernel};
 
-pub(super) const HYDEE: &str = "{ hydee: { checkpointEvery: 1s, replicas: 0 } }";
-pub(super) const GLOBAL: &str = "{ coordinated: { checkpointEvery: 1s, replicas: 0 } }";
 /// Where the failed process stands among the clusters, and when it dies, in milliseconds: soon after a checkpoint, between
 /// two, and shortly before one.
 const POSITIONS: [(Position, u32); 3] =
@@ -27,34 +25,42 @@ enum Position {
     Last,
 }
 
-/// What one failure cost, the mean of all runs.
-struct Cost {
-    back_percent: f64,
+/// What one failure costs, in all runs.
+pub(super) struct Effect {
+    runs: usize,
+    /// Processes.
+    pub(super) went_back: Spread,
+    /// Until the last process that went back goes on, in seconds.
+    pub(super) recovery: Spread,
     /// Process-seconds of work that were done again.
-    undone: f64,
-    recovery: f64,
-    /// Process-seconds that the whole federation ran longer than without the failure.
-    longer: f64,
-    /// In every run exactly this many processes went back.
-    went_back: Option<usize>,
+    pub(super) undone: Spread,
+    /// Seconds that a run takes longer than the one of the same seed or turn without the failure.
+    pub(super) longer: Spread,
 }
 
-impl Cost {
-    fn of(runs: &[Costs], calm: &[Costs], processes: usize) -> Cost {
-        let outages = || runs.iter().flat_map(|it| &it.outages);
-        let mean = |values: Vec<f64>| Spread::of(values).mean;
-        let seconds = |runs: &[Costs]| mean(runs.iter().map(|it| it.seconds).collect());
-        let went_back = outages().next().map(|it| it.went_back);
-        Cost {
-            back_percent: mean(outages().map(|it| 100.0 * it.went_back as f64 / processes as f64).collect()),
-            undone: mean(outages().map(|it| it.lost_seconds).collect()),
-            recovery: mean(outages().filter_map(|it| it.recovery_seconds).collect()),
-            longer: (seconds(runs) - seconds(calm)) * processes as f64,
-            went_back: went_back.filter(|first| {
-                outages().all(|it| it.went_back == *first) && outages().count() == runs.len()
-            }),
+impl Effect {
+    pub(super) fn of(failed: &[Costs], calm: &[Costs]) -> Effect {
+        let outages = || failed.iter().flat_map(|it| &it.outages);
+        let pairs = failed.iter().zip(calm);
+        Effect {
+            runs: failed.len(),
+            went_back: Spread::of(outages().map(|it| it.went_back as f64)),
+            recovery: Spread::of(outages().filter_map(|it| it.recovery_seconds)),
+            undone: Spread::of(outages().map(|it| it.lost_seconds)),
+            longer: Spread::of(pairs.map(|(failed, calm)| failed.seconds - calm.seconds)),
         }
     }
+
+    /// Whether so many processes went back in every run, no more and no fewer.
+    pub(super) fn always(&self, processes: usize) -> bool {
+        let Spread { runs, least, most, .. } = self.went_back;
+        runs == self.runs && [least, most] == [processes as f64; 2]
+    }
+}
+
+/// The death of a cluster's first process, as it stands in a file.
+fn crash(cluster: usize, at_ms: u32) -> String {
+    format!("[{{ at: {at_ms}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]")
 }
 
 pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
@@ -76,28 +82,30 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
                 Position::Middle => sizes.len() / 2,
                 Position::Last => sizes.len() - 1,
             };
-            let fault = format!("[{{ at: {at}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]");
+            let fault = crash(cluster, at);
             let hydee = lab.costs(&what("HydEE, a failure"), &kernel.federation(HYDEE, &fault))?;
             let global = lab.costs(&what("global, a failure"), &kernel.federation(GLOBAL, &fault))?;
-            let hydee = Cost::of(&hydee, &calm[0], processes);
-            let global = Cost::of(&global, &calm[1], processes);
-            contained &= hydee.went_back == Some(sizes[cluster]);
+            let (hydee, global) = (Effect::of(&hydee, &calm[0]), Effect::of(&global, &calm[1]));
+            contained &= hydee.always(sizes[cluster]);
             let mut row = vec![
                 Cell::from(pattern.name()),
                 Cell::Word(format!("{} of {}", cluster + 1, sizes.len())),
                 f64::from(at % 1_000 / 10).into(),
             ];
             for it in [&hydee, &global] {
-                row.extend([it.back_percent, it.recovery, it.undone, it.longer].map(Cell::from));
+                let Effect { went_back, recovery, undone, longer, .. } = it;
+                let percent = 100.0 * went_back.mean / processes as f64;
+                let longer = longer.mean * processes as f64;
+                row.extend([percent, recovery.mean, undone.mean, longer].map(Cell::from));
             }
             rows.push(row);
             costs.push((hydee, global));
         }
     }
-    let mean = |of: &dyn Fn(&(Cost, Cost)) -> f64| Spread::of(costs.iter().map(of)).mean;
+    let mean = |of: &dyn Fn(&(Effect, Effect)) -> f64| Spread::of(costs.iter().map(of)).mean;
     let share = |hydee: f64, global: f64| if global > 0.0 { 100.0 * hydee / global } else { 0.0 };
-    let (recovers, recovers_globally) = (mean(&|it| it.0.recovery), mean(&|it| it.1.recovery));
-    let no_slower = costs.iter().filter(|it| it.0.recovery <= it.1.recovery).count();
+    let (recovers, recovers_globally) = (mean(&|it| it.0.recovery.mean), mean(&|it| it.1.recovery.mean));
+    let no_slower = costs.iter().filter(|it| it.0.recovery.mean <= it.1.recovery.mean).count();
     let findings = vec![
         Finding {
             what: "only the failed cluster rolls back".into(),
@@ -112,7 +120,7 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
             published: "containment saves energy (no numbers)".into(),
             ours: format!(
                 "{} % of what global checkpoints do again",
-                short(share(mean(&|it| it.0.undone), mean(&|it| it.1.undone)))
+                short(share(mean(&|it| it.0.undone.mean), mean(&|it| it.1.undone.mean)))
             ),
             agreement: Agreement::UnderSpecified,
             sentence: "In process-seconds, over all kernels and positions. Processes that do not go back wait for those that \
@@ -135,8 +143,8 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
             published: String::new(),
             ours: format!(
                 "{} with HydEE, {} globally",
-                short(mean(&|it| it.0.longer)),
-                short(mean(&|it| it.1.longer))
+                short(mean(&|it| it.0.longer.mean) * processes as f64),
+                short(mean(&|it| it.1.longer.mean) * processes as f64)
             ),
             agreement: Agreement::Measured,
             sentence: "How much longer the run takes, times its processes: kernels in which everybody needs everybody soon wait for \
@@ -192,22 +200,22 @@ fn depth(lab: &mut Lab<'_>) -> Result<Section, Interrupted> {
     // How many times what it takes globally: under HydEE and SPBC.
     let mut times: [Vec<f64>; 2] = Default::default();
     for pattern in [Pattern::Bt, Pattern::Lu] {
+        let mut kernel = Kernel::new(pattern, PROCESSES, lab.is_quick());
+        let cluster = kernel.clusters().len() - 1;
         let mut lines: [Vec<(f64, Spread)>; PROTOCOLS.len()] = Default::default();
         for &iterations in iterations {
-            let kernel = Kernel { iterations, ..Kernel::new(pattern, PROCESSES, lab.is_quick()) };
-            let cluster = kernel.clusters().len() - 1;
+            kernel.iterations = iterations;
             let mut phases = Phases::new(Span::from_secs(1), failure);
             let once = simulate(&kernel.federation(HYDEE, "[]"), 1, &mut phases);
             once.unwrap_or_else(|it| panic!("{} can be set up: {it}", pattern.name()));
             let depth = f64::from(phases.depth(ClusterId(cluster as u16)));
-            let fault = format!("[{{ at: {at}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]");
+            let fault = crash(cluster, at);
             let mut row = vec![pattern.name().into(), f64::from(iterations).into(), depth.into()];
             for ((name, protocol), line) in PROTOCOLS.iter().zip(&mut lines) {
                 let what = format!("{} in {iterations} iterations, {name}", pattern.name());
                 let calm = lab.costs(&what, &kernel.federation(protocol, "[]"))?;
                 let failed = lab.costs(&what, &kernel.federation(protocol, &fault))?;
-                let pairs = failed.iter().zip(&calm);
-                let longer = Spread::of(pairs.map(|(failed, calm)| failed.seconds - calm.seconds));
+                let longer = Effect::of(&failed, &calm).longer;
                 line.push((depth, longer));
                 row.push(Cell::from(longer));
             }

@@ -76,6 +76,18 @@ pub fn reproduce(
 const UNPROTECTED: &str = "{ none: {} }";
 /// HydEE without a checkpoint but the first.
 const HYDEE_CALM: &str = "{ hydee: { checkpointEvery: never, replicas: 0 } }";
+/// HydEE with a checkpoint each second.
+const HYDEE: &str = "{ hydee: { checkpointEvery: 1s, replicas: 0 } }";
+/// Everybody together, each second.
+const GLOBAL: &str = "{ coordinated: { checkpointEvery: 1s, replicas: 0 } }";
+
+/// What is as close as this to real processes is said to be told well, in percent.
+const CLOSE: f64 = 25.0;
+
+/// The one that is furthest from zero.
+fn furthest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(0.0, |most: f64, it| if it.abs() > most.abs() { it } else { most })
+}
 
 /// What stands in a file of this evaluation.
 fn parse(text: &str) -> Federation {

@@ -9,7 +9,7 @@ use crate::reproduce::{Interrupted, Lab};
 
 use super::calibration::Calibration;
 use super::ping_pong::Setting;
-use super::{HYDEE_CALM, Kernel, UNPROTECTED};
+use super::{GLOBAL, HYDEE, HYDEE_CALM, Kernel, UNPROTECTED};
 
 /// The most that the paper has found, in percent.
 const PUBLISHED_PERCENT: f64 = 1.25;
@@ -32,19 +32,11 @@ const WAYS: [Way; 4] = [
         protocol: "{ fullLogging: { checkpointEvery: never, replicas: 0 } }",
         costs: (Setting::Logging, Setting::Logging),
     },
-    Way {
-        name: "HydEE, checkpoints",
-        protocol: "{ hydee: { checkpointEvery: 1s, replicas: 0 } }",
-        costs: (Setting::Piggyback, Setting::Logging),
-    },
-    Way {
-        name: "global checkpoints",
-        protocol: "{ coordinated: { checkpointEvery: 1s, replicas: 0 } }",
-        costs: (Setting::Piggyback, Setting::Piggyback),
-    },
+    Way { name: "HydEE, checkpoints", protocol: HYDEE, costs: (Setting::Piggyback, Setting::Logging) },
+    Way { name: "global checkpoints", protocol: GLOBAL, costs: (Setting::Piggyback, Setting::Piggyback) },
 ];
 
-/// Iterations of a kernel on at most 256 processes, where each iteration is a few messages of each process: more than
+/// Iterations of a kernel on 256 processes, where each iteration is a few messages of each process: more than
 /// elsewhere, because the cost of messages is what this is about.
 const ITERATIONS: u32 = 100;
 

@@ -66,8 +66,7 @@ impl Phases {
 impl Watch for Phases {
     fn stated(&mut self, names: &Names, record: &Record) {
         if self.cluster_of.is_empty() {
-            let clusters = (0..names.clusters() as u16).map(ClusterId);
-            self.cluster_of = clusters.flat_map(|it| names.processes_of(it).map(move |_| it)).collect();
+            self.cluster_of = (0..names.ranks()).map(|it| names.cluster_of(ProcessId(it))).collect();
             self.phases = vec![1; self.cluster_of.len()];
         }
         if record.fact == Fact::Begun {

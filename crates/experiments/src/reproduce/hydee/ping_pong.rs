@@ -9,6 +9,8 @@ use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 
+use super::{HYDEE_CALM, UNPROTECTED};
+
 /// Lengths of messages, in bytes.
 pub const SIZES: [u32; 8] = [1, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// Round trips that are not counted: the first ones of each length.
@@ -47,8 +49,8 @@ impl Setting {
             Setting::Logging => "[{ name: a, nodes: 1 }, { name: b, nodes: 1 }]",
         };
         let protocol = match self {
-            Setting::Native => "{ none: {} }",
-            Setting::Piggyback | Setting::Logging => "{ hydee: { checkpointEvery: never, replicas: 0 } }",
+            Setting::Native => UNPROTECTED,
+            Setting::Piggyback | Setting::Logging => HYDEE_CALM,
         };
         let sizes = SIZES.map(|it| format!("{it}B")).join(", ");
         format!(
@@ -85,14 +87,18 @@ impl Played {
         if sends.len() != SIZES.len() * rounds || rounds < WARM_UP + 2 {
             return None;
         }
-        let median = |sends: &[Time]| {
-            let mut halves: Vec<f64> =
-                sends.windows(2).skip(WARM_UP).map(|it| it[1].since(it[0]).as_secs_f64() * 5e5).collect();
-            halves.sort_by(f64::total_cmp);
-            halves[halves.len() / 2]
+        let halves = |sends: &[Time]| {
+            let pairs = sends.windows(2).skip(WARM_UP);
+            median(pairs.map(|it| it[1].since(it[0]).as_secs_f64() * 5e5).collect())
         };
-        Some(Played { setting, medians: sends.chunks(rounds).map(median).collect() })
+        Some(Played { setting, medians: sends.chunks(rounds).map(halves).collect() })
     }
+}
+
+/// The value in the middle; zero when there is none.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// What came of it, for the page. Every setting must have been played.

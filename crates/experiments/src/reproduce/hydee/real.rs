@@ -3,19 +3,17 @@
 //! Nothing here runs processes: who does makes [`runs`], and hands over what came of them.
 
 use crate::compare::{Costs, Made};
-use crate::measures::{Spread, short};
+use crate::measures::short;
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
 use super::calibration::Predicted;
-use super::containment::{GLOBAL, HYDEE};
-use super::parse;
+use super::containment::Effect;
+use super::{CLOSE, GLOBAL, HYDEE, furthest, parse};
 
 /// Processes of each run, in clusters of this size.
 pub(super) const PROCESSES: usize = 16;
 pub(super) const CLUSTER: usize = 4;
-/// How far real processes may be from the simulator, in percent of the time that a failure costs.
-const CLOSE: f64 = 25.0;
 
 /// A run that is wanted.
 #[derive(Clone, Debug)]
@@ -44,16 +42,16 @@ pub fn runs() -> Vec<Wanted> {
 
 impl Real {
     /// What the runs that are predicted cost.
-    pub(super) fn predicted(&self) -> impl Iterator<Item = Vec<&Costs>> {
+    pub(super) fn predicted(&self) -> impl Iterator<Item = Vec<Costs>> {
         self.costs(0, Predicted::ALL.len())
     }
 
-    fn failing(&self) -> impl Iterator<Item = Vec<&Costs>> {
+    fn failing(&self) -> impl Iterator<Item = Vec<Costs>> {
         self.costs(Predicted::ALL.len(), Failing::ALL.len())
     }
 
-    fn costs(&self, from: usize, runs: usize) -> impl Iterator<Item = Vec<&Costs>> {
-        self.made.iter().skip(from).take(runs).map(|it| it.iter().map(Made::costs).collect())
+    fn costs(&self, from: usize, runs: usize) -> impl Iterator<Item = Vec<Costs>> {
+        self.made.iter().skip(from).take(runs).map(|it| it.iter().map(Made::costs).cloned().collect())
     }
 }
 
@@ -120,28 +118,23 @@ pub(super) fn section(lab: &mut Lab<'_>, real: &Real) -> Result<Section, Interru
     for run in Failing::ALL {
         simulated.push(lab.costs(&run.name(), &parse(&run.text()))?);
     }
-    let simulated: Vec<Vec<&Costs>> = simulated.iter().map(|it| it.iter().collect()).collect();
-    let real: Vec<Vec<&Costs>> = real.failing().collect();
+    let real: Vec<Vec<Costs>> = real.failing().collect();
     let mut rows = Vec::new();
-    let mut back = Vec::new();
-    let mut furthest = 0.0_f64;
-    for place in [0, 2] {
+    let mut off = Vec::new();
+    let mut as_expected = true;
+    for (place, expected) in [(0, CLUSTER), (2, PROCESSES)] {
         let both = [("real", &real), ("simulated", &simulated)].map(|(on, runs)| {
-            let effect = Effect::of(&runs[place], &runs[place + 1]);
+            let effect = Effect::of(&runs[place + 1], &runs[place]);
             let mut row = vec![Cell::from(Failing::ALL[place].protocol()), Cell::from(on)];
             row.extend([effect.went_back, effect.recovery, effect.undone, effect.longer].map(Cell::from));
             rows.push(row);
             effect
         });
         let [real, simulated] = both;
-        back.push((real.went_back, simulated.went_back));
-        let off = 100.0 * (simulated.longer.mean / real.longer.mean - 1.0);
-        furthest = if off.abs() > furthest.abs() { off } else { furthest };
+        as_expected &= real.always(expected) && simulated.always(expected);
+        off.push(100.0 * (simulated.longer.mean / real.longer.mean - 1.0));
     }
-    let expected = [CLUSTER, PROCESSES].map(|it| it as f64);
-    let as_expected = back.iter().zip(expected).all(|((real, simulated), expected)| {
-        [real.least, real.most, simulated.least, simulated.most] == [expected; 4]
-    });
+    let furthest = furthest(off);
     Ok(Section {
         id: "real",
         title: "A failure among real processes".into(),
@@ -194,27 +187,6 @@ pub(super) fn section(lab: &mut Lab<'_>, real: &Real) -> Result<Section, Interru
             rows,
         }],
     })
-}
-
-/// What a failure does to runs.
-struct Effect {
-    went_back: Spread,
-    recovery: Spread,
-    undone: Spread,
-    longer: Spread,
-}
-
-impl Effect {
-    fn of(calm: &[&Costs], failed: &[&Costs]) -> Effect {
-        let outages = || failed.iter().flat_map(|it| &it.outages);
-        let calm = Spread::of(calm.iter().map(|it| it.seconds)).mean;
-        Effect {
-            went_back: Spread::of(outages().map(|it| it.went_back as f64)),
-            recovery: Spread::of(outages().filter_map(|it| it.recovery_seconds)),
-            undone: Spread::of(outages().map(|it| it.lost_seconds)),
-            longer: Spread::of(failed.iter().map(|it| it.seconds - calm)),
-        }
-    }
 }
 
 #[cfg(test)]
