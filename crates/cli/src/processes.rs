@@ -52,16 +52,20 @@ impl Evaluation<'_> {
         Ok(pairs)
     }
 
-    /// Plays ping-pong so often in each setting, the settings in turn, so that what disturbs the machine for a while disturbs
-    /// all alike.
-    pub(crate) fn ping_pong(self, runs: u32, rounds: u32) -> Result<Vec<Played>, Trouble> {
+    /// Lets so many processes play ping-pong so often in each setting, with so many round trips each. The settings take turns,
+    /// so that what disturbs the machine for a while disturbs all alike.
+    pub(crate) fn ping_pong(
+        self,
+        processes: usize,
+        (runs, rounds): (u32, u32),
+    ) -> Result<Vec<Played>, Trouble> {
         let mut shown = Progress::new();
         let mut all = Vec::new();
         for (run, setting) in (1..=runs).flat_map(|run| Setting::ALL.map(|it| (run, it))) {
-            shown.show(|| progress(all.len(), runs as usize * Setting::ALL.len()));
-            let name = format!("ping-pong-{setting:?}").to_lowercase();
-            let kept = self.run(BackendName::Local, &name, &setting.text(rounds), run.into())?;
-            let played = Played::of(setting, rounds, kept.recording.recorded().trace);
+            shown.show(|| progress(processes, all.len(), runs as usize * Setting::ALL.len()));
+            let name = format!("ping-pong-{processes}-{setting:?}").to_lowercase();
+            let kept = self.run(BackendName::Local, &name, &setting.text(processes, rounds), run.into())?;
+            let played = Played::of(setting, processes, rounds, kept.recording.recorded().trace);
             all.push(played.ok_or_else(|| {
                 Trouble::machine(format!("ping-pong did not come to its end: see {}", kept.dir.display()))
             })?);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR};
 use faultline_experiments::reproduce::{Reproduction, Settings, hydee, page, reality, reproduce as repeat};
 use faultline_experiments::table1;
 
@@ -28,7 +29,9 @@ const HYDEE_SEEDS: u32 = 3;
 const HYDEE_QUICK_SEEDS: u32 = 1;
 /// Runs of ping-pong in each setting, and round trips with each length.
 const PING_PONG: (u32, u32) = (10, 200);
-/// The same when only the shape is wanted.
+/// The same of many processes.
+const CROWDED_PING_PONG: (u32, u32) = (5, 200);
+/// Both when only the shape is wanted.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
 /// Runs of each other one on real processes.
 const TURNS: u32 = 5;
@@ -104,11 +107,11 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
     let interrupted = interrupt::flag();
     // First, while nothing else of this program keeps the machine busy.
-    let (runs, rounds) = if *quick { QUICK_PING_PONG } else { PING_PONG };
     let evaluation = Evaluation { out: &out, interrupted: &interrupted };
-    let played = evaluation.ping_pong(runs, rounds)?;
+    let played = evaluation.ping_pong(PAIR, if *quick { QUICK_PING_PONG } else { PING_PONG })?;
+    let crowded = evaluation.ping_pong(CROWD, if *quick { QUICK_PING_PONG } else { CROWDED_PING_PONG })?;
     let real = evaluation.wanted(if *quick { QUICK_TURNS } else { TURNS })?;
-    let measured = hydee::Measured { played, real };
+    let measured = hydee::Measured { played, crowded, real };
     let mut progress = Progress::new();
     let done = hydee::reproduce(settings, &measured, &interrupted, &mut |what, runs| {
         progress.show(|| format!("{what} ({runs} runs done)"));

@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
 use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, tell};
+use faultline_trace::manifest::Backend;
 
 const HEAT: &str = "heat: { steps: 60, stepTime: 20ms, feedbackEvery: 10, state: 64KiB }";
 
@@ -76,6 +77,11 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
     let page = page::render(&compared);
     assert!(page.contains("<svg") && page.contains("With the faults of the file") && !page.contains("NaN"));
     assert!(page::file(&compared).starts_with("<svg"));
+    // On real processes two runs of the same take different times, and only there.
+    let own_spread = "none is the measure, run once more";
+    assert!(!tell::text(&compared).contains(own_spread));
+    let real = Comparison { backend: Backend::Local, ..compared };
+    assert!(tell::text(&real).contains(own_spread));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Ping-pong, as NetPIPE plays it: the first rank sends a message to the last one, which sends one of the same length
-//! back, for each length several times. All others have finished at once.
+//! back, for each length several times. So do the second and the last but one, and all others in pairs; who is left in the
+//! middle has finished at once.
 //!
-//! The application has no clock. What a round trip takes is seen in the facts of the first rank: from one send to the next.
+//! The application has no clock. What a round trip takes is seen in the facts of the rank that serves: from one send to the
+//! next.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -49,10 +51,9 @@ impl Config {
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
     config: Arc<Config>,
+    me: u32,
     /// Whom it plays with.
     partner: Option<u32>,
-    /// Whether it sends first.
-    serves: bool,
 }
 
 /// What a player knows.
@@ -68,19 +69,19 @@ impl Program for Player {
     type State = State;
 
     fn new(config: &Arc<Config>, Place { me, ranks }: Place) -> Player {
-        let last = ranks - 1;
-        let partner = if me == 0 { Some(last) } else { (me == last).then_some(0) };
-        Player { config: config.clone(), partner, serves: me == 0 }
+        let partner = Some(ranks - 1 - me).filter(|it| *it != me);
+        Player { config: config.clone(), me, partner }
     }
 
     fn begin(&self) -> State {
-        State { done: 0, hash: self.serves.into() }
+        State { done: 0, hash: mix(self.me.into()) }
     }
 
     fn next(&self, state: &mut State) -> Step {
         let Some(partner) = self.partner.filter(|_| state.done < self.total()) else { return Step::Finish };
         let round = state.done / 2;
-        let sends = state.done.is_multiple_of(2) == self.serves;
+        let serves = self.me < partner;
+        let sends = state.done.is_multiple_of(2) == serves;
         state.done += 1;
         if !sends {
             return Step::Receive { from: partner };

@@ -19,7 +19,7 @@ pub enum Application {
     Exchange(Exchange),
     /// The communication of a kernel of the NAS parallel benchmarks, on 16, 64, 256, 1024 or 4096 processes.
     Nas(Nas),
-    /// Ping-pong between the first and the last process, over lengths of messages.
+    /// Ping-pong in pairs, the first process with the last one, over lengths of messages.
     PingPong(PingPong),
     /// Master and workers: whoever answers first gets the next piece of work. Not send-deterministic.
     Farm(Farm),

@@ -16,12 +16,12 @@ const STYLE: &str = ".bars text{font:12px system-ui,-apple-system,\"Segoe UI\",R
 .bars .bar{fill:var(--c);fill-opacity:.75}.bars .axis{stroke:var(--grid)}.bars .whisker{stroke:var(--ink);stroke-width:1.3;fill:none}\
 .bars{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px;margin:14px 0}.paper{fill:var(--paper)}";
 /// Of the page alone.
-const TABLE: &str = ".comparison td:first-child{white-space:nowrap}.comparison .group td{padding-top:18px;color:var(--faint);font-weight:600}\
+const TABLE: &str = ".comparison td{white-space:nowrap}.comparison .group td{padding-top:18px;color:var(--faint);font-weight:600}\
 .prose{max-width:86ch}";
 
-const PANEL: f64 = 400.0;
+const PANEL: f64 = 424.0;
 const GAP: f64 = 40.0;
-const NAME: f64 = 146.0;
+const NAME: f64 = 170.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
 /// Beside a bar, for its number.

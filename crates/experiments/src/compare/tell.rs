@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::estimate::Estimate;
 use super::quantity::{QUANTITIES, Quantity, TOOK_EFFECT, Unit};
-use super::{Comparison, Row, Tally};
+use super::{Comparison, Row, Tally, UNPROTECTED};
 
 /// For people: protocols side by side.
 pub fn text(it: &Comparison) -> String {
@@ -147,7 +147,18 @@ pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
         .chain(side("without faults", &row.calm))
         .chain(side("with faults", &row.faulty))
         .chain(fewer_faults(it, row))
+        .chain(measure_itself(it, row))
         .collect()
+}
+
+/// Where time is real, what the unprotected runs take longer than themselves says something of the machine.
+fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
+    let is_measure = row.protocol == UNPROTECTED && it.backend != Backend::Simulate && row.calm.completed > 0;
+    is_measure.then(|| {
+        format!(
+            "{UNPROTECTED} is the measure, run once more: how much longer that takes is how far equal runs differ on this machine"
+        )
+    })
 }
 
 /// That a protocol met fewer faults than another one, and so is not to be compared by what they cost.

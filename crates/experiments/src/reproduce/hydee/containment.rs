@@ -51,11 +51,23 @@ impl Effect {
         }
     }
 
+    /// What so many processes spend because the run takes longer, in process-seconds.
+    fn process_seconds(&self, processes: usize) -> f64 {
+        self.longer.mean * processes as f64
+    }
+
     /// Whether so many processes went back in every run, no more and no fewer.
     pub(super) fn always(&self, processes: usize) -> bool {
         let Spread { runs, least, most, .. } = self.went_back;
         runs == self.runs && [least, most] == [processes as f64; 2]
     }
+}
+
+/// One failure under both.
+struct Failure {
+    processes: usize,
+    hydee: Effect,
+    global: Effect,
 }
 
 /// The death of a cluster's first process, as it stands in a file.
@@ -64,48 +76,52 @@ fn crash(cluster: usize, at_ms: u32) -> String {
 }
 
 pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
-    let processes = if lab.is_quick() { 64 } else { 256 };
+    let sizes: &[(usize, &[_])] =
+        if lab.is_quick() { &[(64, &POSITIONS)] } else { &[(256, &POSITIONS), (1024, &POSITIONS[1..2])] };
     let mut rows = Vec::new();
-    let mut costs = Vec::new();
+    let mut failures = Vec::new();
     let mut contained = true;
-    for pattern in Pattern::ALL {
+    for (&(processes, positions), pattern) in
+        sizes.iter().flat_map(|size| Pattern::ALL.map(|pattern| (size, pattern)))
+    {
         let kernel = Kernel::new(pattern, processes, lab.is_quick());
         let what = |way: &str| format!("{} on {processes} processes, {way}", pattern.name());
         let calm = [
             lab.costs(&what("HydEE without failure"), &kernel.federation(HYDEE, "[]"))?,
             lab.costs(&what("global without failure"), &kernel.federation(GLOBAL, "[]"))?,
         ];
-        let sizes: Vec<usize> = kernel.clusters().iter().map(Vec::len).collect();
-        for (position, at) in POSITIONS {
+        let clusters: Vec<usize> = kernel.clusters().iter().map(Vec::len).collect();
+        for &(position, at) in positions {
             let cluster = match position {
                 Position::First => 0,
-                Position::Middle => sizes.len() / 2,
-                Position::Last => sizes.len() - 1,
+                Position::Middle => clusters.len() / 2,
+                Position::Last => clusters.len() - 1,
             };
             let fault = crash(cluster, at);
             let hydee = lab.costs(&what("HydEE, a failure"), &kernel.federation(HYDEE, &fault))?;
             let global = lab.costs(&what("global, a failure"), &kernel.federation(GLOBAL, &fault))?;
             let (hydee, global) = (Effect::of(&hydee, &calm[0]), Effect::of(&global, &calm[1]));
-            contained &= hydee.always(sizes[cluster]);
+            contained &= hydee.always(clusters[cluster]);
             let mut row = vec![
                 Cell::from(pattern.name()),
-                Cell::Word(format!("{} of {}", cluster + 1, sizes.len())),
+                (processes as f64).into(),
+                Cell::Word(format!("{} of {}", cluster + 1, clusters.len())),
                 f64::from(at % 1_000 / 10).into(),
             ];
             for it in [&hydee, &global] {
-                let Effect { went_back, recovery, undone, longer, .. } = it;
-                let percent = 100.0 * went_back.mean / processes as f64;
-                let longer = longer.mean * processes as f64;
-                row.extend([percent, recovery.mean, undone.mean, longer].map(Cell::from));
+                let percent = 100.0 * it.went_back.mean / processes as f64;
+                let longer = it.process_seconds(processes);
+                row.extend([percent, it.recovery.mean, it.undone.mean, longer].map(Cell::from));
             }
             rows.push(row);
-            costs.push((hydee, global));
+            failures.push(Failure { processes, hydee, global });
         }
     }
-    let mean = |of: &dyn Fn(&(Effect, Effect)) -> f64| Spread::of(costs.iter().map(of)).mean;
+    let mean = |of: &dyn Fn(&Failure) -> f64| Spread::of(failures.iter().map(of)).mean;
     let share = |hydee: f64, global: f64| if global > 0.0 { 100.0 * hydee / global } else { 0.0 };
-    let (recovers, recovers_globally) = (mean(&|it| it.0.recovery.mean), mean(&|it| it.1.recovery.mean));
-    let no_slower = costs.iter().filter(|it| it.0.recovery.mean <= it.1.recovery.mean).count();
+    let (recovers, recovers_globally) =
+        (mean(&|it| it.hydee.recovery.mean), mean(&|it| it.global.recovery.mean));
+    let no_slower = failures.iter().filter(|it| it.hydee.recovery.mean <= it.global.recovery.mean).count();
     let findings = vec![
         Finding {
             what: "only the failed cluster rolls back".into(),
@@ -120,7 +136,7 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
             published: "containment saves energy (no numbers)".into(),
             ours: format!(
                 "{} % of what global checkpoints do again",
-                short(share(mean(&|it| it.0.undone.mean), mean(&|it| it.1.undone.mean)))
+                short(share(mean(&|it| it.hydee.undone.mean), mean(&|it| it.global.undone.mean)))
             ),
             agreement: Agreement::UnderSpecified,
             sentence: "In process-seconds, over all kernels and positions. Processes that do not go back wait for those that \
@@ -135,7 +151,7 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
             sentence: format!(
                 "From the failure until the last process that went back goes on; noticing and restarting included, which \
                  take the same under both. In {no_slower} of {} settings HydEE is no slower.",
-                costs.len()
+                failures.len()
             ),
         },
         Finding {
@@ -143,8 +159,8 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
             published: String::new(),
             ours: format!(
                 "{} with HydEE, {} globally",
-                short(mean(&|it| it.0.longer.mean) * processes as f64),
-                short(mean(&|it| it.1.longer.mean) * processes as f64)
+                short(mean(&|it| it.hydee.process_seconds(it.processes))),
+                short(mean(&|it| it.global.process_seconds(it.processes)))
             ),
             agreement: Agreement::Measured,
             sentence: "How much longer the run takes, times its processes: kernels in which everybody needs everybody soon wait for \
@@ -156,11 +172,12 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
         id: "containment",
         title: "How far a failure spreads".into(),
         place: "V-B, table I",
-        text: vec![format!(
-            "One of {processes} processes dies, in the first, the middle or the last cluster, early, halfway or late between two \
-             checkpoints (one a second). The same under global coordinated checkpoints. The paper computes what rolls back from its \
-             clusters and lets nothing fail."
-        )],
+        text: vec![
+            "One process dies, in the first, the middle or the last cluster, early, halfway or late between two checkpoints (one a \
+             second). The same under global coordinated checkpoints. The paper computes what rolls back from its clusters and lets \
+             nothing fail."
+                .into(),
+        ],
         findings,
         figures: Vec::new(),
         tables: vec![Table {
@@ -168,6 +185,7 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
             caption: "By kernel and position: HydEE, then global checkpoints".into(),
             columns: vec![
                 "kernel",
+                "processes",
                 "cluster",
                 "percent of the interval",
                 "rolled back, %",

@@ -26,7 +26,7 @@ use faultline_clustering::{Division, Wish, find};
 
 use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
 use calibration::Calibration;
-use ping_pong::Played;
+use ping_pong::{CROWD, PAIR, Played};
 use real::Real;
 
 /// The paper.
@@ -49,8 +49,10 @@ pub const PAPER: Paper = Paper {
 /// What was measured on real processes.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Ping-pong, every setting in each turn.
+    /// Ping-pong of [`ping_pong::PAIR`], every setting in each turn.
     pub played: Vec<Played>,
+    /// The same of [`ping_pong::CROWD`].
+    pub crowded: Vec<Played>,
     /// [`real::runs`].
     pub real: Real,
 }
@@ -63,9 +65,11 @@ pub fn reproduce(
     interrupted: &AtomicBool,
     tell: &mut dyn FnMut(&str, u64),
 ) -> Result<Reproduction, Interrupted> {
-    let calibration = Calibration::of(&measured.played);
+    let calibration = Calibration::of(&measured.played, PAIR, measured.real.cores);
+    let crowded = Calibration::of(&measured.crowded, CROWD, measured.real.cores);
     let ping_pong = |_: &mut Lab<'_>| Ok(vec![ping_pong::section(&measured.played)]);
-    let predicted = |lab: &mut Lab<'_>| Ok(vec![calibration::section(lab, &calibration, &measured.real)?]);
+    let predicted =
+        |lab: &mut Lab<'_>| Ok(vec![calibration::section(lab, &calibration, &crowded, &measured.real)?]);
     let overhead = |lab: &mut Lab<'_>| overhead::overhead(lab, &calibration);
     let real = |lab: &mut Lab<'_>| Ok(vec![real::section(lab, &measured.real)?]);
     let all_of_them: [&Experiment<'_>; 5] =
@@ -176,12 +180,12 @@ mod tests {
     #[test]
     fn the_simulated_part_is_repeated_and_every_run_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
-        let turn = Setting::ALL.map(|it| Played { setting: it, medians: vec![20.0; SIZES.len()] });
+        let turn = Setting::ALL.map(|it| Played { setting: it, halves: vec![20.0; SIZES.len()] });
         let made = |it: real::Wanted| {
             vec![Made::simulated(&parse(&it.text), 1, &AtomicBool::new(false)).expect("it can be set up")]
         };
         let real = Real { cores: 2, made: real::runs().into_iter().map(made).collect() };
-        let measured = Measured { played: turn.into(), real };
+        let measured = Measured { played: turn.clone().into(), crowded: turn.into(), real };
         let done = reproduce(settings, &measured, &AtomicBool::new(false), &mut |_, _| {});
         let done = done.expect("nobody interrupts");
         assert_eq!(done.judged.wrong, Vec::<String>::new());

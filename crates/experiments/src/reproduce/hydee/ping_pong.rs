@@ -1,11 +1,11 @@
-//! Latency and bandwidth between two real processes: figure 5 of the paper.
+//! Latency and bandwidth between real processes: figure 5 of the paper, and the same among many that share the cores.
 //!
 //! Nothing here runs processes: who does hands over the record of each run.
 
 use faultline_core::{Fact, ProcessId, Time};
 use faultline_trace::Trace;
 
-use crate::measures::{Spread, short};
+use crate::measures::Spread;
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 
@@ -13,12 +13,16 @@ use super::{HYDEE_CALM, UNPROTECTED};
 
 /// Lengths of messages, in bytes.
 pub const SIZES: [u32; 8] = [1, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
+/// Processes of figure 5.
+pub const PAIR: usize = 2;
+/// Processes that play in pairs at the same time, more than there are cores.
+pub const CROWD: usize = 16;
 /// Round trips that are not counted: the first ones of each length.
 const WARM_UP: usize = 5;
 /// What "equivalent" means here, in percent of the time.
 const EQUIVALENT: f64 = 10.0;
 
-/// What is between the two processes.
+/// What is between two processes that play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// No protocol.
@@ -42,11 +46,14 @@ impl Setting {
         }
     }
 
-    /// The federation, as it stands in a file.
-    pub fn text(self, rounds: u32) -> String {
+    /// The federation of so many processes, as it stands in a file. Each plays with one that `self` says where it is.
+    pub fn text(self, processes: usize, rounds: u32) -> String {
         let clusters = match self {
-            Setting::Native | Setting::Piggyback => "[{ name: a, nodes: 2 }]",
-            Setting::Logging => "[{ name: a, nodes: 1 }, { name: b, nodes: 1 }]",
+            Setting::Native | Setting::Piggyback => format!("[{{ name: a, nodes: {processes} }}]"),
+            Setting::Logging => {
+                let half = processes / 2;
+                format!("[{{ name: a, nodes: {half} }}, {{ name: b, nodes: {half} }}]")
+            }
         };
         let protocol = match self {
             Setting::Native => UNPROTECTED,
@@ -70,28 +77,35 @@ spec:
     }
 }
 
-/// Half round trips of one run, in microseconds: by length, the median.
+/// Half round trips of one run, in microseconds.
 #[derive(Clone, Debug)]
 pub struct Played {
     pub(super) setting: Setting,
-    pub(super) medians: Vec<f64>,
+    /// By length: of one pair the median; of many the mean of all, since each waits while the cores do something for others.
+    pub(super) halves: Vec<f64>,
 }
 
 impl Played {
-    /// What the record of a run says; `None` when it is not one of so many rounds.
-    pub fn of(setting: Setting, rounds: u32, trace: &Trace) -> Option<Played> {
-        let (_, stream) = trace.lives(ProcessId(0)).next()?;
-        let sends: Vec<Time> =
-            stream.iter().filter(|it| matches!(it.1, Fact::Sent { .. })).map(|it| it.0).collect();
+    /// What the record of a run says; `None` when it is not one of so many processes and rounds.
+    pub fn of(setting: Setting, processes: usize, rounds: u32, trace: &Trace) -> Option<Played> {
         let rounds = rounds as usize;
-        if sends.len() != SIZES.len() * rounds || rounds < WARM_UP + 2 {
-            return None;
+        let pairs = processes / 2;
+        let mut halves = vec![0.0; SIZES.len()];
+        for server in (0..pairs).map(|it| ProcessId(it as u32)) {
+            let (_, stream) = trace.lives(server).next()?;
+            let sends: Vec<Time> =
+                stream.iter().filter(|it| matches!(it.1, Fact::Sent { .. })).map(|it| it.0).collect();
+            if sends.len() != SIZES.len() * rounds || rounds < WARM_UP + 2 {
+                return None;
+            }
+            for (half, sends) in halves.iter_mut().zip(sends.chunks(rounds)) {
+                let trips = sends.windows(2).skip(WARM_UP);
+                let trips: Vec<f64> = trips.map(|it| it[1].since(it[0]).as_secs_f64() * 5e5).collect();
+                let typical = if pairs == 1 { median(trips) } else { Spread::of(trips).mean };
+                *half += typical / pairs as f64;
+            }
         }
-        let halves = |sends: &[Time]| {
-            let pairs = sends.windows(2).skip(WARM_UP);
-            median(pairs.map(|it| it[1].since(it[0]).as_secs_f64() * 5e5).collect())
-        };
-        Some(Played { setting, medians: sends.chunks(rounds).map(halves).collect() })
+        Some(Played { setting, halves })
     }
 }
 
@@ -105,7 +119,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 pub fn section(played: &[Played]) -> Section {
     // By setting and length, over all runs.
     let spread = |setting, size: usize| {
-        Spread::of(played.iter().filter(|it| it.setting == setting).map(|it| it.medians[size]))
+        Spread::of(played.iter().filter(|it| it.setting == setting).map(|it| it.halves[size]))
     };
     let runs = spread(Setting::Native, 0).runs;
     // What disturbs a run makes it slower, never faster.
@@ -188,8 +202,8 @@ pub fn section(played: &[Played]) -> Section {
 }
 
 /// For people, while it goes on.
-pub fn progress(played: usize, all: usize) -> String {
-    format!("ping-pong on real processes ({} of {} runs done)", short(played as f64), short(all as f64))
+pub fn progress(processes: usize, played: usize, all: usize) -> String {
+    format!("ping-pong on {processes} real processes ({played} of {all} runs done)")
 }
 
 #[cfg(test)]
@@ -197,7 +211,7 @@ mod tests {
     use super::*;
 
     fn played(setting: Setting, micros: f64) -> Played {
-        Played { setting, medians: SIZES.map(|it| micros + f64::from(it) / 1e3).into() }
+        Played { setting, halves: SIZES.map(|it| micros + f64::from(it) / 1e3).into() }
     }
 
     #[test]
@@ -216,8 +230,8 @@ mod tests {
 
     #[test]
     fn the_federations_are_valid() {
-        for setting in Setting::ALL {
-            let text = setting.text(100);
+        for (setting, processes) in Setting::ALL.into_iter().flat_map(|it| [(it, PAIR), (it, CROWD)]) {
+            let text = setting.text(processes, 100);
             let parsed = faultline_api::parse("ping-pong", text.as_bytes());
             parsed.unwrap_or_else(|it| panic!("{setting:?}: {it}: {:?}", it.complaints()));
         }

@@ -9,10 +9,11 @@ use crate::reproduce::{Interrupted, Lab};
 
 use super::calibration::Predicted;
 use super::containment::Effect;
+use super::ping_pong::CROWD;
 use super::{CLOSE, GLOBAL, HYDEE, furthest, parse};
 
 /// Processes of each run, in clusters of this size.
-pub(super) const PROCESSES: usize = 16;
+pub(super) const PROCESSES: usize = CROWD;
 pub(super) const CLUSTER: usize = 4;
 
 /// A run that is wanted.
