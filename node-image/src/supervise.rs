@@ -160,9 +160,11 @@ impl Visitor for Run<'_> {
             secret,
             listen: arguments.listen,
             files: bundle.description().map_err(Trouble::machine)?,
-            sum,
+            sum: sum.clone(),
         };
-        let options = RunOptions { interrupted: ended.clone(), wishes, ..setup.run_options(out) };
+        let mut options = RunOptions { interrupted: ended.clone(), wishes, ..setup.run_options(out) };
+        // Whoever provides the places says what is in the way of one, and its user may mend that.
+        options.supervisor.start_within = None;
         let run = match remote::run(remote, options, past, &desk, &mut keeper) {
             Ok(run) => run,
             // Another start of this program goes on.
@@ -173,6 +175,7 @@ impl Visitor for Run<'_> {
                 return Ok(());
             }
         };
+        sum.over();
         ledger.judging();
         let RunOutcome { outcome, added, faults, links, duration, collapsed } = run;
         for it in collapsed {

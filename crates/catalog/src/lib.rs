@@ -131,6 +131,7 @@ impl<P: Protocol> Setup<P> {
                 restart_after: spec.failures().restart_after(),
                 volatile_storage: storage.kind == StorageKind::Memory,
                 deadline: spec.deadline(),
+                start_within: Some(spec.deadline()),
                 scope: manifest::protocol_kind(spec).scope(),
                 joins: (0..)
                     .zip(&spec.clusters)

@@ -65,6 +65,7 @@ impl Scenario {
                 restart_after: Span::from_millis(50),
                 volatile_storage: false,
                 deadline: Span::from_secs(30),
+                start_within: Some(Span::from_secs(30)),
                 plan: Vec::new(),
                 scope: faultline_core::Scope::Cluster,
                 joins: Vec::new(),

@@ -59,6 +59,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
             restart_after: Span::from_secs(1),
             volatile_storage: false,
             deadline,
+            start_within: Some(deadline),
             plan: Vec::new(),
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),

@@ -250,6 +250,7 @@ fn passing() -> Config<()> {
         volatile_storage: false,
         // A packet is on its way for about 100 us, so that each is passed on about a thousand times.
         deadline: Span::from_millis(150),
+        start_within: Some(Span::from_millis(150)),
         plan: Vec::new(),
         scope: faultline_core::Scope::Cluster,
         joins: Vec::new(),

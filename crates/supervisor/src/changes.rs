@@ -63,7 +63,7 @@ impl Supervisor {
         let stood = now.since(self.paused.take().expect("only what stands goes on"));
         if self.begun.is_none() {
             self.origin = now;
-            self.plan_at(now + self.config.deadline, Due::Deadline);
+            self.plan_start(now);
             return self.try_begin(now, out);
         }
         self.origin += stood;

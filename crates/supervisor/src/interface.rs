@@ -21,9 +21,11 @@ pub struct Config {
     pub restart_after: Span,
     /// Storage does not outlive its process (kept in memory): every death loses it.
     pub volatile_storage: bool,
-    /// The run ends undecided when it has not completed this long after its beginning, or not begun this long after the
-    /// supervisor's start.
+    /// The run ends undecided when it has not completed this long after its beginning.
     pub deadline: Span,
+    /// Or when it has not begun this long after the supervisor's start; `None` where somebody else watches over the start, who
+    /// can mend what is in its way.
+    pub start_within: Option<Span>,
     /// Which ranks go back together.
     pub scope: Scope,
     /// Clusters that the membership awaits, and how long after the beginning of the application they join.

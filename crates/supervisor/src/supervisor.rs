@@ -126,7 +126,7 @@ impl Supervisor {
             config,
             membership,
         };
-        supervisor.plan_at(Time::ZERO + supervisor.config.deadline, Due::Deadline);
+        supervisor.plan_start(Time::ZERO);
         supervisor.watch(out);
         for index in 0..processes {
             supervisor.launch(ProcessId(index as u32), out);
@@ -358,10 +358,18 @@ impl Supervisor {
         self.announce(now, out);
     }
 
+    /// From `now` on the run may take so long to begin.
+    pub(crate) fn plan_start(&mut self, now: Time) {
+        if let Some(limit) = self.config.start_within {
+            self.plan_at(now + limit, Due::Deadline);
+        }
+    }
+
     /// Ends the run if it has lasted for as long as it may, also one that has not even begun.
     pub(crate) fn end_at_deadline(&mut self, now: Time, out: &mut Vec<Order>) {
+        let limit = if self.begun.is_some() { Some(self.config.deadline) } else { self.config.start_within };
         // One that its user keeps from beginning does not end before it may.
-        if self.origin + self.config.deadline <= now && self.paused.is_none() {
+        if limit.is_some_and(|it| self.origin + it <= now) && self.paused.is_none() {
             self.end(Outcome::Deadline, out);
         }
     }

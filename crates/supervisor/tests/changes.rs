@@ -41,6 +41,7 @@ impl Desk {
             restart_after: Span(50),
             volatile_storage: false,
             deadline: Span(DEADLINE),
+            start_within: Some(Span(DEADLINE)),
             plan: vec![at(0, 500, P0)],
             joins: Vec::new(),
             scope: Scope::Cluster,

@@ -42,6 +42,7 @@ impl Desk {
             restart_after: Span(50),
             volatile_storage: false,
             deadline: Span(100_000),
+            start_within: Some(Span(100_000)),
             plan,
             scope: Scope::Cluster,
             joins: vec![(GUEST, Span(JOINS))],

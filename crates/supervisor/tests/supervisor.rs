@@ -59,6 +59,7 @@ impl Desk {
             restart_after: RESTART_AFTER,
             volatile_storage: false,
             deadline: DEADLINE,
+            start_within: Some(DEADLINE),
             plan: numbered
                 .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
                 .collect(),

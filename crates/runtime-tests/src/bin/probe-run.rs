@@ -52,6 +52,7 @@ fn scenario(detect_after: Span) -> Scenario {
             restart_after: Span::from_millis(50),
             volatile_storage: false,
             deadline: minute,
+            start_within: Some(minute),
             plan: Vec::new(),
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),

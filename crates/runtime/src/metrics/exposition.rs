@@ -58,6 +58,11 @@ impl Exposition {
         change(&mut self.page.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Nothing is under way any more.
+    pub(crate) fn clear_gauges(&self) {
+        self.update(|page| page.gauges = Gauges::default());
+    }
+
     /// What a heartbeat says.
     pub(crate) fn heartbeat(&self) -> ToSupervisor {
         let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,12 +251,27 @@ fn gauge(span: Span) -> ConstGauge<f64> {
 }
 
 fn link_labels((from, to): (ClusterId, ClusterId)) -> Labels {
-    vec![("from", from.to_string()), ("to", to.to_string())]
+    let name = |it: ClusterId| if it == ClusterId::OUTSIDE { "outside".into() } else { it.to_string() };
+    vec![("from", name(from)), ("to", name(to))]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_is_over_wants_no_more_steps_and_keeps_what_was_counted() {
+        let sum = super::super::Sum::default();
+        sum.0.update(|page| {
+            page.gauges.progress.total = 9;
+            page.counts.lost = Span::from_secs(2);
+        });
+        assert!(sum.text().contains("faultline_steps_wanted 9"));
+        sum.over();
+        let text = sum.text();
+        assert!(text.contains("faultline_steps_wanted 0"), "{text}");
+        assert!(text.contains("faultline_lost_work_seconds_total 2"), "{text}");
+    }
 
     #[test]
     fn counters_are_described_by_their_full_name() {

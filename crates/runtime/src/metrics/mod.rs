@@ -17,6 +17,11 @@ use exposition::Exposition;
 pub struct Sum(pub(crate) Arc<Exposition>);
 
 impl Sum {
+    /// The nodes have ended: what they have counted stays, and nothing is under way any more.
+    pub fn over(&self) {
+        self.0.clear_gauges();
+    }
+
     /// As Prometheus text.
     pub fn text(&self) -> String {
         exposition::text(&exposition::registry(self.0.clone(), None))

@@ -78,6 +78,7 @@ pub(crate) fn config(
         restart_after: Span::from_millis(200),
         volatile_storage: false,
         deadline: Span::from_secs(36_000 * 2),
+        start_within: Some(Span::from_secs(36_000 * 2)),
         plan: plan
             .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
             .collect(),
