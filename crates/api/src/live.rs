@@ -1,5 +1,6 @@
 //! What may change of a federation while it runs: its links, more faults at the end of the list, and whether it stands
-//! still. The rules of the custom resource definition say the same, and an API server asks them first.
+//! still. The rules of the custom resource definition say the same, and an API server asks them first; only a list of faults
+//! that has become shorter is judged here alone, against what the run has taken.
 
 use faultline_core::ClusterId;
 use faultline_core::fault::Change;
@@ -102,7 +103,10 @@ mod tests {
         }
         let new = Federation { spec: serde_json::from_value(spec).unwrap(), ..old.clone() };
         let found = changes(&old, &new);
-        assert_eq!(found.is_ok(), new.validate_cel_update(&old).is_ok(), "the rules say the same: {found:?}");
+        let (before, now) = (&old.spec.faults, &new.spec.faults);
+        let is_taken_back = now.len() < before.len() && before.starts_with(now);
+        let by_rules = new.validate_cel_update(&old).is_ok();
+        assert_eq!(found.is_ok() || is_taken_back, by_rules, "the rules say the same: {found:?}");
         found.map_err(|problems| problems.into_iter().map(|it| it.path).collect())
     }
 

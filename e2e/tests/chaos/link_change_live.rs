@@ -29,24 +29,31 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     // Of several changes that come together only the last one counts, and the last one here will be refused.
     let is_planned = |it: &FederationStatus| it.faults_done.as_ref().is_some_and(|it| it.ends_with("/2"));
     room.wait(QUICK_START, "the fault is planned", Duration::from_secs(20), is_planned).await?;
+    let another = json!([{ "at": "50s", "crash": { "cluster": "paris", "node": 0 } }]);
     for (what, spec) in [
         ("spec.deadline cannot change", json!({ "deadline": "100s" })),
-        ("the faults of a running federation stay as they are", json!({ "faults": [] })),
+        ("the faults of a running federation stay as they are", json!({ "faults": another })),
     ] {
         match patch(spec).await {
             Err(error) if error.to_string().contains(what) => {}
             other => return Err(format!("not refused because `{what}`: {other:?}").into()),
         }
     }
-    // Admission does not know how many nodes a cluster has.
+    let accepted = |wanted: &'static str| {
+        move |it: &FederationStatus| it.condition(condition::ACCEPTED).is_some_and(|it| it.status == wanted)
+    };
+    let soon = Duration::from_secs(20);
+    // Admission does not know how many nodes a cluster has, and which faults the run has taken.
     let nobody = json!({ "at": "9s", "crash": { "cluster": "paris", "node": 70 } });
     let mut more = faults.clone();
     more.as_array_mut().ok_or("faults are a list")?.push(nobody);
     patch(json!({ "faults": more })).await?;
-    let refused =
-        |it: &FederationStatus| it.condition(condition::ACCEPTED).is_some_and(|it| it.status == "False");
-    let status = room.wait(QUICK_START, "the change is refused", Duration::from_secs(20), refused).await?;
+    let status = room.wait(QUICK_START, "the change is refused", soon, accepted("False")).await?;
     assert!(status.phase >= Phase::Running && status.phase <= Phase::Completed, "{status:#?}");
+    patch(json!({ "faults": faults })).await?;
+    room.wait(QUICK_START, "what was refused is taken back", soon, accepted("True")).await?;
+    patch(json!({ "faults": [] })).await?;
+    room.wait(QUICK_START, "the faults of a run stay", soon, accepted("False")).await?;
 
     let status = room.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{status:#?}");

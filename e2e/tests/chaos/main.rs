@@ -13,6 +13,7 @@ mod cluster_lost_beyond_recovery;
 mod cluster_lost_storage_kept;
 mod clusters_lost_together;
 mod command_line;
+mod contained;
 mod crash;
 mod crash_in_rollback;
 mod federation_deleted;
@@ -29,6 +30,7 @@ mod pod_deleted;
 mod pod_security;
 mod pods_moved;
 mod quick_start;
+mod record_kept;
 mod refused;
 mod run_interrupted;
 mod shaper_killed;
@@ -61,6 +63,8 @@ const SCENARIOS: &[Scenario] = scenarios![
     cluster_lost_storage_kept,
     cluster_lost_beyond_recovery,
     clusters_lost_together,
+    contained,
+    record_kept,
     operator_killed,
     operator_upgraded,
     chart_upgraded,

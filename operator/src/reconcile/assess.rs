@@ -296,14 +296,19 @@ impl Report<'_> {
                 worst.from, worst.to, worst.requested_micros
             );
         }
-        let early = matches!(phase, supervision::Phase::Gathering | supervision::Phase::Measuring);
         let (status, reason) = match () {
-            () if judged.is_empty() && early => ("Unknown", "NotMeasured"),
+            () if judged.is_empty() => ("Unknown", "NotMeasured"),
             () if fine == judged.len() => ("True", reason),
             () => ("False", "NotAsAsked"),
         };
         if status == "Unknown" {
-            message = "the links are measured once all processes are there".into();
+            let early = matches!(phase, supervision::Phase::Gathering | supervision::Phase::Measuring);
+            message = if early {
+                "the links are measured once all processes are there"
+            } else {
+                "no link was measured"
+            }
+            .into();
             if said.shaping.is_some() {
                 message += &format!("; {sentence}");
             }

@@ -62,8 +62,10 @@ pub async fn update_status(
         return Ok(Some(wait));
     }
     // The events first: which have been told stands in the status, and one that is told twice has the same name.
-    for it in &news {
-        publish(federation, it, now, context).await.map_err(UpdateStatusError::Event)?;
+    for (it, place) in news.iter().zip(0..) {
+        // By their times people and programs put them into their order.
+        let at = now + Duration::from_micros(place);
+        publish(federation, it, at, context).await.map_err(UpdateStatusError::Event)?;
     }
     write(federation, &status, context).await.map_err(UpdateStatusError::Status)?;
     context.session(&uid, |it| it.statuses.written(Instant::now()));
@@ -128,7 +130,7 @@ async fn write(
 async fn publish(
     federation: &Federation,
     news: &News,
-    now: Timestamp,
+    at: Timestamp,
     context: &Context,
 ) -> Result<(), kube::Error> {
     let namespace = federation.namespace().unwrap_or_default();
@@ -142,7 +144,7 @@ async fn publish(
         reason: Some(news.reason.clone()),
         note: Some(news.note.clone()),
         type_: Some(if news.warning { "Warning" } else { "Normal" }.into()),
-        event_time: Some(MicroTime(now)),
+        event_time: Some(MicroTime(at)),
         regarding: Some(federation.object_ref(&())),
         reporting_controller: Some("faultline.dev/operator".into()),
         reporting_instance: Some(context.identity.clone()),

@@ -4,7 +4,7 @@
 //! that checks a file.
 
 use faultline_api::Federation;
-use faultline_api::resource::ReplicateTo;
+use faultline_api::names::Names;
 
 /// A federation that makes sense.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,12 +88,8 @@ fn groups(federation: &Federation) -> Vec<Group> {
     let clusters = federation.spec.clusters.iter();
     let mut groups: Vec<Group> =
         clusters.map(|it| Group { name: it.name.clone(), nodes: it.nodes, is_cluster: true }).collect();
-    let shared = |it: &faultline_api::resource::Checkpointing| {
-        it.replicate_to == ReplicateTo::SharedStorage && it.replicas > 0
-    };
-    if federation.spec.protocol.checkpointing().is_some_and(|it| shared(&it)) {
-        groups.push(Group { name: "storage-server".into(), nodes: 1, is_cluster: false });
-    }
+    let extra = Names::extra_of(&federation.spec.protocol.extra_processes());
+    groups.extend(extra.into_iter().map(|name| Group { name, nodes: 1, is_cluster: false }));
     groups
 }
 
@@ -101,9 +97,11 @@ fn groups(federation: &Federation) -> Vec<Group> {
 mod tests {
     use super::*;
     use crate::reconcile::build::tests::quickstart;
+    use faultline_api::resource::ReplicateTo;
+    use faultline_api::samples;
 
     #[test]
-    fn every_cluster_is_a_group_and_shared_storage_is_one_too() {
+    fn every_cluster_is_a_group_and_so_is_every_process_beside_the_ranks() {
         let mut federation = quickstart();
         let names = |it: &Validated| it.groups.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&validate(&federation).unwrap()), ["paris", "rennes"]);
@@ -116,6 +114,22 @@ mod tests {
         assert_eq!(validated.groups[2].process(0), "storage-server");
         assert_eq!(validated.groups[0].process(2), "paris-2");
         assert_eq!(validated.nodes(), 7);
+    }
+
+    #[test]
+    fn no_sample_lacks_a_process_that_its_run_waits_for() {
+        for sample in samples::SAMPLES {
+            let federation = faultline_api::parse(sample.name, sample.text.as_bytes()).expect("it is valid");
+            let Ok(validated) = validate(&federation) else { continue };
+            let places =
+                validated.groups.iter().flat_map(|group| (0..group.nodes).map(|it| group.process(it)));
+            let mut places: Vec<String> = places.collect();
+            let extra = federation.spec.protocol.extra_processes();
+            let mut awaited = Names::with_extra(&federation.spec, &extra).processes();
+            places.sort_unstable();
+            awaited.sort_unstable();
+            assert_eq!(places, awaited, "{}", sample.name);
+        }
     }
 
     #[test]

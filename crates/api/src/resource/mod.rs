@@ -284,21 +284,21 @@ fn stays(field: &str) -> Rule {
     Rule::new(rule).message(cannot_change(field)).field_path(format!(".{field}"))
 }
 
-/// The rule that faults are only ever added, at the end, and that none of these is drawn from a distribution, whose times
-/// are counted from the beginning. The rules' language has no ranges: an index is a sum, of a multiple of 16 and the rest.
+/// The rule that faults change at the end of their list only, and that none that is added is drawn from a distribution, whose
+/// times are counted from the beginning. One that the run has refused can be taken back: that a fault which it has taken
+/// stays is not seen here, since the stored spec has both, and is left to the run. The rules' language has no ranges: an index is a sum, of a multiple of 16 and the rest.
 fn faults_are_added() -> Rule {
     const { assert!(MAX_FAULTS == 16 * 16) };
     let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
     let rule = format!(
         "!has(oldSelf.faults) ? !has(self.faults) || !self.faults.exists(f, has(f.mtbf)) \
-         : has(self.faults) && self.faults.size() >= oldSelf.faults.size() \
-         && [{}].all(h, [{}].all(l, h + l >= self.faults.size() || (h + l < oldSelf.faults.size() \
+         : !has(self.faults) || [{}].all(h, [{}].all(l, h + l >= self.faults.size() || (h + l < oldSelf.faults.size() \
          ? self.faults[h + l] == oldSelf.faults[h + l] : !has(self.faults[h + l].mtbf))))",
         numbers(16),
         numbers(1),
     );
     let message = "spec.faults: the faults of a running federation stay as they are; others, with at or when, may be \
-                   added at the end of the list";
+                   added at the end of the list, and one that was refused may be taken back";
     Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
 }
 

@@ -382,7 +382,8 @@ impl<'a> Check<'a> {
 }
 
 /// Words that cannot name a cluster, because they stand for something else, or name a pod beside those of the clusters.
-const RESERVED: &[&str] = &[ANY, "outside", "supervisor", "storage-server"];
+const RESERVED: &[&str] =
+    &[ANY, "outside", "supervisor", "storage-server", "recovery-process", "event-logger"];
 
 const NAME_HELP: &str = "a name has at most 40 lower-case letters, digits and dashes, begins with a letter and does not end in a dash";
 

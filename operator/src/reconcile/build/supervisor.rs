@@ -22,7 +22,7 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
         } },
         "template": {
             "metadata": { "labels": labels, "annotations": pod::scraped(SUPERVISOR_API_PORT) },
-            "spec": pod::spec(vec![container(settings)], volumes(federation), GRACE_SECONDS),
+            "spec": pod::spec(vec![container(federation, settings)], volumes(federation), GRACE_SECONDS),
         },
     });
     pod::keep_data(&mut spec, kubernetes.results.as_ref());
@@ -31,7 +31,7 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
     set
 }
 
-fn container(settings: &Settings) -> Value {
+fn container(federation: &Federation, settings: &Settings) -> Value {
     json!({
         "name": naming::CONTAINER,
         "image": settings.node_image,
@@ -40,7 +40,8 @@ fn container(settings: &Settings) -> Value {
             "supervise",
             "--federation", "/etc/faultline/federation.yaml",
             "--key-file", "/etc/faultline/key",
-            "--out", "/results",
+            // A volume that is kept may hold the record of another federation of this name.
+            "--out", format!("/results/{}", federation.metadata.uid.as_deref().unwrap_or("record")),
             "--listen", format!("0.0.0.0:{SUPERVISOR_PORT}"),
             "--api", format!("0.0.0.0:{SUPERVISOR_API_PORT}"),
         ],

@@ -1,0 +1,40 @@
+//! The record of a run is kept when its federation is deleted. Another federation of its name has a run and a record of its
+//! own.
+
+use faultline_api::resource::{Crash, Fault, Kubernetes, Protocol, Volume};
+use faultline_e2e::{Failure, QUICK_START, Room};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::DeleteParams;
+
+const CLAIM: &str = "data-quickstart-supervisor-0";
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let volume = || {
+        let volume = Volume { size: "64MiB".parse().expect("a size"), keep: true, storage_class: None };
+        Some(Kubernetes { results: Some(volume), ..Kubernetes::default() })
+    };
+    room.apply(|spec| {
+        spec.faults.clear();
+        spec.kubernetes = volume();
+    })
+    .await?;
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("0/0"));
+    room.delete(QUICK_START).await?;
+    let claims = room.api::<PersistentVolumeClaim>();
+    claims.get(CLAIM).await?;
+
+    room.apply(|spec| {
+        spec.seed = Some(8);
+        spec.protocol = Protocol::Coordinated(Default::default());
+        let crash = Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None };
+        spec.faults = vec![Fault { at: "4s".parse().ok(), crash: Some(crash), ..Fault::default() }];
+        spec.kubernetes = volume();
+    })
+    .await?;
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("1/1"), "it is another run: {status:#?}");
+    room.delete(QUICK_START).await?;
+    claims.delete(CLAIM, &DeleteParams::default()).await?;
+    Ok(())
+}
