@@ -93,7 +93,8 @@ impl Screen {
             self.draw(&lines);
         } else {
             let clusters: Vec<String> = clusters.collect();
-            let line = format!("{}  {}", instant(at), clusters.join("; "));
+            let shown = if clusters.is_empty() { state.to_owned() } else { clusters.join("; ") };
+            let line = format!("{}  {shown}", instant(at));
             self.write(|out| writeln!(out, "{line}"));
         }
     }

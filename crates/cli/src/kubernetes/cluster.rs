@@ -70,7 +70,8 @@ impl Cluster {
         match self.federations().create(&PostParams::default(), federation).await {
             Ok(made) => Ok(made),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let help = format!("wait for it, or delete it: `{}`", self.deletion(federation));
+                let help =
+                    format!("when you have what you want of it, delete it: `{}`", self.deletion(federation));
                 Err(Trouble::input(miette!(help = help, "there is a federation `{name}` already")))
             }
             Err(kube::Error::Api(status)) if status.is_invalid() => {
@@ -147,11 +148,16 @@ impl Cluster {
                 );
                 Trouble::input(miette!(help = help, "{}", status.message))
             }
-            kube::Error::Api(status) if status.is_not_found() => Trouble::input(miette!(
-                help = INSTALL,
-                "the cluster cannot {verb} {what}: {}",
-                status.message
-            )),
+            // What is missing may be the whole kind of resource: that answer is no status, and has a code only.
+            kube::Error::Api(status) if status.code == 404 => {
+                let is_place = status.details.as_ref().is_some_and(|it| it.kind == "namespaces");
+                let help = if is_place { "name a namespace that exists with `--namespace`" } else { INSTALL };
+                Trouble::input(miette!(
+                    help = help,
+                    "the cluster cannot {verb} {what}: {}",
+                    status.message.trim_end()
+                ))
+            }
             error => Trouble::machine(format!("the API server does not {verb} {what}: {error}")),
         }
     }

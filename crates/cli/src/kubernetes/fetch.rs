@@ -81,7 +81,10 @@ fn name(given: &str) -> Result<&str, Trouble> {
     const HELP: &str = "write it as kubectl does: `federation/quickstart`";
     let name = match given.split_once('/') {
         None => given,
-        Some(("federation" | "federations" | "fed" | "federations.faultline.dev", name)) => name,
+        Some((
+            "federation" | "federations" | "fed" | "federation.faultline.dev" | "federations.faultline.dev",
+            name,
+        )) => name,
         Some((kind, _)) => {
             return Err(Trouble::input(miette!(
                 help = HELP,
@@ -102,7 +105,9 @@ mod tests {
     #[test]
     fn a_federation_is_named_as_kubectl_names_it() {
         assert_eq!(name("quickstart").unwrap(), "quickstart");
-        for kind in ["federation", "federations", "fed", "federations.faultline.dev"] {
+        for kind in
+            ["federation", "federations", "fed", "federation.faultline.dev", "federations.faultline.dev"]
+        {
             assert_eq!(name(&format!("{kind}/quickstart")).unwrap(), "quickstart");
         }
         for wrong in ["pod/quickstart", "federation/", "", "federation/a/b"] {

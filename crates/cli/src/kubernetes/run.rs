@@ -20,6 +20,8 @@ use crate::trouble::Trouble;
 
 /// Between two looks at a run.
 const LOOK: Duration = Duration::from_secs(1);
+/// An operator looks at a new federation within so many looks.
+const UNHEEDED: u32 = 15;
 /// A supervisor that has been heard may be silent for so long before somebody is told.
 const PATIENCE: u32 = 5;
 
@@ -92,8 +94,10 @@ impl Watch<'_> {
     async fn follow(&mut self) -> Result<Supervisor, Trouble> {
         let mut supervisor = None;
         let mut silent = 0;
+        let mut looks = 0;
         loop {
             let status = self.resource().await?;
+            looks += 1;
             if status.phase == Phase::Rejected {
                 let why = status.message.unwrap_or_default();
                 return Err(Trouble::input(miette!("the operator refuses the federation: {why}")));
@@ -102,7 +106,14 @@ impl Watch<'_> {
                 supervisor = Some(self.cluster.supervisor(self.federation).await?);
             }
             match &supervisor {
-                None => self.say(status.message.as_deref().unwrap_or("waiting for the operator")),
+                None => self.say(match status.message.as_deref() {
+                    Some(message) => message,
+                    None if looks < UNHEEDED => "waiting for the operator",
+                    None => {
+                        "waiting for the operator, which has not looked at the federation yet: does it run, and does it look \
+                         after this namespace? (docs/kubernetes.md)"
+                    }
+                }),
                 Some(supervisor) => match supervisor.status(self.told).await {
                     Ok(said) => {
                         silent = 0;
