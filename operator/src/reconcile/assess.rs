@@ -41,6 +41,9 @@ pub enum Situation {
     },
 }
 
+/// Why a federation is not accepted that runs on as it was.
+const CHANGE_REFUSED: &str = "ChangeRefused";
+
 /// Something to be told once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
@@ -140,16 +143,16 @@ impl Report<'_> {
 
     /// Told once for each change.
     fn refused_change(&mut self, why: &str) {
-        const REASON: &str = "ChangeRefused";
         let message = format!("the federation goes on as it was before the last change of its spec: {why}");
         let generation = self.federation.metadata.generation;
         let before = self.status.condition(condition::ACCEPTED).cloned();
-        let told = before.is_some_and(|it| it.reason == REASON && it.observed_generation == generation);
-        self.condition(condition::ACCEPTED, "False", REASON, &message);
+        let told =
+            before.is_some_and(|it| it.reason == CHANGE_REFUSED && it.observed_generation == generation);
+        self.condition(condition::ACCEPTED, "False", CHANGE_REFUSED, &message);
         if !told {
             self.news.push(News {
-                name: self.news_name(&format!("{REASON} {generation:?}")),
-                reason: REASON.into(),
+                name: self.news_name(&format!("{CHANGE_REFUSED} {generation:?}")),
+                reason: CHANGE_REFUSED.into(),
                 note: shortened(&message, MAX_NOTE),
                 warning: true,
             });
@@ -402,6 +405,12 @@ impl Report<'_> {
     fn headline(&mut self, observed: &Observed, applied: &Applied) {
         if let Some(trouble) = &applied.trouble {
             self.say(&trouble.message);
+            return;
+        }
+        let refused = self.status.condition(condition::ACCEPTED).filter(|it| it.reason == CHANGE_REFUSED);
+        if let Some(why) = refused.filter(|_| self.status.phase < Phase::Completed) {
+            let why = why.message.clone();
+            self.say(&why);
             return;
         }
         if self.status.phase < Phase::Linking || !matches!(observed.supervision, Supervision::Known(_)) {

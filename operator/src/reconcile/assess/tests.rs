@@ -354,7 +354,7 @@ fn a_change_that_is_refused_is_told_once_and_the_run_goes_on() {
     let condition = condition_of(&status, condition::ACCEPTED);
     assert_eq!((&*condition.status, &*condition.reason), ("False", "ChangeRefused"));
     assert!(condition.message.contains("spec.faults: gone"), "{}", condition.message);
-    assert_eq!(status.phase, Phase::Running);
+    assert_eq!((status.phase, &status.message), (Phase::Running, &Some(condition.message.clone())));
     assert_eq!(reasons(&news).iter().filter(|it| **it == "ChangeRefused").count(), 1);
     let (_, news) = look(&mut observed, &accepted(None), 2);
     assert!(!reasons(&news).contains(&"ChangeRefused"), "{news:?}");
