@@ -1,6 +1,6 @@
 //! A Kubernetes cluster, and the room that a scenario has in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};
 use std::time::{Duration, Instant};
 
@@ -122,11 +122,22 @@ impl Room {
         name: &str,
         change: impl FnOnce(&mut FederationSpec),
     ) -> Result<Federation, Failure> {
-        let text = sample(QUICK_START).ok_or("there is no such sample")?.text;
-        let mut federation =
-            faultline_api::parse(QUICK_START, text.as_bytes()).map_err(|it| it.to_string())?;
-        federation.metadata.name = Some(name.to_owned());
-        change(&mut federation.spec);
+        self.apply_sample(QUICK_START, |federation| {
+            federation.metadata.name = Some(name.to_owned());
+            change(&mut federation.spec);
+        })
+        .await
+    }
+
+    /// A sample, changed, as the API server then has it.
+    pub async fn apply_sample(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Federation),
+    ) -> Result<Federation, Failure> {
+        let text = sample(name).ok_or("there is no such sample")?.text;
+        let mut federation = faultline_api::parse(name, text.as_bytes()).map_err(|it| it.to_string())?;
+        change(&mut federation);
         Ok(self.api().create(&PostParams::default(), &federation).await?)
     }
 
@@ -141,6 +152,13 @@ impl Room {
         let is_so = |it: Option<&Federation>| it.and_then(|it| it.status.as_ref()).is_some_and(&wanted);
         let federation = self.until::<Federation>(name, what, within, is_so).await?;
         federation.and_then(|it| it.status).ok_or_else(|| format!("{name} is gone").into())
+    }
+
+    /// What was told of the federations here: the reasons of their events.
+    pub async fn told(&self) -> Result<BTreeSet<String>, Failure> {
+        let events = self.api::<Event>().list(&ListParams::default()).await?.items;
+        let told = events.into_iter().filter(|it| it.involved_object.kind.as_deref() == Some("Federation"));
+        Ok(told.filter_map(|it| it.reason).collect())
     }
 
     /// Waits until a federation has come as far as this.

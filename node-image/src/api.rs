@@ -148,7 +148,7 @@ async fn done(State(office): State<Arc<Office>>, Segment(id): Segment<String>) -
 }
 
 async fn bundle(State(office): State<Arc<Office>>) -> Response {
-    if !office.ledger.has_verdict() {
+    if !office.ledger.is_closed() {
         return refuse(StatusCode::CONFLICT, "the run goes on; its record is not complete".to_owned());
     }
     let (near, far) = tokio::io::duplex(PIPE);

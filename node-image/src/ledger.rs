@@ -10,6 +10,7 @@ use faultline_api::supervision::{
 use faultline_core::fault::{Change, FaultAccount, FaultState};
 use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, Time};
 use faultline_report::Cast;
+use faultline_report::explain::never_due;
 use faultline_report::narrate::{self, Narrator};
 use faultline_runtime::Observer;
 use faultline_runtime::remote::{Desk, Wanted};
@@ -86,8 +87,11 @@ impl Ledger {
     }
 
     /// The record has been judged.
-    pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, duration: Span) {
+    pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, manifest: &Manifest, duration: Span) {
         let book = &mut *self.lock();
+        if let Some(text) = never_due(manifest) {
+            book.note(None, narrate::Event { reason: "FaultsNeverDue", warning: true, text });
+        }
         let status = &mut book.status;
         status.phase = Phase::Completed;
         status.verdict = Some(verdict);
@@ -110,9 +114,9 @@ impl Ledger {
         book.status.reasons = vec![reason];
     }
 
-    /// Whether the record is complete.
-    pub(crate) fn has_verdict(&self) -> bool {
-        self.lock().status.phase == Phase::Completed
+    /// Whether nothing is added to the record any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.lock().status.phase, Phase::Completed | Phase::Failed)
     }
 
     /// Keeps up with the run that is to be this one.

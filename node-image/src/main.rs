@@ -6,6 +6,7 @@ mod api;
 mod key;
 mod ledger;
 mod node;
+mod probe;
 mod shape;
 mod supervise;
 mod trouble;
@@ -33,6 +34,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Agent(agent::AgentArguments),
+    Probe(probe::ProbeArguments),
     Shape(shape::ShapeArguments),
     Supervise(supervise::SuperviseArguments),
     Token(key::TokenArguments),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     let done = match arguments.command {
         Command::Agent(arguments) => agent::run(arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Shape(arguments) => shape::run(&arguments),
         Command::Supervise(arguments) => supervise::run(&arguments),
         Command::Token(arguments) => key::print(&arguments),

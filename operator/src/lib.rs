@@ -11,6 +11,7 @@
 //! | [`naming`] | names and labels of what is made |
 //! | [`mirror`] | what is known of the pods and sets of each federation |
 //! | [`supervisor`] | the client of a supervisor's API |
+//! | [`probe`] | the pod that tries out the kernel of a Kubernetes node |
 //! | [`install`] | what it takes to install the operator, and the rights that it has |
 //! | [`metrics`] | what is counted, and the page on which it stands |
 
@@ -19,6 +20,7 @@ pub mod install;
 pub mod metrics;
 pub mod mirror;
 pub mod naming;
+pub mod probe;
 pub mod reconcile;
 pub mod settings;
 pub mod supervisor;

@@ -285,7 +285,7 @@ fn explain(text: &str, error: &Error) -> Fault {
         | Error::ExpectedStringKeyForExternallyTaggedEnum { .. }
         | Error::ExpectedMappingEndAfterEnumVariantValue { .. } => (
             "exactly one kind with its options can stand here".into(),
-            "write it like `{ hc3i: { checkpointEvery: 2s } }`".into(),
+            "write one, like `{ hc3i: { checkpointEvery: 2s } }` for a protocol or `{ heat: { steps: 500 } }` for an application".into(),
         ),
         // A quantity's own words: what is wrong, then what to write.
         Error::Message { msg, .. } => match msg.split_once(": ") {

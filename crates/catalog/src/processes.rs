@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::StorageKind as Asked;
-use faultline_core::{Protocol, Span};
-use faultline_runtime::supervise::Wishes;
+use faultline_core::{ClusterId, Protocol, Span};
+use faultline_runtime::metrics::ClusterNames;
+use faultline_runtime::supervise::{Names, Wishes};
 use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
 
 use crate::Setup;
@@ -18,11 +19,17 @@ impl<P: Protocol> Setup<P> {
     /// Everything that decides a run of this federation on real processes, recorded in `run_dir`. Its metrics are not
     /// served, and nothing interrupts it.
     pub fn run_options(&self, run_dir: &Path) -> RunOptions {
+        let clusters = self.names.clusters() as u16;
         RunOptions {
             run_dir: run_dir.to_owned(),
             supervisor: self.supervisor.clone(),
             membership: self.membership.clone(),
-            names: self.names.processes(),
+            names: Names {
+                processes: self.names.processes(),
+                clusters: ClusterNames(
+                    (0..clusters).map(|it| self.names.cluster(ClusterId(it)).to_owned()).collect(),
+                ),
+            },
             seed: self.seed,
             links: Links { requested: self.links.clone() },
             storage: StorageOptions {

@@ -4,13 +4,15 @@
 //! restored, but not before the application began, until it stood still for the recovery or died. Everything that it did
 //! in between was undone. What an earlier rollback had undone already does not count again, nor does the time in which
 //! the process was dead. It died when the supervisor ended it, and otherwise with its last fact: nobody can tell better.
-//! Time in which it stood still during a checkpoint counts.
+//! Time in which it stood still during a checkpoint counts; time in which the user of the federation had all of it stand
+//! still does not.
 //!
 //! The lost work of a cluster's rollback is the sum over its processes. Judges nothing, and compares no clocks but the
 //! supervisor's with those of the processes that it ended.
 
 use std::collections::BTreeMap;
 
+use faultline_core::fault::Change;
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Span, Time};
 use faultline_trace::Trace;
 
@@ -47,12 +49,41 @@ pub struct Undone {
     pub began: Time,
     /// When that ended.
     pub ended: Time,
+    /// For how long of this the user had everybody stand still.
+    pub stood: Span,
+}
+
+/// When the user of a federation had all of it stand still.
+#[derive(Clone, Debug, Default)]
+pub struct Stands(Vec<(Time, Time)>);
+
+impl Stands {
+    /// As the supervisor states it.
+    pub fn of(trace: &Trace) -> Stands {
+        let mut stands = Vec::new();
+        for (at, fact) in trace.supervisor() {
+            let Fact::Changed(change) = fact else { continue };
+            match **change {
+                Change::Pause(true) => stands.push((*at, Time(u64::MAX))),
+                Change::Pause(false) => stands.last_mut().into_iter().for_each(|it| it.1 = *at),
+                _ => {}
+            }
+        }
+        Stands(stands)
+    }
+
+    /// How long of this time.
+    pub fn within(&self, from: Time, upto: Time) -> Span {
+        let each = self.0.iter().map(|&(begun, ended)| (begun.max(from), ended.min(upto)));
+        each.filter(|(begun, ended)| begun < ended)
+            .fold(Span::ZERO, |sum, (begun, ended)| sum + ended.since(begun))
+    }
 }
 
 impl Return {
     /// The process's lost work.
     pub fn lost(&self) -> Span {
-        self.undone.iter().fold(Span::ZERO, |sum, it| sum + it.ended.since(it.began))
+        self.undone.iter().fold(Span::ZERO, |sum, it| sum + Span(it.ended.since(it.began).0 - it.stood.0))
     }
 }
 
@@ -69,6 +100,7 @@ impl Undone {
 pub struct Returns<'a> {
     trace: &'a Trace,
     begun: Time,
+    stands: Stands,
     /// Lives that the supervisor ended, and when.
     ended: BTreeMap<(ProcessId, Life), Time>,
 }
@@ -76,7 +108,8 @@ pub struct Returns<'a> {
 impl<'a> Returns<'a> {
     /// Reads the supervisor's facts.
     pub fn new(trace: &'a Trace) -> Returns<'a> {
-        let mut this = Returns { trace, begun: Time::ZERO, ended: BTreeMap::new() };
+        let mut this =
+            Returns { trace, begun: Time::ZERO, stands: Stands::of(trace), ended: BTreeMap::new() };
         for (at, fact) in trace.supervisor() {
             match fact {
                 Fact::Begun => this.begun = *at,
@@ -117,7 +150,7 @@ impl<'a> Returns<'a> {
         // Back to the initial state, in which a process is until the application begins, whenever its first fact is.
         let is_initial = cut == Place::default() && from.1 == 0;
         let began = if is_initial { self.begun } else { instant(self.trace, process, from).max(self.begun) };
-        let undone = Undone { from, upto, began, ended: began };
+        let undone = Undone { from, upto, began, ended: began, stood: Span::ZERO };
         // A later life has no state before its first restore.
         if from.1 == 0 && !is_first {
             return undone;
@@ -129,7 +162,8 @@ impl<'a> Returns<'a> {
         let died = (upto.1 == END).then(|| self.ended.get(&(process, life)).copied()).flatten();
         let last = instant(self.trace, process, upto);
         let ended = stood.unwrap_or_else(|| died.map_or(last, |died| died.max(last)));
-        Undone { ended: ended.max(began), ..undone }
+        let ended = ended.max(began);
+        Undone { ended, stood: self.stands.within(began, ended), ..undone }
     }
 }
 
@@ -265,5 +299,21 @@ mod tests {
         run.restore(0, 1, None);
         assert_eq!(lost(&run), [6]);
         assert_eq!(Returns::new(&run.trace).of(p(0))[0].to, Time(40));
+    }
+
+    #[test]
+    fn work_is_not_lost_while_the_user_has_everybody_stand_still() {
+        let mut run = Run::new(&[&[0]]);
+        let pause = |paused| Fact::Changed(Box::new(Change::Pause(paused)));
+        run.supervisor(pause(true));
+        run.wait(Span(50));
+        run.supervisor(pause(false));
+        let stands = Stands::of(&run.trace);
+        let [(from, upto)] = stands.0[..] else { panic!("it stood once: {stands:?}") };
+        let long = upto.since(from);
+        assert!(long >= Span(50));
+        assert_eq!(stands.within(Time::ZERO, upto + Span(9)), long);
+        assert_eq!(stands.within(from + Span(10), from + Span(20)), Span(10));
+        assert_eq!(stands.within(upto, upto + Span(9)), Span::ZERO);
     }
 }

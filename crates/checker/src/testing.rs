@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, Digest, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation,
-    Life, MessageId, Position, ProcessId, Sn, Span, StorageFate, Time, Vectors, Witness,
+    Attempt, Boot, Cause, Claim, ClusterId, Digest, EndedBy, Fact, FactNo, Fault, FaultNo, ImageName,
+    Incarnation, Life, MessageId, Position, ProcessId, Sn, Span, StorageFate, Time, Vectors, Witness,
 };
 use faultline_trace::manifest::ProtocolKind;
 use faultline_trace::{Record, Sink, Trace};
@@ -238,7 +238,7 @@ impl Run {
         let storage = if storage_lost { StorageFate::Lost } else { StorageFate::Kept };
         let boot = if storage_lost { Boot::Replaced } else { Boot::Restarted };
         let process = p(process);
-        self.supervisor(Fact::Failed { process, life, storage });
+        self.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence });
         self.supervisor(Fact::Detected { process, life });
         self.supervisor(Fact::LifeStarted { process, life: life.next(), boot });
     }

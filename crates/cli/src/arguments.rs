@@ -444,6 +444,15 @@ pub(crate) enum BackendName {
     Kubernetes,
 }
 
+/// What can be examined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Examined {
+    /// This machine.
+    Local,
+    /// A Kubernetes cluster.
+    Kubernetes,
+}
+
 /// What emulates links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LinksName {
@@ -462,17 +471,25 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Say what this machine can run and shape, and what to do about the rest.
+/// Say what this machine, or a Kubernetes cluster, can run and shape, and what to do about the rest.
 ///
 /// Looks at limits for runs on real processes, and tries in a network namespace, which is gone afterwards, what the kernel
 /// can do for `faultline run --links tc`. Changes nothing. Exits with 1 when something that was asked for is not possible.
+///
+/// Of a cluster, it looks at what `faultline run --backend kubernetes` and `faultline fetch` need in one namespace. With
+/// `--tc` it also tries what the kernel of each Kubernetes node can do for `spec.kubernetes.links: tc`, in a pod on each
+/// that is gone afterwards; this takes the rights to list nodes, to create, get, list and delete pods, and to get pods/log.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline doctor
   faultline doctor --nodes 200 --tc     200 nodes, links by traffic control
+  faultline doctor --backend kubernetes --tc
   faultline doctor --format json")]
 pub(crate) struct DoctorArguments {
+    /// Where the run is to be.
+    #[arg(long, value_enum, default_value_t = Examined::Local)]
+    pub(crate) backend: Examined,
     /// Nodes of the run that is planned.
     #[arg(long, value_name = "N", default_value = "6", allow_negative_numbers = true, value_parser = nodes)]
     pub(crate) nodes: NonZero<u32>,
@@ -482,6 +499,8 @@ pub(crate) struct DoctorArguments {
     /// How the findings are printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) cluster: KubernetesArguments,
 }
 
 /// Judge a recorded run again.

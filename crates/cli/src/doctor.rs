@@ -1,6 +1,7 @@
-//! `faultline doctor`: what this machine can run and shape, and what can be done about the rest.
+//! `faultline doctor`: what this machine, or a Kubernetes cluster, can run and shape, and what can be done about the rest.
 //!
-//! Tries things in a network namespace and in a file that are gone afterwards, and reads limits. Changes nothing.
+//! Here it tries things in a network namespace and in a file that are gone afterwards, and reads limits. Changes nothing.
+//! Clusters are looked at by [`crate::kubernetes`].
 
 use std::path::Path;
 
@@ -9,10 +10,10 @@ use faultline_tc::namespace::{MOST_PROCESSES, isolated};
 use faultline_tc::probe::{Ability, Probe};
 use serde::Serialize;
 
-use crate::arguments::{DoctorArguments, Format};
+use crate::arguments::{DoctorArguments, Examined, Format};
 use crate::machine::{self, Finding, Size, State};
-use crate::output;
 use crate::trouble::{Exit, Trouble};
+use crate::{kubernetes, output};
 
 /// What `--links tc` cannot do without.
 const FOR_TC: [Ability; 5] = [Ability::Veth, Ability::Bridge, Ability::Htb, Ability::Pfifo, Ability::U32];
@@ -24,29 +25,54 @@ struct Diagnosis<'a> {
     /// Runs on real processes with so many nodes are possible.
     fit: bool,
     nodes: u64,
-    /// `--links tc` is possible.
-    traffic_control: bool,
+    /// Traffic control is possible; none when nobody has tried.
+    traffic_control: Option<bool>,
     findings: &'a [Finding],
+}
+
+/// What was examined.
+pub(crate) struct Examination {
+    /// What it is called in a sentence.
+    pub(crate) subject: String,
+    /// How traffic control is asked for there.
+    pub(crate) by: &'static str,
+    /// Whether it can be had, where that was tried.
+    pub(crate) traffic_control: Option<bool>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// `faultline doctor`
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
     let nodes = u64::from(arguments.nodes.get());
+    let examination = match arguments.backend {
+        Examined::Local => this_machine(nodes),
+        Examined::Kubernetes => kubernetes::examine(&arguments.cluster, nodes, arguments.tc)?,
+    };
+    let Examination { traffic_control, findings, .. } = &examination;
+    let fit = findings.iter().all(|it| it.state != State::Fail)
+        && (*traffic_control == Some(true) || !arguments.tc);
+    match arguments.format {
+        Format::Json => {
+            let diagnosis = Diagnosis { fit, nodes, traffic_control: *traffic_control, findings };
+            output::print(&output::json(&diagnosis))?;
+        }
+        Format::Text => output::print(&text(&examination, nodes))?,
+    }
+    Ok(if fit { Exit::Pass } else { Exit::Fail })
+}
+
+fn this_machine(nodes: u64) -> Examination {
     let mut findings = machine::findings(Size::of_nodes(nodes));
     findings.extend(machine::load());
     findings.push(machine::writes(Path::new(".")));
     let traffic = traffic_control();
-    let traffic_control = traffic.is_ok() && nodes <= MOST_PROCESSES.into();
     findings.extend(links(&traffic, nodes));
-    let fit = findings.iter().all(|it| it.state != State::Fail) && (traffic_control || !arguments.tc);
-    match arguments.format {
-        Format::Json => {
-            let diagnosis = Diagnosis { fit, nodes, traffic_control, findings: &findings };
-            output::print(&output::json(&diagnosis))?;
-        }
-        Format::Text => output::print(&text(&findings, nodes, traffic_control))?,
+    Examination {
+        subject: "This machine".to_owned(),
+        by: "`--links tc`",
+        traffic_control: Some(traffic.is_ok() && nodes <= MOST_PROCESSES.into()),
+        findings,
     }
-    Ok(if fit { Exit::Pass } else { Exit::Fail })
 }
 
 /// What the kernel can do for `--links tc`, or why it cannot.
@@ -102,28 +128,29 @@ fn links(traffic: &Result<Probe, Unfit>, nodes: u64) -> Vec<Finding> {
             return vec![Finding { name: "traffic control", state: State::Missing, detail, remedy }];
         }
     };
-    let finding = |(ability, result): &(Ability, Result<(), String>)| {
-        let instead = match ability {
-            Ability::Netem => "; without it, delay and loss are emulated in the nodes",
-            Ability::Ifb | Ability::Redirect => "; without it, packets are delayed where they leave",
-            _ => "",
-        };
-        match result {
-            Ok(()) => Finding {
-                name: ability.module(),
-                state: State::Ok,
-                detail: ability.purpose().to_owned(),
-                remedy: None,
-            },
-            Err(why) => Finding {
-                name: ability.module(),
-                state: State::Missing,
-                detail: format!("{}: {why}", ability.purpose()),
-                remedy: Some(format!("{}{instead}", load(ability.module()))),
-            },
-        }
+    let findings = probe.findings.iter().map(|(ability, result)| {
+        can(*ability, result.as_ref().map(|()| ability.purpose().to_owned()).map_err(String::as_str))
+    });
+    findings.chain(ports_of_bridge(nodes)).collect()
+}
+
+/// That a kernel can do something, or why it cannot.
+pub(crate) fn can(ability: Ability, result: Result<String, &str>) -> Finding {
+    let instead = match ability {
+        Ability::Netem => "; without it, delay and loss are emulated in the nodes",
+        Ability::Ifb | Ability::Redirect => "; without it, packets are delayed where they leave",
+        _ => "",
     };
-    probe.findings.iter().map(finding).chain(ports_of_bridge(nodes)).collect()
+    let name = ability.module();
+    match result {
+        Ok(detail) => Finding { name, state: State::Ok, detail, remedy: None },
+        Err(why) => Finding {
+            name,
+            state: State::Missing,
+            detail: format!("{}: {why}", ability.purpose()),
+            remedy: Some(format!("{}{instead}", load(name))),
+        },
+    }
 }
 
 /// A bridge joins so many namespaces, and no more.
@@ -136,7 +163,8 @@ fn ports_of_bridge(nodes: u64) -> Option<Finding> {
     })
 }
 
-fn text(findings: &[Finding], nodes: u64, traffic_control: bool) -> String {
+fn text(examination: &Examination, nodes: u64) -> String {
+    let Examination { subject, by, traffic_control, findings } = examination;
     let mut text = String::new();
     for Finding { name, state, detail, remedy } in findings {
         let state = match state {
@@ -150,11 +178,12 @@ fn text(findings: &[Finding], nodes: u64, traffic_control: bool) -> String {
         }
     }
     let can = |can| if can { "can" } else { "cannot" };
-    text.push_str(&format!(
-        "\nThis machine {} run {nodes} nodes, and {} emulate their links by traffic control (`--links tc`).\n",
-        can(findings.iter().all(|it| it.state != State::Fail)),
-        can(traffic_control),
-    ));
+    let fit = findings.iter().all(|it| it.state != State::Fail);
+    let links = match traffic_control {
+        Some(able) => format!(", and {} emulate their links by traffic control ({by})", can(*able)),
+        None => String::new(),
+    };
+    text.push_str(&format!("\n{subject} {} run {nodes} nodes{links}.\n", can(fit)));
     text
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn run<P: Protocol>(
     let program = std::env::current_exe()
         .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
     let options = RunOptions { metrics, interrupted: interrupted.clone(), ..setup.run_options(dir) };
-    let nodes = options.names.len();
+    let nodes = options.names.processes.len();
     if kernel.is_some() && nodes > MOST_PROCESSES as usize {
         return Err(Trouble::input(miette::miette!(
             help = "leave out `--links tc`: links are emulated in the nodes then",

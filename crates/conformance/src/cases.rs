@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{
-    Boot, ClusterId, Fact, FactKind, Fault, Life, ProcessId, Span, StorageFate, Time, Trigger,
+    Boot, ClusterId, EndedBy, Fact, FactKind, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time,
+    Trigger,
 };
 
 use crate::observation::Observation;
@@ -452,7 +453,8 @@ pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     assert_eq!(evidence.lives(P1), [FIRST, SECOND]);
     let own: Vec<&Fact> = evidence.supervisor().collect();
     let place = |wanted: &Fact| own.iter().position(|fact| *fact == wanted).expect("it is stated");
-    let failed = Fact::Failed { process: P1, life: FIRST, storage: StorageFate::Kept };
+    let by = EndedBy::Fault(FaultNo(0));
+    let failed = Fact::Failed { process: P1, life: FIRST, storage: StorageFate::Kept, by };
     let detected = Fact::Detected { process: P1, life: FIRST };
     let next = Fact::LifeStarted { process: P1, life: SECOND, boot: Boot::Restarted };
     assert!(place(&failed) < place(&detected) && place(&detected) < place(&next));
@@ -536,7 +538,8 @@ pub fn a_whole_cluster_is_lost_and_comes_back(driver: &mut impl Driver) {
         .supervisor()
         .filter(|fact| matches!(fact, Fact::Failed { .. } | Fact::Detected { .. }))
         .collect();
-    let failed = |process| Fact::Failed { process, life: FIRST, storage: StorageFate::Lost };
+    let by = EndedBy::Fault(FaultNo(0));
+    let failed = |process| Fact::Failed { process, life: FIRST, storage: StorageFate::Lost, by };
     assert_eq!(ends.len(), 6);
     for (index, process) in (0..3).map(ProcessId).enumerate() {
         assert_eq!(*ends[index], failed(process), "the whole cluster fails at once");

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::application::Digest;
-use crate::fault::{Change, Fault, StorageFate};
+use crate::fault::{Change, EndedBy, Fault, StorageFate};
 use crate::id::{Attempt, ClusterId, FactNo, FaultNo, Incarnation, Life, Position, ProcessId, Sn};
 use crate::image::ImageName;
 use crate::membership::Boot;
@@ -236,7 +236,7 @@ pub enum Fact {
         /// Why.
         reason: Arc<str>,
     },
-    /// Supervisor, before the kill: this life ends here by an injected fault or by fencing.
+    /// Supervisor, before the kill: this life ends here, by an injected fault or because it cannot go on.
     Failed {
         /// The process.
         process: ProcessId,
@@ -244,6 +244,8 @@ pub enum Fact {
         life: Life,
         /// What becomes of its node's storage.
         storage: StorageFate,
+        /// What ends it.
+        by: EndedBy,
     },
     /// Supervisor: the end of a life was noticed and is announced.
     Detected {

@@ -21,6 +21,21 @@ pub enum StorageFate {
     Lost,
 }
 
+/// What ends a life that its supervisor ends, or knows to be over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum EndedBy {
+    /// A fault of the plan: one that kills, or a pause in which it was taken for dead.
+    Fault(FaultNo),
+    /// It gave no sign of life for so long that it is taken for dead.
+    Silence,
+    /// The place that it was at is gone: its pod, on Kubernetes.
+    PlaceLost,
+    /// It was to begin at a place that does not have what the process had stored.
+    StorageLost,
+    /// The supervisor was started again, and lives end with the one before.
+    SupervisorRestarted,
+}
+
 /// Emulated properties of a link, one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkProperties {

@@ -35,7 +35,7 @@ pub mod time;
 pub use application::{Application, Digest, Job, Outbox, Progress};
 pub use counters::Counters;
 pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, Vectors, Witness};
-pub use fault::{Fault, PlannedFault, StorageFate, Trigger};
+pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};
 pub use id::{
     Attempt, ClusterId, FactNo, FaultNo, Incarnation, JobNo, Life, MembershipVersion, NodeId, Position,
     ProcessId, Role, Sn,

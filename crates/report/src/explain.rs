@@ -1,7 +1,7 @@
 //! Why each cluster rolled back, to where, and what it lost: sentences, in the order of events.
 
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Cause, ClusterId, Fault, FaultNo, Span, StorageFate, Time};
+use faultline_core::{Cause, ClusterId, EndedBy, Fault, FaultNo, Span, StorageFate, Time};
 use faultline_trace::Manifest;
 use serde::Serialize;
 
@@ -118,7 +118,7 @@ fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
 }
 
 /// The faults that the run ended before.
-fn never_due(manifest: &Manifest) -> Option<String> {
+pub fn never_due(manifest: &Manifest) -> Option<String> {
     let pending = manifest.faults.iter().filter(|(_, state)| *state == FaultState::Pending);
     let numbers: Vec<_> = pending.map(|(no, _)| no.0.to_string()).collect();
     match &numbers[..] {
@@ -136,9 +136,9 @@ fn never_due(manifest: &Manifest) -> Option<String> {
 /// Ends of lives that no fault of the plan explains, those together that came close upon each other in one way.
 pub(crate) fn unplanned(history: &History) -> Vec<Vec<&Failure>> {
     const CLOSE: Span = Span::from_millis(500);
-    let mut all: Vec<_> = history.failures.iter().filter(|it| it.fault.is_none()).collect();
+    let mut all: Vec<_> = history.failures.iter().filter(|it| it.fault().is_none()).collect();
     all.sort_by_key(|it| it.at);
-    let together = |a: &&Failure, b: &&Failure| a.killed == b.killed && b.at.since(a.at) <= CLOSE;
+    let together = |a: &&Failure, b: &&Failure| a.by == b.by && b.at.since(a.at) <= CLOSE;
     all.chunk_by(together).map(<[_]>::to_vec).collect()
 }
 
@@ -157,7 +157,7 @@ impl Narrator<'_> {
     }
 
     fn killed_by(&self, no: FaultNo) -> impl Iterator<Item = &Failure> {
-        self.history.failures.iter().filter(move |it| it.fault == Some(no))
+        self.history.failures.iter().filter(move |it| it.fault() == Some(no))
     }
 
     fn injected(&self, no: FaultNo, fault: &Fault, instant: Time) -> String {
@@ -201,19 +201,27 @@ impl Narrator<'_> {
         if group.len() > MOST_NAMED {
             names.push(format!("{} more", group.len() - MOST_NAMED));
         }
-        let (at, names, were) =
-            (self.time(group[0].at), names.join(", "), if group.len() == 1 { "was" } else { "were" });
-        match (group[0].killed, &self.manifest.bounds) {
-            (true, Some(bounds)) => format!(
-                "At {at} {names} {were} taken for dead and killed, without a fault of the plan: no sign of life for {}.",
-                bounds.detect_after
+        let (at, names) = (self.time(group[0].at), names.join(", "));
+        let (was, its) = if group.len() == 1 { ("was", "its") } else { ("were", "their") };
+        match group[0].by {
+            Some(EndedBy::PlaceLost) => format!(
+                "At {at} {names} {was} lost with the place where it was (on Kubernetes, the pod), without a fault of the plan."
             ),
-            (true, None) => {
-                format!("At {at} {names} {were} taken for dead and killed, without a fault of the plan.")
+            Some(EndedBy::StorageLost) => format!(
+                "At {at} {names} had a new place, without what it had stored: {its} storage had gone with the old one."
+            ),
+            Some(EndedBy::SupervisorRestarted) => format!(
+                "At {at} the supervisor was started again; {names}, which ended with the one before, began {its} next lives."
+            ),
+            Some(EndedBy::Silence | EndedBy::Fault(_)) => {
+                let silent = self.manifest.bounds.as_ref();
+                let silent = silent.map(|it| format!(": no sign of life for {}", it.detect_after));
+                format!(
+                    "At {at} {names} {was} taken for dead and killed, without a fault of the plan{}.",
+                    silent.unwrap_or_default()
+                )
             }
-            (false, _) => {
-                format!("At {at} {names} ended without a fault of the plan, and without being killed.")
-            }
+            None => format!("At {at} {names} ended without a fault of the plan, and without being killed."),
         }
     }
 
@@ -243,7 +251,7 @@ impl Narrator<'_> {
         text.push_str(&format!(
             " ({age}{}). It went on after {}.",
             self.lost(rollback),
-            rollback.ended.since(rollback.began),
+            self.history.lasted(rollback.began, rollback.ended),
         ));
         if rollback.resent > 0 {
             text.push_str(&format!(" {} sent to it again from logs.", was(rollback.resent, "message")));
@@ -271,8 +279,12 @@ impl Narrator<'_> {
 
     /// How long it took to notice what failed first, and how often more failed before the cluster went on.
     fn noticed(&self, rollback: &Rollback) -> String {
-        let mut failures: Vec<_> =
-            rollback.failures.iter().map(|&it| &self.history.failures[it]).filter(|it| it.killed).collect();
+        let mut failures: Vec<_> = rollback
+            .failures
+            .iter()
+            .map(|&it| &self.history.failures[it])
+            .filter(|it| it.by.is_some())
+            .collect();
         failures.sort_by_key(|it| it.at);
         let Some(first) = failures.first() else { return String::new() };
         // Who is killed because it showed no sign of life has been noticed already.

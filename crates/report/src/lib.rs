@@ -16,7 +16,6 @@
 //! | [`fault`] | faults and links in words |
 //! | [`style`] | the colours and the look of every page |
 
-mod blame;
 pub mod cast;
 pub mod diagram;
 pub mod explain;

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Change;
-use faultline_core::{Claim, ClusterId, Fact, Incarnation, Position, ProcessId};
+use faultline_core::{Claim, ClusterId, EndedBy, Fact, Fault, FaultNo, Incarnation, Position, ProcessId};
 use faultline_trace::manifest::LinkEntry;
 
-use crate::blame::Blame;
 use crate::cast::{self, Cast};
 use crate::explain::count;
 use crate::fault::{describe_change, describe_fault};
@@ -28,7 +27,8 @@ pub struct Event {
 pub struct Narrator {
     cast: Cast,
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
-    blame: Blame,
+    /// Faults that are pauses.
+    pauses: BTreeSet<FaultNo>,
     /// Clusters of which a failure has been told, but not yet the return.
     failing: BTreeSet<ClusterId>,
     /// Clusters that cannot be restored.
@@ -39,7 +39,8 @@ pub struct Narrator {
 
 #[derive(Debug, Default)]
 struct Checkpoints {
-    positions: BTreeSet<Position>,
+    /// By who takes them together.
+    positions: BTreeSet<(ClusterId, Position)>,
     forced: usize,
 }
 
@@ -49,7 +50,7 @@ impl Narrator {
         Narrator {
             cast,
             checkpoints: BTreeMap::new(),
-            blame: Blame::default(),
+            pauses: BTreeSet::new(),
             failing: BTreeSet::new(),
             given_up: BTreeSet::new(),
             returns: BTreeSet::new(),
@@ -68,19 +69,15 @@ impl Narrator {
         match fact {
             Fact::Begun => tell("Begun", "the application begins".to_owned()),
             Fact::Injecting { no, fault } => {
-                self.blame.injected(*no, fault);
+                if matches!(**fault, Fault::Pause { .. }) {
+                    self.pauses.insert(*no);
+                }
                 warn("FaultInjected", format!("fault {}: {}", no.0, describe_fault(fault, &self.cast)))
             }
             Fact::Ineffective { no, reason } => {
                 warn("FaultWithoutEffect", format!("fault {} has no effect: {reason}", no.0))
             }
-            Fact::Failed { process, .. } if self.blame.ended(*process, &self.cast).is_none() => warn(
-                "TakenForDead",
-                format!(
-                    "{} gave no sign of life for so long that it is taken for dead and killed; that is no fault of the plan",
-                    self.cast.process(*process)
-                ),
-            ),
+            Fact::Failed { process, by, .. } => self.ended(*process, *by),
             Fact::Detected { process, .. } if self.failing.insert(self.cast.group_of(*process)) => {
                 warn("FailureDetected", format!("the end of {} is noticed", self.cast.process(*process)))
             }
@@ -101,7 +98,7 @@ impl Narrator {
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, forced, .. } => {
                     let known = self.checkpoints.entry(cluster).or_default();
-                    if known.positions.insert(*position) {
+                    if known.positions.insert((group, *position)) {
                         known.forced += usize::from(*forced);
                     }
                     None
@@ -121,6 +118,37 @@ impl Narrator {
                 _ => None,
             },
             _ => None,
+        }
+    }
+
+    /// What is to be told of the end of a life beside that it is noticed, if anything.
+    fn ended(&self, process: ProcessId, by: EndedBy) -> Option<Event> {
+        let name = self.cast.process(process);
+        match by {
+            EndedBy::Fault(no) if self.pauses.contains(&no) => warn(
+                "TakenForDead",
+                format!("{name} stands for so long (fault {}) that it is taken for dead and killed", no.0),
+            ),
+            EndedBy::Silence => warn(
+                "TakenForDead",
+                format!(
+                    "{name} gave no sign of life for so long that it is taken for dead and killed; that is no fault of the \
+                     plan"
+                ),
+            ),
+            EndedBy::PlaceLost => warn(
+                "PlaceLost",
+                format!(
+                    "{name} is lost with the place where it was (on Kubernetes, its pod); that is no fault of the plan"
+                ),
+            ),
+            EndedBy::StorageLost => warn(
+                "StorageLost",
+                format!(
+                    "{name} has a new place, without what it had stored: its storage has gone with the old one"
+                ),
+            ),
+            EndedBy::Fault(_) | EndedBy::SupervisorRestarted => None,
         }
     }
 

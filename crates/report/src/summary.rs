@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Cause, ClusterId, Digest, Fact, FaultNo, ProcessId};
+use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, ProcessId};
 use faultline_trace::manifest::{Backend, LinkEntry, ProtocolKind};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
@@ -112,6 +112,8 @@ pub struct RollbackSummary {
     pub because_of: Option<String>,
     /// The planned faults behind its failures.
     pub faults: Vec<u32>,
+    /// Its failures that no fault planned.
+    pub unplanned: u32,
     /// When the first failure happened, or the alert arrived.
     pub at_seconds: f64,
     /// The checkpoint's number; 0 is the initial state.
@@ -316,22 +318,40 @@ impl Summary {
 }
 
 fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
-    let unplanned =
-        |killed| history.failures.iter().filter(|it| it.fault.is_none() && it.killed == killed).count();
+    let ended = |by| history.failures.iter().filter(|it| it.by == by).count();
     let mut notes = Vec::new();
-    if unplanned(true) > 0 {
-        notes.push(format!(
-            "{} taken for dead and killed without a fault of the plan: the machine may be too slow for this federation \
-             (a longer `failures.detectAfter` gives it more time, `--backend simulate` needs none)",
-            lives(unplanned(true), "was", "were")
-        ));
-    }
-    if unplanned(false) > 0 {
-        notes.push(format!(
-            "{} ended, neither by a fault nor by the supervisor: see the logs of the nodes",
-            lives(unplanned(false), "has", "have")
-        ));
-    }
+    let mut note = |by, one: &str, more: &str, text: &str| {
+        let count = ended(by);
+        if count > 0 {
+            notes.push(format!("{}{text}", lives(count, one, more)));
+        }
+    };
+    note(
+        Some(EndedBy::Silence),
+        "was",
+        "were",
+        " taken for dead and killed without a fault of the plan: the machine may be too slow for this federation \
+         (a longer `failures.detectAfter` gives it more time, `--backend simulate` needs none)",
+    );
+    note(
+        Some(EndedBy::PlaceLost),
+        "was",
+        "were",
+        " lost with the place where it was (on Kubernetes, the pod), without a fault of the plan",
+    );
+    note(
+        Some(EndedBy::StorageLost),
+        "was",
+        "were",
+        " to begin at a place without what had been stored, and another begun with nothing",
+    );
+    note(
+        Some(EndedBy::SupervisorRestarted),
+        "was",
+        "were",
+        " ended because the supervisor was started again",
+    );
+    note(None, "has", "have", " ended, neither by a fault nor by the supervisor: see the logs of the nodes");
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
     notes
 }
@@ -380,8 +400,12 @@ fn cluster(id: ClusterId, cast: &Cast, history: &History) -> ClusterSummary {
 }
 
 fn rollback(it: &Rollback, cast: &Cast, history: &History) -> RollbackSummary {
-    let mut faults: Vec<u32> =
-        it.failures.iter().filter_map(|&place| history.failures[place].fault).map(|FaultNo(no)| no).collect();
+    let mut faults: Vec<u32> = it
+        .failures
+        .iter()
+        .filter_map(|&place| history.failures[place].fault())
+        .map(|FaultNo(no)| no)
+        .collect();
     faults.sort_unstable();
     faults.dedup();
     let (cause, because_of) = match it.cause {
@@ -394,12 +418,14 @@ fn rollback(it: &Rollback, cast: &Cast, history: &History) -> RollbackSummary {
         cause,
         because_of,
         faults,
+        unplanned: it.failures.iter().filter(|&&place| history.failures[place].fault().is_none()).count()
+            as u32,
         at_seconds: history.seconds(it.began),
         checkpoint: it.sn().0,
         checkpoint_incarnation: it.checkpoint.map_or(0, |it| it.incarnation.0),
         depth: history.depth(it),
         lost_work_seconds: it.lost().as_secs_f64(),
-        recovery_seconds: it.ended.since(it.began).as_secs_f64(),
+        recovery_seconds: history.lasted(it.began, it.ended).as_secs_f64(),
         resent: it.resent,
     }
 }

@@ -296,6 +296,7 @@ impl Writer<'_> {
 pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
     match &it.because_of {
         Some(cluster) => format!("rollback of {cluster}"),
+        None if it.faults.is_empty() && it.unplanned == 0 => "the failure before".to_owned(),
         None if it.faults.is_empty() => "an unplanned failure".to_owned(),
         None => it.faults.iter().map(|no| format!("fault {no}")).collect::<Vec<_>>().join(", "),
     }

@@ -252,16 +252,21 @@ fn supervised(facts: impl IntoIterator<Item = faultline_core::Fact>) -> faultlin
 
 #[test]
 fn failures_that_nobody_planned_are_told_apart() {
-    use faultline_core::{Fact, Life, StorageFate};
+    use faultline_core::{EndedBy, Fact, Life, StorageFate};
 
     let (manifest, _) = common::run(2);
     let life = Life(1);
+    let failed =
+        |process, by| Fact::Failed { process: ProcessId(process), life, storage: StorageFate::Kept, by };
     let facts = [
         Fact::Begun,
-        Fact::Failed { process: ProcessId(0), life, storage: StorageFate::Kept },
+        failed(0, EndedBy::Silence),
         Fact::Detected { process: ProcessId(0), life },
-        Fact::Failed { process: ProcessId(3), life, storage: StorageFate::Kept },
+        failed(3, EndedBy::Silence),
         Fact::Detected { process: ProcessId(1), life },
+        failed(2, EndedBy::PlaceLost),
+        failed(2, EndedBy::StorageLost),
+        failed(0, EndedBy::SupervisorRestarted),
     ];
     let trace = supervised(facts);
     let judgement = passed();
@@ -270,7 +275,16 @@ fn failures_that_nobody_planned_are_told_apart() {
     let told: Vec<_> = summary.explanation.iter().map(|it| it.text.as_str()).collect();
     assert!(told[0].starts_with("At 0.10 s paris-0, rennes-1 were taken for dead and killed"), "{told:?}");
     assert!(told[1].starts_with("At 0.40 s paris-1 ended without a fault of the plan"), "{told:?}");
-    assert_eq!(summary.notes.len(), 2, "{:?}", summary.notes);
+    assert!(told[2].starts_with("At 0.50 s rennes-0 was lost with the place where it was"), "{told:?}");
+    assert!(
+        told[3].starts_with("At 0.60 s rennes-0 had a new place, without what it had stored"),
+        "{told:?}"
+    );
+    assert!(told[4].starts_with("At 0.70 s the supervisor was started again; paris-0"), "{told:?}");
+    let notes = summary.notes.join("\n");
+    assert_eq!(summary.notes.len(), 5, "{notes}");
+    let silent = notes.lines().find(|it| it.contains("failures.detectAfter")).unwrap();
+    assert!(silent.starts_with("2 lives were taken for dead"), "{silent}");
 }
 
 #[test]
@@ -297,23 +311,44 @@ fn a_run_that_was_cut_short_is_told_as_far_as_it_is_recorded() {
 }
 
 #[test]
-fn a_fault_is_blamed_once_for_each_process() {
-    use faultline_core::{ClusterId, Fact, Fault, FaultNo, Life, StorageFate};
+fn what_a_fault_ended_is_told_with_it_and_what_it_did_not_is_told_by_itself() {
+    use faultline_core::{ClusterId, EndedBy, Fact, Fault, FaultNo, Life, Span, StorageFate};
 
     let (manifest, _) = common::run(2);
-    let lost = |process, life| Fact::Failed {
+    let lost = |process, life, by| Fact::Failed {
         process: ProcessId(process),
         life: Life(life),
         storage: StorageFate::Lost,
+        by,
     };
+    let planned = |no| EndedBy::Fault(FaultNo(no));
     let fault = Box::new(Fault::LoseCluster { cluster: ClusterId(1), storage: StorageFate::Lost });
-    let facts = [Fact::Begun, Fact::Injecting { no: FaultNo(1), fault }, lost(2, 1), lost(3, 1), lost(3, 2)];
+    let pause = Box::new(Fault::Pause { process: ProcessId(3), span: Span::from_millis(10) });
+    let facts = [
+        Fact::Begun,
+        Fact::Injecting { no: FaultNo(1), fault },
+        lost(2, 1, planned(1)),
+        lost(3, 1, planned(1)),
+        // Over before the process falls silent.
+        Fact::Injecting { no: FaultNo(2), fault: pause.clone() },
+        lost(3, 2, EndedBy::Silence),
+        Fact::Injecting { no: FaultNo(3), fault: pause },
+        lost(3, 3, planned(3)),
+    ];
     let trace = supervised(facts);
     let judgement = passed();
     let recorded = Recorded { bundle: "late", manifest: &manifest, trace: &trace, judgement: &judgement };
     let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
     assert!(told[0].contains("all 2 processes of rennes were killed at once (fault 1"), "{told:?}");
-    assert!(told[1].starts_with("At 0.40 s rennes-1 was taken for dead and killed"), "{told:?}");
+    assert!(
+        told[1].contains("rennes-1 stood still for 10.0 ms (fault 2, pause) and then went on"),
+        "{told:?}"
+    );
+    assert!(told[2].starts_with("At 0.50 s rennes-1 was taken for dead and killed"), "{told:?}");
+    assert!(
+        told[3].contains("(fault 3, pause); it was taken for dead and therefore killed at 0.70 s"),
+        "{told:?}"
+    );
 
     // While the run goes on, only the end that nobody planned is told by itself.
     let mut narrator = faultline_report::narrate::Narrator::new(Cast::new(&manifest));
@@ -323,14 +358,17 @@ fn a_fault_is_blamed_once_for_each_process() {
         .filter_map(|(_, fact)| narrator.stated(ProcessId::SUPERVISOR, fact))
         .collect();
     let reasons: Vec<_> = told.iter().map(|it| it.reason).collect();
-    assert_eq!(reasons, ["Begun", "FaultInjected", "TakenForDead"]);
-    assert!(told[2].text.starts_with("rennes-1 gave no sign of life"), "{told:?}");
+    let expected =
+        ["Begun", "FaultInjected", "FaultInjected", "TakenForDead", "FaultInjected", "TakenForDead"];
+    assert_eq!(reasons, expected);
+    assert!(told[3].text.starts_with("rennes-1 gave no sign of life"), "{told:?}");
+    assert!(told[5].text.starts_with("rennes-1 stands for so long (fault 3)"), "{told:?}");
 }
 
 #[test]
 fn a_rollback_tells_what_was_noticed_first_what_failed_later_and_that_the_checkpoint_had_been_given_up() {
     use faultline_core::{
-        Attempt, Claim, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation, Life, Position, Sn,
+        Attempt, Claim, EndedBy, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation, Life, Position, Sn,
     };
     use faultline_core::{StorageFate, Time, Witness};
     use faultline_trace::{Record, Sink, Trace};
@@ -344,7 +382,8 @@ fn a_rollback_tells_what_was_noticed_first_what_failed_later_and_that_the_checkp
     };
     let supervisor = ProcessId::SUPERVISOR;
     let (one, two) = (ProcessId(0), ProcessId(1));
-    let failed = |process| Fact::Failed { process, life: Life(1), storage: StorageFate::Kept };
+    let by = EndedBy::Fault(FaultNo(0));
+    let failed = |process| Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by };
     let detected = |process| Fact::Detected { process, life: Life(1) };
     let crash = |process| Box::new(Fault::Crash { process, storage: StorageFate::Kept });
     let image = |owner| ImageName { owner, incarnation: Incarnation(0), sn: Sn(3), attempt: Attempt(1) };

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use faultline_conformance::{Scenario, membership};
 use faultline_core::{ClusterId, Span};
-use faultline_runtime::supervise::Wishes;
+use faultline_runtime::metrics::ClusterNames;
+use faultline_runtime::supervise::{Names, Wishes};
 use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
@@ -34,7 +35,10 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
         run_dir: bundle.dir().to_owned(),
         supervisor: scenario.supervisor.clone(),
         membership: scenario.membership(),
-        names: scenario.processes().map(|process| process.to_string()).collect(),
+        names: Names {
+            processes: scenario.processes().map(|process| process.to_string()).collect(),
+            clusters: ClusterNames(clusters().map(|it| format!("cluster-{}", it.0)).collect()),
+        },
         seed: scenario.seed,
         links,
         storage: StorageOptions {
@@ -65,7 +69,10 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
             joins: Vec::new(),
             least_work_left_percent: 0,
         },
-        names: (0..membership.members.len()).map(|index| format!("node-{index}")).collect(),
+        names: Names {
+            processes: (0..membership.members.len()).map(|index| format!("node-{index}")).collect(),
+            clusters: ClusterNames::default(),
+        },
         membership,
         seed: 1,
         links: Links::default(),

@@ -29,8 +29,12 @@ impl Driver for Remote {
         let command = probe_command(scenario, FIFO, dir.path(), env!("CARGO_BIN_EXE_probe-node").into());
         let options = run_options(scenario, dir.path());
         let bundle = Bundle::open(&options.run_dir);
-        let agents =
-            Agents::start(dir.path(), env!("CARGO_BIN_EXE_probe-agent"), &command, options.names.len());
+        let agents = Agents::start(
+            dir.path(),
+            env!("CARGO_BIN_EXE_probe-agent"),
+            &command,
+            options.names.processes.len(),
+        );
         let desk = agents.desk();
         let outcome =
             remote::run(agents.options(), options, None, &desk, &mut ()).expect("the run is carried out");

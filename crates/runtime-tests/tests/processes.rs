@@ -193,15 +193,17 @@ fn every_node_and_the_supervisor_serve_metrics() {
             value(&page, &format!("faultline_images_saved_total{{process=\"p{name}\"}}")) > Some(0.0)
         });
         let page = metrics(port);
-        let delay =
-            format!("faultline_link_delay_requested_seconds{{process=\"p{name}\",from=\"c0\",to=\"c1\"}}");
+        let delay = format!(
+            "faultline_link_delay_requested_seconds{{process=\"p{name}\",from=\"cluster-0\",to=\"cluster-1\"}}"
+        );
         assert_eq!(value(&page, &delay), (name == "0" || name == "1").then_some(0.001), "{page}");
     }
     let port = run.metrics_port();
     wait_until("the supervisor shows a sum", || {
         let page = metrics(port);
         value(&page, "faultline_images_saved_total") > Some(NODES as f64)
-            && value(&page, "faultline_link_delay_seen_seconds{from=\"c0\",to=\"c1\"}") > Some(0.0009)
+            && value(&page, "faultline_link_delay_seen_seconds{from=\"cluster-0\",to=\"cluster-1\"}")
+                > Some(0.0009)
     });
 }
 

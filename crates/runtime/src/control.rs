@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::clock::Clock;
 use crate::links::Links;
-use crate::metrics::{Counts, Delays};
+use crate::metrics::{ClusterNames, Counts, Delays};
 use crate::storage::StorageOptions;
 
 /// A control message that claims to be longer is a defect: the largest is a membership.
@@ -33,8 +33,9 @@ pub(crate) struct Setup {
     pub(crate) boot: Boot,
     /// Of the run.
     pub(crate) seed: u64,
-    /// Own directory of the node, below the run's.
+    /// What the process is called; own directory of the node, below the run's.
     pub(crate) name: String,
+    pub(crate) cluster_names: ClusterNames,
     pub(crate) cluster: ClusterId,
     pub(crate) links: Links,
     /// What traffic control does for links, if anything; the node is in a network namespace of its own then, or has a
@@ -86,7 +87,7 @@ pub(crate) struct Measurement {
 /// From the supervisor to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToNode {
-    Setup(Setup),
+    Setup(Box<Setup>),
     /// Connections may be made, though nothing has started: the links are to be measured.
     Directory(Directory),
     /// Measures links by echo, one after the other, and for so long again those that are not as asked for. Voids an

@@ -70,7 +70,7 @@ impl Supervisor {
         let agenda = std::mem::take(&mut self.agenda);
         self.agenda = agenda.into_iter().map(|((at, no), due)| ((at + stood, no), due)).collect();
         for seat in &mut self.seats {
-            seat.paused_until = seat.paused_until.map(|until| until + stood);
+            seat.paused_until = seat.paused_until.map(|(until, by)| (until + stood, by));
         }
         self.silence.hear_all(now);
         self.for_each_that_may_run(|process, supervisor| {

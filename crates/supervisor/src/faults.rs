@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_core::{
-    ClusterId, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, Presence, ProcessId, StorageFate, Time,
-    Trigger,
+    ClusterId, EndedBy, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, Presence, ProcessId, StorageFate,
+    Time, Trigger,
 };
 
 use crate::interface::{FaultAccount, FaultState, Order};
@@ -179,14 +179,14 @@ impl Supervisor {
         self.plan.faults[index].state = FaultState::Effective;
         out.push(Order::State(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
         match fault {
-            Fault::Crash { process, storage } => self.kill(&[process], storage, now, out),
-            Fault::Pause { process, span } => self.pause(process, now + span, now, out),
+            Fault::Crash { process, storage } => self.kill(&[process], storage, EndedBy::Fault(no), now, out),
+            Fault::Pause { process, span } => self.pause(process, (now + span, no), now, out),
             Fault::LoseCluster { cluster, storage } => {
                 let mut targets = self.processes_of(cluster).to_vec();
                 if storage == StorageFate::Kept {
                     targets.retain(|it| self.seats[it.index()].lives());
                 }
-                self.kill(&targets, storage, now, out);
+                self.kill(&targets, storage, EndedBy::Fault(no), now, out);
             }
             Fault::Link { from, to, properties, span } => {
                 out.push(Order::Link { from, to, properties });

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use faultline_core::fault::{Change, LinkProperties, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, Fact, Gauges, Life, Membership, PlannedFault, Position, ProcessId, Progress, Scope,
-    Span, StorageFate, Time, Trigger,
+    Boot, ClusterId, EndedBy, Fact, Gauges, Life, Membership, PlannedFault, Position, ProcessId, Progress,
+    Scope, Span, StorageFate, Time, Trigger,
 };
 
 use serde::{Deserialize, Serialize};
@@ -111,6 +111,8 @@ pub enum Report {
         life: Life,
         /// What became of the storage.
         storage: StorageFate,
+        /// What took it away.
+        by: EndedBy,
     },
     /// The user of the federation has changed it. An added fault has the number that follows the plan's last; the order
     /// of reports is the order of changes.

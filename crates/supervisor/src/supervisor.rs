@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, Claim, ClusterId, Fact, FactKind, Gauges, Life, Membership, PlannedFault, Position, ProcessId,
-    Role, StorageFate, Time,
+    Boot, Claim, ClusterId, EndedBy, Fact, FactKind, FaultNo, Gauges, Life, Membership, PlannedFault,
+    Position, ProcessId, Role, StorageFate, Time,
 };
 
 use crate::completion::Completion;
@@ -60,8 +60,8 @@ pub(crate) struct Seat {
     pub(crate) replaced: bool,
     /// What becomes of its storage if it has to be killed once more.
     pub(crate) fate: StorageFate,
-    /// It stands until then.
-    pub(crate) paused_until: Option<Time>,
+    /// It stands until then, by this fault.
+    pub(crate) paused_until: Option<(Time, FaultNo)>,
     /// It stands at a fact.
     pub(crate) halted: bool,
     /// Its lives give signs of life of their own.
@@ -85,6 +85,12 @@ pub(crate) enum State {
 }
 
 impl Seat {
+    /// Takes what the process says of itself. One that has restored nothing yet does not know how far it was.
+    fn measured(&mut self, gauges: Gauges) {
+        let progress = if gauges.progress.total == 0 { self.gauges.progress } else { gauges.progress };
+        self.gauges = Gauges { progress, ..gauges };
+    }
+
     pub(crate) fn lives(&self) -> bool {
         matches!(self.state, State::Launched | State::Registered)
     }
@@ -252,14 +258,14 @@ impl Supervisor {
             }
             Report::Heartbeat { process, life, gauges } => {
                 if let Some(seat) = self.seat_of(process, life) {
-                    seat.gauges = gauges;
+                    seat.measured(gauges);
                     seat.beats = true;
                     self.silence.heard(process, now);
                 }
             }
             Report::Gauges { process, life, gauges } => {
                 if let Some(seat) = self.seat_of(process, life) {
-                    seat.gauges = gauges;
+                    seat.measured(gauges);
                 }
             }
             Report::Stated { process, life, fact, halted } => {
@@ -291,9 +297,9 @@ impl Supervisor {
                     self.detected(process, now, out);
                 }
             }
-            Report::Lost { process, life, storage } => {
+            Report::Lost { process, life, storage, by } => {
                 if self.seat_of(process, life).is_some() {
-                    self.kill(&[process], storage, now, out);
+                    self.kill(&[process], storage, by, now, out);
                 }
                 if self.is_to_be_detected(process, life) {
                     self.detected(process, now, out);
@@ -421,14 +427,20 @@ impl Supervisor {
         }
     }
 
-    pub(crate) fn pause(&mut self, process: ProcessId, until: Time, now: Time, out: &mut Vec<Order>) {
+    pub(crate) fn pause(
+        &mut self,
+        process: ProcessId,
+        (until, by): (Time, FaultNo),
+        now: Time,
+        out: &mut Vec<Order>,
+    ) {
         let seat = &mut self.seats[process.index()];
         let life = seat.life;
         if seat.paused_until.is_none() {
             out.push(Order::Pause { process, life, paused: true });
         }
-        if seat.paused_until.is_none_or(|earlier| earlier < until) {
-            seat.paused_until = Some(until);
+        if seat.paused_until.is_none_or(|(earlier, _)| earlier < until) {
+            seat.paused_until = Some((until, by));
             self.plan_at(until, Due::Resume { process, life });
         }
         self.silence.watch(process, now);
@@ -436,7 +448,7 @@ impl Supervisor {
 
     pub(crate) fn resume(&mut self, process: ProcessId, life: Life, now: Time, out: &mut Vec<Order>) {
         let Some(seat) = self.seat_of(process, life) else { return };
-        if seat.paused_until.is_some_and(|until| until <= now) {
+        if seat.paused_until.is_some_and(|(until, _)| until <= now) {
             seat.paused_until = None;
             if !seat.beats {
                 self.silence.forget(process);
@@ -451,6 +463,7 @@ impl Supervisor {
         &mut self,
         processes: &[ProcessId],
         storage: StorageFate,
+        by: EndedBy,
         now: Time,
         out: &mut Vec<Order>,
     ) {
@@ -470,7 +483,7 @@ impl Supervisor {
                 self.silence.watch(process, now);
             }
             lives.push((process, life));
-            out.push(Order::State(Fact::Failed { process, life, storage }));
+            out.push(Order::State(Fact::Failed { process, life, storage, by }));
         }
         out.push(Order::Kill { lives, storage });
     }
@@ -479,7 +492,10 @@ impl Supervisor {
     fn fence(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
         let seat = self.seats[process.index()];
         match seat.state {
-            State::Launched | State::Registered => self.kill(&[process], StorageFate::Kept, now, out),
+            State::Launched | State::Registered => {
+                let by = seat.paused_until.map_or(EndedBy::Silence, |(_, fault)| EndedBy::Fault(fault));
+                self.kill(&[process], StorageFate::Kept, by, now, out);
+            }
             State::Killed => out.push(Order::Kill { lives: vec![(process, seat.life)], storage: seat.fate }),
             State::Down | State::Left => return,
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use faultline_core::fault::{Change, LinkProperties};
 use faultline_core::{
-    Cluster, ClusterId, Fact, Fault, FaultNo, Gauges, Life, Member, Membership, MembershipVersion, NodeId,
-    PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
+    Cluster, ClusterId, EndedBy, Fact, Fault, FaultNo, Gauges, Life, Member, Membership, MembershipVersion,
+    NodeId, PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
 };
 use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
 
@@ -193,7 +193,12 @@ fn who_is_lost_while_everyone_stands_begins_another_life_soon_after() {
     let mut desk = Desk::begun();
     desk.change(Change::Pause(true));
     desk.now = Time(BEGUN + 1_000_000);
-    desk.report(Report::Lost { process: P1, life: Life(1), storage: StorageFate::Kept });
+    desk.report(Report::Lost {
+        process: P1,
+        life: Life(1),
+        storage: StorageFate::Kept,
+        by: EndedBy::PlaceLost,
+    });
     let launched = |orders: &[Order]| orders.iter().any(|it| matches!(it, Order::Launch { process: P1, .. }));
     assert!(!launched(&desk.pass(BEGUN + 2_000_000)), "everything stands");
     let orders = desk.change(Change::Pause(false));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, Claim, Cluster, ClusterId, Digest, Fact, Fault, FaultNo, Life, Member, Membership,
+    Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, Fault, FaultNo, Life, Member, Membership,
     MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, Time,
     Trigger, Witness,
 };
@@ -136,7 +136,12 @@ fn a_cluster_leaves_when_its_protocol_lets_it_go_and_its_processes_are_finished(
     assert_eq!(announced(&orders), Some((vec![true, false, false], Presence::Left)));
     // Their ends are no failures, and what they had computed counts.
     desk.report(Report::Exited { process: GUESTS[0], life: Life(1) });
-    desk.report(Report::Lost { process: GUESTS[1], life: Life(1), storage: StorageFate::Lost });
+    desk.report(Report::Lost {
+        process: GUESTS[1],
+        life: Life(1),
+        storage: StorageFate::Lost,
+        by: EndedBy::PlaceLost,
+    });
     assert_eq!(desk.pass(JOINS + 5000), []);
     desk.finish(HOST);
     assert!(desk.orders.contains(&Order::End(Outcome::Completed)));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{
-    Attempt, Boot, Claim, Cluster, ClusterId, Digest, Fact, FactKind, FactNo, Fault, FaultNo, Gauges,
-    ImageName, Incarnation, Life, Member, Membership, MembershipVersion, NodeId, PlannedFault, Position,
-    ProcessId, Progress, Role, Sn, Span, StorageFate, Time, Trigger, Vectors, Witness,
+    Attempt, Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, FactKind, FactNo, Fault, FaultNo,
+    Gauges, ImageName, Incarnation, Life, Member, Membership, MembershipVersion, NodeId, PlannedFault,
+    Position, ProcessId, Progress, Role, Sn, Span, StorageFate, Time, Trigger, Vectors, Witness,
 };
 use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
 
@@ -160,8 +160,13 @@ fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {
     [Order::State(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
 }
 
+/// By the first fault of the plan.
 fn failed(process: ProcessId, life: u32, storage: StorageFate) -> Order {
-    Order::State(Fact::Failed { process, life: Life(life), storage })
+    ended(process, life, storage, EndedBy::Fault(FaultNo(0)))
+}
+
+fn ended(process: ProcessId, life: u32, storage: StorageFate, by: EndedBy) -> Order {
+    Order::State(Fact::Failed { process, life: Life(life), storage, by })
 }
 
 fn kill(lives: &[(ProcessId, u32)], storage: StorageFate) -> Order {
@@ -275,7 +280,8 @@ fn silence_is_fenced_after_detect_after_and_not_before() {
     assert_eq!(desk.take(), [], "patience");
     desk.pass(BEGUN + Span(30) + DETECT_AFTER);
     let orders = desk.take();
-    let fence = [failed(P0, 1, StorageFate::Kept), kill(&[(P0, 1)], StorageFate::Kept), detected(P0, 1)];
+    let failed = ended(P0, 1, StorageFate::Kept, EndedBy::Silence);
+    let fence = [failed, kill(&[(P0, 1)], StorageFate::Kept), detected(P0, 1)];
     assert_eq!(orders[..3], fence, "killed before anybody hears of it");
     assert!(is_announcement(&orders[3]) && orders.len() == 4);
     desk.exited(P0, 1);
@@ -296,7 +302,8 @@ fn a_life_that_never_sent_a_heartbeat_is_not_missed_unless_it_was_to_stand_or_to
     assert!(orders.contains(&detected(P0, 1)) && orders.contains(&detected(P1, 1)));
     assert!(!orders.contains(&failed(P0, 1, StorageFate::Lost)), "a death is stated once: {orders:?}");
     assert!(orders.contains(&kill(&[(P0, 1)], StorageFate::Lost)), "but made certain once more");
-    assert!(orders.contains(&failed(P1, 1, StorageFate::Kept)), "this one is fenced");
+    let of_pause = ended(P1, 1, StorageFate::Kept, EndedBy::Fault(FaultNo(1)));
+    assert!(orders.contains(&of_pause), "this one is fenced, because of the pause");
     desk.registered(P0, 2);
     desk.registered(P1, 2);
     desk.pass(BEGUN + Span(10_000));
@@ -380,7 +387,9 @@ fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
 #[test]
 fn a_place_taken_away_is_a_failure_known_at_once_also_of_a_life_that_was_not_heard_of_yet() {
     let mut desk = Desk::begun(vec![]);
-    let lost = |life, storage| Report::Lost { process: P0, life: Life(life), storage };
+    let lost =
+        |life, storage| Report::Lost { process: P0, life: Life(life), storage, by: EndedBy::PlaceLost };
+    let failed = |process, life, storage| ended(process, life, storage, EndedBy::PlaceLost);
     let (kept, gone) = (StorageFate::Kept, StorageFate::Lost);
     desk.report(lost(1, kept));
     assert_eq!(desk.take(), [failed(P0, 1, kept), kill(&[(P0, 1)], kept), detected(P0, 1)]);
@@ -394,6 +403,24 @@ fn a_place_taken_away_is_a_failure_known_at_once_also_of_a_life_that_was_not_hea
     desk.announced();
     desk.pass(desk.now + RESTART_AFTER);
     assert_eq!(desk.take(), launch(P0, 3, Boot::Replaced));
+}
+
+#[test]
+fn a_life_that_has_restored_nothing_yet_does_not_undo_what_is_known_of_the_progress() {
+    let mut desk = Desk::begun(vec![]);
+    let beat = |life, done, total| {
+        let gauges = Gauges { progress: Progress { done, total }, ..Gauges::default() };
+        Report::Heartbeat { process: P0, life: Life(life), gauges }
+    };
+    desk.report(beat(1, 7, 10));
+    desk.exited(P0, 1);
+    desk.announced();
+    desk.pass(desk.now + RESTART_AFTER);
+    desk.registered(P0, 2);
+    desk.report(beat(2, 0, 0));
+    assert_eq!(desk.supervisor.status().clusters[0].progress, Progress { done: 7, total: 10 });
+    desk.report(beat(2, 5, 10));
+    assert_eq!(desk.supervisor.status().clusters[0].progress, Progress { done: 5, total: 10 });
 }
 
 #[test]

@@ -5,6 +5,7 @@ use faultline_shaper::tree::Prefix;
 use nlink::netlink::link::{BridgeLink, DummyLink, IfbLink, VethLink};
 use nlink::netlink::tc::{HtbQdiscConfig, IngressConfig, NetemConfig, PfifoConfig};
 use nlink::{Connection, Route, TcHandle};
+use serde::{Deserialize, Serialize};
 
 use crate::wire::{self, Looks};
 use crate::{TcError, ask};
@@ -16,7 +17,8 @@ const SCRATCH_BRIDGE: &str = "faultline-br";
 const SCRATCH_IFB: &str = "faultline-ifb";
 
 /// Something that a kernel can do, or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Ability {
     /// Pairs of interfaces that join namespaces.
     Veth,
@@ -37,7 +39,7 @@ pub enum Ability {
 }
 
 /// What was tried, and why it did not work.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// In the order of [`Ability::ALL`].
     pub findings: Vec<(Ability, Result<(), String>)>,
@@ -55,6 +57,10 @@ impl Ability {
         Ability::Ifb,
         Ability::Redirect,
     ];
+
+    /// What links are made of where the interfaces are there already: a pod needs no pairs of them, and no bridge.
+    pub const OF_LINKS: [Ability; 6] =
+        [Ability::Htb, Ability::Pfifo, Ability::U32, Ability::Netem, Ability::Ifb, Ability::Redirect];
 
     /// The kernel's names for it: its modules.
     pub const fn module(self) -> &'static str {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use faultline_core::fault::{Change, StorageFault};
-use faultline_core::{Boot, Cause, Claim, Fact, Fault, MessageId, StorageFate};
+use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, Fault, MessageId, StorageFate};
 
 /// A fact as the rest of a sentence that begins with who stated it: `sent p0->p3 #2`.
 pub fn describe(fact: &Fact) -> impl Display + '_ {
@@ -85,8 +85,8 @@ impl Display for Predicate<'_> {
             Fact::Begun => f.write_str("let the application begin"),
             Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", Order(fault)),
             Fact::Ineffective { no, reason } => write!(f, "saw no effect of {no}: {reason}"),
-            Fact::Failed { process, life, storage } => {
-                write!(f, "ended {life} of {process}{}", storage_clause(*storage))
+            Fact::Failed { process, life, storage, by } => {
+                write!(f, "ended {life} of {process}{} ({})", storage_clause(*storage), By(*by))
             }
             Fact::Detected { process, life } => write!(f, "detected the end of {life} of {process}"),
             Fact::Joined(cluster) => write!(f, "saw {cluster} join"),
@@ -156,6 +156,20 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 asked.iter().try_for_each(|process| write!(f, " {process}"))?;
             }
             Ok(())
+        }
+    }
+}
+
+struct By(EndedBy);
+
+impl Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            EndedBy::Fault(no) => write!(f, "{no}"),
+            EndedBy::Silence => f.write_str("no sign of life"),
+            EndedBy::PlaceLost => f.write_str("its place is gone"),
+            EndedBy::StorageLost => f.write_str("its new place has nothing of what it had stored"),
+            EndedBy::SupervisorRestarted => f.write_str("the supervisor was started again"),
         }
     }
 }

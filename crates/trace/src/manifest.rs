@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::memory::Trace;
 
 /// The version of the bundle's layout that this program writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What a bundle says of its run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

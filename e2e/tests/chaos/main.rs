@@ -16,6 +16,7 @@ mod command_line;
 mod contained;
 mod crash;
 mod crash_in_rollback;
+mod doctor;
 mod federation_deleted;
 mod link_change_live;
 mod masquerading;
@@ -51,6 +52,7 @@ macro_rules! scenarios {
 const SCENARIOS: &[Scenario] = scenarios![
     quick_start,
     command_line,
+    doctor,
     crash,
     crash_in_rollback,
     pause,

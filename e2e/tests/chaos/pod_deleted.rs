@@ -24,5 +24,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     assert!(status.rollbacks.is_some_and(|it| it >= 1), "{status:#?}");
     // Nobody planned this: the run is not wrong, but it is not what was asked for either.
     assert_ne!(status.verdict.as_deref(), Some("fail"), "{status:#?}");
+    let told = room.told().await?;
+    assert!(told.contains("PlaceLost") && !told.contains("TakenForDead"), "{told:?}");
     Ok(())
 }

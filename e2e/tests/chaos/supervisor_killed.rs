@@ -3,7 +3,7 @@
 //! is said.
 
 use faultline_api::resource::{FederationStatus, Kubernetes, Phase, Volume, condition};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, Program, QUICK_START, Room};
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let supervisor = format!("{QUICK_START}-supervisor-0");
@@ -26,6 +26,8 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor forgotten");
     let before_and_after = status.rollbacks.is_some_and(|it| it >= 3);
     assert!(before_and_after, "both clusters went back once more: {status:#?}");
+    let told = room.told().await?;
+    assert!(told.contains("SupervisorRestarted") && !told.contains("TakenForDead"), "{told:?}");
     room.delete(QUICK_START).await?;
 
     room.apply(|_| {}).await?;
@@ -39,5 +41,9 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         "{}",
         completed.message
     );
+    let fetch = ["fetch", "federation/quickstart", "--namespace", &room.namespace];
+    let fetched = Program::here()?.run(&fetch).await?;
+    assert_eq!(fetched.status, Some(2), "{}", fetched.said);
+    assert!(fetched.said.contains("there is no record of `quickstart` any more"), "{}", fetched.said);
     Ok(())
 }

@@ -4,7 +4,7 @@ use faultline_api::Federation;
 use faultline_api::resource::{
     ClusterState, Condition, Emulation, FederationStatus, MAX_MESSAGE, Phase, condition,
 };
-use faultline_api::supervision::{self, Link, Shaping, Status, Verdict};
+use faultline_api::supervision::{self, ClusterState as RunCluster, Link, Shaping, Status, Verdict};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -43,6 +43,9 @@ pub enum Situation {
 
 /// Why a federation is not accepted that runs on as it was.
 const CHANGE_REFUSED: &str = "ChangeRefused";
+
+/// A run that is ready, and may not begin.
+const WAITS_FOR_ITS_USER: &str = "the application does not begin before spec.pause is taken away";
 
 /// Something to be told once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +146,9 @@ impl Report<'_> {
 
     /// Told once for each change.
     fn refused_change(&mut self, why: &str) {
-        let message = format!("the federation goes on as it was before the last change of its spec: {why}");
+        let message = format!(
+            "the federation goes on as it was, and no change of its spec is carried out until this is taken back: {why}"
+        );
         let generation = self.federation.metadata.generation;
         let before = self.status.condition(condition::ACCEPTED).cloned();
         let told =
@@ -204,6 +209,7 @@ impl Report<'_> {
         let trouble = applied.trouble.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
         match trouble {
             Some(Trouble { reason, message }) => {
+                let message = format!("{up} of {wanted} pods run; {message}");
                 if self.condition(condition::PODS_READY, "False", reason, &message) {
                     self.tell(condition::PODS_READY, reason, &message, true);
                 }
@@ -252,7 +258,10 @@ impl Report<'_> {
             Phase::Rejected => Phase::Pending,
             phase => phase,
         };
-        let ready = self.status.clusters.iter().filter(|it| it.up >= it.nodes && it.pods >= it.nodes);
+        let failed = [RunCluster::Failed, RunCluster::Unrecoverable].map(|it| word(&it));
+        let stands = |it: &&ClusterState| it.state.as_ref().is_none_or(|it| !failed.contains(it));
+        let ready = self.status.clusters.iter().filter(stands);
+        let ready = ready.filter(|it| it.up >= it.nodes && it.pods >= it.nodes);
         self.status.clusters_ready = Some(format!("{}/{}", ready.count(), self.status.clusters.len()));
     }
 
@@ -299,6 +308,10 @@ impl Report<'_> {
                 worst.from, worst.to, worst.requested_micros
             );
         }
+        let unmeasured = links.iter().filter(|it| it.measured_micros.is_none()).count();
+        if unmeasured > 0 && !judged.is_empty() {
+            message += &format!("; {unmeasured} more were changed and are not measured yet");
+        }
         let (status, reason) = match () {
             () if judged.is_empty() => ("Unknown", "NotMeasured"),
             () if fine == judged.len() => ("True", reason),
@@ -338,8 +351,7 @@ impl Report<'_> {
                 self.condition(condition::RUNNING, "False", "Gathering", &waiting());
             }
             Run::Measuring if self.federation.spec.pause => {
-                let message = "the application does not begin before spec.pause is taken away";
-                self.condition(condition::RUNNING, "False", "Paused", message);
+                self.condition(condition::RUNNING, "False", "Paused", WAITS_FOR_ITS_USER);
             }
             Run::Paused => {
                 let message = "everyone stands still until spec.pause is taken away";
@@ -412,6 +424,9 @@ impl Report<'_> {
             let why = why.message.clone();
             self.say(&why);
             return;
+        }
+        if self.status.phase == Phase::Linking && self.federation.spec.pause {
+            self.say(WAITS_FOR_ITS_USER);
         }
         if self.status.phase < Phase::Linking || !matches!(observed.supervision, Supervision::Known(_)) {
             let kind = match observed.supervision {

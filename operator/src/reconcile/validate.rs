@@ -88,8 +88,8 @@ fn groups(federation: &Federation) -> Vec<Group> {
     let clusters = federation.spec.clusters.iter();
     let mut groups: Vec<Group> =
         clusters.map(|it| Group { name: it.name.clone(), nodes: it.nodes, is_cluster: true }).collect();
-    let extra = Names::extra_of(&federation.spec.protocol.extra_processes());
-    groups.extend(extra.into_iter().map(|name| Group { name, nodes: 1, is_cluster: false }));
+    let names = Names::of(&federation.spec);
+    groups.extend(names.extra().iter().map(|it| Group { name: it.clone(), nodes: 1, is_cluster: false }));
     groups
 }
 
@@ -124,8 +124,7 @@ mod tests {
             let places =
                 validated.groups.iter().flat_map(|group| (0..group.nodes).map(|it| group.process(it)));
             let mut places: Vec<String> = places.collect();
-            let extra = federation.spec.protocol.extra_processes();
-            let mut awaited = Names::with_extra(&federation.spec, &extra).processes();
+            let mut awaited = Names::of(&federation.spec).processes();
             places.sort_unstable();
             awaited.sort_unstable();
             assert_eq!(places, awaited, "{}", sample.name);

@@ -286,7 +286,8 @@ fn stays(field: &str) -> Rule {
 
 /// The rule that faults change at the end of their list only, and that none that is added is drawn from a distribution, whose
 /// times are counted from the beginning. One that the run has refused can be taken back: that a fault which it has taken
-/// stays is not seen here, since the stored spec has both, and is left to the run. The rules' language has no ranges: an index is a sum, of a multiple of 16 and the rest.
+/// stays is not seen here, since the stored spec has both, and is left to the run. The rules' language has no ranges: an
+/// index is a sum, of a multiple of 16 and the rest.
 fn faults_are_added() -> Rule {
     const { assert!(MAX_FAULTS == 16 * 16) };
     let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");

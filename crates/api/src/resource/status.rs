@@ -37,7 +37,7 @@ pub struct FederationStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub clusters: Vec<ClusterState>,
-    /// Planned faults that are over, of all: `1/2`.
+    /// Faults of the plan that were injected or came to nothing, of all: `1/2`. One that was injected may still be in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub faults_done: Option<String>,

@@ -4,6 +4,8 @@ use super::Check;
 
 /// A StatefulSet's name has at most 52 characters, so that its pods' labels have at most 63.
 const MAX_STATEFUL_SET: usize = 52;
+/// Bytes of a volume that something fits into.
+const SMALLEST_VOLUME: u64 = 1 << 20;
 /// Longest value of a label.
 const MAX_LABEL: usize = 63;
 
@@ -50,11 +52,11 @@ impl Check<'_> {
             );
         }
         for (path, volume) in [("volumes", &kubernetes.volumes), ("results", &kubernetes.results)] {
-            if volume.as_ref().is_some_and(|it| it.size.0 == 0) {
+            if volume.as_ref().is_some_and(|it| it.size.0 < SMALLEST_VOLUME) {
                 self.problem(
                     format!("spec.kubernetes.{path}.size"),
-                    "an empty volume",
-                    "write a size, such as 1GiB",
+                    "nothing fits into so small a volume",
+                    "write at least 1MiB",
                 );
             }
         }

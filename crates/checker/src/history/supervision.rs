@@ -56,7 +56,7 @@ impl<'a> Supervision<'a> {
                         this.losses.entry(*process).or_default().push((*life, number));
                     }
                 }
-                Fact::Failed { process, life, storage } => {
+                Fact::Failed { process, life, storage, .. } => {
                     let lost = volatile_storage || *storage == StorageFate::Lost;
                     this.end(
                         lost,

@@ -1,12 +1,18 @@
 //! The emulated links were as asked for: otherwise the run answers another question than the one that was put.
 
+use std::cmp::Reverse;
+
 use crate::history::History;
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::LinksAsAsked);
     let context = history.context;
-    for link in &context.links {
+    // The reason that is given is the first.
+    let mut links: Vec<_> = context.links.iter().collect();
+    links
+        .sort_by_key(|link| Reverse(link.measured.map(|it| it.latency.0.abs_diff(link.requested.latency.0))));
+    for link in links {
         let (Some(as_asked), Some(measured)) = (link.as_asked(), link.measured) else { continue };
         finding.instances += 1;
         if !as_asked {
@@ -44,5 +50,8 @@ mod tests {
         let finding = check_alone(check, &run);
         assert_eq!(finding.instances, 3);
         assert!(finding.unknown.unwrap().starts_with("the link c0 to c1 has a latency of 9.00 ms"));
+        run.context.links.push(link(Span::from_millis(90)));
+        let worst = check_alone(check, &run).unknown.unwrap();
+        assert!(worst.starts_with("the link c0 to c1 has a latency of 90.0 ms"), "{worst}");
     }
 }

@@ -15,7 +15,7 @@ use crate::trouble::Trouble;
 
 /// Between two looks at something that is waited for.
 const LOOK: Duration = Duration::from_millis(500);
-const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
+pub(super) const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
 
 /// One namespace of a cluster.
 pub(crate) struct Cluster {
@@ -44,6 +44,11 @@ impl Cluster {
         let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|it| unfit(&it))?;
         Ok(Cluster { client, namespace })
+    }
+
+    /// For what concerns no federation.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// Its name.

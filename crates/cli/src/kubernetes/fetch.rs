@@ -23,6 +23,12 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
         let cluster = Cluster::connect(&arguments.cluster).await?;
         let federation = cluster.federation(name).await?;
         let phase = federation.status.as_ref().map(|it| it.phase).unwrap_or_default();
+        if phase == Phase::Pending {
+            return Err(Trouble::input(miette!(
+                help = UNHEEDED,
+                "the federation `{name}` has no record: no operator has looked at it"
+            )));
+        }
         if phase != Phase::Completed {
             let help = format!(
                 "wait for it: `kubectl wait federation/{name} --namespace {} --for=condition=Completed`",
@@ -61,7 +67,19 @@ pub(super) async fn unpack(
         // What made it fail may be in the way of this, too; a record that is cut short is found to be one.
         let _ = bundle.clear().map(|()| fs::remove_dir(dir));
     }
-    fetched.map_err(|error| unreachable(error, federation))
+    fetched.map_err(|error| {
+        if error.is_too_early() { record_lost(federation) } else { unreachable(error, federation) }
+    })
+}
+
+/// Of a run that is over, a supervisor that has no record never gets one.
+fn record_lost(federation: &Federation) -> Trouble {
+    const HELP: &str = "with `spec.kubernetes.results` the record is on a volume, which outlives the pod";
+    let name = federation.name_any();
+    Trouble::input(miette!(
+        help = HELP,
+        "there is no record of `{name}` any more: the supervisor's pod was replaced, and it went with the one before"
+    ))
 }
 
 /// Why a supervisor could not be asked, with what can be done about it.
@@ -75,6 +93,9 @@ pub(super) fn unreachable(error: AskError, federation: &Federation) -> Trouble {
     let pod = format!("{}-0", faultline_operator::naming::supervisor(federation));
     Trouble::machine(format!("{error}; `kubectl describe pod {pod} --namespace {namespace}` says how it is"))
 }
+
+const UNHEEDED: &str =
+    "`faultline doctor --backend kubernetes` says whether an operator looks after its namespace";
 
 /// The name out of `NAME` or `federation/NAME`.
 fn name(given: &str) -> Result<&str, Trouble> {

@@ -3,11 +3,13 @@
 
 mod arguments;
 mod cluster;
+mod doctor;
 mod fetch;
 mod run;
 mod supervisor;
 
 pub(crate) use arguments::{FetchArguments, KubernetesArguments};
+pub(crate) use doctor::examine;
 pub(crate) use fetch::fetch;
 pub(crate) use run::run;
 

@@ -11,6 +11,7 @@ use faultline_api::supervision::{self, Status};
 use miette::miette;
 use tokio::time::sleep;
 
+use super::arguments::KubernetesArguments;
 use super::cluster::Cluster;
 use super::fetch::{unpack, unreachable};
 use super::supervisor::{Supervisor, is_over};
@@ -34,7 +35,7 @@ pub(crate) fn run(
     screen: Screen,
 ) -> Result<(), Trouble> {
     super::block_on(async {
-        let cluster = Cluster::connect(&arguments.cluster).await?;
+        let cluster = Cluster::connect(&place(&arguments.cluster, federation)?).await?;
         let mut wanted = Federation::new(&name(federation), federation.spec.clone());
         wanted.metadata.namespace = Some(cluster.namespace().to_owned());
         let federation = cluster.create(&wanted).await?;
@@ -111,7 +112,7 @@ impl Watch<'_> {
                     None if looks < UNHEEDED => "waiting for the operator",
                     None => {
                         "waiting for the operator, which has not looked at the federation yet: does it run, and does it look \
-                         after this namespace? (docs/kubernetes.md)"
+                         after this namespace? `faultline doctor --backend kubernetes` says"
                     }
                 }),
                 Some(supervisor) => match supervisor.status(self.told).await {
@@ -193,6 +194,22 @@ fn row(cluster: &supervision::Cluster) -> Row {
     }
 }
 
+/// Where the federation is to be: its file may say so, too.
+fn place(asked: &KubernetesArguments, federation: &Federation) -> Result<KubernetesArguments, Trouble> {
+    let mut asked = asked.clone();
+    match (&asked.namespace, &federation.metadata.namespace) {
+        (Some(asked), Some(stated)) if asked != stated => Err(Trouble::input(miette!(
+            help = "leave one of the two out, or let them agree",
+            "`--namespace` says `{asked}`, and the file's metadata.namespace says `{stated}`"
+        ))),
+        (None, Some(stated)) => {
+            asked.namespace = Some(stated.clone());
+            Ok(asked)
+        }
+        _ => Ok(asked),
+    }
+}
+
 fn name(federation: &Federation) -> String {
     federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned())
 }
@@ -201,5 +218,26 @@ fn name(federation: &Federation) -> String {
 async fn raised(interrupted: &AtomicBool) {
     while !interrupted.load(Ordering::Relaxed) {
         sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_may_say_which_namespace_it_is_for() {
+        let sample = faultline_api::samples::sample("quickstart").unwrap();
+        let mut federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
+        let asked = |namespace: Option<&str>| KubernetesArguments {
+            namespace: namespace.map(str::to_owned),
+            ..KubernetesArguments::default()
+        };
+        let chosen = |asked, federation: &Federation| place(&asked, federation).map(|it| it.namespace);
+        assert_eq!(chosen(asked(None), &federation).unwrap(), None);
+        federation.metadata.namespace = Some("other".to_owned());
+        assert_eq!(chosen(asked(None), &federation).unwrap().as_deref(), Some("other"));
+        assert_eq!(chosen(asked(Some("other")), &federation).unwrap().as_deref(), Some("other"));
+        assert!(chosen(asked(Some("mine")), &federation).is_err());
     }
 }

@@ -8,7 +8,7 @@ use faultline_api::supervision::{self, BUNDLE, STATUS, Status};
 use faultline_operator::settings::SUPERVISOR_API_PORT;
 use faultline_operator::supervisor::{Answer, Question, SupervisorError};
 use futures::stream;
-use http::Method;
+use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::Portforwarder;
@@ -64,6 +64,11 @@ impl AskError {
             kube::Error::UpgradeConnection(kube::client::UpgradeConnectionError::ProtocolSwitch(status)) => status.as_u16() == 403,
             _ => false,
         })
+    }
+
+    /// Whether the supervisor has no whole record yet.
+    pub(crate) fn is_too_early(&self) -> bool {
+        matches!(self, AskError::Supervisor { source: SupervisorError::Refused(StatusCode::CONFLICT, _), .. })
     }
 }
 

@@ -250,7 +250,8 @@ impl Watch for Bookkeeper<'_> {
 mod tests {
     use super::*;
     use faultline_core::{
-        Attempt, Cause, FactNo, Fault, Incarnation, Life, MessageId, Position, Sn, StorageFate, Witness,
+        Attempt, Cause, EndedBy, FactNo, Fault, Incarnation, Life, MessageId, Position, Sn, StorageFate,
+        Witness,
     };
 
     static NEVER: AtomicBool = AtomicBool::new(false);
@@ -279,7 +280,10 @@ mod tests {
 
         fn fails(&mut self, process: u32, at: u64) {
             let process = ProcessId(process);
-            self.supervisor(at, Fact::Failed { process, life: Life(1), storage: StorageFate::Kept });
+            self.supervisor(
+                at,
+                Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by: EndedBy::Silence },
+            );
         }
 
         fn part(owner: u32) -> ImageName {

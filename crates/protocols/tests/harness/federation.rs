@@ -7,9 +7,9 @@ use faultline_checker::{Context, Judgement, judge};
 use faultline_core::application::Job as _;
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{
-    Application, Boot, Claim, Cluster, ClusterId, Event, Fact, Fault, ImageName, Life, Member, Membership,
-    MembershipVersion, MessageId, NodeConfig, NodeId, Presence, Process, ProcessId, Protocol, Role, Span,
-    StorageFate, Time,
+    Application, Boot, Claim, Cluster, ClusterId, EndedBy, Event, Fact, Fault, ImageName, Life, Member,
+    Membership, MembershipVersion, MessageId, NodeConfig, NodeId, Presence, Process, ProcessId, Protocol,
+    Role, Span, StorageFate, Time,
 };
 use faultline_trace::Trace;
 use faultline_trace::manifest::ProtocolKind;
@@ -357,7 +357,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// Kills `process`. Nobody is told.
     pub(crate) fn kill(&mut self, process: ProcessId, storage: StorageFate) {
         let life = self.seats[process.index()].life;
-        self.state_supervisor(Fact::Failed { process, life, storage });
+        self.state_supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence });
         self.end_life(process, storage);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_checker::lost::{Place, Return, Returns, instant};
+use faultline_checker::lost::{Place, Return, Returns, Stands, instant};
 use faultline_core::{
     Attempt, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, Position, ProcessId, Span,
     StorageFate, Time,
@@ -10,13 +10,12 @@ use faultline_core::{
 use faultline_trace::Trace;
 
 use super::{Checkpoint, Failure, History, Injection, Message, Rollback, Undone};
-use crate::blame::Blame;
 use crate::cast::Cast;
 
 /// Puts together what `trace` holds about `cast`.
 pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
     let mut history = History::default();
-    history.read_supervisor(trace, cast);
+    history.read_supervisor(trace);
     let mut builder = Builder::default();
     let returns = Returns::new(trace);
     for group in cast.groups() {
@@ -26,26 +25,24 @@ pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
         }
     }
     let last = trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
+    history.stands = Stands::of(trace);
     history.end = last.unwrap_or(history.origin);
     builder.finish(&mut history, cast);
     history
 }
 
 impl History {
-    fn read_supervisor(&mut self, trace: &Trace, cast: &Cast) {
-        let mut blame = Blame::default();
+    fn read_supervisor(&mut self, trace: &Trace) {
         for (at, fact) in trace.supervisor() {
             match fact {
                 Fact::Begun => self.origin = *at,
                 Fact::Injecting { no, fault } => {
-                    blame.injected(*no, fault);
                     self.injections.push(Injection { no: *no, at: *at, fault: (**fault).clone() });
                 }
                 Fact::Joined(cluster) => self.joined.push((*at, *cluster)),
                 Fact::Left(cluster) => self.left.push((*at, *cluster)),
                 Fact::Changed(change) => self.changes.push((*at, (**change).clone())),
-                Fact::Failed { process, life, storage } => {
-                    let fault = blame.ended(*process, cast);
+                Fact::Failed { process, life, storage, by } => {
                     self.failures.push(Failure {
                         process: *process,
                         life: *life,
@@ -53,8 +50,7 @@ impl History {
                         storage: *storage,
                         detected: None,
                         restarted: None,
-                        fault,
-                        killed: true,
+                        by: Some(*by),
                     });
                 }
                 Fact::Detected { process, life } => match self.failure_of(*process, *life) {
@@ -66,8 +62,7 @@ impl History {
                         storage: StorageFate::Kept,
                         detected: Some(*at),
                         restarted: None,
-                        fault: None,
-                        killed: false,
+                        by: None,
                     }),
                 },
                 Fact::LifeStarted { process, life, .. } if life.0 > 1 => {

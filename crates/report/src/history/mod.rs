@@ -12,8 +12,8 @@ use std::sync::Arc;
 use faultline_checker::lost::{self, Place};
 use faultline_core::fault::Change;
 use faultline_core::{
-    Cause, ClusterId, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId, Sn, Span,
-    StorageFate, Time,
+    Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId,
+    Sn, Span, StorageFate, Time,
 };
 use faultline_trace::Trace;
 
@@ -44,6 +44,8 @@ pub struct History {
     pub messages: BTreeMap<MessageId, Message>,
     /// Every stretch of a process's life that a rollback undid.
     pub undone: Vec<Undone>,
+    /// When the user had everybody stand still.
+    pub stands: lost::Stands,
     /// Clusters that could not be recovered, and which parts were missing where.
     pub unrecoverable: Vec<(ClusterId, Missing)>,
 }
@@ -86,10 +88,18 @@ pub struct Failure {
     pub detected: Option<Time>,
     /// When the next life was started.
     pub restarted: Option<Time>,
+    /// What ended it; none when the supervisor found it ended.
+    pub by: Option<EndedBy>,
+}
+
+impl Failure {
     /// The fault of the plan that did it.
-    pub fault: Option<FaultNo>,
-    /// The supervisor ended it, rather than finding it ended.
-    pub killed: bool,
+    pub fn fault(&self) -> Option<FaultNo> {
+        match self.by {
+            Some(EndedBy::Fault(no)) => Some(no),
+            _ => None,
+        }
+    }
 }
 
 /// One act of the injector.
@@ -196,6 +206,11 @@ impl History {
     /// An instant relative to the beginning, in seconds; negative before it.
     pub fn seconds(&self, at: Time) -> f64 {
         (at.0 as f64 - self.origin.0 as f64) / 1e9
+    }
+
+    /// From one instant to another, but for the time in which the user had everybody stand still.
+    pub fn lasted(&self, from: Time, upto: Time) -> Span {
+        Span(upto.since(from).0 - self.stands.within(from, upto).0)
     }
 
     /// The messages between groups that rollback `by` undid at the sender and that

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use faultline_core::fault::{FaultState, LinkProperties, Outcome};
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, Digest, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation,
-    Life, MessageId, PlannedFault, Position, ProcessId, Role, Sn, Span, StorageFate, Time, Trigger, Vectors,
-    Witness,
+    Attempt, Boot, Cause, Claim, ClusterId, Digest, EndedBy, Fact, FactNo, Fault, FaultNo, ImageName,
+    Incarnation, Life, MessageId, PlannedFault, Position, ProcessId, Role, Sn, Span, StorageFate, Time,
+    Trigger, Vectors, Witness,
 };
 use faultline_trace::manifest::{
     Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, LinkMeasured, ProcessEntry, ProtocolKind,
@@ -247,13 +247,13 @@ impl World {
             Event::Crash => {
                 let fault = Fault::Crash { process: ProcessId(1), storage: StorageFate::Kept };
                 self.supervise(Span::ZERO, Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
-                self.fail(0, &[ProcessId(1)], StorageFate::Kept);
+                self.fail(0, &[ProcessId(1)], StorageFate::Kept, FaultNo(0));
             }
             Event::LoseCluster => {
                 let fault = Fault::LoseCluster { cluster: ClusterId(1), storage: StorageFate::Lost };
                 self.supervise(Span::ZERO, Fact::Injecting { no: FaultNo(1), fault: Box::new(fault) });
                 let all: Vec<_> = (0..self.nodes as usize).map(|it| self.member(1, it)).collect();
-                self.fail(1, &all, StorageFate::Lost);
+                self.fail(1, &all, StorageFate::Lost, FaultNo(1));
             }
             Event::Recover { cluster, to, alert } => self.recover(cluster, to as usize, alert),
         }
@@ -381,11 +381,12 @@ impl World {
         self.clusters[cluster].saved.push(saved);
     }
 
-    fn fail(&mut self, cluster: usize, who: &[ProcessId], storage: StorageFate) {
+    fn fail(&mut self, cluster: usize, who: &[ProcessId], storage: StorageFate, fault: FaultNo) {
+        let by = EndedBy::Fault(fault);
         self.clusters[cluster].down = true;
         for &process in who {
             let life = self.lives[process.index()];
-            self.supervise(Span::from_micros(40), Fact::Failed { process, life, storage });
+            self.supervise(Span::from_micros(40), Fact::Failed { process, life, storage, by });
             self.supervise(Span::from_millis(12), Fact::Detected { process, life });
             let next = life.next();
             let boot = if storage == StorageFate::Lost { Boot::Replaced } else { Boot::Restarted };

@@ -17,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use tracing::warn;
 
+use crate::metrics::ClusterNames;
 use crate::metrics::exposition::{Visitors, render};
 use crate::shaper::Shaper;
 
@@ -45,6 +46,7 @@ struct Shaped {
     shaper: Shaper,
     /// The address of this place, once somebody has called.
     here: Arc<Mutex<Option<IpAddr>>>,
+    clusters: Arc<Mutex<ClusterNames>>,
     packets: Family<To, Counter>,
     bytes: Family<To, Counter>,
     drops: Family<To, Counter>,
@@ -62,6 +64,7 @@ impl Counters {
         let shaped = |socket| Shaped {
             shaper: Shaper::at(socket),
             here: Arc::default(),
+            clusters: Arc::default(),
             packets: Family::default(),
             bytes: Family::default(),
             drops: Family::default(),
@@ -73,6 +76,13 @@ impl Counters {
     pub(super) fn at(&self, here: Option<IpAddr>) {
         if let Some(shaped) = &self.shaped {
             *shaped.here.lock().unwrap_or_else(PoisonError::into_inner) = here;
+        }
+    }
+
+    /// These are the clusters' names.
+    pub(super) fn call(&self, clusters: ClusterNames) {
+        if let Some(shaped) = &self.shaped {
+            *shaped.clusters.lock().unwrap_or_else(PoisonError::into_inner) = clusters;
         }
     }
 
@@ -130,8 +140,9 @@ impl Shaped {
 
     /// The kernel begins to count anew when a class is made anew, as any counter may.
     fn note(&self, to: ClusterId, counts: &Counts) {
+        let to = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).of(to);
         let set = |family: &Family<To, Counter<u64, AtomicU64>>, value| {
-            family.get_or_create(&[("to", to.to_string())]).inner().store(value, Ordering::Relaxed);
+            family.get_or_create(&[("to", to.clone())]).inner().store(value, Ordering::Relaxed);
         };
         set(&self.packets, counts.packets);
         set(&self.bytes, counts.bytes);

@@ -304,7 +304,8 @@ impl Agent {
 
     /// Takes a post, or takes up where the last connection has ended.
     fn host(&mut self, post: Post) -> Result<(), Trouble> {
-        let Post { run, process, name, files, life, newest, arrived, .. } = post;
+        let Post { run, process, name, cluster_names, files, life, newest, arrived, .. } = post;
+        self.counters.call(cluster_names);
         if self.post.as_ref().is_none_or(|it| it.run != run || it.process != process) {
             self.end_running()?;
             let run_dir = self.options.data.join(format!("{RUN}{run}"));

@@ -48,9 +48,9 @@ fn run_at(
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
     assert!(!command.is_empty(), "a command starts with a program");
-    assert_eq!(options.names.len(), options.membership.members.len(), "every process has a name");
+    assert_eq!(options.names.processes.len(), options.membership.members.len(), "every process has a name");
     let secret = Secret::generate().map_err(RunError::Secret)?;
-    let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
+    let (run_dir, names) = (options.run_dir.clone(), options.names.processes.clone());
     let settle = |ground| Children::new(command, run_dir, names, hub, ground);
     // The processes end with this program.
     let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };

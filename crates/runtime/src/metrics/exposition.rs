@@ -11,7 +11,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::serve::Listener;
 use faultline_core::fault::LinkProperties;
-use faultline_core::{ClusterId, FactKind, Gauges, ProcessId, Span};
+use faultline_core::{ClusterId, FactKind, Gauges, Span};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -21,12 +21,13 @@ use std::net::SocketAddr;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::{Counts, Delays};
+use super::{ClusterNames, Counts, Delays};
 use crate::control::ToSupervisor;
 
 /// What stands on the page now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
+    pub(crate) clusters: ClusterNames,
     pub(crate) counts: Counts,
     pub(crate) gauges: Gauges,
     /// What was asked of the links.
@@ -58,11 +59,6 @@ impl Exposition {
         change(&mut self.page.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Nothing is under way any more.
-    pub(crate) fn clear_gauges(&self) {
-        self.update(|page| page.gauges = Gauges::default());
-    }
-
     /// What a heartbeat says.
     pub(crate) fn heartbeat(&self) -> ToSupervisor {
         let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +66,7 @@ impl Exposition {
     }
 
     /// Answers requests at `/metrics`, for ever. `process` is whose they are, unless they are everyone's.
-    pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L, process: Option<ProcessId>)
+    pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L, process: Option<String>)
     where
         L::Addr: fmt::Debug,
     {
@@ -107,7 +103,7 @@ impl Listener for Visitors {
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Page { counts, gauges, requested, delays } =
+        let Page { clusters, counts, gauges, requested, delays } =
             self.page.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let seconds = Some(Unit::Seconds);
         let number = |value: u64| ConstCounter::new(value);
@@ -166,6 +162,9 @@ impl Collector for Exposition {
             family(encoder, name, help, unit.as_ref(), [(vec![], ConstGauge::new(value))])?;
         }
 
+        let link_labels = |(from, to): (ClusterId, ClusterId)| -> Labels {
+            vec![("from", clusters.of(from)), ("to", clusters.of(to))]
+        };
         let asked = requested.iter().map(|&(pair, link)| (link_labels(pair), gauge(link.latency)));
         family(encoder, "link_delay_requested", "Latency asked of a link", seconds.as_ref(), asked)?;
         let seen = delays.iter().map(|(&pair, &(packets, sum))| {
@@ -182,8 +181,8 @@ async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
 }
 
 /// What shows `exposition`.
-pub(crate) fn registry(exposition: Arc<Exposition>, process: Option<ProcessId>) -> Registry {
-    let labels = process.map(|process| ("process".into(), process.to_string().into()));
+pub(crate) fn registry(exposition: Arc<Exposition>, process: Option<String>) -> Registry {
+    let labels = process.map(|process| ("process".into(), process.into()));
     let mut registry = Registry::with_prefix_and_labels("faultline", labels.into_iter());
     registry.register_collector(Box::new(exposition));
     registry
@@ -248,11 +247,6 @@ fn family<M: EncodeMetric>(
 
 fn gauge(span: Span) -> ConstGauge<f64> {
     ConstGauge::new(span.as_secs_f64())
-}
-
-fn link_labels((from, to): (ClusterId, ClusterId)) -> Labels {
-    let name = |it: ClusterId| if it == ClusterId::OUTSIDE { "outside".into() } else { it.to_string() };
-    vec![("from", name(from)), ("to", name(to))]
 }
 
 #[cfg(test)]

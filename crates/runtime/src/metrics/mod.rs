@@ -9,8 +9,25 @@ pub(crate) mod exposition;
 
 use std::sync::Arc;
 
+use faultline_core::{ClusterId, Gauges};
+use serde::{Deserialize, Serialize};
+
 pub use counts::{Counts, Delays};
 use exposition::Exposition;
+
+/// What the clusters are called in labels, by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterNames(pub Vec<String>);
+
+impl ClusterNames {
+    /// Of one of them, or of whoever stands in none.
+    pub(crate) fn of(&self, cluster: ClusterId) -> String {
+        if cluster == ClusterId::OUTSIDE {
+            return "outside".to_owned();
+        }
+        self.0.get(cluster.index()).cloned().unwrap_or_else(|| cluster.to_string())
+    }
+}
 
 /// What all nodes of a run have counted, together; kept up to date while the run lasts. For any thread.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +36,7 @@ pub struct Sum(pub(crate) Arc<Exposition>);
 impl Sum {
     /// The nodes have ended: what they have counted stays, and nothing is under way any more.
     pub fn over(&self) {
-        self.0.clear_gauges();
+        self.0.update(|page| page.gauges = Gauges::default());
     }
 
     /// As Prometheus text.

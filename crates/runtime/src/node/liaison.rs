@@ -78,7 +78,7 @@ async fn register(
     control::send(&mut stream, &introduction).await.map_err(NodeError::Supervisor)?;
     let (mut read, write) = stream.into_split();
     match control::receive(&mut read).await.map_err(NodeError::Supervisor)? {
-        ToNode::Setup(setup) => Ok((read, write, setup, here)),
+        ToNode::Setup(setup) => Ok((read, write, *setup, here)),
         _ => Err(NodeError::Setup),
     }
 }

@@ -214,7 +214,9 @@ async fn host<P: Process + 'static>(
     let storage = Storage::<P>::open(store, life, setup.storage, setup.clock, stored)
         .map_err(|error: StoreError| NodeError::Storage(error.to_string()))?;
 
-    let requested = setup.links.requested.iter().filter(|((from, _), _)| *from == setup.cluster);
+    let is_there = |to| setup.clusters.contains(&to);
+    let requested =
+        setup.links.requested.iter().filter(|&(&(from, to), _)| from == setup.cluster && is_there(to));
     let requested = requested.map(|(&pair, &link)| (pair, link)).collect();
     let (echoes_in, echoes) = mpsc::unbounded_channel();
     let kernel = setup.kernel;
@@ -233,9 +235,9 @@ async fn host<P: Process + 'static>(
         echoes,
         reports.clone(),
     ));
-    exposition.update(|page| page.requested = requested);
+    exposition.update(|page| (page.clusters, page.requested) = (setup.cluster_names, requested));
     let (visitors, streams) = mpsc::unbounded_channel();
-    tokio::spawn(exposition.clone().serve(Visitors { streams, address }, Some(process)));
+    tokio::spawn(exposition.clone().serve(Visitors { streams, address }, Some(setup.name)));
     tokio::task::spawn_local(listen(listener, transport.clone(), visitors));
 
     for (from, to, properties) in setup.changed {

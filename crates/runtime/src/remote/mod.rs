@@ -46,7 +46,7 @@ pub fn run(
     desk: &Desk,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
-    assert_eq!(options.names.len(), options.membership.members.len(), "every process has a name");
+    assert_eq!(options.names.processes.len(), options.membership.members.len(), "every process has a name");
     let RemoteOptions { run, secret, listen, files, sum } = remote;
     let listener = TcpListener::bind(listen).map_err(RunError::Listen)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());

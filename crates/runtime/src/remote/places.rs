@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use faultline_core::{Boot, Life, ProcessId, StorageFate};
+use faultline_core::{Boot, EndedBy, Life, ProcessId, StorageFate};
 use faultline_shaper::Kernel;
 use faultline_trace::Bundle;
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +19,7 @@ use super::agents;
 use super::desk::{Desk, Place, Wanted};
 use super::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
 use crate::clock::Clock;
+use crate::supervise::Names;
 use crate::supervise::places::{Death, Happening, Places};
 use crate::supervise::{Entry, Ground, Journal, Past, RunError};
 
@@ -56,7 +57,7 @@ pub(super) struct Remote(Rc<Shared>);
 /// What the host and the tasks that talk to agents share. All of it is on one thread.
 pub(super) struct Shared {
     run: String,
-    names: Vec<String>,
+    names: Names,
     files: Vec<(String, Vec<u8>)>,
     pub(super) bundle: Bundle,
     pub(super) ground: Ground,
@@ -113,13 +114,13 @@ impl Remote {
     pub(super) fn new(
         run: String,
         run_dir: PathBuf,
-        names: Vec<String>,
+        names: Names,
         files: Vec<(String, Vec<u8>)>,
         ground: Ground,
         desk: Desk,
         (journal, mut incomplete): (Journal, Incomplete),
     ) -> Remote {
-        let processes = (0..names.len() as u32).map(ProcessId);
+        let processes = (0..names.processes.len() as u32).map(ProcessId);
         let seat =
             |process| Seat { incomplete: incomplete.remove(&process).unwrap_or_default(), ..Seat::default() };
         let seats = RefCell::new(processes.map(seat).collect());
@@ -197,7 +198,7 @@ impl Places for Remote {
         while self.0.recalled.get() && Instant::now() < until && !self.0.is_complete() {
             tokio::time::sleep(LOOK).await;
         }
-        for index in 0..self.0.names.len() {
+        for index in 0..self.0.names.processes.len() {
             let process = ProcessId(index as u32);
             let incomplete = self.0.with(process, |seat| {
                 seat.caller.take().inspect(AbortHandle::abort);
@@ -242,7 +243,7 @@ impl Shared {
         let mut changes = self.desk.changes();
         while changes.changed().await.is_ok() {
             let board = self.desk.board();
-            for index in 0..self.names.len() {
+            for index in 0..self.names.processes.len() {
                 let process = ProcessId(index as u32);
                 let place = board.places.get(&process);
                 if self.with(process, |seat| seat.place.as_ref() != place) {
@@ -267,7 +268,7 @@ impl Shared {
                 drop(agent.words.send(ToAgent::Arm { order: 0, life }));
                 drop(agent.words.send(ToAgent::Fire { order: 0, wipe: false }));
             }
-            self.ground.happenings.put(Happening::Lost { process, life, storage: StorageFate::Kept });
+            self.place_lost(process, life);
         }
         if let Some(caller) = caller {
             let patience = if life.is_some() { PATIENCE } else { Duration::ZERO };
@@ -300,7 +301,8 @@ impl Shared {
             run: self.run.clone(),
             uid: place.uid.clone(),
             process,
-            name: self.names[process.index()].clone(),
+            name: self.names.processes[process.index()].clone(),
+            cluster_names: self.names.clusters.clone(),
             files: self.files.clone(),
             life,
             newest,
@@ -372,7 +374,8 @@ impl Shared {
             None
         });
         if let Some(life) = lost {
-            self.ground.happenings.put(Happening::Lost { process, life, storage: StorageFate::Lost });
+            let (storage, by) = (StorageFate::Lost, EndedBy::StorageLost);
+            self.ground.happenings.put(Happening::Lost { process, life, storage, by });
         }
     }
 
@@ -417,6 +420,12 @@ impl Shared {
             }
         }
         deaths
+    }
+
+    /// A life is gone with its place.
+    fn place_lost(&self, process: ProcessId, life: Life) {
+        let (storage, by) = (StorageFate::Kept, EndedBy::PlaceLost);
+        self.ground.happenings.put(Happening::Lost { process, life, storage, by });
     }
 
     /// A life was ended by order.
@@ -498,9 +507,13 @@ impl Shared {
             }
             ToPlace::Leaving => {
                 self.arrived(process, place, None);
-                let life = self.with(process, |seat| seat.life.take_if(|_| is_current));
-                if let Some(life) = life {
-                    self.ground.happenings.put(Happening::Lost { process, life, storage: StorageFate::Kept });
+                if is_current {
+                    // Nothing can be launched there any more.
+                    let life = self.with(process, |seat| {
+                        seat.agent = None;
+                        seat.life.take()
+                    });
+                    life.inspect(|&life| self.place_lost(process, life));
                 }
             }
             // Late, or asked for by nobody.

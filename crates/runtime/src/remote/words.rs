@@ -4,6 +4,7 @@
 use faultline_core::{Life, ProcessId};
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::ClusterNames;
 use crate::shaper::Abilities;
 
 /// Numbers what is answered.
@@ -19,6 +20,7 @@ pub(crate) struct Post {
     pub(crate) process: ProcessId,
     /// What people call the process.
     pub(crate) name: String,
+    pub(crate) cluster_names: ClusterNames,
     /// What a process finds in the run's directory when it starts, by file name.
     pub(crate) files: Vec<(String, Vec<u8>)>,
     /// The life that is believed to be there. Any other is ended before the agent is ready.

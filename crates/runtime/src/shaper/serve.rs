@@ -26,10 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Who may ask: the owner, and the group that the directory belongs to.
 const FOR_THE_GROUP: u32 = 0o660;
 
-/// What links are made of in a kernel. A place needs no pairs of interfaces, and no bridge.
-const FOR_LINKS: [Ability; 6] =
-    [Ability::Htb, Ability::Pfifo, Ability::U32, Ability::Netem, Ability::Ifb, Ability::Redirect];
-
 /// Why a shaper ended without having been told to.
 #[derive(Debug, Error)]
 pub enum ServeError {
@@ -125,7 +121,7 @@ fn bring_into_force(address: Ipv4Addr, tree: &Tree) -> Result<Answer, TcError> {
 }
 
 fn abilities(probe: &Probe) -> Abilities {
-    let lacks = probe.lacks(&FOR_LINKS).into_iter();
+    let lacks = probe.lacks(&Ability::OF_LINKS).into_iter();
     let lacks = lacks.map(|(ability, why)| (ability.module().to_owned(), why.to_owned()));
     Abilities { kernel: probe.kernel(), lacks: lacks.collect() }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, Fact, FactKind, Life, Membership, Presence, ProcessId, Span, StorageFate, Time, Trigger,
+    Boot, ClusterId, EndedBy, Fact, FactKind, Life, Membership, Presence, ProcessId, Span, StorageFate, Time,
+    Trigger,
 };
 use faultline_supervisor::{Order, Report, Supervisor};
 use faultline_trace::manifest::LinkMeasured;
@@ -138,7 +139,7 @@ pub(crate) async fn host<P: Places>(
     let (happenings, mut happened) = Happenings::new(clock);
     tokio::task::spawn_local(listen(listener, secret.clone(), happenings.clone()));
 
-    let totals = Totals::new(&options.links, sum);
+    let totals = Totals::new(&options, sum);
     if let Some(listener) = &options.metrics {
         let begin = || {
             listener.set_nonblocking(true)?;
@@ -330,7 +331,8 @@ impl<P: Places> Host<'_, P> {
             self.journal.write(&journal::Entry::Resumed(now));
             self.observer.resumed(now);
             // What was to be done since then finds nobody alive.
-            let lost = |(process, life)| Report::Lost { process, life, storage: StorageFate::Kept };
+            let (storage, by) = (StorageFate::Kept, EndedBy::SupervisorRestarted);
+            let lost = |(process, life)| Report::Lost { process, life, storage, by };
             let lost = supervisor.newest().map(lost).collect();
             self.hear(supervisor, dated(last, lost), orders);
         }
@@ -453,11 +455,11 @@ impl<P: Places> Host<'_, P> {
                 }
                 vec![Report::Exited { process, life }]
             }
-            Happening::Lost { process, life, storage } => {
+            Happening::Lost { process, life, storage, by } => {
                 // Its connection ends here, and with it the process, should it still run.
                 self.nodes.remove(&(process, life));
                 self.let_go();
-                vec![Report::Lost { process, life, storage }]
+                vec![Report::Lost { process, life, storage, by }]
             }
             Happening::Said { process, life, message } => self.said(at, process, life, message),
         }
@@ -466,7 +468,7 @@ impl<P: Places> Host<'_, P> {
     /// A process has ended by itself. It is started again like any other that fails, unless that would be in vain.
     fn despair(&mut self, process: ProcessId, status: &str, last_words: &str) {
         let times = 1 + self.collapsed.iter().filter(|it| it.process == process).count();
-        let name = self.options.names[process.index()].clone();
+        let name = self.options.names.processes[process.index()].clone();
         if is_full(&self.options.run_dir) || tells_of_full_disk(last_words) {
             self.hopeless = Some(RunError::DiskFull(format!("{name} ended by itself")));
         } else if times >= MOST_COLLAPSES {
@@ -516,7 +518,7 @@ impl<P: Places> Host<'_, P> {
         }
         let (mut read, write) = stream.into_split();
         let (orders, inbox) = mpsc::unbounded_channel();
-        let setup = ToNode::Setup(self.setup(process));
+        let setup = ToNode::Setup(Box::new(self.setup(process)));
         orders.send(setup).expect("its receiver is here");
         tokio::task::spawn_local(speak(write, inbox));
         let happenings = self.happenings.clone();
@@ -537,7 +539,8 @@ impl<P: Places> Host<'_, P> {
             clock: self.places.clock(process),
             boot: self.boots[&process],
             seed: self.options.seed,
-            name: self.options.names[process.index()].clone(),
+            name: self.options.names.processes[process.index()].clone(),
+            cluster_names: self.options.names.clusters.clone(),
             cluster: member.cluster,
             links: self.options.links.clone(),
             kernel: self.places.kernel(process),

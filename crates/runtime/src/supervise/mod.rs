@@ -28,6 +28,7 @@ use thiserror::Error;
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::links::Links;
+use crate::metrics::ClusterNames;
 use crate::storage::StorageOptions;
 pub(crate) use host::{Ground, Memory, host};
 pub use journal::Past;
@@ -44,8 +45,8 @@ pub struct RunOptions {
     pub supervisor: Config,
     /// The processes; nobody is up and every life is 0.
     pub membership: Membership,
-    /// Names of the processes, for directories; indexed by process.
-    pub names: Vec<String>,
+    /// For directories and for people.
+    pub names: Names,
     /// Decides every random choice of processes and links.
     pub seed: u64,
     /// The links.
@@ -61,6 +62,27 @@ pub struct RunOptions {
     pub interrupted: Arc<AtomicBool>,
     /// What is to be changed while the run goes on.
     pub wishes: Wishes,
+}
+
+/// What those that run are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Indexed by process.
+    pub processes: Vec<String>,
+    /// The clusters.
+    pub clusters: ClusterNames,
+}
+
+/// What a process has said last, or what its end looks like.
+fn last_of(status: &str, last_words: &str) -> String {
+    match last_words.trim() {
+        "" if status.contains("SIGKILL") => {
+            ": the kernel kills so what needs more memory than it may have (on Kubernetes, `spec.kubernetes.resources`)"
+                .to_owned()
+        }
+        "" => String::new(),
+        words => format!(": {words}"),
+    }
 }
 
 /// How a run went.
@@ -147,7 +169,7 @@ pub enum RunError {
     #[error("the disk is full: {0}")]
     DiskFull(String),
     /// A process does not live long enough to get anywhere.
-    #[error("{name} ended by itself {times} times, at last with {status}: {last_words}")]
+    #[error("{name} ended by itself {times} times, at last with {status}{}", last_of(status, last_words))]
     Collapses {
         /// Which.
         name: String,

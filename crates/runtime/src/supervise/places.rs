@@ -1,6 +1,6 @@
 //! What only the places of the processes can do for a supervisor: start them, and end them.
 
-use faultline_core::{Boot, Life, ProcessId, StorageFate, Time};
+use faultline_core::{Boot, EndedBy, Life, ProcessId, StorageFate, Time};
 use faultline_shaper::Kernel;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
@@ -19,7 +19,7 @@ pub(crate) enum Happening {
     /// A life is gone. If nobody had ordered that: how it ended, and the last that it had to say.
     Ended { process: ProcessId, life: Life, collapse: Option<(String, String)> },
     /// The place of a life was taken away, which is accepted no more, whether or not it still runs.
-    Lost { process: ProcessId, life: Life, storage: StorageFate },
+    Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
 }
 
 /// Where what happens is put for the host, with the time.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Gauges, Life, ProcessId};
 
-use crate::links::Links;
+use crate::RunOptions;
 use crate::metrics::exposition::Exposition;
 use crate::metrics::{Counts, Delays, Sum};
 
@@ -21,10 +21,13 @@ pub(super) struct Totals {
 
 impl Totals {
     /// What is shown through `sum`.
-    pub(super) fn new(links: &Links, Sum(exposition): Sum) -> Totals {
-        exposition.update(|page| {
-            page.requested = links.requested.iter().map(|(&pair, &link)| (pair, link)).collect();
-        });
+    pub(super) fn new(options: &RunOptions, Sum(exposition): Sum) -> Totals {
+        // Nobody may stand outside the clusters.
+        let is_there = |cluster| options.membership.members.iter().any(|it| it.cluster == cluster);
+        let requested = options.links.requested.iter().map(|(&pair, &link)| (pair, link));
+        let requested = requested.filter(|&((from, to), _)| is_there(from) && is_there(to)).collect();
+        let clusters = options.names.clusters.clone();
+        exposition.update(|page| (page.clusters, page.requested) = (clusters, requested));
         Totals { exposition, lives: BTreeMap::new(), gauges: BTreeMap::new() }
     }
 

@@ -172,7 +172,10 @@ fn a_pod_that_cannot_start_says_why() {
     let unschedulable = json!({ "conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
     }] });
-    assert_eq!(stuck(unschedulable), "Unschedulable: quickstart-paris-0: 0/3 nodes are available");
+    assert_eq!(
+        stuck(unschedulable),
+        "Unschedulable: 0 of 7 pods run; quickstart-paris-0: 0/3 nodes are available"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What there should be, from what is asked for and what there is. Pure.
 
 mod node;
-mod pod;
+pub(crate) mod pod;
 mod supervisor;
 
 use std::collections::BTreeMap;

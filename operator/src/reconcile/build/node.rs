@@ -1,6 +1,7 @@
 //! The pods of a cluster: one set, whose pods are made at the same time and have no order.
 
 use faultline_api::Federation;
+use faultline_api::quantity::Size;
 use faultline_api::resource::Emulation;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use serde_json::{Value, json};
@@ -45,6 +46,7 @@ pub(super) fn set(federation: &Federation, group: &Group, over: bool, settings: 
 }
 
 fn container(resources: &faultline_api::resource::Resources, settings: &Settings) -> Value {
+    let memory = pod::quantity(Size(resources.memory()));
     json!({
         "name": naming::CONTAINER,
         "image": settings.node_image,
@@ -61,8 +63,8 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
             { "name": "node", "containerPort": NODE_PORT },
         ],
         "resources": {
-            "requests": { "cpu": format!("{}m", (resources.cpu() * 1000.0).ceil()), "memory": resources.memory().to_string() },
-            "limits": { "memory": resources.memory().to_string() },
+            "requests": { "cpu": format!("{}m", (resources.cpu() * 1000.0).ceil()), "memory": memory },
+            "limits": { "memory": memory },
         },
         "securityContext": pod::confined(),
         "volumeMounts": [

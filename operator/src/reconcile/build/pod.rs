@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use faultline_api::Federation;
+use faultline_api::quantity::Size;
 use faultline_api::resource::{Kubernetes, Placement, Volume};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -54,7 +55,7 @@ pub(super) fn scraped(port: u16) -> Value {
 /// A pod under the profile `restricted` of Pod Security, without access to the API server.
 ///
 /// A federation's processes die without a word on purpose; `grace` is how long one that is deleted has to end.
-pub(super) fn spec(containers: Vec<Value>, volumes: Value, grace: u32) -> Value {
+pub(crate) fn spec(containers: Vec<Value>, volumes: Value, grace: u32) -> Value {
     json!({
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
@@ -83,7 +84,7 @@ pub(super) fn confined() -> Value {
 
 /// What the container of a shaper may do: be root over the network of its own pod. Kubernetes gives a capability to nobody
 /// else.
-pub(super) fn shapes() -> Value {
+pub(crate) fn shapes() -> Value {
     json!({
         "runAsUser": 0,
         "runAsNonRoot": false,
@@ -131,12 +132,17 @@ pub(super) fn place(pod: &mut Value, federation: &Federation, group: &str, kuber
 pub(super) fn claim_template(volume: &Volume) -> Value {
     let mut spec = json!({
         "accessModes": ["ReadWriteOnce"],
-        "resources": { "requests": { "storage": volume.size.0.to_string() } },
+        "resources": { "requests": { "storage": quantity(volume.size) } },
     });
     if let Some(class) = &volume.storage_class {
         spec["storageClassName"] = json!(class);
     }
     json!({ "metadata": { "name": naming::DATA }, "spec": spec })
+}
+
+/// A size as Kubernetes writes it: in the same units, of bytes without saying so.
+pub(super) fn quantity(size: Size) -> String {
+    size.to_string().trim_end_matches('B').to_owned()
 }
 
 /// Puts the data of a set of pods on volumes, or else on the disk of the Kubernetes node.

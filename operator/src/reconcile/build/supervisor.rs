@@ -2,6 +2,7 @@
 
 use faultline_api::Federation;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{owned, pod};
@@ -41,7 +42,7 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
             "--federation", "/etc/faultline/federation.yaml",
             "--key-file", "/etc/faultline/key",
             // A volume that is kept may hold the record of another federation of this name.
-            "--out", format!("/results/{}", federation.metadata.uid.as_deref().unwrap_or("record")),
+            "--out", format!("/results/{}", federation.uid().unwrap_or_default()),
             "--listen", format!("0.0.0.0:{SUPERVISOR_PORT}"),
             "--api", format!("0.0.0.0:{SUPERVISOR_API_PORT}"),
         ],

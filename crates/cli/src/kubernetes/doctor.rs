@@ -1,0 +1,464 @@
+//! `faultline doctor --backend kubernetes`: whether a cluster can run federations in a namespace, and what the kernels of
+//! its Kubernetes nodes can do for links.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use faultline_api::Federation;
+use faultline_operator::probe;
+use faultline_operator::settings::DEFAULT_NODE_IMAGE;
+use faultline_tc::probe::{Ability, Probe};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
+use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use tokio::signal::ctrl_c;
+use tokio::time::sleep;
+
+use super::arguments::KubernetesArguments;
+use super::cluster::{Cluster, INSTALL};
+use crate::doctor::{Examination, can};
+use crate::machine::{Finding, State};
+use crate::trouble::Trouble;
+
+/// The oldest minor version of Kubernetes 1 that the definition's rules work on.
+const OLDEST: u32 = 33;
+/// What `run` and `fetch` do in the namespace of a federation: group, resource, part of it, verbs.
+const RIGHTS: [(&str, &str, &str, &[&str]); 3] = [
+    ("faultline.dev", "federations", "", &["get", "create", "delete"]),
+    ("", "secrets", "", &["get"]),
+    ("", "pods", "portforward", &["get", "create"]),
+];
+/// A probe that takes longer is not waited for.
+const PROBED_WITHIN: Duration = Duration::from_secs(60);
+/// So many probes run at the same time.
+const AT_A_TIME: usize = 16;
+/// Between two looks at probes.
+const LOOK: Duration = Duration::from_millis(500);
+/// Chooses operators.
+const OPERATORS: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
+
+/// What a cluster can run and, if that is asked for, shape.
+pub(crate) fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, Trouble> {
+    super::block_on(async {
+        let cluster = Cluster::connect(arguments).await?;
+        let namespace = cluster.namespace().to_owned();
+        let examiner = Examiner { client: cluster.client(), namespace: namespace.clone() };
+        let version = examiner.client.apiserver_version().await;
+        let version = version
+            .map_err(|error| Trouble::machine(format!("the API server does not say its version: {error}")))?;
+        let mut findings = vec![age(&version.major, &version.minor)];
+        findings.push(examiner.definition().await);
+        let (operator, image) = examiner.operator().await;
+        findings.push(operator);
+        findings.push(examiner.rights().await?);
+        let (hosts, found) = examiner.hosts(nodes).await;
+        findings.push(found);
+        let mut traffic_control = None;
+        if tc {
+            let (able, found) = tokio::select! {
+                found = examiner.kernels(&hosts, &image) => found,
+                _ = ctrl_c() => return Err(examiner.interrupted().await),
+            };
+            traffic_control = Some(able);
+            findings.extend(found);
+        } else {
+            let detail = "not looked at: it takes a pod on each Kubernetes node for a moment".to_owned();
+            findings.push(missing(KERNELS, detail, "`--tc`"));
+        }
+        let subject = format!("In its namespace `{namespace}` this cluster");
+        Ok(Examination { subject, by: "`spec.kubernetes.links: tc`", traffic_control, findings })
+    })
+}
+
+/// What is found where kernels cannot be tried.
+const KERNELS: &str = "kernels";
+
+struct Examiner {
+    client: Client,
+    namespace: String,
+}
+
+impl Examiner {
+    /// Whether the cluster knows federations as this program does.
+    async fn definition(&self) -> Finding {
+        const NAME: &str = "definition";
+        let ours = Federation::crd();
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        match definitions.get(&ours.name_any()).await {
+            Ok(theirs) if same_schema(&theirs, &ours) => {
+                ok(NAME, format!("{}, as this program has it", ours.name_any()))
+            }
+            Ok(_) => missing(
+                NAME,
+                format!(
+                    "{} differs from that of this program, {}",
+                    ours.name_any(),
+                    env!("CARGO_PKG_VERSION")
+                ),
+                "install the definition, the operator and this program from one version",
+            ),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                let federations: Api<Federation> = Api::namespaced(self.client.clone(), &self.namespace);
+                match federations.list(&ListParams::default().limit(1)).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => no_definition(),
+                    _ => ok(NAME, "there is one, which may not be looked at".to_owned()),
+                }
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => no_definition(),
+            Err(error) => fail(NAME, format!("not found out: {error}"), INSTALL),
+        }
+    }
+
+    /// Who looks after the namespace, and the image that it gives processes.
+    async fn operator(&self) -> (Finding, String) {
+        const NAME: &str = "operator";
+        let image = || DEFAULT_NODE_IMAGE.to_owned();
+        let chosen = ListParams::default().labels(OPERATORS);
+        let mut operators = Api::<Deployment>::all(self.client.clone()).list(&chosen).await;
+        if operators.as_ref().is_err_and(is_forbidden) {
+            operators =
+                Api::<Deployment>::namespaced(self.client.clone(), &self.namespace).list(&chosen).await;
+        }
+        let operators = match operators {
+            Ok(operators) => operators.items,
+            Err(error) => {
+                let remedy = "ask who installed Faultline whether its operator looks after this namespace";
+                return (missing(NAME, format!("not looked at: {error}"), remedy), image());
+            }
+        };
+        let concerned: Vec<&Deployment> = operators.iter().filter(|it| self.is_looked_after(it)).collect();
+        match concerned.as_slice() {
+            [] => {
+                let detail = format!("none that may be seen looks after the namespace `{}`", self.namespace);
+                (fail(NAME, detail, INSTALL), image())
+            }
+            [operator] => {
+                let name = format!("{}/{}", operator.namespace().unwrap_or_default(), operator.name_any());
+                let ready = operator.status.as_ref().and_then(|it| it.ready_replicas).unwrap_or(0);
+                let runs = setting(operator, "FAULTLINE_NODE_IMAGE").unwrap_or_else(image);
+                let finding = if ready > 0 {
+                    ok(NAME, format!("{name}, {ready} ready; processes run {runs}"))
+                } else {
+                    let remedy = format!(
+                        "`kubectl describe pods --namespace {} --selector {OPERATORS}` says why",
+                        operator.namespace().unwrap_or_default()
+                    );
+                    fail(NAME, format!("{name} is not ready"), &remedy)
+                };
+                (finding, runs)
+            }
+            many => {
+                let names = many.iter().map(|it| it.namespace().unwrap_or_default()).collect::<Vec<_>>();
+                let detail = format!("{} look after this namespace, from {}", many.len(), names.join(", "));
+                (fail(NAME, detail, "leave one: they do not know of each other"), image())
+            }
+        }
+    }
+
+    fn is_looked_after(&self, operator: &Deployment) -> bool {
+        setting(operator, "FAULTLINE_NAMESPACE").is_none_or(|it| it == self.namespace)
+    }
+
+    /// What the user may do.
+    async fn rights(&self) -> Result<Finding, Trouble> {
+        const NAME: &str = "rights";
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let mut denied = Vec::new();
+        for (group, resource, part, verbs) in RIGHTS {
+            for verb in verbs {
+                let asked = ResourceAttributes {
+                    namespace: Some(self.namespace.clone()),
+                    group: Some(group.to_owned()),
+                    resource: Some(resource.to_owned()),
+                    subresource: Some(part.to_owned()).filter(|it| !it.is_empty()),
+                    verb: Some((*verb).to_owned()),
+                    ..ResourceAttributes::default()
+                };
+                let spec = SelfSubjectAccessReviewSpec {
+                    resource_attributes: Some(asked),
+                    ..SelfSubjectAccessReviewSpec::default()
+                };
+                let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+                let answer = reviews.create(&PostParams::default(), &review).await.map_err(|error| {
+                    Trouble::machine(format!("the API server does not say what is allowed: {error}"))
+                })?;
+                if !answer.status.is_some_and(|it| it.allowed) {
+                    let part = if part.is_empty() { String::new() } else { format!("/{part}") };
+                    denied.push(format!("`{verb}` {resource}{part}"));
+                }
+            }
+        }
+        let namespace = &self.namespace;
+        Ok(if denied.is_empty() {
+            ok(NAME, format!("all that `run --backend kubernetes` and `fetch` take in `{namespace}`"))
+        } else {
+            let detail = format!("not allowed in `{namespace}`: {}", denied.join(", "));
+            fail(NAME, detail, "docs/kubernetes.md has a role with all rights that this program needs")
+        })
+    }
+
+    /// The Kubernetes nodes that take pods.
+    async fn hosts(&self, wanted: u64) -> (Vec<Node>, Finding) {
+        const NAME: &str = "nodes";
+        let nodes = match Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await {
+            Ok(nodes) => nodes.items,
+            Err(error) => {
+                let remedy = "somebody with the right to list nodes runs this";
+                return (Vec::new(), missing(NAME, format!("not looked at: {error}"), remedy));
+            }
+        };
+        let all = nodes.len();
+        let hosts: Vec<Node> = nodes.into_iter().filter(takes_pods).collect();
+        let room: u64 = hosts.iter().map(pods_at_most).sum();
+        let detail = format!("{} of {all} take pods, {room} at most, of anybody", hosts.len());
+        // The supervisor has a pod, too.
+        let finding = if room > wanted {
+            ok(NAME, detail)
+        } else {
+            fail(
+                NAME,
+                format!("{detail}; {wanted} nodes need {}", wanted + 1),
+                "fewer nodes, or more Kubernetes nodes",
+            )
+        };
+        (hosts, finding)
+    }
+
+    /// Whether the kernels can limit rates everywhere, and what each thing that links are made of finds there.
+    async fn kernels(&self, hosts: &[Node], image: &str) -> (bool, Vec<Finding>) {
+        let probed = stream::iter(hosts).map(async |host| {
+            let name = host.name_any();
+            (self.probe(&name, image).await, name)
+        });
+        let mut findings = Vec::new();
+        let mut probes = BTreeMap::new();
+        let mut probed = pin!(probed.buffer_unordered(AT_A_TIME));
+        while let Some((probed, name)) = probed.next().await {
+            match probed {
+                Ok(probe) => drop(probes.insert(name, probe)),
+                Err((why, remedy)) => findings.push(missing(KERNELS, format!("{name}: {why}"), &remedy)),
+            }
+        }
+        let able =
+            !hosts.is_empty() && probes.len() == hosts.len() && probes.values().all(|it| it.kernel().htb);
+        findings.extend(abilities(&probes));
+        (able, findings)
+    }
+
+    /// What the kernel of this Kubernetes node can do; or why nobody knows, and what to do about it.
+    async fn probe(&self, node: &str, image: &str) -> Result<Probe, (String, String)> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let pod = pods.create(&PostParams::default(), &probe::pod(node, image)).await;
+        let name = pod.map_err(|error| self.no_pod(&error))?.name_any();
+        let said = said(&pods, &name).await;
+        // It ends by itself, too.
+        let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
+        said
+    }
+
+    /// Deletes what is under way.
+    async fn interrupted(&self) -> Trouble {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let left = pods.list(&ListParams::default().labels(probe::SELECTOR)).await;
+        for pod in left.map(|it| it.items).unwrap_or_default() {
+            let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
+        }
+        Trouble::machine("interrupted; the pods that were made are deleted")
+    }
+
+    /// Why a pod could not be made, and what to do about it.
+    fn no_pod(&self, error: &kube::Error) -> (String, String) {
+        let namespace = &self.namespace;
+        match error {
+            kube::Error::Api(status) if status.message.contains("PodSecurity") => (
+                format!("Pod Security of the namespace `{namespace}` allows no pod with NET_ADMIN"),
+                format!(
+                    "`kubectl label --overwrite namespace {namespace} pod-security.kubernetes.io/enforce=privileged`"
+                ),
+            ),
+            error if is_forbidden(error) => {
+                let remedy =
+                    "somebody with the rights to create, get and delete pods and to get pods/log runs this";
+                (error.to_string(), remedy.to_owned())
+            }
+            error => (error.to_string(), "see to it that pods can be made".to_owned()),
+        }
+    }
+}
+
+/// What a probe says, once it has ended; or why it does not, and what to do about it.
+async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
+    let begun = Instant::now();
+    let trouble = |error: &dyn std::fmt::Display| {
+        (error.to_string(), "see to it that pods of the node image run there".to_owned())
+    };
+    loop {
+        let pod = pods.get(name).await.map_err(|it| trouble(&it))?;
+        let status = pod.status.unwrap_or_default();
+        match status.phase.as_deref() {
+            Some("Succeeded") => break,
+            Some("Failed") => {
+                let why = status.message.or(status.reason);
+                let log = pods.logs(name, &LogParams::default()).await.ok().filter(|it| !it.is_empty());
+                return Err(trouble(
+                    &why.or(log).unwrap_or_else(|| "the probe failed".to_owned()).trim_end(),
+                ));
+            }
+            _ => {}
+        }
+        if begun.elapsed() > PROBED_WITHIN {
+            let container = status.container_statuses.unwrap_or_default().into_iter().next();
+            let waiting = container.and_then(|it| it.state?.waiting);
+            let why = waiting.and_then(|it| it.message.or(it.reason)).unwrap_or_default();
+            return Err(trouble(&format!("the probe has not ended after {PROBED_WITHIN:?}: {why}")));
+        }
+        sleep(LOOK).await;
+    }
+    let log = pods.logs(name, &LogParams::default()).await.map_err(|it| trouble(&it))?;
+    let line = log.lines().last().unwrap_or_default();
+    serde_json::from_str(line).map_err(|_| {
+        let remedy = "give the operator a node image of this program's version".to_owned();
+        (format!("the probe says `{line}`, which this program does not understand"), remedy)
+    })
+}
+
+/// Of each thing that links are made of: where it is, and where not.
+fn abilities(probes: &BTreeMap<String, Probe>) -> Vec<Finding> {
+    let findings = Ability::OF_LINKS.into_iter().filter(|_| !probes.is_empty()).map(|ability| {
+        let lacking: Vec<(&str, &str)> = probes
+            .iter()
+            .flat_map(|(node, probe)| {
+                probe.lacks(&[ability]).into_iter().map(|(_, why)| (node.as_str(), why))
+            })
+            .collect();
+        match lacking.first() {
+            None => can(ability, Ok(format!("{}, on each Kubernetes node", ability.purpose()))),
+            Some((_, why)) => {
+                let nodes: Vec<&str> = lacking.iter().map(|(node, _)| *node).collect();
+                can(ability, Err(&format!("not on {} ({why})", nodes.join(", "))))
+            }
+        }
+    });
+    findings.collect()
+}
+
+fn age(major: &str, minor: &str) -> Finding {
+    const NAME: &str = "API server";
+    // Some providers write `33+`.
+    let number: u32 = minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    let detail = format!("Kubernetes {major}.{minor}");
+    if major == "1" && number < OLDEST {
+        fail(NAME, detail, &format!("Kubernetes 1.{OLDEST} or newer"))
+    } else {
+        ok(NAME, detail)
+    }
+}
+
+fn same_schema(one: &CustomResourceDefinition, other: &CustomResourceDefinition) -> bool {
+    let schemas = |of: &CustomResourceDefinition| {
+        of.spec.versions.iter().map(|it| (it.name.clone(), it.schema.clone())).collect::<Vec<_>>()
+    };
+    schemas(one) == schemas(other)
+}
+
+fn no_definition() -> Finding {
+    fail("definition", "the cluster knows no federations".to_owned(), INSTALL)
+}
+
+/// A setting of an operator.
+fn setting(operator: &Deployment, name: &str) -> Option<String> {
+    let pod = operator.spec.as_ref()?.template.spec.as_ref()?;
+    let set = pod.containers.first()?.env.as_ref()?.iter().find(|it| it.name == name)?;
+    set.value.clone()
+}
+
+fn takes_pods(node: &Node) -> bool {
+    let spec = node.spec.clone().unwrap_or_default();
+    let is_ready = node
+        .status
+        .iter()
+        .flat_map(|it| it.conditions.iter().flatten())
+        .any(|it| it.type_ == "Ready" && it.status == "True");
+    let repels = spec.taints.unwrap_or_default().iter().any(|it| it.effect != "PreferNoSchedule");
+    is_ready && !repels && spec.unschedulable != Some(true)
+}
+
+fn pods_at_most(node: &Node) -> u64 {
+    let allocatable = node.status.as_ref().and_then(|it| it.allocatable.as_ref());
+    allocatable.and_then(|it| it.get("pods")?.0.parse().ok()).unwrap_or(0)
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+}
+
+fn ok(name: &'static str, detail: String) -> Finding {
+    Finding { name, state: State::Ok, detail, remedy: None }
+}
+
+fn missing(name: &'static str, detail: String, remedy: &str) -> Finding {
+    Finding { name, state: State::Missing, detail, remedy: Some(remedy.to_owned()) }
+}
+
+fn fail(name: &'static str, detail: String, remedy: &str) -> Finding {
+    Finding { name, state: State::Fail, detail, remedy: Some(remedy.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(spec: Value, ready: &str) -> Node {
+        serde_json::from_value(json!({
+            "spec": spec,
+            "status": { "conditions": [{ "type": "Ready", "status": ready }], "allocatable": { "pods": "110" } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn nodes_that_repel_pods_or_are_not_ready_take_none() {
+        assert!(takes_pods(&node(json!({}), "True")));
+        assert!(takes_pods(&node(
+            json!({ "taints": [{ "key": "a", "effect": "PreferNoSchedule" }] }),
+            "True"
+        )));
+        assert!(!takes_pods(&node(json!({ "taints": [{ "key": "a", "effect": "NoSchedule" }] }), "True")));
+        assert!(!takes_pods(&node(json!({ "unschedulable": true }), "True")));
+        assert!(!takes_pods(&node(json!({}), "Unknown")));
+        assert_eq!(pods_at_most(&node(json!({}), "True")), 110);
+    }
+
+    #[test]
+    fn old_clusters_do_not_do() {
+        assert_eq!(age("1", "33").state, State::Ok);
+        assert_eq!(age("1", "34+").state, State::Ok);
+        assert_eq!(age("1", "32").state, State::Fail);
+    }
+
+    #[test]
+    fn what_a_kernel_lacks_is_said_of_the_nodes_that_have_it() {
+        let probe = |netem: Result<(), String>| Probe {
+            findings: vec![(Ability::Htb, Ok(())), (Ability::Netem, netem)],
+        };
+        let probes = BTreeMap::from([
+            ("east".to_owned(), probe(Ok(()))),
+            ("west".to_owned(), probe(Err("no such thing".to_owned()))),
+        ]);
+        let found = abilities(&probes);
+        let of = |ability: Ability| found.iter().find(|it| it.name == ability.module()).unwrap();
+        assert_eq!(of(Ability::Htb).state, State::Ok);
+        let netem = of(Ability::Netem);
+        assert_eq!(netem.state, State::Missing);
+        assert!(netem.detail.ends_with("not on west (no such thing)"), "{}", netem.detail);
+        assert!(netem.remedy.as_ref().unwrap().contains("sch_netem"));
+    }
+}

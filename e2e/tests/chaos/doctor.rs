@@ -1,0 +1,48 @@
+//! What the program says of the cluster and of the kernels of its Kubernetes nodes: a namespace whose Pod Security keeps a
+//! probe out is named with the remedy, and when somebody has applied it, every node's kernel has been tried. No pod is left.
+
+use faultline_e2e::{Failure, Program, Ran, Room};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use serde_json::Value;
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let program = Program::here()?;
+    let doctor = ["doctor", "--backend", "kubernetes", "--format", "json", "--namespace", &room.namespace];
+    let Ran { status, out, said } = program.run(&doctor).await?;
+    assert_eq!(status, Some(0), "{out}{said}");
+    let found: Value = serde_json::from_str(&out)?;
+    for name in ["API server", "definition", "operator", "rights", "nodes"] {
+        assert_eq!(states(&found, name), ["ok"], "{out}");
+    }
+    assert_eq!(found["trafficControl"], Value::Null, "nobody has asked for it");
+
+    let with_tc = [&doctor[..], &["--tc"]].concat();
+    let kept_out = program.run(&with_tc).await?;
+    assert_eq!(kept_out.status, Some(1), "{}", kept_out.out);
+    assert!(kept_out.out.contains("pod-security.kubernetes.io/enforce=privileged"), "{}", kept_out.out);
+    assert_eq!(kept_out.json()?["trafficControl"], false);
+
+    room.set_profile("privileged").await?;
+    let probed = program.run(&with_tc).await?;
+    let found = probed.json()?;
+    for ability in ["sch_htb", "sch_fifo", "cls_u32", "sch_netem", "ifb", "act_mirred"] {
+        assert_eq!(states(&found, ability).len(), 1, "{}", probed.out);
+    }
+    let needed = ["sch_htb", "sch_fifo", "cls_u32"].map(|it| states(&found, it) == ["ok"]);
+    assert_eq!(found["trafficControl"], !needed.contains(&false), "{}", probed.out);
+    assert_eq!(probed.status, Some(if found["trafficControl"] == true { 0 } else { 1 }));
+    let left = room.api::<Pod>().list(&ListParams::default()).await?.items;
+    assert!(left.iter().all(|it| it.metadata.deletion_timestamp.is_some()), "pods are left: {left:?}");
+
+    let full = program.run(&[&doctor[..], &["--nodes", "4000000"]].concat()).await?;
+    assert_eq!(full.status, Some(1), "{}", full.out);
+    assert_eq!(states(&full.json()?, "nodes"), ["fail"]);
+    Ok(())
+}
+
+/// The states of the findings of this name.
+fn states<'a>(found: &'a Value, name: &str) -> Vec<&'a str> {
+    let findings = found["findings"].as_array().into_iter().flatten().filter(|it| it["name"] == name);
+    findings.filter_map(|it| it["state"].as_str()).collect()
+}

@@ -1,0 +1,57 @@
+//! What the kernel of a Kubernetes node can do for links, tried out where a shaper would need it. `faultline doctor` asks;
+//! the operator does not.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use crate::naming;
+use crate::reconcile::build::pod;
+
+/// Chooses the pods that probe.
+pub const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=probe";
+/// A pod that runs longer is ended, should nobody do it.
+const DEADLINE_SECONDS: u32 = 60;
+
+/// A pod that says what the kernel of this Kubernetes node can do, as a line of JSON, and ends. It has the rights of a
+/// [shaper](naming::SHAPER).
+pub fn pod(node: &str, image: &str) -> Pod {
+    let container = json!({
+        "name": naming::SHAPER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["probe"],
+        "resources": {
+            "requests": { "cpu": "10m", "memory": "16Mi" },
+            "limits": { "cpu": "1", "memory": "64Mi" },
+        },
+        "securityContext": pod::shapes(),
+    });
+    let mut spec = pod::spec(vec![container], json!([]), 0);
+    spec["nodeName"] = json!(node);
+    spec["restartPolicy"] = json!("Never");
+    spec["activeDeadlineSeconds"] = json!(DEADLINE_SECONDS);
+    let labels = json!({ "app.kubernetes.io/name": "faultline", naming::COMPONENT: "probe" });
+    let pod = json!({ "metadata": { "generateName": "faultline-probe-", "labels": labels }, "spec": spec });
+    serde_json::from_value(pod).expect("a pod")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_has_the_rights_of_a_shaper_on_the_node_it_is_for() {
+        let pod = pod("worker-1", "faultline-node:1.2.3");
+        let spec = pod.spec.unwrap();
+        assert_eq!(spec.node_name.as_deref(), Some("worker-1"));
+        assert_eq!(spec.automount_service_account_token, Some(false));
+        let context = spec.containers[0].security_context.clone().unwrap();
+        let capabilities = context.capabilities.unwrap();
+        assert_eq!(capabilities.add.unwrap(), ["NET_ADMIN"]);
+        assert_eq!(capabilities.drop.unwrap(), ["ALL"]);
+        let labels = pod.metadata.labels.unwrap();
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}={value}")).rev().collect();
+        assert_eq!(labels.join(","), SELECTOR);
+    }
+}
