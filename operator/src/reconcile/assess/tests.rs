@@ -77,9 +77,13 @@ fn what_keeps_pods_from_running_is_said_in_the_api_servers_words() {
         observed.refused = Some(message.into());
         let (status, news) = look(&mut observed, &accepted(None), 1);
         let condition = condition_of(&status, condition::PODS_READY);
-        assert_eq!((&*condition.status, &*condition.reason, &*condition.message), ("False", reason, message));
+        let message = format!("0 of 7 pods run; {message}");
+        assert_eq!(
+            (&*condition.status, &*condition.reason, &*condition.message),
+            ("False", reason, &*message)
+        );
         assert_eq!(reasons(&news), [reason]);
-        assert_eq!(status.message.as_deref(), Some(message), "it is the headline");
+        assert_eq!(status.message, Some(message), "it is the headline");
     }
 }
 
@@ -132,6 +136,30 @@ fn the_reason_of_linked_says_what_emulates_links_and_what_kernels_lack() {
 }
 
 #[test]
+fn a_link_that_was_changed_and_not_measured_is_not_called_as_asked_for() {
+    let changed = Link { measured_micros: None, as_asked: None, ..link("rennes", "paris", 9000, 0) };
+    let links = vec![link("paris", "rennes", 5000, 5040), changed];
+    let said = Status { phase: Run::Running, links, ..Status::default() };
+    let (status, _) = look(&mut running(said), &accepted(None), 1);
+    let linked = condition_of(&status, condition::LINKED);
+    assert!(linked.message.contains("1 of 1 are as asked for"), "{}", linked.message);
+    assert!(linked.message.ends_with("1 more were changed and are not measured yet"), "{}", linked.message);
+}
+
+#[test]
+fn a_cluster_that_has_failed_is_not_ready_though_its_pods_run() {
+    let ready = |state| {
+        let cluster = |name: &str, state| Cluster { name: name.into(), up: 3, state, ..Cluster::default() };
+        let clusters = vec![cluster("paris", state), cluster("rennes", supervision::ClusterState::Running)];
+        let said = Status { phase: Run::Running, clusters, ..Status::default() };
+        look(&mut running(said), &accepted(None), 1).0.clusters_ready
+    };
+    assert_eq!(ready(supervision::ClusterState::Running).as_deref(), Some("2/2"));
+    assert_eq!(ready(supervision::ClusterState::Failed).as_deref(), Some("1/2"));
+    assert_eq!(ready(supervision::ClusterState::Unrecoverable).as_deref(), Some("1/2"));
+}
+
+#[test]
 fn a_pod_whose_shaper_does_not_run_is_not_ready_but_stays_a_place() {
     let mut observed = running(Status { phase: Run::Running, ..Status::default() });
     let name = "quickstart-paris-0";
@@ -167,7 +195,8 @@ fn a_pod_that_cannot_start_says_why() {
             "name": "faultline", "state": state, "ready": false, "restartCount": 0, "image": "", "imageID": "",
         }] })
     };
-    assert_eq!(stuck(waiting("ErrImagePull", "not found")), "ErrImagePull: quickstart-paris-0: not found");
+    let not_found = "ErrImagePull: 0 of 7 pods run; quickstart-paris-0: not found";
+    assert_eq!(stuck(waiting("ErrImagePull", "not found")), not_found);
     assert_eq!(stuck(waiting("ContainerCreating", "")), "Starting: 0 of 7 pods run");
     let unschedulable = json!({ "conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
@@ -389,4 +418,15 @@ fn who_stands_still_is_said_to() {
     observed.supervision = Supervision::Known(Box::new(said));
     let (status, _) = look(&mut observed, &accepted(None), 2);
     assert_eq!((status.phase, &*condition_of(&status, condition::RUNNING).status), (Phase::Running, "True"));
+}
+
+#[test]
+fn a_run_that_is_not_to_begin_yet_says_what_it_waits_for() {
+    let mut observed = running(Status { phase: Run::Measuring, ..Status::default() });
+    let mut federation = (*observed.federation).clone();
+    federation.spec.pause = true;
+    observed.federation = Arc::new(federation);
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    assert_eq!(status.phase, Phase::Linking);
+    assert_eq!(status.message.as_deref(), Some(WAITS_FOR_ITS_USER));
 }

@@ -184,7 +184,7 @@ fn data_is_on_the_nodes_disk_or_on_volumes_that_go_with_the_federation_or_stay()
     let kept = set_of(&with(|it| it.volumes = Some(volume())), "quickstart-paris");
     assert!(!has_directory(&kept));
     let claim = &kept["spec"]["volumeClaimTemplates"][0]["spec"];
-    assert_eq!(claim["resources"]["requests"]["storage"], "1073741824");
+    assert_eq!(claim["resources"]["requests"]["storage"], "1Gi");
     assert_eq!(claim["storageClassName"], "fast");
     assert_eq!(kept["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"], "Delete");
 
