@@ -1,5 +1,7 @@
 //! Why each cluster rolled back, to where, and what it lost: sentences, in the order of events.
 
+use std::collections::BTreeSet;
+
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, EndedBy, Fault, FaultNo, Span, StorageFate, Time};
 use faultline_trace::Manifest;
@@ -211,7 +213,7 @@ impl Narrator<'_> {
                 "At {at} {names} had a new place, without what it had stored: {its} storage had gone with the old one."
             ),
             Some(EndedBy::SupervisorRestarted) => format!(
-                "At {at} the supervisor was started again; {names}, which ended with the one before, began {its} next lives."
+                "At {at} the supervisor was started again; {names}, which had ended with the one before, {was} started anew."
             ),
             Some(EndedBy::Silence | EndedBy::Fault(_)) => {
                 let silent = self.manifest.bounds.as_ref();
@@ -287,14 +289,18 @@ impl Narrator<'_> {
             .collect();
         failures.sort_by_key(|it| it.at);
         let Some(first) = failures.first() else { return String::new() };
-        // Who is killed because it showed no sign of life has been noticed already.
-        let Some(noticed) = first.detected.filter(|it| *it > first.at) else { return String::new() };
+        // The supervisor ends who is silent, and whose place is gone: it has noticed that already.
+        let kills = |it: &Fault| matches!(it, Fault::Crash { .. } | Fault::LoseCluster { .. });
+        let is_killed = |no| self.history.injections.iter().any(|it| it.no == no && kills(&it.fault));
+        let was_killed = first.fault().is_some_and(is_killed);
+        let Some(noticed) = first.detected.filter(|_| was_killed) else { return String::new() };
         let mut text = format!("noticed after {}", noticed.since(first.at));
         let later: Vec<_> = failures.iter().filter(|it| it.at > noticed).collect();
         if let Some(next) = later.first() {
-            let lives = count(later.len() as u64, "process");
+            let processes: BTreeSet<_> = later.iter().map(|it| it.process).collect();
+            let processes = count(processes.len() as u64, "process");
             text.push_str(&format!(
-                " (and lost {lives} more before it went on, from {})",
+                " (and lost {processes} more before it went on, from {})",
                 self.time(next.at)
             ));
         }

@@ -318,40 +318,27 @@ impl Summary {
 }
 
 fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
+    const NOBODY_PLANNED: [(Option<EndedBy>, &str); 5] = [
+        (
+            Some(EndedBy::Silence),
+            "taken for dead and killed without a fault of the plan: the machine may be too slow for this federation \
+             (a longer `failures.detectAfter` gives it more time, `--backend simulate` needs none)",
+        ),
+        (
+            Some(EndedBy::PlaceLost),
+            "lost with the place where it was (on Kubernetes, the pod), without a fault of the plan",
+        ),
+        (
+            Some(EndedBy::StorageLost),
+            "to begin at a place without what had been stored: its storage was gone",
+        ),
+        (Some(EndedBy::SupervisorRestarted), "ended because the supervisor was started again"),
+        (None, "over, neither by a fault nor by the supervisor: see the logs of the nodes"),
+    ];
     let ended = |by| history.failures.iter().filter(|it| it.by == by).count();
-    let mut notes = Vec::new();
-    let mut note = |by, one: &str, more: &str, text: &str| {
-        let count = ended(by);
-        if count > 0 {
-            notes.push(format!("{}{text}", lives(count, one, more)));
-        }
-    };
-    note(
-        Some(EndedBy::Silence),
-        "was",
-        "were",
-        " taken for dead and killed without a fault of the plan: the machine may be too slow for this federation \
-         (a longer `failures.detectAfter` gives it more time, `--backend simulate` needs none)",
-    );
-    note(
-        Some(EndedBy::PlaceLost),
-        "was",
-        "were",
-        " lost with the place where it was (on Kubernetes, the pod), without a fault of the plan",
-    );
-    note(
-        Some(EndedBy::StorageLost),
-        "was",
-        "were",
-        " to begin at a place without what had been stored, and another begun with nothing",
-    );
-    note(
-        Some(EndedBy::SupervisorRestarted),
-        "was",
-        "were",
-        " ended because the supervisor was started again",
-    );
-    note(None, "has", "have", " ended, neither by a fault nor by the supervisor: see the logs of the nodes");
+    let told = NOBODY_PLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
+    let mut notes: Vec<String> =
+        told.map(|(count, what)| format!("{} {what}", lives(count, "was", "were"))).collect();
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
     notes
 }
