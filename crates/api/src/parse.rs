@@ -5,6 +5,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use faultline_core::FactKind;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use serde::de::DeserializeOwned;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
@@ -232,7 +233,7 @@ fn explain(text: &str, error: &Error) -> Fault {
             (format!("there is no field `{field}` here"), instead(field, expected))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
-            (format!("`{variant}` is not possible here"), instead(variant, expected))
+            (format!("`{variant}` is not possible here"), instead(variant, &possible(expected)))
         }
         Error::SerdeMissingField { field, .. } => {
             let help = format!("add `{field}: …`; `faultline samples` shows whole federations");
@@ -244,8 +245,8 @@ fn explain(text: &str, error: &Error) -> Fault {
             (format!("{unexpected} cannot stand here"), format!("write {expected}"))
         }
         Error::InvalidScalar { ty, .. } => match *ty {
-            "f64" => ("this is not a number".into(), "write a number, such as 0.7".into()),
-            "bool" => ("this is neither true nor false".into(), "write `true` or `false`".into()),
+            "floating point" => ("this is not a number".into(), "write a number, such as 0.7".into()),
+            "boolean" => ("this is neither true nor false".into(), "write `true` or `false`".into()),
             _ => (
                 "this is not a whole number in range".into(),
                 "write a whole number, at least 0; the description of the field says how large it may be"
@@ -298,6 +299,14 @@ fn explain(text: &str, error: &Error) -> Fault {
         ),
     };
     (message, help, place)
+}
+
+/// The words that can stand in a place where the reader expects these: of facts, only those that processes state.
+fn possible(expected: &[&'static str]) -> Vec<&'static str> {
+    let fact = |word: &str| serde_json::from_value::<FactKind>(word.into()).ok();
+    let are_facts = expected.iter().all(|it| fact(it).is_some());
+    let is_possible = |word: &str| fact(word).is_none_or(|it| FactKind::OF_PROCESSES.contains(&it));
+    expected.iter().copied().filter(|it| !are_facts || is_possible(it)).collect()
 }
 
 /// What to write instead of a word that is not known here.

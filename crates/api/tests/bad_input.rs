@@ -185,6 +185,9 @@ fn every_mistake_is_explained() {
         ("too little memory", pods("resources: { memory: 1MiB }")),
         ("too little processor", pods("resources: { cpu: 0 }")),
         ("no size", pods("volumes: { size: 0B }")),
+        ("neither true nor false", pods("results: { size: 1GiB, keep: yes please }")),
+        ("no number", pods("resources: { cpu: many }")),
+        ("no such fact", GOOD.replace("fact: checkpointRequested", "fact: messageHeld")),
         (
             "many at once",
             with("nodes: 3", "nodes: 0")
