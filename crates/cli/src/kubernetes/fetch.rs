@@ -23,10 +23,10 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
         let cluster = Cluster::connect(&arguments.cluster).await?;
         let federation = cluster.federation(name).await?;
         let phase = federation.status.as_ref().map(|it| it.phase).unwrap_or_default();
-        if phase == Phase::Pending {
+        if federation.status.is_none() {
             return Err(Trouble::input(miette!(
                 help = UNHEEDED,
-                "the federation `{name}` has no record: no operator has looked at it"
+                "the federation `{name}` has no record yet: no operator has looked at it"
             )));
         }
         if phase != Phase::Completed {
