@@ -175,7 +175,13 @@ fn say_if_some_failed(trace: &Trace) {
 
 /// What is recorded in `dir`.
 fn open(dir: &Path) -> Result<(Manifest, Trace), Trouble> {
-    let wrong = |error: BundleError| Trouble::path("use", dir, error, HELP);
+    let wrong = |error: BundleError| {
+        let help = match error {
+            BundleError::Format { .. } => "read it with the version of the program that recorded it",
+            _ => HELP,
+        };
+        Trouble::path("use", dir, error, help)
+    };
     let bundle = Bundle::open(dir);
     Ok((bundle.read_manifest().map_err(wrong)?, bundle.read_trace().map_err(wrong)?))
 }
