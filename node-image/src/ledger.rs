@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     /// The record has been judged.
-    pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, manifest: &Manifest, duration: Span) {
+    pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, manifest: &Manifest) {
         let book = &mut *self.lock();
         if let Some(text) = never_due(manifest) {
             book.note(None, narrate::Event { reason: "FaultsNeverDue", warning: true, text });
@@ -95,7 +95,7 @@ impl Ledger {
         let status = &mut book.status;
         status.phase = Phase::Completed;
         status.verdict = Some(verdict);
-        status.elapsed_seconds.get_or_insert(duration.as_secs_f64());
+        status.elapsed_seconds.get_or_insert(manifest.duration.as_secs_f64());
         let text = match verdict {
             Verdict::Pass => "the run passes: everything that should hold was judged, and holds".to_owned(),
             Verdict::Unknown => format!("nothing can be said of the run: {}", reasons.join("; ")),

@@ -241,7 +241,7 @@ fn conclude(
         Verdict::Unknown => supervision::Verdict::Unknown,
         Verdict::Fail => supervision::Verdict::Fail,
     };
-    ledger.judged(verdict, summary.reasons, manifest, manifest.duration);
+    ledger.judged(verdict, summary.reasons, manifest);
     stay(ended);
     Ok(())
 }

@@ -122,6 +122,11 @@ impl<'a> Returns<'a> {
         this
     }
 
+    /// When the user had everybody stand still.
+    pub fn stands(&self) -> &Stands {
+        &self.stands
+    }
+
     /// The returns of one process, in its order.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let mut returns = Vec::new();

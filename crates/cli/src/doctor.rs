@@ -41,6 +41,13 @@ pub(crate) struct Examination {
     pub(crate) findings: Vec<Finding>,
 }
 
+impl Examination {
+    /// Whether nothing stands in the way of a run.
+    fn is_fit(&self) -> bool {
+        self.findings.iter().all(|it| it.state != State::Fail)
+    }
+}
+
 /// `faultline doctor`
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
     let nodes = u64::from(arguments.nodes.get());
@@ -49,8 +56,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
         Examined::Kubernetes => kubernetes::examine(&arguments.cluster, nodes, arguments.tc)?,
     };
     let Examination { traffic_control, findings, .. } = &examination;
-    let fit = findings.iter().all(|it| it.state != State::Fail)
-        && (*traffic_control == Some(true) || !arguments.tc);
+    let fit = examination.is_fit() && (*traffic_control == Some(true) || !arguments.tc);
     match arguments.format {
         Format::Json => {
             let diagnosis = Diagnosis { fit, nodes, traffic_control: *traffic_control, findings };
@@ -178,12 +184,11 @@ fn text(examination: &Examination, nodes: u64) -> String {
         }
     }
     let can = |can| if can { "can" } else { "cannot" };
-    let fit = findings.iter().all(|it| it.state != State::Fail);
     let links = match traffic_control {
         Some(able) => format!(", and {} emulate their links by traffic control ({by})", can(*able)),
         None => String::new(),
     };
-    text.push_str(&format!("\n{subject} {} run {nodes} nodes{links}.\n", can(fit)));
+    text.push_str(&format!("\n{subject} {} run {nodes} nodes{links}.\n", can(examination.is_fit())));
     text
 }
 

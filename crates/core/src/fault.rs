@@ -36,6 +36,16 @@ pub enum EndedBy {
     SupervisorRestarted,
 }
 
+impl EndedBy {
+    /// The fault of the plan, if it was one.
+    pub fn fault(self) -> Option<FaultNo> {
+        match self {
+            EndedBy::Fault(no) => Some(no),
+            _ => None,
+        }
+    }
+}
+
 /// Emulated properties of a link, one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkProperties {

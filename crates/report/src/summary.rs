@@ -337,8 +337,7 @@ fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
     ];
     let ended = |by| history.failures.iter().filter(|it| it.by == by).count();
     let told = NOBODY_PLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
-    let mut notes: Vec<String> =
-        told.map(|(count, what)| format!("{} {what}", lives(count, "was", "were"))).collect();
+    let mut notes: Vec<String> = told.map(|(count, what)| format!("{} {what}", lives_were(count))).collect();
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
     notes
 }
@@ -511,8 +510,8 @@ fn found(it: &Finding) -> Found {
     }
 }
 
-fn lives(number: usize, one: &str, many: &str) -> String {
-    if number == 1 { format!("1 life {one}") } else { format!("{number} lives {many}") }
+fn lives_were(number: usize) -> String {
+    if number == 1 { "1 life was".to_owned() } else { format!("{number} lives were") }
 }
 
 /// A rolled-back checkpoint in a table: `3`, or `3 of incarnation 2`.

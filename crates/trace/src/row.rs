@@ -3,7 +3,7 @@
 
 use faultline_core::fault::Change;
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, EndedBy, Fact, ImageName, Incarnation, Life, MessageId, Position,
+    Attempt, Boot, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, MessageId, Position,
     ProcessId, Sn, StorageFate, Time, Vectors,
 };
 use serde::Serialize;
@@ -193,10 +193,7 @@ impl Row {
             }
             Fact::Failed { process, life, storage, by } => {
                 self.about(*process, *life, names);
-                self.fault = match by {
-                    EndedBy::Fault(no) => Some(no.0),
-                    _ => None,
-                };
+                self.fault = by.fault().map(|no| no.0);
                 self.storage = Some(match storage {
                     StorageFate::Kept => "kept",
                     StorageFate::Lost => "lost",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_checker::lost::{Place, Return, Returns, Stands, instant};
+use faultline_checker::lost::{Place, Return, Returns, instant};
 use faultline_core::{
     Attempt, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, Position, ProcessId, Span,
     StorageFate, Time,
@@ -25,7 +25,7 @@ pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
         }
     }
     let last = trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
-    history.stands = Stands::of(trace);
+    history.stands = returns.stands().clone();
     history.end = last.unwrap_or(history.origin);
     builder.finish(&mut history, cast);
     history

@@ -95,10 +95,7 @@ pub struct Failure {
 impl Failure {
     /// The fault of the plan that did it.
     pub fn fault(&self) -> Option<FaultNo> {
-        match self.by {
-            Some(EndedBy::Fault(no)) => Some(no),
-            _ => None,
-        }
+        self.by.and_then(EndedBy::fault)
     }
 }
 
