@@ -127,3 +127,90 @@ impl fmt::Display for Position {
         write!(f, "{}.{}", self.incarnation.0, self.sn.0)
     }
 }
+
+macro_rules! hash {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:016x}", self.0)
+            }
+        }
+    };
+}
+
+hash!(
+    /// A task of a program of tasks: a hash of its parent and its place among the parent's children, so that every
+    /// execution of a program names its tasks alike.
+    TaskId
+);
+hash!(
+    /// Data that the tasks of a program share: a hash of the task that created it and its place among what that task
+    /// created.
+    DataId
+);
+
+impl TaskId {
+    /// The first task of a program.
+    pub const MAIN: TaskId = TaskId(finish(0x6D61_696E));
+
+    /// The task that this one spawns after `index` others.
+    #[inline]
+    #[must_use]
+    pub const fn child(self, index: u32) -> TaskId {
+        TaskId(finish(self.0.wrapping_add(finish(index as u64 + 1))))
+    }
+
+    /// The data that this task creates after `index` others.
+    #[inline]
+    pub const fn data(self, index: u32) -> DataId {
+        DataId(finish(!self.0.wrapping_add(finish(index as u64 + 1))))
+    }
+}
+
+/// One value of a piece of data, assigned once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Version {
+    /// The data.
+    pub data: DataId,
+    /// Counts from 1 in the program order of the task that created the data.
+    pub n: u32,
+}
+
+/// One theft of a task: a place without work asks another one for some. Unique for ever: a new life of the thief asks under
+/// new numbers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Theft {
+    /// The process that is asked.
+    pub victim: ProcessId,
+    /// The process that asks.
+    pub thief: ProcessId,
+    /// The life of the thief in which it asked first.
+    pub life: Life,
+    /// Counts what the thief asks for in that life, from 1.
+    pub number: u32,
+}
+
+impl Theft {
+    /// Stands for the program itself, which was not stolen.
+    pub const NONE: Theft =
+        Theft { victim: ProcessId::SUPERVISOR, thief: ProcessId::SUPERVISOR, life: Life(0), number: 0 };
+}
+
+impl fmt::Display for Theft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}<-{} {}.{}", self.victim, self.thief, self.life.0, self.number)
+    }
+}
+
+/// The finaliser of SplitMix64: every input bit reaches every output bit.
+#[inline]
+pub(crate) const fn finish(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}

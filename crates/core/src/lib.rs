@@ -37,8 +37,8 @@ pub use counters::Counters;
 pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, Vectors, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};
 pub use id::{
-    Attempt, ClusterId, FactNo, FaultNo, Incarnation, JobNo, Life, MembershipVersion, NodeId, Position,
-    ProcessId, Role, Sn,
+    Attempt, ClusterId, DataId, FactNo, FaultNo, Incarnation, JobNo, Life, MembershipVersion, NodeId,
+    Position, ProcessId, Role, Sn, TaskId, Theft, Version,
 };
 pub use image::{Chunk, Image, ImageName, Snapshot};
 pub use membership::{Birth, Boot, Cluster, Member, Membership, Presence, Scope};

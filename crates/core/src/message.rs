@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Incarnation, ProcessId};
+use crate::id::{Incarnation, ProcessId, finish};
 
 /// Identity of one application message: the channel, the sender's cluster incarnation when it was *first* sent, and a
 /// number dense per channel. A re-sent message keeps its identity; under a protocol that repeats executions a
@@ -29,14 +29,6 @@ impl MessageId {
         let b = (self.incarnation.0 as u64) << 32 | self.number as u64;
         finish(finish(a).wrapping_add(b).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
-}
-
-/// The finaliser of SplitMix64: every input bit reaches every output bit.
-#[inline]
-const fn finish(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }
 
 impl fmt::Display for MessageId {

@@ -11,6 +11,7 @@ use crate::{Problems, Repository};
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
     &["faultline-core"],
+    &["faultline-dataflow"],
     &[
         "faultline-api",
         "faultline-clustering",
@@ -32,6 +33,7 @@ const FLOORS: &[&[&str]] = &[
 const WALLS: &[(&str, &str, &str)] = &[
     ("faultline-protocols", "tokio", "a protocol does no I/O"),
     ("faultline-workloads", "tokio", "an application does no I/O"),
+    ("faultline-dataflow", "tokio", "an application does no I/O"),
     ("faultline-supervisor", "tokio", "the supervisor runs in virtual time too"),
     ("faultline-sim", "tokio", "virtual time has no runtime"),
     ("faultline-sim", "faultline-protocols", "a driver knows processes, not protocols"),

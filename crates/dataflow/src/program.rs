@@ -1,0 +1,375 @@
+//! How a program of tasks is written.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use faultline_core::{Chunk, DataId, Digest, Span, TaskId, Version};
+use serde::{Deserialize, Serialize};
+
+/// A program of tasks.
+///
+/// Its functions are pure: the same call with the same inputs does the same in every execution, [hints](Frame::hint) aside.
+/// A program that breaks a rule of [`Frame`] panics: that is a defect of the program, not a condition.
+pub trait Program: Clone + Debug + Send + Sync + 'static {
+    /// The first task, which has neither inputs nor outputs. Spawns the others; the newest version of the data that it
+    /// returns is the result of the program.
+    fn main(&self, frame: &mut Frame) -> Data;
+    /// Any other task: reads the inputs of `call`, and puts its outputs or spawns tasks that do.
+    fn run(&self, call: &Call, frame: &mut Frame);
+    /// How long the task takes on a place of speed 100 %: the simulator charges that, and a real place waits the rest out.
+    fn cost(&self, call: &Call) -> Span;
+    /// Identifies a result. The default covers all of its bytes.
+    fn digest(&self, result: &Chunk) -> Digest {
+        digest(result)
+    }
+}
+
+/// A task as it was spawned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its name, the same in every execution.
+    pub id: TaskId,
+    /// Which of the program's kinds of task it is.
+    pub kind: u16,
+    /// Its arguments.
+    pub args: Arc<[u64]>,
+    /// The values that it reads and writes, in the order of its [uses](Use).
+    pub accesses: Arc<[Access]>,
+    /// The values that it reads, in the order of its accesses: complete when it runs.
+    pub inputs: Vec<Chunk>,
+}
+
+impl Call {
+    /// The words of the input with this place among the inputs.
+    pub fn words(&self, input: usize) -> Vec<u64> {
+        words(&self.inputs[input])
+    }
+
+    /// The versions that it reads.
+    pub fn reads(&self) -> impl Iterator<Item = Version> + '_ {
+        self.accesses.iter().filter(|it| it.mode == Mode::Read).map(|it| it.version)
+    }
+
+    /// The versions that it has a right to write.
+    pub fn writes(&self) -> impl Iterator<Item = Version> + '_ {
+        self.accesses.iter().filter(|it| it.mode != Mode::Read).map(|it| it.version)
+    }
+}
+
+/// How a task uses a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// How.
+    pub mode: Mode,
+    /// Which.
+    pub version: Version,
+}
+
+/// What a task may do with a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// Read it: the task begins once the version exists.
+    Read,
+    /// Assign it, alone.
+    Write,
+    /// Contribute to it, among others.
+    Gather(Op),
+}
+
+/// How contributions to one version are combined. Each is associative and commutative, so that their order does not show.
+/// Chunks are taken as little-endian words of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// Adds word by word, wrapping around; a shorter contribution counts as filled up with zeros.
+    Sum,
+    /// The least contribution, the first word weighing most.
+    Least,
+    /// The greatest contribution, the first word weighing most.
+    Greatest,
+}
+
+impl Op {
+    /// Combines two contributions. Of contributions without bytes only the length is known: the longer one stays.
+    pub fn combine(self, one: &Chunk, other: &Chunk) -> Chunk {
+        if let (Chunk::Virtual(_), _) | (_, Chunk::Virtual(_)) = (one, other) {
+            return Chunk::Virtual(one.len().max(other.len()));
+        }
+        let (mut a, mut b) = (words(one), words(other));
+        match self {
+            Op::Sum => {
+                if a.len() < b.len() {
+                    core::mem::swap(&mut a, &mut b);
+                }
+                a.iter_mut().zip(b).for_each(|(a, b)| *a = a.wrapping_add(b));
+                chunk(&a)
+            }
+            Op::Least => (if a <= b { one } else { other }).clone(),
+            Op::Greatest => (if a >= b { one } else { other }).clone(),
+        }
+    }
+}
+
+/// Data that tasks share, as a running task names it. Means nothing in another task: see [`Frame::own`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data(DataId);
+
+/// How a spawned task uses data. "The newest value" is counted in the order in which the spawning task says so, and not in
+/// the order in which tasks run.
+#[derive(Clone, Copy, Debug)]
+pub enum Use {
+    /// Reads the newest value.
+    Read(Data),
+    /// Assigns the next value.
+    Write(Data),
+    /// Reads the newest value and assigns the next: two accesses, in this order.
+    Exclusive(Data),
+    /// Contributes to the next value. Uses that follow one another with the same operation, without another use of the
+    /// data in between, contribute to the same value. A task need not contribute; a value without any contribution is
+    /// empty.
+    Gather(Data, Op),
+}
+
+/// Everything that a task has done, applied in one step when it ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// In the order of spawning.
+    pub spawned: Vec<Call>,
+    /// What it put, by the index of the access.
+    pub written: Vec<(u32, Chunk)>,
+    /// The values that it created.
+    pub created: Vec<(Version, Chunk)>,
+    /// The least number that it [told](Frame::tell).
+    pub told: Option<u64>,
+}
+
+/// Where a running task puts what it does. Versions are counted here, in program order.
+#[derive(Debug)]
+pub struct Frame {
+    task: TaskId,
+    own: Arc<[Access]>,
+    /// What became of each access of its own.
+    fates: Vec<Fate>,
+    outcome: Outcome,
+    created: u32,
+    newest: Vec<(DataId, Newest)>,
+    hint: u64,
+}
+
+/// What a running task knows of data: few pieces, so that a list is as good as a map.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    /// The newest version; 0 is none.
+    n: u32,
+    /// The last version that this task may have assigned.
+    last: u32,
+    /// Further contributions with this operation are to the newest version.
+    gathers: Option<Op>,
+    /// The newest version is gathered by tasks that this one does not know, too.
+    is_partial: bool,
+}
+
+/// What a task did with its right to write a version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fate {
+    put: bool,
+    handed_on: bool,
+}
+
+impl Frame {
+    /// For a run of `call`, where the least number that is known to have been told is `hint`.
+    pub fn of(call: &Call, hint: u64) -> Frame {
+        Frame::new(call.id, call.accesses.clone(), hint)
+    }
+
+    /// For the first task.
+    pub fn main() -> Frame {
+        Frame::new(TaskId::MAIN, Arc::from([]), u64::MAX)
+    }
+
+    fn new(task: TaskId, own: Arc<[Access]>, hint: u64) -> Frame {
+        let fates = vec![Fate::default(); own.len()];
+        Frame { task, own, fates, outcome: Outcome::default(), created: 0, newest: Vec::new(), hint }
+    }
+
+    /// New data, without a value: a task must write it before one may read it.
+    pub fn data(&mut self) -> Data {
+        let data = self.task.data(self.created);
+        self.created += 1;
+        self.newest.push((data, Newest { n: 0, last: u32::MAX, gathers: None, is_partial: false }));
+        Data(data)
+    }
+
+    /// New data with this value.
+    pub fn value(&mut self, chunk: Chunk) -> Data {
+        let data = self.data();
+        let version = self.next(data.0);
+        self.outcome.created.push((version, chunk));
+        data
+    }
+
+    /// The data of this task's access `index`, to be used by tasks that it spawns. With a right to write, the version
+    /// that this task was to assign is the next one, and a task that it spawns may be given that right, once; with a
+    /// right to gather, any number of them. No task that it spawns may read what it gathers.
+    pub fn own(&mut self, index: usize) -> Data {
+        let data = self.own[index].version.data;
+        if self.find(data).is_none() {
+            let mut newest = Newest { n: 0, last: 0, gathers: None, is_partial: false };
+            for Access { mode, version } in self.own.iter().filter(|it| it.version.data == data) {
+                newest.last = newest.last.max(version.n);
+                if *mode == Mode::Read {
+                    newest.n = newest.n.max(version.n);
+                }
+                newest.is_partial |= matches!(mode, Mode::Gather(_));
+            }
+            if newest.n == 0 {
+                newest.n = newest.last - 1;
+            }
+            self.newest.push((data, newest));
+        }
+        Data(data)
+    }
+
+    /// Assigns the version of this task's access `index`, or contributes to it. At most once for each access.
+    pub fn put(&mut self, index: usize, chunk: Chunk) {
+        let (task, access) = (self.task, self.own[index]);
+        assert!(access.mode != Mode::Read, "task {task} puts into access {index}, which it may only read");
+        let fate = &mut self.fates[index];
+        assert!(!fate.put, "task {task} puts into access {index} twice");
+        fate.put = true;
+        self.outcome.written.push((index as u32, chunk));
+    }
+
+    /// Spawns a task of a kind that the program knows. Which tasks a task spawns must not depend on a
+    /// [hint](Frame::hint), except that it may spawn none at all.
+    pub fn spawn(&mut self, kind: u16, args: &[u64], uses: &[Use]) {
+        let id = self.task.child(self.outcome.spawned.len() as u32);
+        let mut accesses = Vec::with_capacity(uses.len());
+        for &each in uses {
+            match each {
+                Use::Read(Data(data)) => accesses.push(self.read(data)),
+                Use::Write(Data(data)) => accesses.push(self.assign(data, Mode::Write)),
+                Use::Exclusive(Data(data)) => {
+                    accesses.push(self.read(data));
+                    accesses.push(self.assign(data, Mode::Write));
+                }
+                Use::Gather(Data(data), op) => accesses.push(self.assign(data, Mode::Gather(op))),
+            }
+        }
+        let (args, accesses) = (args.into(), accesses.into());
+        self.outcome.spawned.push(Call { id, kind, args, accesses, inputs: Vec::new() });
+    }
+
+    /// The least number that any task is known to have [told](Frame::tell); [`u64::MAX`] when none is. A hint, to prune by:
+    /// what it says depends on the order in which tasks run, and may be forgotten after a failure. So the result of the
+    /// program must not depend on it. A search that prunes what is strictly worse than the hint is safe; one that prunes
+    /// what is as good as the hint loses the optimum when the task that found it runs again.
+    pub fn hint(&self) -> u64 {
+        self.hint
+    }
+
+    /// Lets other tasks know of a number, in their [hint](Frame::hint).
+    pub fn tell(&mut self, number: u64) {
+        self.hint = self.hint.min(number);
+        self.outcome.told = Some(self.hint);
+    }
+
+    /// Everything that the task has done.
+    ///
+    /// # Panics
+    ///
+    /// When the task has a right to write that it neither used nor handed on, or did both.
+    pub fn finish(self) -> Outcome {
+        for (index, (access, fate)) in self.own.iter().zip(&self.fates).enumerate() {
+            let is_right = access.mode != Mode::Write || fate.put != fate.handed_on;
+            assert!(is_right, "task {} must either put into access {index} or hand it on", self.task);
+        }
+        self.outcome
+    }
+
+    /// Everything that the first task has done, and which version is the result of the program.
+    pub(crate) fn finish_main(self, result: Data) -> (Outcome, Version) {
+        let n = self.newest(result.0).n;
+        assert!(n > 0, "no task writes the result of the program");
+        (self.finish(), Version { data: result.0, n })
+    }
+
+    fn find(&self, data: DataId) -> Option<usize> {
+        self.newest.iter().position(|it| it.0 == data)
+    }
+
+    fn newest(&self, data: DataId) -> Newest {
+        let index = self.find(data);
+        self.newest[index.unwrap_or_else(|| panic!("task {} uses data that it does not know", self.task))].1
+    }
+
+    fn set(&mut self, data: DataId, newest: Newest) {
+        let index = self.find(data).expect("it was looked up");
+        self.newest[index].1 = newest;
+    }
+
+    fn read(&mut self, data: DataId) -> Access {
+        let newest = self.newest(data);
+        assert!(newest.n > 0, "task {} spawns a reader of data that no task has written", self.task);
+        assert!(
+            !newest.is_partial || newest.n < newest.last,
+            "task {} spawns a reader of data that it gathers with others",
+            self.task
+        );
+        self.set(data, Newest { gathers: None, ..newest });
+        Access { mode: Mode::Read, version: Version { data, n: newest.n } }
+    }
+
+    fn assign(&mut self, data: DataId, mode: Mode) -> Access {
+        let newest = self.newest(data);
+        let version = match mode {
+            Mode::Gather(op) if newest.gathers == Some(op) => Version { data, n: newest.n },
+            _ => self.next(data),
+        };
+        let gathers = if let Mode::Gather(op) = mode { Some(op) } else { None };
+        self.set(data, Newest { n: version.n, gathers, ..newest });
+        let access = Access { mode, version };
+        if let Some(index) = self.own.iter().position(|it| it.mode != Mode::Read && it.version == version) {
+            assert!(self.own[index] == access, "task {} hands on a right that it does not have", self.task);
+            self.fates[index].handed_on = true;
+        }
+        access
+    }
+
+    /// The version after the newest.
+    fn next(&mut self, data: DataId) -> Version {
+        let newest = self.newest(data);
+        assert!(newest.n < newest.last, "task {} spawns a writer of data that it may not write", self.task);
+        let n = newest.n + 1;
+        self.set(data, Newest { n, gathers: None, ..newest });
+        Version { data, n }
+    }
+}
+
+/// A chunk of these words, little-endian.
+pub fn chunk(words: &[u64]) -> Chunk {
+    Chunk::Bytes(words.iter().flat_map(|it| it.to_le_bytes()).collect())
+}
+
+/// The words of a chunk, the last filled up with zeros; none of a chunk without bytes.
+pub fn words(chunk: &Chunk) -> Vec<u64> {
+    let Chunk::Bytes(bytes) = chunk else { return Vec::new() };
+    let word = |part: &[u8]| {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        u64::from_le_bytes(word)
+    };
+    bytes.chunks(8).map(word).collect()
+}
+
+/// Identifies the bytes of a chunk, or its length where there are none.
+pub fn digest(chunk: &Chunk) -> Digest {
+    let hash = match chunk {
+        Chunk::Virtual(len) => blake3::hash(&len.to_le_bytes()),
+        Chunk::Bytes(bytes) => blake3::hash(bytes),
+    };
+    let mut digest = Digest([0; 16]);
+    digest.0.copy_from_slice(&hash.as_bytes()[..16]);
+    digest
+}

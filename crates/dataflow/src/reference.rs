@@ -1,0 +1,220 @@
+//! What a program computes: task after task, without places, thefts or failures. Shares nothing with the runtime that is
+//! compared with it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use faultline_core::{Chunk, Digest, Version};
+
+use crate::program::{Access, Call, Frame, Mode, Outcome, Program};
+
+/// Runs `program` to its end: the digest of its result, and how many tasks it took beside the first.
+///
+/// # Panics
+///
+/// When the program waits for a value that no task writes.
+pub fn reference<G: Program>(program: &G) -> (Digest, u64) {
+    let mut frame = Frame::main();
+    let result = program.main(&mut frame);
+    let (outcome, result) = frame.finish_main(result);
+    let mut run = Run { values: BTreeMap::new(), parked: BTreeMap::new(), open: Vec::new(), hint: u64::MAX };
+    run.apply(&[], outcome);
+    let mut tasks = 0;
+    while let Some(mut call) = run.open.pop() {
+        let missing = call.reads().find(|it| run.values[it].writers > 0);
+        if let Some(missing) = missing {
+            run.parked.entry(missing).or_default().push(call);
+            continue;
+        }
+        call.inputs = call.reads().map(|it| run.values[&it].chunk.clone().unwrap_or_else(empty)).collect();
+        let mut frame = Frame::of(&call, run.hint);
+        program.run(&call, &mut frame);
+        run.apply(&call.accesses, frame.finish());
+        tasks += 1;
+    }
+    assert!(run.parked.is_empty(), "tasks wait for values that no task writes");
+    (program.digest(&run.values[&result].chunk.clone().unwrap_or_else(empty)), tasks)
+}
+
+struct Run {
+    values: BTreeMap<Version, Value>,
+    /// Tasks, by a value that they wait for.
+    parked: BTreeMap<Version, Vec<Call>>,
+    /// Tasks that may wait or not; the last is next.
+    open: Vec<Call>,
+    hint: u64,
+}
+
+#[derive(Default)]
+struct Value {
+    chunk: Option<Chunk>,
+    /// How many tasks have a right to write it.
+    writers: u32,
+}
+
+impl Run {
+    fn apply(&mut self, accesses: &[Access], outcome: Outcome) {
+        self.hint = self.hint.min(outcome.told.unwrap_or(u64::MAX));
+        for (version, chunk) in outcome.created {
+            self.values.insert(version, Value { chunk: Some(chunk), writers: 0 });
+        }
+        for version in outcome.spawned.iter().flat_map(Call::writes) {
+            self.values.entry(version).or_default().writers += 1;
+        }
+        for (index, chunk) in outcome.written {
+            let Access { mode, version } = accesses[index as usize];
+            let value = self.values.get_mut(&version).expect("its writer was counted");
+            value.chunk = Some(match (mode, value.chunk.take()) {
+                (Mode::Gather(op), Some(before)) => op.combine(&before, &chunk),
+                _ => chunk,
+            });
+        }
+        self.open.extend(outcome.spawned.into_iter().rev());
+        for Access { version, .. } in accesses.iter().filter(|it| it.mode != Mode::Read) {
+            let value = self.values.get_mut(version).expect("its writer was counted");
+            value.writers -= 1;
+            if value.writers == 0 {
+                self.open.extend(self.parked.remove(version).into_iter().flatten());
+            }
+        }
+    }
+}
+
+fn empty() -> Chunk {
+    Chunk::Bytes([].into())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use faultline_core::Span;
+
+    use super::*;
+    use crate::program::{Data, Op, Use, chunk, digest, words};
+
+    /// `run` as the program's tasks, from a first one of kind 0 that writes the result.
+    #[derive(Clone, Debug)]
+    struct Script(fn(&Call, &mut Frame));
+
+    impl Program for Script {
+        fn main(&self, frame: &mut Frame) -> Data {
+            let result = frame.data();
+            frame.spawn(0, &[8], &[Use::Write(result)]);
+            result
+        }
+
+        fn run(&self, call: &Call, frame: &mut Frame) {
+            (self.0)(call, frame);
+        }
+
+        fn cost(&self, _: &Call) -> Span {
+            Span::ZERO
+        }
+    }
+
+    fn result(script: fn(&Call, &mut Frame)) -> (Digest, u64) {
+        reference(&Script(script))
+    }
+
+    #[test]
+    fn two_calls_and_their_sum() {
+        let fibonacci = |call: &Call, frame: &mut Frame| match (call.kind, call.args.first()) {
+            (0, Some(&n)) if n < 2 => frame.put(0, chunk(&[n])),
+            (0, Some(&n)) => {
+                let (a, b, sum) = (frame.data(), frame.data(), frame.own(0));
+                frame.spawn(0, &[n - 1], &[Use::Write(a)]);
+                frame.spawn(0, &[n - 2], &[Use::Write(b)]);
+                frame.spawn(1, &[], &[Use::Read(a), Use::Read(b), Use::Write(sum)]);
+            }
+            _ => frame.put(2, chunk(&[call.words(0)[0] + call.words(1)[0]])),
+        };
+        assert_eq!(result(fibonacci), (digest(&chunk(&[21])), 67 + 33));
+    }
+
+    #[test]
+    fn a_chain_of_exclusive_uses_runs_in_program_order() {
+        let chain = |call: &Call, frame: &mut Frame| match call.kind {
+            0 => {
+                let (data, out) = (frame.value(chunk(&[1])), frame.own(0));
+                for digit in [2, 3, 4] {
+                    frame.spawn(1, &[digit], &[Use::Exclusive(data)]);
+                }
+                frame.spawn(2, &[], &[Use::Read(data), Use::Write(out)]);
+                frame.spawn(1, &[5], &[Use::Exclusive(data)]);
+            }
+            1 => frame.put(1, chunk(&[call.words(0)[0] * 10 + call.args[0]])),
+            _ => frame.put(1, call.inputs[0].clone()),
+        };
+        assert_eq!(result(chain), (digest(&chunk(&[1234])), 6));
+    }
+
+    #[test]
+    fn contributions_are_gathered_through_tasks_that_hand_them_on() {
+        let gather = |call: &Call, frame: &mut Frame| match call.kind {
+            0 => {
+                let (sum, out) = (frame.data(), frame.own(0));
+                frame.spawn(1, &[4], &[Use::Gather(sum, Op::Sum)]);
+                frame.spawn(1, &[3], &[Use::Gather(sum, Op::Sum)]);
+                frame.spawn(2, &[], &[Use::Read(sum), Use::Write(out)]);
+            }
+            1 => {
+                let own = frame.own(0);
+                for n in 0..call.args[0] {
+                    frame.spawn(1, &[n], &[Use::Gather(own, Op::Sum)]);
+                }
+                if call.args[0] != 1 {
+                    frame.put(0, chunk(&[1, call.args[0]]));
+                }
+            }
+            _ => frame.put(1, call.inputs[0].clone()),
+        };
+        // Trees of 2^4 and 2^3 tasks, of which 2^2 and 2^1 have n = 1, the children of n = 2, 3, 4.
+        let (digest_found, tasks) = result(gather);
+        assert_eq!(tasks, 16 + 8 + 2);
+        let (mut count, mut sum) = (0, 0);
+        let mut open = vec![4, 3];
+        while let Some(n) = open.pop() {
+            (count, sum) = if n == 1 { (count, sum) } else { (count + 1, sum + n) };
+            open.extend(0..n);
+        }
+        assert_eq!(digest_found, digest(&chunk(&[count, sum])));
+    }
+
+    #[test]
+    #[should_panic(expected = "must either put into access 0 or hand it on")]
+    fn a_right_to_write_is_not_forgotten() {
+        result(|_, _| {});
+    }
+
+    #[test]
+    #[should_panic(expected = "writer of data that it may not write")]
+    fn a_right_to_write_is_handed_on_once() {
+        result(|_, frame| {
+            let own = frame.own(0);
+            frame.spawn(1, &[], &[Use::Write(own)]);
+            frame.spawn(1, &[], &[Use::Write(own)]);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "data that no task has written")]
+    fn no_task_reads_what_was_never_written() {
+        result(|_, frame| {
+            let data = frame.data();
+            frame.spawn(1, &[], &[Use::Read(data)]);
+        });
+    }
+
+    #[test]
+    fn operations_look_at_words_and_do_not_mind_the_order() {
+        let (one, other) = (chunk(&[3, 9]), chunk(&[4]));
+        for (op, expected) in
+            [(Op::Sum, chunk(&[7, 9])), (Op::Least, one.clone()), (Op::Greatest, other.clone())]
+        {
+            assert_eq!(op.combine(&one, &other), expected);
+            assert_eq!(op.combine(&other, &one), expected);
+        }
+        assert_eq!(words(&Chunk::Bytes([1, 2].into())), [0x0201]);
+    }
+}
