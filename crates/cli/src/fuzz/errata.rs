@@ -308,7 +308,7 @@ mod tests {
             let cells = paper
                 .document
                 .lines()
-                .skip_while(|it| !it.starts_with("## Where"))
+                .skip_while(|it| !it.starts_with("## Differences"))
                 .take_while(|it| !it.starts_with("## Options") && !it.starts_with("## Defect"));
             let switches = cells
                 .filter(|it| it.starts_with('|'))
