@@ -13,6 +13,7 @@
 extern crate alloc;
 
 pub mod program;
+pub mod programs;
 pub mod reference;
 
 pub use program::{Access, Call, Data, Frame, Mode, Op, Outcome, Program, Use};

@@ -1,0 +1,156 @@
+//! Fibonacci numbers by their definition: two calls and a sum, down to a threshold below which a task calls itself no more.
+//!
+//! The program has the shape of every divide-and-conquer program, and no data to speak of: what it costs to run is what tasks
+//! cost.
+
+use faultline_core::{Chunk, Span};
+
+use super::{Invalid, at_most_tasks, in_range, mix};
+use crate::program::{Call, Data, Frame, Program, Use, chunk};
+
+/// A call: its argument is n.
+const CALL: u16 = 0;
+/// The sum of two calls.
+const SUM: u16 = 1;
+
+/// The largest Fibonacci number of 64 bits.
+const MOST: u32 = 93;
+/// A task that computes a larger one by its definition takes seconds.
+const MOST_THRESHOLD: u32 = 35;
+
+/// Parameters of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fibonacci {
+    /// Which number.
+    pub n: u32,
+    /// The largest number that one task computes, without spawning others.
+    pub threshold: u32,
+    /// How long such a task takes. Calls above the threshold and sums take no time.
+    pub task_time: Span,
+}
+
+impl Default for Fibonacci {
+    /// Five thousand tasks, a third of which take 10 ms.
+    fn default() -> Self {
+        Fibonacci { n: 21, threshold: 5, task_time: Span::from_millis(10) }
+    }
+}
+
+impl Fibonacci {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        in_range("n", self.n.into(), 1, MOST.into())?;
+        in_range("threshold", self.threshold.into(), 1, MOST_THRESHOLD.into())?;
+        at_most_tasks(self.tasks(), "raise `threshold` or lower `n`")
+    }
+
+    /// How many tasks it has.
+    pub fn tasks(&self) -> u64 {
+        // By n, for the last two n.
+        let (mut before, mut last) = (1u64, 1u64);
+        for _ in self.threshold..self.n {
+            (before, last) = (last, last.saturating_add(before).saturating_add(2));
+        }
+        last
+    }
+
+    /// The result, from the small numbers to the large ones.
+    pub(super) fn reference(&self) -> Chunk {
+        let mut lines = [[0, trail_of_call(0)], [1, trail_of_call(1)]];
+        for n in 2..=u64::from(self.n) {
+            let [[a, of_a], [b, of_b]] = lines;
+            let trail = if n <= self.threshold.into() { trail_of_call(n) } else { trail_of_sum(of_b, of_a) };
+            lines = [[b, of_b], [a + b, trail]];
+        }
+        chunk(&lines[1])
+    }
+}
+
+impl Program for Fibonacci {
+    fn main(&self, frame: &mut Frame) -> Data {
+        let result = frame.data();
+        frame.spawn(CALL, &[self.n.into()], &[Use::Write(result)]);
+        result
+    }
+
+    fn run(&self, call: &Call, frame: &mut Frame) {
+        match call.kind {
+            CALL if call.args[0] <= self.threshold.into() => {
+                let n = call.args[0];
+                frame.put(0, chunk(&[by_definition(n), trail_of_call(n)]));
+            }
+            CALL => {
+                let (n, one, other, sum) = (call.args[0], frame.data(), frame.data(), frame.own(0));
+                frame.spawn(CALL, &[n - 1], &[Use::Write(one)]);
+                frame.spawn(CALL, &[n - 2], &[Use::Write(other)]);
+                frame.spawn(SUM, &[], &[Use::Read(one), Use::Read(other), Use::Write(sum)]);
+            }
+            _ => {
+                let (one, other) = (call.words(0), call.words(1));
+                frame.put(2, chunk(&[one[0].wrapping_add(other[0]), trail_of_sum(one[1], other[1])]));
+            }
+        }
+    }
+
+    fn cost(&self, call: &Call) -> Span {
+        match call.kind {
+            CALL if call.args[0] <= self.threshold.into() => self.task_time,
+            _ => Span::ZERO,
+        }
+    }
+}
+
+fn by_definition(n: u64) -> u64 {
+    if n < 2 { n } else { by_definition(n - 1) + by_definition(n - 2) }
+}
+
+/// What a task without children leaves in the result.
+fn trail_of_call(n: u64) -> u64 {
+    mix(n)
+}
+
+/// What a sum leaves in the result. Its operands cannot be exchanged.
+fn trail_of_sum(one: u64, other: u64) -> u64 {
+    mix(one ^ mix(other).rotate_left(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Flow, testing};
+    use super::*;
+    use crate::program::words;
+
+    #[test]
+    fn the_task_version_computes_what_the_sequential_one_computes() {
+        for n in 1..=16 {
+            for threshold in [1, 2, 5, 20] {
+                let program = Fibonacci { n, threshold, task_time: Span::ZERO };
+                let tasks = testing::agrees_with_its_reference(&Flow::Fibonacci(program.clone()));
+                assert_eq!(tasks, program.tasks(), "n = {n}, threshold = {threshold}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_definition() {
+        let of = |n| words(&Fibonacci { n, threshold: 3, task_time: Span::ZERO }.reference())[0];
+        assert_eq!((of(1), of(2), of(3), of(10), of(90)), (1, 1, 2, 55, 2_880_067_194_370_816_120));
+        assert_eq!(of(MOST), 12_200_160_415_121_876_738, "the largest of 64 bits");
+    }
+
+    #[test]
+    fn a_task_that_is_lost_or_counted_twice_shows() {
+        testing::every_task_shows(&Flow::Fibonacci(Fibonacci { n: 9, threshold: 2, task_time: Span::ZERO }));
+    }
+
+    #[test]
+    fn a_program_that_does_not_fit_into_memory_is_refused() {
+        let program = Fibonacci { n: 60, threshold: 10, task_time: Span::ZERO };
+        assert!(matches!(program.validate(), Err(Invalid::TooManyTasks { .. })));
+        assert!(matches!(
+            Fibonacci { threshold: 0, ..program.clone() }.validate(),
+            Err(Invalid::OutOfRange { field: "threshold", .. })
+        ));
+        assert_eq!(Fibonacci { threshold: 35, ..program }.validate(), Ok(()));
+        assert_eq!(Fibonacci::default().validate(), Ok(()));
+    }
+}

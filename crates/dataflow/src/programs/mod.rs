@@ -1,0 +1,143 @@
+//! Programs to run: each with a sequential reference that knows no tasks.
+//!
+//! | program | result | tasks share |
+//! | --- | --- | --- |
+//! | [`fibonacci`] | a Fibonacci number | the two numbers that a sum waits for |
+//! | [`queens`] | how many ways there are to place n queens | one sum, which all tasks contribute to |
+//! | [`qap`] | the cheapest assignments of facilities to locations | what a task's children found, and a bound as a hint |
+//! | [`graph`] | a number that every task and every value has a share in | anything: made for searches |
+//!
+//! A result holds more than the answer: every task leaves a trace in it, so that a run in which a task is lost, or counted
+//! twice, has another digest.
+
+pub mod fibonacci;
+pub mod graph;
+pub mod qap;
+pub mod queens;
+#[cfg(test)]
+mod testing;
+
+use faultline_core::{Chunk, Digest, Span};
+
+use crate::program::{Call, Data, Frame, Program, digest};
+
+/// Most tasks of a program: more do not fit into the memory of a place.
+pub const MOST_TASKS: u64 = 1 << 24;
+
+/// The program that a run computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Flow {
+    /// A tree of calls and sums.
+    Fibonacci(fibonacci::Fibonacci),
+    /// A count of placements.
+    Queens(queens::Queens),
+    /// Branch and bound.
+    Qap(qap::Qap),
+    /// A random program.
+    Graph(graph::Graph),
+}
+
+/// Why parameters cannot be run. Fields are named as in the types of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// Out of range.
+    #[error("{field} is {value}; write a number from {least} to {most}")]
+    OutOfRange {
+        /// Which.
+        field: &'static str,
+        /// As given.
+        value: u64,
+        /// The least value.
+        least: u64,
+        /// The greatest value.
+        most: u64,
+    },
+    /// The program would not fit into memory.
+    #[error(
+        "the program has up to {tasks} tasks, which do not fit into memory; at most {MOST_TASKS} do, so {remedy}"
+    )]
+    TooManyTasks {
+        /// An upper bound of its tasks.
+        tasks: u64,
+        /// What makes it smaller.
+        remedy: &'static str,
+    },
+}
+
+impl Flow {
+    /// Checks the parameters.
+    ///
+    /// # Errors
+    ///
+    /// Names the first parameter that is out of range.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match self {
+            Flow::Fibonacci(it) => it.validate(),
+            Flow::Queens(it) => it.validate(),
+            Flow::Qap(it) => it.validate(),
+            Flow::Graph(it) => it.validate(),
+        }
+    }
+
+    /// The digest of the result, computed without tasks. Takes as long as the program computes, modelled time aside.
+    pub fn reference(&self) -> Digest {
+        digest(&match self {
+            Flow::Fibonacci(it) => it.reference(),
+            Flow::Queens(it) => it.reference(),
+            Flow::Qap(it) => it.reference(),
+            Flow::Graph(it) => it.reference(),
+        })
+    }
+}
+
+impl Program for Flow {
+    fn main(&self, frame: &mut Frame) -> Data {
+        match self {
+            Flow::Fibonacci(it) => it.main(frame),
+            Flow::Queens(it) => it.main(frame),
+            Flow::Qap(it) => it.main(frame),
+            Flow::Graph(it) => it.main(frame),
+        }
+    }
+
+    fn run(&self, call: &Call, frame: &mut Frame) {
+        match self {
+            Flow::Fibonacci(it) => it.run(call, frame),
+            Flow::Queens(it) => it.run(call, frame),
+            Flow::Qap(it) => it.run(call, frame),
+            Flow::Graph(it) => it.run(call, frame),
+        }
+    }
+
+    fn cost(&self, call: &Call) -> Span {
+        match self {
+            Flow::Fibonacci(it) => it.cost(call),
+            Flow::Queens(it) => it.cost(call),
+            Flow::Qap(it) => it.cost(call),
+            Flow::Graph(it) => it.cost(call),
+        }
+    }
+
+    fn digest(&self, result: &Chunk) -> Digest {
+        digest(result)
+    }
+}
+
+fn in_range(field: &'static str, value: u64, least: u64, most: u64) -> Result<(), Invalid> {
+    match value {
+        value if (least..=most).contains(&value) => Ok(()),
+        _ => Err(Invalid::OutOfRange { field, value, least, most }),
+    }
+}
+
+fn at_most_tasks(tasks: u64, remedy: &'static str) -> Result<(), Invalid> {
+    if tasks > MOST_TASKS { Err(Invalid::TooManyTasks { tasks, remedy }) } else { Ok(()) }
+}
+
+/// The finaliser of SplitMix64: a bijection in which every input bit reaches every output bit.
+const fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}

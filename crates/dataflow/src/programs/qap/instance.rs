@@ -1,0 +1,186 @@
+//! Instances of the quadratic assignment problem in the format of QAPLIB: a size, and two square matrices.
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Most facilities: what more than that takes is counted in lifetimes.
+pub const MOST: usize = 32;
+/// Largest distance and flow: a cost fits into 64 bits with room to spare.
+const MOST_ENTRY: u64 = 1 << 24;
+
+/// Nugent, Vollmann and Ruml's instance of 12 facilities; the optimum is 578.
+pub(super) const NUG12: &str = include_str!("nug12.dat");
+/// Their instance of 14 facilities; the optimum is 1014.
+pub(super) const NUG14: &str = include_str!("nug14.dat");
+/// Their instance of 15 facilities; the optimum is 1150.
+pub(super) const NUG15: &str = include_str!("nug15.dat");
+
+/// Facilities with flows between them, and as many locations with distances between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// How many of each.
+    pub(super) n: usize,
+    distances: Vec<u64>,
+    flows: Vec<u64>,
+    /// Facilities in the order in which a search places them: those with the greatest flows first, so that bounds are tight early.
+    pub(super) order: Vec<usize>,
+}
+
+/// Why a text is no instance. Lines count from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// There is nothing to read.
+    #[error("the file is empty; a QAPLIB file holds a size n and two n x n matrices")]
+    Empty,
+    /// Something that is no entry of a matrix, nor a size.
+    #[error(
+        "line {line}: `{found}` is not a whole number from 0 to {limit}; write whole numbers, separated by blanks"
+    )]
+    NotANumber {
+        /// Where.
+        line: usize,
+        /// What stands there.
+        found: String,
+        /// The largest number that may stand there.
+        limit: u64,
+    },
+    /// A size that cannot be searched.
+    #[error("line {line}: the size is {found}; choose an instance of 2 to {MOST} facilities")]
+    Size {
+        /// Where.
+        line: usize,
+        /// As given.
+        found: u64,
+    },
+    /// The matrices have holes.
+    #[error(
+        "line {line}: the text ends after {found} of {expected} matrix entries; two {n} x {n} matrices follow the size {n}, \
+         so add what is missing or correct the size"
+    )]
+    Short {
+        /// The last line that holds anything.
+        line: usize,
+        /// The size.
+        n: usize,
+        /// Entries found.
+        found: usize,
+        /// Entries that the size asks for.
+        expected: usize,
+    },
+    /// The matrices have more entries than the size says.
+    #[error(
+        "line {line}: `{found}` follows the last of {expected} matrix entries; two {n} x {n} matrices follow the size {n}, \
+         so remove what is too much or correct the size"
+    )]
+    Long {
+        /// Where.
+        line: usize,
+        /// What stands there.
+        found: String,
+        /// The size.
+        n: usize,
+        /// Entries that the size asks for.
+        expected: usize,
+    },
+}
+
+impl Instance {
+    /// Reads the format of QAPLIB. Line breaks have no meaning there, so a row may take several lines.
+    ///
+    /// # Errors
+    ///
+    /// Names the first place that is not as the format asks.
+    pub fn parse(text: &str) -> Result<Instance, Malformed> {
+        let mut tokens = (1..)
+            .zip(text.lines())
+            .flat_map(|(line, content)| content.split_whitespace().map(move |token| (line, token)));
+        let number = |(line, token): (usize, &str), limit: u64| match token.parse::<u64>() {
+            Ok(number) if number <= limit => Ok(number),
+            _ => Err(Malformed::NotANumber { line, found: token.to_string(), limit }),
+        };
+        let size = tokens.next().ok_or(Malformed::Empty)?;
+        let n = match number(size, u64::MAX)? {
+            n if (2..=MOST as u64).contains(&n) => n as usize,
+            found => return Err(Malformed::Size { line: size.0, found }),
+        };
+        let (mut entries, expected, mut last) = (Vec::new(), 2 * n * n, size.0);
+        for token in tokens {
+            if entries.len() == expected {
+                return Err(Malformed::Long { line: token.0, found: token.1.to_string(), n, expected });
+            }
+            entries.push(number(token, MOST_ENTRY)?);
+            last = token.0;
+        }
+        if entries.len() < expected {
+            return Err(Malformed::Short { line: last, n, found: entries.len(), expected });
+        }
+        let flows = entries.split_off(n * n);
+        Ok(Instance::new(n, entries, flows))
+    }
+
+    fn new(n: usize, distances: Vec<u64>, flows: Vec<u64>) -> Instance {
+        let mut totals = vec![0; n];
+        for (index, flow) in flows.iter().enumerate() {
+            totals[index / n] += flow;
+            totals[index % n] += flow;
+        }
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by_key(|&it| (u64::MAX - totals[it], it));
+        Instance { n, distances, flows, order }
+    }
+
+    /// What the flow from one facility to another costs when they are at these locations.
+    pub(super) fn pair(&self, from: usize, to: usize, at: usize, to_at: usize) -> u64 {
+        self.flows[from * self.n + to] * self.distances[at * self.n + to_at]
+    }
+
+    pub(super) fn flows_of(&self, facility: usize) -> &[u64] {
+        &self.flows[facility * self.n..][..self.n]
+    }
+
+    pub(super) fn distances_of(&self, location: usize) -> &[u64] {
+        &self.distances[location * self.n..][..self.n]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::String;
+
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Instance::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rows_may_be_broken_anywhere() {
+        let lines = Instance::parse("2\n\n0 1\n1 0\n\n0 3\n4 0\n").unwrap();
+        assert_eq!(Instance::parse(" 2 0 1 1\n0\n0 3 4 0"), Ok(lines.clone()));
+        assert_eq!((lines.n, lines.pair(0, 1, 1, 0), lines.pair(1, 0, 1, 0)), (2, 3, 4));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_its_line_and_the_remedy() {
+        assert_eq!(error(" \n"), "the file is empty; a QAPLIB file holds a size n and two n x n matrices");
+        let not_a_number =
+            "is not a whole number from 0 to 16777216; write whole numbers, separated by blanks";
+        assert_eq!(error("2\n0 1\nx 0"), format!("line 3: `x` {not_a_number}"));
+        assert_eq!(error("2\n0 -1\n1 0"), format!("line 2: `-1` {not_a_number}"));
+        assert_eq!(error("2\n0 1.5\n1 0"), format!("line 2: `1.5` {not_a_number}"));
+        assert_eq!(error("2\n0 16777217"), format!("line 2: `16777217` {not_a_number}"));
+        assert_eq!(error("64"), "line 1: the size is 64; choose an instance of 2 to 32 facilities");
+        assert_eq!(
+            error("2\n0 1\n1 0\n\n0 3\n4\n\n"),
+            "line 6: the text ends after 7 of 8 matrix entries; two 2 x 2 matrices follow the size 2, so add what is missing \
+             or correct the size"
+        );
+        assert_eq!(
+            error("2\n0 1\n1 0\n0 3\n4 0\n5"),
+            "line 6: `5` follows the last of 8 matrix entries; two 2 x 2 matrices follow the size 2, so remove what is too \
+             much or correct the size"
+        );
+    }
+}

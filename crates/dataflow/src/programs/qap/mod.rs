@@ -1,0 +1,349 @@
+//! The quadratic assignment problem by branch and bound: which facility goes to which location, so that flows over distances
+//! cost least.
+//!
+//! A task holds the locations of the first facilities. If not even the best completion imaginable is as cheap as the cheapest
+//! assignment known, the task ends there. Otherwise it spawns a task for every location of the next facility and one that
+//! combines what they find; below a depth it searches by itself.
+//!
+//! The cheapest cost known is a [hint](Frame::hint): it only falls, and a task that knows an old one searches more and finds the
+//! same. A task prunes what is strictly worse and nothing else, so that every execution finds *all* cheapest assignments.
+//!
+//! A result is four words: the cost, how many assignments have it, the sum of their hashes, and a proof that everything has been
+//! searched. For the proof, assignments are numbered in the order in which one sequential search would meet them. A task that
+//! spawns no others is responsible for an interval of these numbers, pruned or not, and contributes a hash of its end minus a
+//! hash of its beginning: exactly if the intervals of all tasks follow one another without gap or overlap, nothing but the hashes
+//! of both ends of the whole is left.
+
+mod bound;
+mod instance;
+mod reference;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Chunk, Span};
+
+use self::bound::Partial;
+pub use self::instance::{Instance, MOST, Malformed};
+use super::{Invalid, at_most_tasks, in_range, mix};
+use crate::program::{Call, Data, Frame, Program, Use, chunk};
+
+/// A partial assignment. Its arguments: the locations of the first facilities.
+const NODE: u16 = 0;
+/// Combines what the tasks for every location of a facility have found.
+const COMBINE: u16 = 1;
+
+/// The instances that need no file, by name.
+pub const SHIPPED: [&str; 3] = ["nug12", "nug14", "nug15"];
+
+/// Parameters of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Qap {
+    /// What is assigned.
+    pub instance: Arc<Instance>,
+    /// Facilities whose locations are chosen by tasks of their own; a task chooses the locations of all others.
+    pub depth: u32,
+    /// How long such a task takes, if it has to search. Other tasks take no time.
+    pub task_time: Span,
+    /// The cost of an assignment that the search begins with.
+    start: u64,
+}
+
+impl Qap {
+    /// A search that begins with the assignment that a descent by exchanges of two locations finds.
+    pub fn new(instance: Instance, depth: u32, task_time: Span) -> Qap {
+        let start = descent(&instance);
+        Qap { instance: Arc::new(instance), depth, task_time, start }
+    }
+
+    /// The text of a shipped instance; `None` if there is none of this name. They are by C. E. Nugent, T. E. Vollmann and
+    /// J. Ruml (Operations Research 16, 1968), as collected in QAPLIB (R. E. Burkard, S. E. Karisch and F. Rendl, Journal of
+    /// Global Optimization 10, 1997); the optimal costs are 578, 1014 and 1150.
+    pub fn shipped(name: &str) -> Option<&'static str> {
+        match name {
+            "nug12" => Some(instance::NUG12),
+            "nug14" => Some(instance::NUG14),
+            "nug15" => Some(instance::NUG15),
+            _ => None,
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        let n = self.instance.n as u64;
+        in_range("depth", self.depth.into(), 0, n)?;
+        let mut level = 1u64;
+        let mut tasks = level;
+        for placed in 0..u64::from(self.depth) {
+            // As many tasks that combine as were there already.
+            tasks = tasks.saturating_add(level);
+            level = level.saturating_mul(n - placed);
+            tasks = tasks.saturating_add(level);
+        }
+        at_most_tasks(tasks, "lower `depth`")
+    }
+
+    /// The result, searched in one go.
+    pub(super) fn reference(&self) -> Chunk {
+        reference::search(&self.instance)
+    }
+
+    /// Everything below a partial assignment.
+    fn search(&self, node: &Partial<'_>, found: &mut Found) {
+        if node.free.is_empty() {
+            found.assignment(node);
+        } else if node.bound() <= found.cost {
+            node.free.iter().for_each(|&location| self.search(&node.with(location), found));
+        }
+    }
+
+    /// The number of the first assignment below a partial one and the number after the last, in the order of a sequential
+    /// search; modulo 2^64.
+    fn interval(&self, locations: &[u64]) -> (u64, u64) {
+        let n = self.instance.n as u64;
+        let mut free: Vec<u64> = (0..n).collect();
+        let mut first = 0u64;
+        for location in locations {
+            let index = free.iter().position(|it| it == location).expect("a location is chosen once");
+            free.remove(index);
+            first = first.wrapping_add((index as u64).wrapping_mul(factorial(free.len())));
+        }
+        (first, first.wrapping_add(factorial(free.len())))
+    }
+}
+
+impl Program for Qap {
+    fn main(&self, frame: &mut Frame) -> Data {
+        let result = frame.data();
+        frame.spawn(NODE, &[], &[Use::Write(result)]);
+        result
+    }
+
+    fn run(&self, call: &Call, frame: &mut Frame) {
+        if call.kind == COMBINE {
+            let children = call.inputs.len();
+            let found = (0..children).map(|child| Found::read(&call.words(child)));
+            frame.put(children, found.fold(Found::nothing(), Found::and).chunk());
+            return;
+        }
+        let locations: Vec<usize> = call.args.iter().map(|&it| it as usize).collect();
+        let node = Partial::new(&self.instance, &locations);
+        let mut found = Found { cost: self.start.min(frame.hint()), ..Found::nothing() };
+        if locations.len() < self.depth as usize && node.bound() <= found.cost {
+            let result = frame.own(0);
+            let mut uses = Vec::new();
+            for &location in &node.free {
+                let args: Vec<u64> = call.args.iter().copied().chain([location as u64]).collect();
+                let of_child = frame.data();
+                frame.spawn(NODE, &args, &[Use::Write(of_child)]);
+                uses.push(Use::Read(of_child));
+            }
+            uses.push(Use::Write(result));
+            frame.spawn(COMBINE, &[], &uses);
+            return;
+        }
+        self.search(&node, &mut found);
+        if found.assignments == 0 {
+            // The cost is somebody else's.
+            found.cost = u64::MAX;
+        } else {
+            frame.tell(found.cost);
+        }
+        let (first, end) = self.interval(&call.args);
+        found.searched = mix(end).wrapping_sub(mix(first));
+        frame.put(0, found.chunk());
+    }
+
+    fn cost(&self, call: &Call) -> Span {
+        let searches = call.kind == NODE && call.args.len() >= self.depth as usize;
+        if searches { self.task_time } else { Span::ZERO }
+    }
+}
+
+/// What a part of the search has found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// The least cost.
+    cost: u64,
+    /// How many assignments have it.
+    assignments: u64,
+    /// The sum of their hashes.
+    hashes: u64,
+    /// The proof that the whole part was searched.
+    searched: u64,
+}
+
+impl Found {
+    fn nothing() -> Found {
+        Found { cost: u64::MAX, assignments: 0, hashes: 0, searched: 0 }
+    }
+
+    /// A complete assignment that is not worse than what was found before.
+    fn assignment(&mut self, node: &Partial<'_>) {
+        let hash = node.locations.iter().fold(0, |hash, &location| mix(hash ^ location as u64));
+        if node.cost < self.cost {
+            *self = Found { cost: node.cost, assignments: 1, hashes: hash, ..*self };
+        } else if node.cost == self.cost {
+            self.assignments += 1;
+            self.hashes = self.hashes.wrapping_add(hash);
+        }
+    }
+
+    fn and(self, other: Found) -> Found {
+        let cost = self.cost.min(other.cost);
+        let mut both = Found { cost, ..Found::nothing() };
+        for part in [self, other] {
+            if part.cost == cost {
+                both.assignments = both.assignments.wrapping_add(part.assignments);
+                both.hashes = both.hashes.wrapping_add(part.hashes);
+            }
+            both.searched = both.searched.wrapping_add(part.searched);
+        }
+        both
+    }
+
+    fn read(words: &[u64]) -> Found {
+        let word = |index| words.get(index).copied().unwrap_or(0);
+        Found { cost: word(0), assignments: word(1), hashes: word(2), searched: word(3) }
+    }
+
+    fn chunk(self) -> Chunk {
+        chunk(&[self.cost, self.assignments, self.hashes, self.searched])
+    }
+}
+
+/// The cost of an assignment that no exchange of two locations makes cheaper.
+fn descent(instance: &Instance) -> u64 {
+    let mut locations: Vec<usize> = (0..instance.n).collect();
+    let mut cost = Partial::new(instance, &locations).cost;
+    loop {
+        let before = cost;
+        for one in 0..instance.n {
+            for other in 0..one {
+                locations.swap(one, other);
+                match Partial::new(instance, &locations).cost {
+                    cheaper if cheaper < cost => cost = cheaper,
+                    _ => locations.swap(one, other),
+                }
+            }
+        }
+        if cost == before {
+            return cost;
+        }
+    }
+}
+
+/// Modulo 2^64.
+fn factorial(n: usize) -> u64 {
+    (1..=n as u64).fold(1, u64::wrapping_mul)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::String;
+
+    use super::super::{Flow, testing};
+    use super::*;
+    use crate::program::words;
+
+    /// A random instance, not symmetric, with flows from facilities to themselves.
+    fn random(n: usize, seed: u64) -> Instance {
+        let entry = |it: usize| mix(seed * 1000 + it as u64) % 10;
+        let entries: String = (0..2 * n * n).map(|it| format!("{} ", entry(it))).collect();
+        Instance::parse(&format!("{n}\n{entries}")).unwrap()
+    }
+
+    fn qap(instance: Instance, depth: u32) -> Qap {
+        Qap::new(instance, depth, Span::ZERO)
+    }
+
+    /// The least cost, and how many assignments have it, by trying them all and adding up all pairs.
+    fn by_trying(instance: &Instance, at: &mut Vec<usize>, best: &mut (u64, u64)) {
+        let n = instance.n;
+        if at.len() < n {
+            for location in 0..n {
+                if !at.contains(&location) {
+                    at.push(location);
+                    by_trying(instance, at, best);
+                    at.pop();
+                }
+            }
+            return;
+        }
+        let pairs = (0..n).flat_map(|i| (0..n).map(move |j| (i, j)));
+        let cost = pairs.map(|(i, j)| instance.flows_of(i)[j] * instance.distances_of(at[i])[at[j]]).sum();
+        *best = match cost {
+            cost if cost < best.0 => (cost, 1),
+            cost if cost == best.0 => (cost, best.1 + 1),
+            _ => *best,
+        };
+    }
+
+    #[test]
+    fn the_reference_finds_what_trying_everything_finds() {
+        for seed in 0..30 {
+            let instance = random(2 + seed as usize % 5, seed);
+            let mut best = (u64::MAX, 0);
+            by_trying(&instance, &mut Vec::new(), &mut best);
+            let found = words(&qap(instance, 0).reference());
+            assert_eq!((found[0], found[1]), best, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn the_task_version_computes_what_the_sequential_one_computes() {
+        for seed in 0..30 {
+            let n = 2 + seed as u32 % 5;
+            for depth in 0..=n {
+                testing::agrees_with_its_reference(&Flow::Qap(qap(random(n as usize, seed), depth)));
+            }
+        }
+    }
+
+    #[test]
+    fn the_optimum_of_nug12_is_the_published_one() {
+        let program = qap(Instance::parse(instance::NUG12).unwrap(), 3);
+        assert!(program.start > 578, "the search has something to find");
+        let found = words(&program.reference());
+        // Rows and columns of the 3 x 4 grid can be reflected: four assignments for each.
+        assert_eq!((found[0], found[1]), (578, 4));
+        testing::agrees_with_its_reference(&Flow::Qap(program));
+    }
+
+    #[test]
+    #[ignore = "takes a minute"]
+    fn the_optima_of_the_other_shipped_instances_are_the_published_ones() {
+        for (name, cost) in [("nug14", 1014), ("nug15", 1150)] {
+            let program = qap(Instance::parse(Qap::shipped(name).unwrap()).unwrap(), 4);
+            assert_eq!(words(&program.reference())[0], cost, "{name}");
+            testing::agrees_with_its_reference(&Flow::Qap(program));
+        }
+    }
+
+    #[test]
+    fn hints_change_what_is_searched_and_not_what_is_found() {
+        let program = qap(random(6, 7), 3);
+        let expected = program.reference();
+        for hint in [words(&expected)[0], program.start, u64::MAX] {
+            assert_eq!(testing::with_hint(&program, hint), expected, "hint {hint}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_lost_or_counted_twice_shows() {
+        testing::every_task_shows(&Flow::Qap(qap(random(5, 3), 3)));
+    }
+
+    #[test]
+    fn shipped_instances_can_be_read() {
+        for (name, n) in SHIPPED.into_iter().zip([12, 14, 15]) {
+            let instance = Instance::parse(Qap::shipped(name).unwrap()).unwrap();
+            assert_eq!(instance.n, n);
+            let symmetric = |of: fn(&Instance, usize) -> &[u64]| {
+                (0..n).all(|i| (0..n).all(|j| of(&instance, i)[j] == of(&instance, j)[i]))
+            };
+            assert!(symmetric(Instance::flows_of) && symmetric(Instance::distances_of), "{name}");
+        }
+        assert_eq!(Qap::shipped("nug13"), None);
+    }
+}
