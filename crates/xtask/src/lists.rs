@@ -15,6 +15,9 @@ use serde::Serialize;
 
 use crate::{Problems, Repository};
 
+/// The document that shows the quick start's file.
+const QUICK_START: &str = "docs/tutorial/1-first-run.md";
+
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
     let judgement = judge(&Trace::default(), &Context::new(ProtocolKind::Hc3i, Vec::new()));
     let properties = judgement.findings.iter().map(|it| name(it.property));
@@ -26,20 +29,38 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
         ("docs/baselines.md", "Defect switches of the hierarchical baseline", own(&DEFECTS_OF_LEADERS)),
         ("docs/hydee.md", "Defect switches", hydee::Defect::ALL.iter().map(name).collect()),
         ("docs/bundle.md", "Facts of processes", FactKind::OF_PROCESSES.iter().map(name).collect()),
+        ("docs/federation-file.md", "Protocols", variants("Protocol")),
+        ("docs/federation-file.md", "Applications", variants("Application")),
+        ("docs/federation-file.md", "Faults", actions()),
     ] {
         let text = fs::read_to_string(repository.root.join(file))?;
         problems.extend(compare(&format!("{file}, {title}"), &listed(&text, title), &expected));
     }
     problems
-        .extend(same_federation(&fs::read_to_string(repository.root.join("README.md"))?, SAMPLES[0].text));
+        .extend(same_federation(&fs::read_to_string(repository.root.join(QUICK_START))?, SAMPLES[0].text));
     Ok(problems)
 }
 
 /// The first federation in a text of Markdown, against a sample, comments included.
 fn same_federation(text: &str, sample: &str) -> Option<String> {
     let shown = text.split("```yaml\n").nth(1).and_then(|it| it.split("```").next()).unwrap_or_default();
-    let differs = || "README.md does not show what `faultline samples quickstart` prints".to_owned();
+    let differs = || format!("{QUICK_START} does not show what `faultline samples quickstart` prints");
     (shown != sample).then(differs)
+}
+
+/// The variants of a resource's enum, by the schema that users see.
+fn variants(definition: &str) -> BTreeSet<String> {
+    let schema = faultline_api::schema();
+    let variants = schema["$defs"][definition]["oneOf"].as_array().cloned().unwrap_or_default();
+    variants.iter().filter_map(|it| Some(it["required"][0].as_str()?.to_owned())).collect()
+}
+
+/// What a fault can do: the fields of an entry that are no triggers.
+fn actions() -> BTreeSet<String> {
+    let schema = faultline_api::schema();
+    let fields = schema["properties"]["spec"]["properties"]["faults"]["items"]["properties"].clone();
+    let fields = fields.as_object().cloned().unwrap_or_default().into_iter().map(|(name, _)| name);
+    fields.filter(|it| !["at", "when", "mtbf"].contains(&it.as_str())).collect()
 }
 
 /// As it stands in files and on the command line.

@@ -4,6 +4,7 @@
 //! cargo xtask bench       runs every benchmark, or those that are named, beside its baseline and prints the table
 //! cargo xtask check       every check below
 //! cargo xtask dashboards  has a real Prometheus answer every query of the dashboard
+//! cargo xtask documents   runs the commands that README.md and docs/ print
 //! cargo xtask generate    writes the generated files
 //! cargo xtask picture     runs the quick start and draws docs/quickstart.svg from it
 //! ```
@@ -13,6 +14,7 @@
 mod bench;
 mod dashboards;
 mod dependencies;
+mod documents;
 mod floors;
 mod generated;
 mod lists;
@@ -42,6 +44,14 @@ enum Chore {
     Check,
     /// Has a real Prometheus, which scrapes a run with faults, answer every query of the dashboard.
     Dashboards,
+    /// Runs the commands that README.md and docs/ print.
+    Documents {
+        /// Only documents with this in their names.
+        names: Vec<String>,
+        /// The directory of the programs that the commands call.
+        #[arg(long, value_name = "DIR", default_value = "target/release")]
+        programs: PathBuf,
+    },
     /// Writes the generated files.
     Generate,
     /// Runs the quick start and draws docs/quickstart.svg from it.
@@ -91,6 +101,9 @@ fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
         Chore::Bench { names, quick } => bench::run(&repository, names, *quick),
         Chore::Check => check(&repository),
         Chore::Dashboards => dashboards::query(&repository).map(|()| ExitCode::SUCCESS),
+        Chore::Documents { names, programs } => {
+            documents::run(&repository, programs, names).map(|()| ExitCode::SUCCESS)
+        }
         Chore::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
         Chore::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
     }

@@ -1,0 +1,372 @@
+//! Runs the commands that README.md and `docs/` print, so that no document shows a command that fails.
+//!
+//! Each document has a scratch directory. Its `sh` blocks run there command by command, in order, as printed, with the
+//! programs of `--programs` on the path. `DIR` stands for the newest record in that directory. [`EXCEPTIONS`] lists the
+//! commands that run in another form or elsewhere; an exception that matches no command is an error.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Instant, SystemTime};
+
+use crate::Repository;
+
+/// How a command runs that does not run as printed.
+#[derive(Clone, Copy, Debug)]
+enum Instead {
+    /// Run this instead: fewer seeds, a free port, a smaller search.
+    Run(&'static str),
+    /// Run this instead, from the repository's root; it ends with status 1, because it finds what it searches for.
+    Find(&'static str),
+    /// Run this first, then the command as printed.
+    After(&'static str),
+    /// Run this instead if the user is root.
+    AsRoot(&'static str),
+    /// Run it as printed; the document says that it ends with status 3.
+    Unknown,
+    /// Skip it: this step of `.ci/run`, or this test, runs it.
+    In(&'static str),
+}
+use Instead::{After, AsRoot, Find, In, Run, Unknown};
+
+const SCENARIOS: Instead = In("the scenarios of `e2e`, on a Kubernetes cluster");
+
+/// The document, how its command begins, and how it runs instead. The longest match counts.
+const EXCEPTIONS: &[(&str, &str, Instead)] = &[
+    ("README.md", "cargo run --release -- run", In("the step `quick start`")),
+    ("README.md", "cargo test --workspace", In("the step `tests`")),
+    ("README.md", "faultline run my.yaml --repeat 20", Run("faultline run my.yaml --repeat 2")),
+    (
+        "README.md",
+        "faultline run my.yaml --backend simulate --repeat 1000 -q",
+        Run("faultline run my.yaml --backend simulate --repeat 50 -q"),
+    ),
+    ("README.md", "faultline run my.yaml --backend kubernetes", SCENARIOS),
+    ("README.md", "faultline reproduce hc3i", Run("faultline reproduce hc3i --seeds 2")),
+    (
+        "README.md",
+        "faultline reproduce hc3i --with-processes",
+        Run("faultline reproduce hc3i --quick --with-processes --out with-processes"),
+    ),
+    ("README.md", "faultline reproduce hydee", Run("faultline reproduce hydee --quick")),
+    ("README.md", "faultline reproduce hydee-table1", Run("faultline reproduce hydee-table1")),
+    (
+        "README.md",
+        "faultline compare my.yaml --protocols hc3i,hydee --seeds 30",
+        Run("faultline compare my.yaml --protocols hc3i,hydee --seeds 5"),
+    ),
+    (
+        "README.md",
+        "faultline compare my.yaml --backend local",
+        Run("faultline compare my.yaml --backend local --protocols hc3i --seeds 1"),
+    ),
+    ("README.md", "sudo faultline run my.yaml --links tc", AsRoot("faultline run my.yaml --links tc")),
+    ("README.md", "faultline fuzz --for 10m", Run("faultline fuzz --for 5s")),
+    (
+        "docs/clustering.md",
+        "faultline cluster assemble.edges",
+        After("printf 'a b 100\\nc d 100\\n' | tee assemble.edges > solve.edges"),
+    ),
+    (
+        "docs/clustering.md",
+        "faultline cluster DIR",
+        After("faultline samples nas > nas.yaml; faultline run nas.yaml --backend simulate"),
+    ),
+    ("docs/fuzzing.md", "faultline fuzz --for 10m --jobs 2", Run("faultline fuzz --for 5s --jobs 2")),
+    (
+        "docs/fuzzing.md",
+        "faultline fuzz --file found/federation.yaml",
+        After("mkdir found; faultline samples two-way > found/federation.yaml"),
+    ),
+    (
+        "docs/fuzzing.md",
+        "cargo run --release --features defects -- fuzz --defect no-drain",
+        Find("cargo run --quiet --features defects -- fuzz --defect no-drain --out $SCRATCH/no-drain"),
+    ),
+    (
+        "docs/fuzzing.md",
+        "cargo run --release --features defects -- fuzz --defect hydee-no-gate",
+        Find(
+            "cargo run --quiet --features defects -- fuzz --defect hydee-no-gate --out $SCRATCH/hydee-no-gate",
+        ),
+    ),
+    (
+        "docs/fuzzing.md",
+        "cargo run --release --features defects -- fuzz --table",
+        In("the test `defects` of `faultline-fuzz`, with the bounds that the document states"),
+    ),
+    (
+        "docs/fuzzing.md",
+        "cargo run --release --features defects -- errata",
+        In("the test `defects` of `faultline-fuzz`; the page takes ten minutes"),
+    ),
+    ("docs/tutorial/2-break-it.md", "faultline run broken.yaml", Unknown),
+    ("docs/places.md", "", In("the test `federation` of `faultline-node`, with free ports")),
+    ("docs/kubernetes.md", "", SCENARIOS),
+    ("docs/kubernetes.md", "faultline validate manifests", After("ln -s $REPOSITORY/manifests manifests")),
+    (
+        "docs/kubernetes.md",
+        "faultline validate new.yaml --running old.yaml",
+        After("cp manifests/samples/quickstart.yaml old.yaml; sed s/5ms/40ms/ old.yaml > new.yaml"),
+    ),
+];
+
+/// Attempts at a command that ends with status 3: the verdict of a run on a busy machine can be `unknown`.
+const ATTEMPTS: usize = 3;
+const UNKNOWN: i32 = 3;
+const FOUND: i32 = 1;
+
+/// A command as a document prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Printed {
+    /// Its first line, counted from 1.
+    line: usize,
+    /// All of it; several lines where it continues.
+    text: String,
+}
+
+/// Runs the commands of all documents, or of those whose names contain one of `only`.
+pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> Result<(), Box<dyn Error>> {
+    let programs = programs
+        .canonicalize()
+        .map_err(|error| format!("no programs in {}: {error}; build them first", programs.display()))?;
+    let used: Vec<Cell<bool>> = EXCEPTIONS.iter().map(|_| Cell::new(false)).collect();
+    let (mut ran, mut elsewhere, mut failed) = (0, 0, Vec::new());
+    let mut documents = documents(&repository.root)?;
+    documents.retain(|name| only.is_empty() || only.iter().any(|it| name.contains(it.as_str())));
+    for document in &documents {
+        let commands = printed(&fs::read_to_string(repository.root.join(document))?)?;
+        if commands.is_empty() {
+            continue;
+        }
+        let scratch = Scratch::new(repository, &programs, document)?;
+        for command in commands {
+            let exception = exception(document, &command.text);
+            if let Some(index) = exception {
+                used[index].set(true);
+            }
+            let instead = exception.map(|index| EXCEPTIONS[index].2);
+            let place = format!("{document}:{}", command.line);
+            let shown = command.text.lines().next().unwrap_or_default();
+            if let Some(In(where_it_runs)) = instead {
+                println!("elsewhere {place}  {shown}\n          {where_it_runs}");
+                elsewhere += 1;
+                continue;
+            }
+            let begun = Instant::now();
+            match scratch.perform(&command.text, instead)? {
+                Ok(()) => println!("ok {:>4} s {place}  {shown}", begun.elapsed().as_secs()),
+                Err(why) => {
+                    println!("FAILED    {place}  {shown}\n{why}");
+                    failed.push(place);
+                }
+            }
+            ran += 1;
+        }
+    }
+    let unused = EXCEPTIONS
+        .iter()
+        .zip(&used)
+        .filter(|((document, ..), used)| !used.get() && documents.iter().any(|it| it == document));
+    for ((document, begins, _), _) in unused {
+        println!("FAILED    {document} prints no command that begins with `{begins}`");
+        failed.push((*document).to_owned());
+    }
+    println!("{ran} commands ran, {elsewhere} run elsewhere, {} failed", failed.len());
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
+}
+
+/// README.md and every document below `docs/`, from the repository's root.
+fn documents(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut names = vec!["README.md".to_owned()];
+    for directory in ["docs", "docs/tutorial"] {
+        for entry in fs::read_dir(root.join(directory))? {
+            let name = format!("{directory}/{}", entry?.file_name().to_string_lossy());
+            if name.ends_with(".md") {
+                names.push(name);
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The exception for a command: the one that matches most of it.
+fn exception(document: &str, command: &str) -> Option<usize> {
+    let matching = EXCEPTIONS
+        .iter()
+        .enumerate()
+        .filter(|(_, (of, begins, _))| *of == document && command.starts_with(begins));
+    matching.max_by_key(|(_, (_, begins, _))| begins.len()).map(|(index, _)| index)
+}
+
+/// The commands of the `sh` blocks of a document.
+fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
+    let mut commands = Vec::new();
+    let mut is_inside = false;
+    let mut pending: Option<Printed> = None;
+    for (line, content) in (1..).zip(text.lines()) {
+        match content {
+            "```sh" => is_inside = true,
+            _ if content.starts_with("```") => {
+                is_inside = false;
+                if let Some(cut) = pending.take() {
+                    return Err(format!("line {}: `{}` does not end", cut.line, cut.text).into());
+                }
+            }
+            _ if is_inside => {
+                let command = match pending.take() {
+                    Some(begun) => Printed { text: format!("{}\n{content}", begun.text), ..begun },
+                    None if content.trim().is_empty() || content.starts_with('#') => continue,
+                    None => Printed { line, text: content.to_owned() },
+                };
+                if is_complete(&command.text)? { commands.push(command) } else { pending = Some(command) }
+            }
+            _ => {}
+        }
+    }
+    Ok(commands)
+}
+
+/// Whether a shell would run this, instead of waiting for more lines.
+fn is_complete(command: &str) -> Result<bool, Box<dyn Error>> {
+    let here_document = command.split("<<'").nth(1).and_then(|it| it.split('\'').next());
+    if here_document.is_some_and(|end| command.lines().all(|line| line != end)) || command.ends_with('\\') {
+        return Ok(false);
+    }
+    let parsed = Command::new("bash").args(["-n", "-c", command]).stderr(Stdio::null()).status()?;
+    Ok(parsed.success())
+}
+
+/// Where the commands of one document run.
+struct Scratch {
+    directory: PathBuf,
+    repository: PathBuf,
+    path: String,
+}
+
+impl Scratch {
+    fn new(repository: &Repository, programs: &Path, document: &str) -> Result<Scratch, Box<dyn Error>> {
+        let target: PathBuf = repository.metadata.target_directory.clone().into();
+        let directory = target.join("documents").join(document.replace('/', "-"));
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
+        }
+        fs::create_dir_all(&directory)?;
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+        Ok(Scratch { directory, repository: repository.root.clone(), path })
+    }
+
+    /// Runs a command, or what stands in for it. The inner error is why it failed.
+    fn perform(&self, printed: &str, instead: Option<Instead>) -> Result<Result<(), String>, Box<dyn Error>> {
+        let (command, expected) = match instead {
+            None | Some(In(_)) => (printed, 0),
+            Some(Unknown) => (printed, UNKNOWN),
+            Some(After(first)) => match self.shell(first, &self.directory, 0)? {
+                Ok(()) => (printed, 0),
+                failed => return Ok(failed),
+            },
+            Some(Run(command)) => (command, 0),
+            Some(Find(command)) => return self.shell(command, &self.repository, FOUND),
+            Some(AsRoot(command)) if is_root()? => (command, 0),
+            Some(AsRoot(_)) => {
+                println!("SKIPPED   this needs root");
+                return Ok(Ok(()));
+            }
+        };
+        let command = match self.newest_record()? {
+            Some(record) => command.replace("DIR", &record.display().to_string()),
+            None => command.to_owned(),
+        };
+        self.shell(&command, &self.directory, expected)
+    }
+
+    fn shell(&self, command: &str, at: &Path, expected: i32) -> Result<Result<(), String>, Box<dyn Error>> {
+        let output = self.directory.join("output.txt");
+        let mut why = String::new();
+        for _ in 0..ATTEMPTS {
+            let file = File::create(&output)?;
+            let status = Command::new("bash")
+                .args(["-c", command])
+                .current_dir(at)
+                .env("PATH", &self.path)
+                .env("SCRATCH", &self.directory)
+                .env("REPOSITORY", &self.repository)
+                .stdin(Stdio::null())
+                .stdout(file.try_clone()?)
+                .stderr(file)
+                .status()?;
+            if status.code() == Some(expected) {
+                return Ok(Ok(()));
+            }
+            let said = String::from_utf8_lossy(&fs::read(&output)?).into_owned();
+            let tail: Vec<&str> = said.lines().rev().take(20).collect();
+            let tail: String = tail.into_iter().rev().map(|line| format!("          {line}\n")).collect();
+            why = format!("          {command}\n          {status}, expected {expected}\n{tail}");
+            if status.code() != Some(UNKNOWN) {
+                break;
+            }
+        }
+        Ok(Err(why))
+    }
+
+    /// The newest directory below `faultline-runs` that holds a manifest.
+    fn newest_record(&self) -> Result<Option<PathBuf>, Box<dyn Error>> {
+        let Ok(entries) = fs::read_dir(self.directory.join("faultline-runs")) else { return Ok(None) };
+        let mut newest: Option<(SystemTime, PathBuf)> = None;
+        for entry in entries {
+            let directory = entry?.path();
+            let Ok(manifest) = fs::metadata(directory.join("manifest.json")) else { continue };
+            let written = manifest.modified()?;
+            if newest.as_ref().is_none_or(|(at, _)| *at < written) {
+                newest = Some((written, directory));
+            }
+        }
+        Ok(newest.map(|(_, directory)| directory))
+    }
+}
+
+fn is_root() -> Result<bool, Box<dyn Error>> {
+    Ok(Command::new("id").arg("-u").output()?.stdout == b"0\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(document: &str) -> Vec<String> {
+        printed(document).unwrap().into_iter().map(|it| it.text).collect()
+    }
+
+    #[test]
+    fn commands_of_shell_blocks_are_found_and_no_others() {
+        let document =
+            "words\n```sh\none # why\n\n# a comment\ntwo\n```\n```yaml\nthree\n```\n```sh\nfour\n```\n";
+        assert_eq!(texts(document), ["one # why", "two", "four"]);
+        assert_eq!(printed(document).unwrap()[1].line, 6);
+    }
+
+    #[test]
+    fn a_command_continues_until_a_shell_would_run_it() {
+        let continued =
+            ["a \\\n  b", "a |\n  b", "a '{\n}'", "a <<'END'\nx: y\nEND", "for it in 1; do\necho\ndone"];
+        for command in continued {
+            assert_eq!(texts(&format!("```sh\n{command}\nnext\n```\n")), [command, "next"]);
+        }
+        assert!(printed("```sh\na 'b\n```\n").is_err());
+    }
+
+    #[test]
+    fn the_exception_that_matches_most_counts() {
+        let of = |command| exception("README.md", command).map(|index| EXCEPTIONS[index].1);
+        assert_eq!(
+            of("faultline reproduce hc3i --with-processes"),
+            Some("faultline reproduce hc3i --with-processes")
+        );
+        assert_eq!(of("faultline reproduce hc3i   # comment"), Some("faultline reproduce hc3i"));
+        assert_eq!(of("faultline explain DIR"), None);
+        assert_eq!(exception("docs/hc3i.md", "faultline reproduce hc3i"), None);
+    }
+}
