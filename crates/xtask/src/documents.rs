@@ -128,6 +128,7 @@ struct Printed {
 }
 
 /// Runs the commands of all documents, or of those whose names contain one of `only`.
+#[expect(clippy::disallowed_methods, reason = "shows how long each command took")]
 pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> Result<(), Box<dyn Error>> {
     let programs = programs
         .canonicalize()
