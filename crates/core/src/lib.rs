@@ -11,6 +11,7 @@
 //! | [`message`], [`image`] | what crosses the network, what reaches stable storage |
 //! | [`process`] | the one trait that a driver sees, its events and actions |
 //! | [`protocol`], [`application`] | the two state machines a process is made of |
+//! | [`promises`] | what a protocol promises beyond what every protocol owes |
 //! | [`node`] | their composition |
 //! | [`counters`] | numbers by process, sparse or dense |
 //! | [`fact`] | the only observation channel |
@@ -29,6 +30,7 @@ pub mod membership;
 pub mod message;
 pub mod node;
 pub mod process;
+pub mod promises;
 pub mod protocol;
 pub mod time;
 
@@ -45,5 +47,6 @@ pub use membership::{Birth, Boot, Cluster, Member, Membership, Presence, Scope};
 pub use message::{MessageId, Payload, Short};
 pub use node::{Node, NodeConfig};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
+pub use promises::{Promise, Promises};
 pub use protocol::{Host, Input, Protocol, Stamp};
 pub use time::{Span, Time};

@@ -11,6 +11,7 @@ use crate::image::{Image, ImageName, Snapshot};
 use crate::membership::{Birth, Membership};
 use crate::message::{MessageId, Payload};
 use crate::process::{Gauges, To};
+use crate::promises::Promises;
 use crate::time::Time;
 
 /// What a protocol piggybacks on an application message.
@@ -39,6 +40,9 @@ pub trait Protocol: Sized + Clone + Debug {
     /// stated as facts.
     const REPEATS: bool = false;
 
+    /// What it promises with these parameters beyond what every protocol owes. The checker holds it to that, and to nothing
+    /// else that only some protocols promise. [`Promises::of`] adds what follows from the constants above.
+    fn promises(config: &Self::Config) -> Promises;
     /// Processes it needs beside the ranks; they stand outside every cluster.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Begins a life. The application is held until [`Host::release`].

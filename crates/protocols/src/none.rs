@@ -6,7 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Claim, ClusterId, Gauges, Host, Input, Life, Membership, Position, Protocol, Role, Stamp, Time,
+    Birth, Claim, ClusterId, Gauges, Host, Input, Life, Membership, Position, Promises, Protocol, Role,
+    Scope, Stamp, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,10 @@ impl Protocol for NoProtocol {
     type Head = ();
     type Saved = ();
     const FIFO: bool = false;
+
+    fn promises(_: &()) -> Promises {
+        Promises::of_scope(Scope::Cluster)
+    }
 
     fn extra_processes(_: &()) -> Vec<Role> {
         Vec::new()

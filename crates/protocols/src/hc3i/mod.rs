@@ -47,7 +47,8 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Birth, Boot, ClusterId, Counters, Gauges, Host, ImageName, Incarnation, Input, Life, Membership,
-    MembershipVersion, MessageId, Payload, Position, ProcessId, Protocol, Role, Sn, Time, To, Vectors,
+    MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, Role, Sn, Time,
+    To, Vectors,
 };
 
 pub use crate::placement::ReplicateTo;
@@ -187,6 +188,17 @@ impl Protocol for Hc3i {
     type Head = Head;
     type Saved = Saved;
     const FIFO: bool = false;
+
+    fn promises(config: &Config) -> Promises {
+        let promises = Promises::of_scope(config.scope).with(&[
+            Promise::Checkpoints,
+            Promise::DenseNumbering,
+            Promise::MaximalLine,
+        ]);
+        // Nothing is forced where all ranks take checkpoints together.
+        let is_forcing = config.forcing != Forcing::Never && config.scope != Scope::Federation;
+        if is_forcing { promises.with(&[Promise::ForcedBeforeDelivery]) } else { promises }
+    }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
         match config.replicate_to {

@@ -42,7 +42,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, ClusterId, Gauges, Host, Input, Membership, Position, ProcessId, Protocol, Role, Scope, Time, To,
+    Birth, ClusterId, Gauges, Host, Input, Membership, Position, ProcessId, Promise, Promises, Protocol,
+    Role, Scope, Time, To,
 };
 
 pub use channel::{Channel, Content, LogSize, Logged};
@@ -160,6 +161,21 @@ impl Protocol for Hydee {
     type Saved = Saved;
     const FIFO: bool = true;
     const REPEATS: bool = true;
+
+    fn promises(config: &Config) -> Promises {
+        let promises = Promises::of_scope(config.scope).with(&[
+            Promise::Checkpoints,
+            Promise::DenseNumbering,
+            Promise::MaximalLine,
+            Promise::Containment,
+            Promise::LogKept,
+        ]);
+        promises.with(match config.recovery {
+            Recovery::Phases => &[Promise::OrphansFirst, Promise::Phases],
+            Recovery::Pairs => &[],
+            Recovery::Determinants => &[Promise::RepeatedOrder],
+        })
+    }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
         let Placement { replicas, to } = config.placement;
