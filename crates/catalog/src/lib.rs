@@ -18,7 +18,7 @@ use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, NodeConfig, NodeId,
-    Presence, ProcessId, Protocol, Role, Scope,
+    Presence, ProcessId, Promises, Protocol, Role, Scope,
 };
 use faultline_protocols::hc3i::Hc3i;
 use faultline_protocols::hydee::{Hydee, Recovery};
@@ -83,6 +83,11 @@ pub struct Setup<P: Protocol, A: Application = Workload> {
 }
 
 impl<P: Protocol, A: Application> Setup<P, A> {
+    /// What the protocol promises with its parameters.
+    pub fn promises(&self) -> Promises {
+        Promises::of::<P>(&self.process.protocol)
+    }
+
     /// The same federation with another application, which no file names.
     pub fn hosting<B: Application>(self, application: B::Config) -> Setup<P, B> {
         let protocol = self.process.protocol.clone();
@@ -117,6 +122,7 @@ impl<P: Protocol> Setup<P> {
     fn new(federation: &Federation, seed: u64, config: P::Config) -> Result<Setup<P>, SetupError> {
         let spec = &federation.spec;
         let extra = P::extra_processes(&config);
+        let promises = Promises::of::<P>(&config);
         let names = Names::with_extra(spec, &extra);
         let sizes: Vec<usize> = spec.clusters.iter().map(|it| it.nodes as usize).collect();
         let application = application::config(spec);
@@ -132,7 +138,7 @@ impl<P: Protocol> Setup<P> {
                 volatile_storage: storage.kind == StorageKind::Memory,
                 deadline: spec.deadline(),
                 start_within: Some(spec.deadline()),
-                scope: manifest::protocol_kind(spec).scope(),
+                scope: promises.scope,
                 joins: (0..)
                     .zip(&spec.clusters)
                     .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.joins_after?.0)))

@@ -3,12 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationSpec, Protocol as Asked, StorageKind};
+use faultline_api::resource::{FederationSpec, StorageKind};
 use faultline_core::{ClusterId, Span};
 use faultline_trace::Manifest;
-use faultline_trace::manifest::{
-    Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry, ProtocolKind,
-};
+use faultline_trace::manifest::{Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry};
 
 use crate::Setup;
 
@@ -34,7 +32,8 @@ pub fn draft<P: faultline_core::Protocol>(
         backend,
         seed: setup.seed,
         federation: text.to_owned(),
-        protocol: protocol_kind(spec),
+        protocol: spec.protocol.name().to_owned(),
+        promises: setup.promises(),
         clusters: spec
             .clusters
             .iter()
@@ -62,22 +61,6 @@ pub fn draft<P: faultline_core::Protocol>(
 pub fn expected<P: faultline_core::Protocol>(setup: &Setup<P>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })
-}
-
-/// What the checkers are to take the protocol for.
-pub fn protocol_kind(spec: &FederationSpec) -> ProtocolKind {
-    match spec.protocol {
-        Asked::Hc3i(_) => ProtocolKind::Hc3i,
-        Asked::Hydee(_) => ProtocolKind::Hydee,
-        Asked::FullLogging(_) => ProtocolKind::FullLogging,
-        Asked::Spbc(_) => ProtocolKind::Spbc,
-        Asked::PessimisticLogging(_) => ProtocolKind::PessimisticLogging,
-        Asked::Independent(_) => ProtocolKind::Independent,
-        Asked::Coordinated(_) => ProtocolKind::Coordinated,
-        Asked::ChandyLamport(_) => ProtocolKind::ChandyLamport,
-        Asked::HierarchicalCoordinated(_) => ProtocolKind::HierarchicalCoordinated,
-        Asked::None(_) => ProtocolKind::None,
-    }
 }
 
 /// What bounds the work that a rollback may lose; nothing does where no checkpoints are taken.

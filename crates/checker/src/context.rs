@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{ClusterId, Digest, FactKind, MessageId, ProcessId, Scope, Span, Time};
-use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest, ProtocolKind};
+use faultline_core::{
+    ClusterId, Digest, FactKind, MessageId, ProcessId, Promise, Promises, Scope, Span, Time,
+};
+use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest};
+
+use crate::judgement::Property;
 
 /// What a checker has to know of a run that no fact states.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// The protocol.
-    pub protocol: ProtocolKind,
+    /// What the protocol promises.
+    pub promises: Promises,
     /// The ranks of each cluster, ascending.
     pub clusters: Vec<Vec<ProcessId>>,
     /// What people call the processes; those that are missing are called by their number.
@@ -42,9 +46,9 @@ pub struct Context {
 
 impl Context {
     /// A federation of clusters with these ranks that completed; for tests, to be adapted.
-    pub fn new(protocol: ProtocolKind, clusters: Vec<Vec<ProcessId>>) -> Context {
+    pub fn new(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
         Context {
-            protocol,
+            promises,
             clusters,
             process_names: Vec::new(),
             cluster_names: Vec::new(),
@@ -70,7 +74,7 @@ impl Context {
             }
         }
         Context {
-            protocol: manifest.protocol,
+            promises: manifest.promises,
             clusters,
             process_names: manifest.processes.iter().map(|it| it.name.clone()).collect(),
             cluster_names: manifest.clusters.iter().map(|it| it.name.clone()).collect(),
@@ -110,11 +114,16 @@ impl Context {
         }
     }
 
+    /// Whether a property is judged: every protocol owes it, or this one promises it.
+    pub fn is_judged(&self, property: Property) -> bool {
+        property.promise().is_none_or(|it| self.promises.include(it))
+    }
+
     /// The processes that take checkpoints together.
     pub(crate) fn groups(&self) -> Vec<Vec<ProcessId>> {
         let mut all: Vec<ProcessId> = self.clusters.concat();
         all.sort_unstable();
-        match self.protocol.scope() {
+        match self.promises.scope {
             Scope::Process => all.into_iter().map(|it| vec![it]).collect(),
             Scope::Cluster => self.clusters.clone(),
             Scope::Federation => vec![all],
@@ -123,12 +132,12 @@ impl Context {
 
     /// Whether a re-execution repeats the messages of the execution, so that one whose send was undone is not undone.
     pub(crate) fn repeats(&self) -> bool {
-        self.protocol.contains_failures()
+        self.promises.include(Promise::Repetition)
     }
 
     /// What people call a group.
     pub(crate) fn group(&self, group: usize) -> String {
-        match self.protocol.scope() {
+        match self.promises.scope {
             Scope::Process => self.process(ProcessId(group as u32)),
             Scope::Cluster => self.cluster(ClusterId(group as u16)),
             Scope::Federation => "the federation".into(),

@@ -1,6 +1,6 @@
 //! What the checker says: findings, one per property, and the verdict that follows from them.
 
-use faultline_core::{FactNo, Life, ProcessId};
+use faultline_core::{FactNo, Life, ProcessId, Promise};
 use serde::{Deserialize, Serialize};
 
 /// What a run was judged by. Declared in the order in which a reader wants to see them.
@@ -71,6 +71,20 @@ impl Property {
                 | Property::LinksAsAsked
                 | Property::NoUnplannedDeath
         )
+    }
+
+    /// The promise without which a protocol is not judged by it; `None` when every protocol owes it. Of
+    /// [`Property::MaximalLine`] and [`Property::MembersAgree`] a part rests on a promise, and is left out by itself.
+    pub fn promise(self) -> Option<Promise> {
+        match self {
+            Property::ForcedBeforeDelivery => Some(Promise::ForcedBeforeDelivery),
+            Property::Contained => Some(Promise::Containment),
+            Property::OrphansFirst => Some(Promise::OrphansFirst),
+            Property::PhasesAgree => Some(Promise::Phases),
+            Property::RepeatedOrder => Some(Promise::RepeatedOrder),
+            Property::LogKept => Some(Promise::LogKept),
+            _ => None,
+        }
     }
 
     /// What it demands, as a sentence.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use faultline_core::fault::StorageFault;
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, Digest, EndedBy, Fact, FactNo, Fault, FaultNo, ImageName,
-    Incarnation, Life, MessageId, Position, ProcessId, Sn, Span, StorageFate, Time, Vectors, Witness,
+    Incarnation, Life, MessageId, Position, ProcessId, Promise, Promises, Scope, Sn, Span, StorageFate, Time,
+    Vectors, Witness,
 };
-use faultline_trace::manifest::ProtocolKind;
 use faultline_trace::{Record, Sink, Trace};
 
 use crate::context::Context;
@@ -27,7 +27,7 @@ pub(crate) fn check_alone(check: fn(&History<'_>) -> Finding, run: &Run) -> Find
     check(&History::new(&run.trace, &run.context))
 }
 
-/// A run under HC3I that completed, as far as its context says.
+/// A run that completed, as far as its context says, under a protocol that forces checkpoints between clusters.
 pub(crate) struct Run {
     pub(crate) trace: Trace,
     pub(crate) context: Context,
@@ -60,9 +60,15 @@ impl Run {
 
     pub(crate) fn new(clusters: &[&[u32]]) -> Run {
         let ids = clusters.iter().map(|it| it.iter().map(|&it| p(it)).collect()).collect();
+        let promises = Promises::of_scope(Scope::Cluster).with(&[
+            Promise::Checkpoints,
+            Promise::DenseNumbering,
+            Promise::MaximalLine,
+            Promise::ForcedBeforeDelivery,
+        ]);
         let mut run = Run {
             trace: Trace::default(),
-            context: Context::new(ProtocolKind::Hc3i, ids),
+            context: Context::new(promises, ids),
             now: Time::ZERO,
             seats: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
@@ -74,11 +80,16 @@ impl Run {
         run
     }
 
-    /// A run under another protocol.
-    pub(crate) fn under(protocol: ProtocolKind, clusters: &[&[u32]]) -> Run {
+    /// A run under a protocol that repeats executions, and promises this besides.
+    pub(crate) fn repeating(promises: &[Promise], clusters: &[&[u32]]) -> Run {
         let mut run = Run::new(clusters);
-        run.context.protocol = protocol;
+        run.context.promises = run.context.promises.with(&[Promise::Repetition]).with(promises);
         run
+    }
+
+    /// From here on the protocol does not promise this.
+    pub(crate) fn withdraw(&mut self, promise: Promise) {
+        self.context.promises = self.context.promises.without(promise);
     }
 
     pub(crate) fn wait(&mut self, span: Span) {

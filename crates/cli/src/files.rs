@@ -124,12 +124,12 @@ fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<
     );
     match federation.spec.protocol.relies_on_repetition() {
         true => Err(Trouble::input(miette!(
-            help = "run it under a protocol that does not rely on that, such as hc3i, or let it receive by name, gather, or \
-                    poll and fence",
+            help = "run it under a protocol that does not rely on that, or let it receive by name, gather, or poll and \
+                    fence",
             "{text}"
         ))),
         false => {
-            output::print(&format!("{text}; hydee could not protect it\n"))?;
+            output::print(&format!("{text}; a protocol that relies on that could not protect it\n"))?;
             Ok(Exit::Pass)
         }
     }

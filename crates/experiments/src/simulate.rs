@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::{Federation, FederationSpec, Names};
-use faultline_catalog::manifest::{bounds, protocol_kind};
+use faultline_catalog::manifest::bounds;
 use faultline_catalog::{Setup, SetupError, Visitor, with_setup};
 use faultline_checker::{Account, Context, History, judge_history};
 use faultline_core::fault::Outcome;
@@ -113,7 +113,7 @@ impl Visitor for Once<'_> {
             bounds: bounds(spec),
             volatile_storage: setup.supervisor.volatile_storage,
             common_clock: true,
-            ..Context::new(protocol_kind(spec), clusters)
+            ..Context::new(setup.promises(), clusters)
         };
         let seed = setup.seed;
         let ledger = Ledger::new(cluster_of, spec.clusters.len());

@@ -286,7 +286,7 @@ impl Story<'_> {
 
     /// The clusters that take checkpoints together count as one.
     fn group_of(&self, cluster: ClusterId) -> usize {
-        match self.manifest.protocol.scope() {
+        match self.manifest.promises.scope {
             Scope::Federation => 0,
             _ => cluster.index().min(self.states.len() - 1),
         }

@@ -4,27 +4,26 @@
 //! The kit runs the protocol under random federations, applications and faults, on the simulator, and has the checker judge
 //! each run. The protocol is known to nobody else: it needs no entry in the resource or the catalog.
 
+use std::any::type_name;
 use std::fmt::Write;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Protocol as Asked, Unprotected};
 use faultline_catalog::{Setup, SetupError};
 use faultline_checker::{Judgement, Property};
+use faultline_core::Promises;
 use faultline_trace::Trace;
 use faultline_trace::describe::describe;
-use faultline_trace::manifest::ProtocolKind;
 
-use crate::generate::federation_with;
-use crate::scenario::{Protocol, Scenario};
+use crate::generate::federation_promised;
+use crate::scenario::Scenario;
 use crate::trial::{self, Played};
 
-/// A protocol with what the checker is to expect of it.
+/// A protocol that is to be tried.
 #[derive(Clone, Debug)]
 pub struct Candidate<P: faultline_core::Protocol> {
-    /// Its parameters.
+    /// Its parameters. They decide what it [promises](faultline_core::Protocol::promises), and so what it is judged by.
     pub config: P::Config,
-    /// The protocol of this program that promises the same: who goes back together, and whether only those who failed do.
-    pub kind: ProtocolKind,
 }
 
 /// What one seed showed.
@@ -78,10 +77,9 @@ where
     /// Runs the federation of a seed under the protocol, twice, and judges it.
     pub fn try_seed(&self, seed: u32) -> Result<Tried, SetupError> {
         let scenario = Scenario { seed, federation: self.federation(seed), defect: None };
-        let Played { run, mut manifest, trace } = self.play(&scenario)?;
+        let Played { run, manifest, trace } = self.play(&scenario)?;
         let again = self.play(&scenario)?;
         let repeats = again.trace == trace && again.run == run;
-        manifest.protocol = self.kind;
         let judgement = trial::judged(&scenario, &manifest, &trace);
         Ok(Tried { seed, federation: scenario.federation, judgement, repeats, trace })
     }
@@ -97,20 +95,20 @@ where
         Ok(None)
     }
 
-    /// A random federation of the kind that a known protocol is tried with. The processes that this one needs beside the
+    /// A random federation of the kind that protocols with these promises are tried with. The processes that this one needs beside the
     /// ranks die in it, too.
     fn federation(&self, seed: u32) -> Federation {
-        let like = if self.kind.contains_failures() { Protocol::Hydee } else { Protocol::Coordinated };
         let extra = P::extra_processes(&self.config);
-        let mut federation = federation_with(seed, Some(like), Some(&extra));
+        let mut federation = federation_promised(seed, Promises::of::<P>(&self.config), &extra);
         federation.spec.protocol = Asked::None(Unprotected {});
         federation
     }
 
     fn play(&self, scenario: &Scenario) -> Result<Played, SetupError> {
         let Scenario { federation, seed, .. } = scenario;
-        let mut setup = Setup::<P>::of_own(federation, (*seed).into(), self.config.clone())?;
-        setup.supervisor.scope = self.kind.scope();
-        Ok(trial::play(scenario, &setup))
+        let setup = Setup::<P>::of_own(federation, (*seed).into(), self.config.clone())?;
+        let mut played = trial::play(scenario, &setup);
+        played.manifest.protocol = type_name::<P>().rsplit("::").next().unwrap_or_default().to_owned();
+        Ok(played)
     }
 }

@@ -5,7 +5,6 @@ use faultline_core::{Life, ProcessId, Scope, Span};
 use faultline_fuzz::Candidate;
 use faultline_protocols::hydee::{Config, Defect, Defects, Hydee, Recovery};
 use faultline_protocols::placement::{Placement, ReplicateTo};
-use faultline_trace::manifest::ProtocolKind;
 
 /// HydEE as if it were a protocol of one's own.
 fn candidate(defects: Defects) -> Candidate<Hydee> {
@@ -18,7 +17,7 @@ fn candidate(defects: Defects) -> Candidate<Hydee> {
         retry_every: Span::from_millis(10),
         defects,
     };
-    Candidate { config, kind: ProtocolKind::Hydee }
+    Candidate { config }
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl Cast {
         }
         let processes = manifest.processes.iter().map(|it| (it.name.clone(), it.cluster)).collect();
         let ranks = manifest.processes.iter().filter(|it| it.role == Role::RANK).count();
-        let ranks = (manifest.protocol.scope() == Scope::Process).then_some(ranks);
+        let ranks = (manifest.promises.scope == Scope::Process).then_some(ranks);
         Cast { clusters, processes, ranks }
     }
 

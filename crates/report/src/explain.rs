@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Cause, ClusterId, EndedBy, Fault, FaultNo, Span, StorageFate, Time};
+use faultline_core::{Cause, ClusterId, EndedBy, Fault, FaultNo, Promise, Span, StorageFate, Time};
 use faultline_trace::Manifest;
 use serde::Serialize;
 
@@ -270,10 +270,10 @@ impl Narrator<'_> {
             .collect();
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
             let spared = spared.join(", ");
-            text.push_str(&match self.manifest.protocol {
+            text.push_str(&match self.manifest.promises.include(Promise::Containment) {
                 // What others had of the cluster it sends again.
-                protocol if protocol.contains_failures() => format!(" {spared} did not go back."),
-                _ => format!(" {spared} had delivered nothing that this undid, and kept on."),
+                true => format!(" {spared} did not go back."),
+                false => format!(" {spared} had delivered nothing that this undid, and kept on."),
             });
         }
         text

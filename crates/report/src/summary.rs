@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, ProcessId};
-use faultline_trace::manifest::{Backend, LinkEntry, ProtocolKind};
+use faultline_trace::manifest::{Backend, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
@@ -51,8 +51,8 @@ pub struct Run {
     pub name: String,
     /// On what it ran.
     pub backend: Backend,
-    /// The protocol.
-    pub protocol: ProtocolKind,
+    /// The protocol, as people call it.
+    pub protocol: String,
     /// Everything random comes from this.
     pub seed: u64,
     /// How it ended: `completed`, `deadline`, `interrupted`, `unrecoverable`, or `cutShort`.
@@ -297,7 +297,7 @@ impl Summary {
             run: Run {
                 name: manifest.name.clone(),
                 backend: manifest.backend,
-                protocol: manifest.protocol,
+                protocol: manifest.protocol.clone(),
                 seed: manifest.seed,
                 outcome: outcome(manifest.outcome.as_ref()),
                 duration_seconds: manifest.duration.as_secs_f64() - history.origin.as_secs_f64(),

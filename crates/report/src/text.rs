@@ -315,7 +315,7 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
 
 /// The protocol, as the federation names it.
 pub(crate) fn protocol(summary: &Summary) -> String {
-    word(&summary.run.protocol)
+    summary.run.protocol.clone()
 }
 
 /// The backend, as the command line names it.

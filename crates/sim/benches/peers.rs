@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use faultline_checker::{Context, Verdict, judge};
-use faultline_core::{NodeConfig, ProcessId, Span, Time};
+use faultline_core::{NodeConfig, ProcessId, Promises, Span, Time};
 use faultline_protocols::hc3i::Hc3i;
 use faultline_sim::Config;
 use faultline_trace::Recorder;
-use faultline_trace::manifest::ProtocolKind;
 use faultline_workloads::synthetic::{self, Behaviour, Traffic};
 use faultline_workloads::{Config as Application, Workload};
 
@@ -148,14 +147,16 @@ fn simulate(case: &Case) -> f64 {
 fn simulate_and_judge(case: &Case) -> f64 {
     let (seconds, messages) = bench::busy(|| {
         let mut recorder = Recorder::default();
-        let run = faultline_sim::run::<common::Process>(config(case), &mut recorder);
+        let config = config(case);
+        let promises = Promises::of::<Hc3i>(&config.process.protocol);
+        let run = faultline_sim::run::<common::Process>(config, &mut recorder);
         let trace = recorder.finish();
         let ranks = |first: u32| (first..first + 100).map(ProcessId).collect();
         let context = Context {
             outcome: Some(run.outcome),
             end: run.ended,
             common_clock: true,
-            ..Context::new(ProtocolKind::Hc3i, vec![ranks(0), ranks(100)])
+            ..Context::new(promises, vec![ranks(0), ranks(100)])
         };
         let judgement = judge(&trace, &context);
         assert_ne!(judgement.verdict, Verdict::Fail, "{:?}", judgement.reasons);

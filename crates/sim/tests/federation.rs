@@ -4,11 +4,11 @@ mod common;
 
 use faultline_checker::{Context, Verdict, judge};
 use faultline_core::fault::LinkProperties;
-use faultline_core::{ClusterId, FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{ClusterId, FactKind, Fault, ProcessId, Promises, Span, StorageFate, Time, Trigger};
+use faultline_protocols::hc3i::Hc3i;
 use faultline_sim::{Config, InFlight, Links, Run, Simulation, run};
 use faultline_supervisor::{FaultState, Outcome, process_seed};
 use faultline_trace::Trace;
-use faultline_trace::manifest::ProtocolKind;
 use faultline_workloads::{Config as Application, heat, reference};
 
 use common::Process;
@@ -59,6 +59,7 @@ fn a_federation_survives_a_crash_and_the_loss_of_a_cluster_with_the_result_of_a_
     let config = config(7);
     let expected =
         reference(&config.process.application, &config.membership, |it| process_seed(config.seed, it));
+    let promises = Promises::of::<Hc3i>(&config.process.protocol);
     let (run, trace) = simulate(config);
     assert_eq!(run.outcome, Outcome::Completed);
     assert!(run.faults.iter().all(|(_, state)| *state == FaultState::Effective), "{:?}", run.faults);
@@ -68,7 +69,7 @@ fn a_federation_survives_a_crash_and_the_loss_of_a_cluster_with_the_result_of_a_
         end: run.ended,
         expected,
         common_clock: true,
-        ..Context::new(ProtocolKind::Hc3i, vec![ranks(0), ranks(3)])
+        ..Context::new(promises, vec![ranks(0), ranks(3)])
     };
     let judgement = judge(&trace, &context);
     assert_eq!(judgement.reasons, [""; 0]);

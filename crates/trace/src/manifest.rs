@@ -4,14 +4,14 @@
 
 use faultline_core::fault::{Change, FaultAccount, FaultState, LinkProperties, Outcome};
 use faultline_core::{
-    ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Role, Scope, Span, Time,
+    ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Promises, Role, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Trace;
 
 /// The version of the bundle's layout that this program writes and reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// What a bundle says of its run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,8 +30,10 @@ pub struct Manifest {
     /// The federation as its user wrote it. Kept in the bundle as `federation.yaml`, not in the manifest.
     #[serde(skip)]
     pub federation: String,
-    /// The protocol.
-    pub protocol: ProtocolKind,
+    /// What people call the protocol. Nothing depends on it: a checker and a report read its promises.
+    pub protocol: String,
+    /// What the protocol promises.
+    pub promises: Promises,
     /// Indexed by [`ClusterId`].
     pub clusters: Vec<ClusterEntry>,
     /// Indexed by [`ProcessId`].
@@ -114,70 +116,6 @@ pub enum Backend {
     Local,
     /// One pod per node.
     Kubernetes,
-}
-
-/// A rollback-recovery protocol, as far as a checker needs to know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ProtocolKind {
-    /// No fault tolerance.
-    None,
-    /// One coordinated checkpoint of the whole federation.
-    Coordinated,
-    /// The same without stopping the application.
-    ChandyLamport,
-    /// The same by leaders of clusters.
-    HierarchicalCoordinated,
-    /// HC3I.
-    Hc3i,
-    /// HydEE.
-    Hydee,
-    /// HydEE in which each process is a cluster of its own.
-    FullLogging,
-    /// SPBC: HydEE without a recovery process.
-    Spbc,
-    /// Each process goes back by itself, and is delivered messages in the order that an event logger holds.
-    PessimisticLogging,
-    /// Each process takes checkpoints by itself.
-    Independent,
-}
-
-impl ProtocolKind {
-    /// Which ranks take checkpoints together, and go back together.
-    pub fn scope(self) -> Scope {
-        match self {
-            ProtocolKind::None | ProtocolKind::Hc3i | ProtocolKind::Hydee | ProtocolKind::Spbc => {
-                Scope::Cluster
-            }
-            ProtocolKind::FullLogging | ProtocolKind::PessimisticLogging | ProtocolKind::Independent => {
-                Scope::Process
-            }
-            ProtocolKind::Coordinated
-            | ProtocolKind::ChandyLamport
-            | ProtocolKind::HierarchicalCoordinated => Scope::Federation,
-        }
-    }
-
-    /// Whether messages that depend on one that has yet to be sent again wait for it.
-    pub fn orders_orphans(self) -> bool {
-        matches!(self, ProtocolKind::Hydee | ProtocolKind::FullLogging)
-    }
-
-    /// Whether only those go back that failed, and those in their groups: what they sent, they send again.
-    pub fn contains_failures(self) -> bool {
-        matches!(
-            self,
-            ProtocolKind::Hydee
-                | ProtocolKind::FullLogging
-                | ProtocolKind::Spbc
-                | ProtocolKind::PessimisticLogging
-        )
-    }
-
-    /// Whether who goes back is delivered the same messages in the same order again, as far as anybody has seen of it.
-    pub fn repeats_order(self) -> bool {
-        self == ProtocolKind::PessimisticLogging
-    }
 }
 
 /// One cluster.
@@ -309,7 +247,7 @@ mod hexadecimal {
 pub(crate) mod tests {
     use super::*;
     use faultline_core::fault::FaultState;
-    use faultline_core::{Fault, FaultNo, StorageFate, Time, Trigger};
+    use faultline_core::{Fault, FaultNo, Promise, Scope, StorageFate, Time, Trigger};
 
     pub(crate) fn example() -> Manifest {
         Manifest {
@@ -319,7 +257,8 @@ pub(crate) mod tests {
             backend: Backend::Local,
             seed: 7,
             federation: "kind: Federation\n".into(),
-            protocol: ProtocolKind::Hc3i,
+            protocol: "coordinated".into(),
+            promises: Promises::of_scope(Scope::Federation).with(&[Promise::Checkpoints]),
             clusters: vec![ClusterEntry { name: "paris".into(), nodes: 1 }],
             processes: vec![ProcessEntry { name: "paris-0".into(), role: Role::RANK, cluster: ClusterId(0) }],
             bounds: Some(Bounds {
@@ -366,6 +305,10 @@ pub(crate) mod tests {
         let read: Manifest = serde_json::from_str(&json).unwrap();
         assert_eq!(read, Manifest { federation: String::new(), ..example() });
         assert!(json.contains("01010101010101010101010101010101"), "{json}");
+        let promises = r#""promises":{"scope":"federation","properties":["checkpoints"]}"#;
+        assert!(json.contains(promises), "{json}");
+        let unknown = json.replace(r#"["checkpoints"]"#, r#"["everything"]"#);
+        assert!(serde_json::from_str::<Manifest>(&unknown).is_err());
     }
 
     #[test]

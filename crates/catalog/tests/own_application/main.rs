@@ -5,7 +5,6 @@ mod sort;
 use std::sync::Arc;
 
 use faultline_api::{Federation, parse};
-use faultline_catalog::manifest::protocol_kind;
 use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_checker::{Context, Judgement, Verdict, judge};
 use faultline_core::fault::Outcome;
@@ -18,9 +17,9 @@ use sort::Sort;
 const EACH: usize = 50;
 
 /// Runs the example in place of the federation's application.
-struct RunSort<'a>(&'a Federation);
+struct RunSort;
 
-impl Visitor for RunSort<'_> {
+impl Visitor for RunSort {
     type Output = (Judgement, usize);
 
     fn visit<P>(self, setup: Setup<P>) -> Self::Output
@@ -38,7 +37,7 @@ impl Visitor for RunSort<'_> {
             planned_faults: setup.supervisor.plan.len(),
             outcome: Some(run.outcome.clone()),
             common_clock: true,
-            ..Context::new(protocol_kind(&self.0.spec), clusters)
+            ..Context::new(setup.promises(), clusters)
         };
         (judge(&trace, &context), run.faults.len())
     }
@@ -69,7 +68,7 @@ fn the_example_is_judged_under_every_protocol_with_faults() {
     for protocol in ["hc3i", "hydee", "coordinated"] {
         let federation = federation(&format!("{{ {protocol}: {options} }}"), faults);
         for seed in 0..10 {
-            let (judgement, faults) = with_setup(&federation, Some(seed), RunSort(&federation)).unwrap();
+            let (judgement, faults) = with_setup(&federation, Some(seed), RunSort).unwrap();
             assert_eq!(faults, 2);
             assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}, seed {seed}: {:?}", judgement.reasons);
         }

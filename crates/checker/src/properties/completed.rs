@@ -45,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 let (text, sender) = (context.message(*id), context.process(id.from));
                 format!(
                     "the program does not repeat itself: {sender} did not send {text} again after the same messages \
-                     as before; run it under a protocol that does not rely on that, such as hc3i"
+                     as before; run it under a protocol that does not rely on that"
                 )
             };
             let is_it = |claim: &Claim| matches!(claim, Claim::NotRepeated { id: of, .. } if of == id);
@@ -74,7 +74,7 @@ mod tests {
         run.claim(1, faultline_core::Claim::NotRepeated { id, recorded: 2, repeated: 1 });
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
-        assert!(finding.violations[0].text.contains("such as hc3i"));
+        assert!(finding.violations[0].text.contains("a protocol that does not rely on that"));
     }
 
     #[test]

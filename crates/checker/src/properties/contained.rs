@@ -6,7 +6,7 @@ use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::Contained);
-    if !history.context.protocol.contains_failures() {
+    if !history.context.is_judged(finding.property) {
         return finding;
     }
     for (number, group) in history.groups.iter().enumerate() {
@@ -39,11 +39,10 @@ fn counted(deaths: usize) -> String {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_trace::manifest::ProtocolKind;
+    use faultline_core::Promise;
 
     fn run() -> Run {
-        let mut run = Run::new(&[&[0, 1], &[2]]);
-        run.context.protocol = ProtocolKind::Hydee;
+        let mut run = Run::repeating(&[Promise::Containment], &[&[0, 1], &[2]]);
         run.commit_all(0, &[0, 1]);
         run.commit_all(1, &[2]);
         run.kill(0, false);
@@ -77,7 +76,7 @@ mod tests {
     fn a_protocol_that_promises_nothing_is_not_judged() {
         let mut run = run();
         run.restore(2, 1, Some((0, 1)));
-        run.context.protocol = ProtocolKind::Hc3i;
+        run.withdraw(Promise::Containment);
         assert_eq!(check_alone(check, &run).instances, 0);
     }
 }

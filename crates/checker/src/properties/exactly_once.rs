@@ -62,7 +62,6 @@ fn same_identity(history: &History<'_>, sends: &[Point]) -> Option<(Point, Point
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_trace::manifest::ProtocolKind;
 
     #[test]
     fn a_second_delivery_in_one_state_is_found_even_if_it_was_undone() {
@@ -112,8 +111,7 @@ mod tests {
 
     #[test]
     fn where_executions_repeat_an_identity_is_used_once_in_each() {
-        let mut run = Run::new(&[&[0], &[1]]);
-        run.context.protocol = ProtocolKind::Hydee;
+        let mut run = Run::repeating(&[], &[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.send(0, 1);
         run.restore(0, 0, Some((0, 1)));

@@ -6,14 +6,13 @@
 //! last committed or restored, by its own word, which the other members confirm (see `members_agree`).
 
 use faultline_core::{ClusterId, Position, Vectors};
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::history::{BetweenDelivery, History};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::ForcedBeforeDelivery);
-    if history.context.protocol != ProtocolKind::Hc3i {
+    if !history.context.is_judged(finding.property) {
         return finding;
     }
     check_stamps(history, &mut finding);
@@ -129,5 +128,12 @@ mod tests {
         run.deliver(id);
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         assert_eq!(check_alone(check, &run).instances, 2);
+    }
+
+    #[test]
+    fn a_protocol_that_forces_nothing_is_not_judged() {
+        let mut run = run(position(0, 0));
+        run.withdraw(faultline_core::Promise::ForcedBeforeDelivery);
+        assert_eq!(check_alone(check, &run).instances, 0);
     }
 }

@@ -11,7 +11,7 @@ use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::LogKept);
-    if !history.context.protocol.contains_failures() {
+    if !history.context.is_judged(finding.property) {
         return finding;
     }
     let held = held_in_checkpoints(history);
@@ -67,8 +67,7 @@ fn held_in_checkpoints(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_core::Sn;
-    use faultline_trace::manifest::ProtocolKind;
+    use faultline_core::{Promise, Sn};
 
     fn collects(run: &mut Run, process: u32, log: u32) {
         run.claim(process, Claim::Collected { round: 1, below: Sn(1), kept: 1, log });
@@ -76,7 +75,7 @@ mod tests {
 
     /// p0 sends two messages, of which a checkpoint of p1 holds the first.
     fn run() -> Run {
-        let mut run = Run::under(ProtocolKind::Hydee, &[&[0], &[1]]);
+        let mut run = Run::repeating(&[Promise::LogKept], &[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let first = run.send(0, 1);
         run.deliver(first);
@@ -111,5 +110,14 @@ mod tests {
         collects(&mut run, 0, 1);
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{finding:?}");
+    }
+
+    #[test]
+    fn a_protocol_that_keeps_no_log_is_not_judged() {
+        let mut run = run();
+        collects(&mut run, 0, 2);
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        run.withdraw(Promise::LogKept);
+        assert_eq!(check_alone(check, &run).instances, 0);
     }
 }

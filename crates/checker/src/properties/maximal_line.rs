@@ -6,9 +6,12 @@
 //! undone at any time excuses; except one that was undone, by the word of those who undid it, because of this very
 //! rollback.
 //!
+//! Newest and needed are judged for protocols that promise it; that no rollback restores what an earlier one had undone is
+//! owed by every protocol.
+//!
 //! A checkpoint of which a part is lost everywhere cannot be restored: falling back behind it is reported as a loss.
 
-use faultline_core::{Cause, Incarnation, Position};
+use faultline_core::{Cause, Incarnation, Position, Promise};
 
 use super::dirt::{Dirt, is_undone};
 use crate::history::{Checkpoint, Ending, Group, History, Message, Point, Rollback, SegmentNo};
@@ -55,6 +58,9 @@ impl Judge<'_> {
                     cluster()
                 )
             });
+            return;
+        }
+        if !history.context.promises.include(Promise::MaximalLine) {
             return;
         }
         for (name, checkpoint) in group.committed_after(&line, target) {
@@ -222,6 +228,19 @@ mod tests {
             "{:?}",
             finding.violations
         );
+    }
+
+    #[test]
+    fn a_line_that_need_not_be_maximal_may_pass_over_a_checkpoint_and_not_restore_an_undone_one() {
+        let mut run = run();
+        run.withdraw(Promise::MaximalLine);
+        run.kill(1, false);
+        run.restore(1, 1, Some((0, 1)));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
+        run.restore(1, 2, Some((0, 2)));
+        let finding = check_alone(check, &run);
+        assert!(finding.violations[0].text.contains("an earlier rollback had undone"), "{finding:?}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The processes of a cluster agree (I4): every member that commits a checkpoint states the same attempt, kind and
-//! vectors; every member that goes back under one incarnation restores the same checkpoint; along a member's history SNs
-//! grow by one and incarnations only grow.
+//! vectors; every member that goes back under one incarnation restores the same checkpoint; along a member's history
+//! incarnations only grow, and so do SNs, by one where a protocol promises dense numbering.
 
-use faultline_core::{Claim, Position, ProcessId, Sn};
+use faultline_core::{Claim, Position, ProcessId, Promise, Sn};
 
 use crate::history::{CheckpointName, Group, History, Point, SegmentNo};
 use crate::judgement::{Finding, Property};
@@ -86,6 +86,8 @@ enum Step {
 }
 
 fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Finding) {
+    let is_dense = history.context.promises.include(Promise::DenseNumbering);
+    let follows = |last: Sn, next: Sn| if is_dense { next == last.next() } else { next > last };
     let mut stands = Position::default();
     // An incarnation in which nothing happened may be used again: its number may have been lost with every storage.
     let mut is_untouched = true;
@@ -94,9 +96,9 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findi
         let new_life = life.replace(history.segment(at.segment).life) != life;
         let is_next = match &step {
             Step::Commit(position) => {
-                position.incarnation == stands.incarnation && position.sn == stands.sn.next()
+                position.incarnation == stands.incarnation && follows(stands.sn, position.sn)
                     // A life that states commits without having gone back began with the application.
-                    || new_life && position.sn.0 == 1
+                    || new_life && follows(Sn(0), position.sn)
             }
             Step::Restore(position) => {
                 position.incarnation > stands.incarnation
@@ -182,6 +184,18 @@ mod tests {
         run.set_position(0, position(0, 3));
         run.commit_all(0, &[0]);
         assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 0.2 to 0.4");
+    }
+
+    #[test]
+    fn numbers_may_jump_where_none_promises_that_they_are_dense() {
+        let mut run = run();
+        run.withdraw(Promise::DenseNumbering);
+        run.set_position(0, position(0, 3));
+        run.commit_all(0, &[0]);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.set_position(0, position(0, 2));
+        run.commit_all(0, &[0]);
+        assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 0.4 to 0.3");
     }
 
     #[test]

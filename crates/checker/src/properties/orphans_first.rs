@@ -8,7 +8,7 @@ use crate::properties::order::phases;
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::OrphansFirst);
-    if history.suppressed.is_empty() || !history.context.protocol.orders_orphans() {
+    if history.suppressed.is_empty() || !history.context.is_judged(finding.property) {
         return finding;
     }
     let phases = phases(history);
@@ -39,12 +39,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_core::Fact;
-    use faultline_trace::manifest::ProtocolKind;
+    use faultline_core::{Fact, Promise};
 
     /// p1 sends an orphan of phase 1, and p0 one message because of it, which reaches p1 before or after that is sent again.
     fn run(too_early: bool) -> Run {
-        let mut run = Run::under(ProtocolKind::Hydee, &[&[0], &[1]]);
+        let mut run = Run::repeating(&[Promise::OrphansFirst], &[&[0], &[1]]);
         run.commit_all(1, &[1]);
         let orphan = run.send(1, 0);
         run.deliver(orphan);
@@ -73,5 +72,12 @@ mod tests {
     fn what_comes_before_the_orphan_is_found() {
         let finding = check_alone(check, &run(true));
         assert!(finding.violations[0].text.contains("of phase 2 before it had sent"), "{finding:?}");
+    }
+
+    #[test]
+    fn a_protocol_that_promises_no_order_is_not_judged() {
+        let mut run = run(true);
+        run.withdraw(Promise::OrphansFirst);
+        assert_eq!(check_alone(check, &run).instances, 0);
     }
 }

@@ -63,11 +63,10 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
     use faultline_core::Fact;
-    use faultline_trace::manifest::ProtocolKind;
 
     /// p0 sends to p1 and goes back; p1 reports the message.
     fn run(delivered: bool) -> (Run, MessageId) {
-        let mut run = Run::under(ProtocolKind::Hydee, &[&[0], &[1]]);
+        let mut run = Run::repeating(&[], &[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let id = run.send(0, 1);
         if delivered {
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_nobody_had_must_not_be_kept_back() {
-        let mut run = Run::under(ProtocolKind::Hydee, &[&[0], &[1]]);
+        let mut run = Run::repeating(&[], &[&[0], &[1]]);
         let id = run.send(0, 1);
         run.state(0, Fact::Suppressed(id));
         let finding = check_alone(check, &run);

@@ -10,6 +10,9 @@ use crate::properties::order::phases;
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::PhasesAgree);
+    if !history.context.is_judged(finding.property) {
+        return finding;
+    }
     let mut known = None;
     for claimed in &history.claims {
         let Claim::Orphaned { id, phase } = *claimed.claim else { continue };
@@ -35,10 +38,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
+    use faultline_core::Promise;
 
     /// p0 sends to p1, who sends to p2 because of it; p1 goes back, and does so again. p2 reports the message in `phase`.
     fn run(phase: u32) -> Run {
-        let mut run = Run::under(faultline_trace::manifest::ProtocolKind::Hydee, &[&[0], &[1], &[2]]);
+        let mut run = Run::repeating(&[Promise::Phases], &[&[0], &[1], &[2]]);
         run.commit_all(1, &[1]);
         let cause = run.send(0, 1);
         let effect = run.message(1, 2, 0, 0);
@@ -68,5 +72,12 @@ mod tests {
             let finding = check_alone(check, &run(wrong));
             assert!(finding.violations[0].text.contains("it is of phase 2"), "{finding:?}");
         }
+    }
+
+    #[test]
+    fn a_protocol_without_phases_is_not_judged() {
+        let mut run = run(3);
+        run.withdraw(Promise::Phases);
+        assert_eq!(check_alone(check, &run).instances, 0);
     }
 }

@@ -12,7 +12,7 @@ use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::RepeatedOrder);
-    if !history.context.protocol.repeats_order() {
+    if !history.context.is_judged(finding.property) {
         return finding;
     }
     for process in &history.processes {
@@ -108,11 +108,11 @@ fn was_delivered(history: &History<'_>, id: MessageId) -> bool {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_trace::manifest::ProtocolKind;
+    use faultline_core::Promise;
 
     /// p1 is delivered two messages, then perhaps sends one that p0 is delivered; after its return they come in this order.
     fn run(sends: bool, again: [usize; 2]) -> Run {
-        let mut run = Run::under(ProtocolKind::PessimisticLogging, &[&[0], &[1], &[2]]);
+        let mut run = Run::repeating(&[Promise::RepeatedOrder], &[&[0], &[1], &[2]]);
         run.commit_all(1, &[1]);
         let messages = [run.send(0, 1), run.send(2, 1)];
         messages.iter().for_each(|it| run.deliver(*it));
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_protocol_that_promises_no_order_is_not_judged() {
         let mut run = run(true, [1, 0]);
-        run.context.protocol = ProtocolKind::FullLogging;
+        run.withdraw(Promise::RepeatedOrder);
         assert_eq!(check_alone(check, &run).instances, 0);
     }
 }

@@ -4,7 +4,7 @@
 //! not be passed over, can be restored. Unless the cluster lacks a newer one, which was committed and is lost, and there was a
 //! collection: then the older one may have been collected, and must not be restored.
 
-use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId};
+use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId, Promise};
 
 use super::dirt::Dirt;
 use crate::history::{Checkpoint, CheckpointName, Claimed, Group, History, Part, StoredCopy};
@@ -105,9 +105,13 @@ impl<'a> GivingUp<'a> {
         group.map_or_else(|| "a process".to_owned(), |it| self.history.context.group(it))
     }
 
-    /// The newest committed checkpoint, if nothing stands in the way of restoring it.
+    /// The newest committed checkpoint, if nothing stands in the way of restoring it. A protocol whose line need not be
+    /// maximal may have a reason to pass it over that no fact states.
     fn restorable(&self, group: usize) -> Option<Position> {
         let history = self.history;
+        if !history.context.promises.include(Promise::MaximalLine) {
+            return None;
+        }
         let line = history.groups[group].line_before(Incarnation(u32::MAX));
         let (name, checkpoint) = history.groups[group].committed_after(&line, Position::default()).next()?;
         let is_there =

@@ -1,8 +1,8 @@
 //! What a checkpoint, a restored state or a result says it contains is what the facts before it say: the multisets of
 //! sent and delivered messages, rebuilt from the stream, have the hashes of the witness.
 
+use faultline_core::Promise;
 use faultline_core::fault::Outcome;
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::history::{CheckpointName, History, Sums};
 use crate::judgement::{Finding, Property};
@@ -57,7 +57,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             });
         }
     }
-    let takes_checkpoints = context.protocol != ProtocolKind::None;
+    let takes_checkpoints = context.promises.include(Promise::Checkpoints);
     let has_checkpoints = history.witnessed.iter().any(|it| it.part.is_some());
     if takes_checkpoints && !has_checkpoints && context.outcome == Some(Outcome::Completed) {
         finding.unjudged(|| "no checkpoint was taken".into());
@@ -129,5 +129,12 @@ mod tests {
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
         assert!(finding.unknown.unwrap().contains(&p(0).to_string()));
+    }
+
+    #[test]
+    fn a_protocol_that_promises_no_checkpoint_need_not_take_one() {
+        let mut run = Run::new(&[&[0]]);
+        run.withdraw(Promise::Checkpoints);
+        assert_eq!(check_alone(check, &run).unknown, None);
     }
 }

@@ -12,7 +12,7 @@ use faultline_api::resource::{
     Forcing, Hc3i, Heat, Hydee, InFlight, Independent, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback,
     Protocol as Options, Receive, ReplicateTo, Salted, Simulator, Storage, StorageKind,
 };
-use faultline_core::{Role, Span};
+use faultline_core::{Promise, Promises, Role, Span};
 
 use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
@@ -29,8 +29,15 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
     federation_with(seed, protocol, None)
 }
 
+/// The random federation of a seed for a protocol that the resource does not know, by what it promises: its options are to
+/// be replaced. These processes stand outside the clusters.
+pub(crate) fn federation_promised(seed: u32, promises: Promises, extra: &[Role]) -> Federation {
+    let like = if promises.include(Promise::Repetition) { Protocol::Hydee } else { Protocol::Coordinated };
+    federation_with(seed, Some(like), Some(extra))
+}
+
 /// The same where these processes stand outside the clusters, instead of those that the protocol needs.
-pub(crate) fn federation_with(seed: u32, protocol: Option<Protocol>, extra: Option<&[Role]>) -> Federation {
+fn federation_with(seed: u32, protocol: Option<Protocol>, extra: Option<&[Role]>) -> Federation {
     let chance = &mut Chance::new(seed);
     // Drawn in every case, so that a protocol that is asked for does not shift everything after it.
     let drawn = chance.pick(&MIX);

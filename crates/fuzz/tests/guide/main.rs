@@ -4,11 +4,10 @@ mod start_again;
 
 use faultline_checker::Property;
 use faultline_fuzz::Candidate;
-use faultline_trace::manifest::ProtocolKind;
 use start_again::{Config, StartAgain};
 
 fn candidate(accepts_stale: bool) -> Candidate<StartAgain> {
-    Candidate { config: Config { accepts_stale }, kind: ProtocolKind::Coordinated }
+    Candidate { config: Config { accepts_stale } }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_core::{
     Birth, Cause, Claim, Gauges, Host, Incarnation, Input, Membership, MessageId, Payload, Position,
-    Protocol, Role, Time, Vectors,
+    Promises, Protocol, Role, Scope, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,10 @@ impl Protocol for StartAgain {
     type Head = ();
     type Saved = ();
     const FIFO: bool = false;
+
+    fn promises(_: &Config) -> Promises {
+        Promises::of_scope(Scope::Federation)
+    }
 
     fn extra_processes(_: &Config) -> Vec<Role> {
         Vec::new()

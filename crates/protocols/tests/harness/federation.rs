@@ -8,11 +8,10 @@ use faultline_core::application::Job as _;
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{
     Application, Boot, Claim, Cluster, ClusterId, EndedBy, Event, Fact, Fault, ImageName, Life, Member,
-    Membership, MembershipVersion, MessageId, NodeConfig, NodeId, Presence, Process, ProcessId, Protocol,
-    Role, Span, StorageFate, Time,
+    Membership, MembershipVersion, MessageId, NodeConfig, NodeId, Presence, Process, ProcessId, Promises,
+    Protocol, Role, Span, StorageFate, Time,
 };
 use faultline_trace::Trace;
-use faultline_trace::manifest::ProtocolKind;
 
 use super::driver::{Note, Seat};
 use super::network::{Flight, Hold, Network};
@@ -490,10 +489,10 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Whether every message that the applications sent has been delivered, and so on: what the checker says of the
     /// facts so far, if the run ends here.
-    pub(crate) fn judge(&self, protocol: ProtocolKind) -> Judgement {
+    pub(crate) fn judge(&self) -> Judgement {
         let clusters =
             self.membership.clusters.iter().map(|cluster| cluster.processes.to_vec()).collect::<Vec<_>>();
-        let mut context = Context::new(protocol, clusters);
+        let mut context = Context::new(Promises::of::<P>(&self.config.protocol), clusters);
         context.common_clock = true;
         context.end = Time(self.steps);
         let given_up = self.log.iter().find_map(|entry| match entry {

@@ -15,7 +15,7 @@
 //! federation.release(held);
 //! federation.settle();
 //! assert_eq!(federation.received(p(2)), ["m1"]);                    // what its application's state holds
-//! assert_eq!(federation.judge(ProtocolKind::Hc3i).reasons, [""; 0]); // the checker, over the facts
+//! assert_eq!(federation.judge().reasons, [""; 0]); // the checker, over the facts
 //! ```
 //!
 //! | in the test's hands | how |

@@ -4,7 +4,6 @@
 use faultline_core::Sn;
 use faultline_core::StorageFate::Kept;
 use faultline_protocols::hc3i::{Config, Control, Coordinating, Cut, Defect, Defects, Hc3i, Scope};
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::harness::{Entry, c, p};
 use crate::setting::{Federation, config, running, says, to};
@@ -19,7 +18,7 @@ fn by_leaders(defects: Defects) -> Config {
 
 /// What the checker finds wrong, as sentences. It knows both baselines as the same.
 fn wrong(federation: &Federation) -> Vec<String> {
-    let findings = federation.judge(ProtocolKind::ChandyLamport).findings;
+    let findings = federation.judge().findings;
     findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
 }
 

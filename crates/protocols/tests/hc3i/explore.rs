@@ -6,7 +6,6 @@ use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ClusterId, Presence, ProcessId};
 use faultline_protocols::hc3i::{CollectBy, Config, Coordinating, Cut, Defects, ReplicateTo, Scope};
-use faultline_trace::manifest::ProtocolKind;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
@@ -30,7 +29,6 @@ struct Schedule {
     /// One storage may spoil what it holds, in schedules in which none is lost.
     may_corrupt: bool,
     texts: u32,
-    protocol: ProtocolKind,
     guest: Option<Guest>,
 }
 
@@ -60,19 +58,11 @@ impl Schedule {
             collect_by: pick(&mut dice, &[CollectBy::Initiator, CollectBy::EveryCluster]),
             ..config(Defects::default())
         };
-        let protocol = match (own.scope, seed % 3) {
-            (Scope::Cluster, _) => ProtocolKind::Hc3i,
-            (Scope::Process, _) => ProtocolKind::Independent,
-            (Scope::Federation, 0) => ProtocolKind::Coordinated,
-            (Scope::Federation, 1) => {
-                own.cut = Cut::Coloured;
-                ProtocolKind::ChandyLamport
-            }
-            (Scope::Federation, _) => {
-                own.coordination = Coordinating::ByLeaders;
-                ProtocolKind::HierarchicalCoordinated
-            }
-        };
+        match (own.scope, seed % 3) {
+            (Scope::Federation, 1) => own.cut = Cut::Coloured,
+            (Scope::Federation, 2) => own.coordination = Coordinating::ByLeaders,
+            _ => {}
+        }
         // The others hold its copies, and collect without it.
         let may_have_guest = clusters.len() == 3 && own.scope == Scope::Cluster && own.replicas == 1;
         let presence = may_have_guest.then(|| {
@@ -99,7 +89,6 @@ impl Schedule {
             full: Vec::new(),
             may_corrupt: lost_percent == 0 && dice.random_range(0..4) == 0,
             texts: 0,
-            protocol,
             guest: guest.map(|(cluster, presence)| Guest {
                 cluster,
                 has_joined: presence == Presence::Present,
@@ -258,7 +247,7 @@ fn random_schedules_are_clean() {
         let steps = pick(&mut schedule.dice, &[150, 400, 800]);
         (0..steps).for_each(|_| schedule.step(true));
         schedule.come_to_rest();
-        let judgement = schedule.federation.judge(schedule.protocol);
+        let judgement = schedule.federation.judge();
         passed += u64::from(judgement.verdict == Verdict::Pass);
         if judgement.verdict == Verdict::Fail {
             failed.push((seed, judgement.reasons));

@@ -6,7 +6,6 @@ use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Attempt, Claim, ImageName, Incarnation, Packet, Position, ProcessId, Sn};
 use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo, Scope};
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::harness::{c, p};
 use crate::setting::{Federation, config, part_of, running, says, within};
@@ -123,7 +122,7 @@ fn clusters_that_fail_at_once_with_their_storage_lost_say_what_is_missing_and_wh
         let claim = Claim::Unrecoverable { cluster, missing: parts.into() };
         assert_eq!(unrecoverable(&federation, coordinator), Some(claim));
     }
-    let judgement = federation.judge(ProtocolKind::Hc3i);
+    let judgement = federation.judge();
     assert_eq!(judgement.verdict, Verdict::Unknown, "unrecoverable by design: {:?}", judgement.reasons);
 }
 
@@ -230,8 +229,8 @@ fn the_federation_as_one_goes_back_together() {
     assert_eq!(positions, [Position::new(1, 2); 4]);
     assert_eq!((federation.received(p(2)), federation.received(p(1))), (vec!["m1"], vec![]));
     federation.exchange(p(3), p(1), "m3");
-    assert_eq!(federation.judge(ProtocolKind::Coordinated).reasons, [""; 0]);
-    assert_eq!(federation.judge(ProtocolKind::Coordinated).verdict, Verdict::Pass);
+    assert_eq!(federation.judge().reasons, [""; 0]);
+    assert_eq!(federation.judge().verdict, Verdict::Pass);
 }
 
 /// Rule 10: "the queues of a surviving node survive its rollback".

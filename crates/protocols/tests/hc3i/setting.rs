@@ -5,7 +5,6 @@ use faultline_core::{Claim, ClusterId, Packet, ProcessId, Sn, Span};
 use faultline_protocols::hc3i::{
     CollectBy, Config, Coordinating, Cut, Defects, Forcing, Hc3i, Piggyback, ReplicateTo, Scope,
 };
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::harness::{Federation as AnyFederation, Flight, p};
 
@@ -108,12 +107,12 @@ impl Federation {
 
     /// What the checker finds violated, if the run ends here.
     pub(crate) fn violated(&self) -> Vec<Property> {
-        self.judge(ProtocolKind::Hc3i).violated().collect()
+        self.judge().violated().collect()
     }
 
     /// What the checker finds wrong, as sentences.
     pub(crate) fn wrong(&self) -> Vec<String> {
-        let findings = self.judge(ProtocolKind::Hc3i).findings;
+        let findings = self.judge().findings;
         findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
     }
 

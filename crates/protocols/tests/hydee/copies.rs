@@ -3,7 +3,6 @@
 use faultline_core::Claim;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_protocols::hydee::{Control, Defects, Hydee};
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
@@ -28,7 +27,7 @@ fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
     }
     let back = |claim: &&Claim| matches!(claim, Claim::RolledBack { checkpoint, .. } if checkpoint.sn.0 == 1);
     assert_eq!(federation.claims(p(2)).filter(back).count(), 1);
-    assert_eq!(federation.judge(ProtocolKind::Hydee).violated().count(), 0);
+    assert_eq!(federation.judge().violated().count(), 0);
 }
 
 /// p2 restores its part from p1, and p0 is to have a copy of it again. When that is made, what p2 reads of its own storage is

@@ -3,7 +3,6 @@
 use faultline_checker::Property;
 use faultline_core::StorageFate::Kept;
 use faultline_protocols::hydee::{Control, Defect, Defects, Hydee};
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::config;
 use crate::explore::{is_found, run};
@@ -92,9 +91,9 @@ fn levels_of_an_older_round_are_not_obeyed() {
         federation
     };
     let sound = schedule(Defects::default());
-    assert_eq!(sound.judge(ProtocolKind::Hydee).violated().count(), 0);
+    assert_eq!(sound.judge().violated().count(), 0);
     assert_eq!(sound.received(p(0)), ["m1", "m2"]);
     let broken = schedule(Defects::only(Defect::OlderLevelObeyed));
-    let violated: Vec<Property> = broken.judge(ProtocolKind::Hydee).violated().collect();
+    let violated: Vec<Property> = broken.judge().violated().collect();
     assert!(violated.contains(&Property::NoLoss), "{violated:?}");
 }

@@ -9,7 +9,6 @@ use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Application as _, Claim, ClusterId, Digest, ProcessId, Span};
 use faultline_protocols::hydee::{Config, Defect, Defects, Hydee, Recovery};
 use faultline_protocols::placement::{Placement, ReplicateTo};
-use faultline_trace::manifest::ProtocolKind;
 use faultline_workloads::Workload;
 use faultline_workloads::exchange::{self, Class};
 use rand::RngExt as _;
@@ -157,7 +156,7 @@ impl Schedule {
 
     /// What is wrong in the end.
     pub(crate) fn wrong(&self) -> Vec<String> {
-        let judgement = self.federation.judge(ProtocolKind::Hydee);
+        let judgement = self.federation.judge();
         let mut wrong: Vec<String> = Vec::new();
         let mut waits = BTreeSet::new();
         for &(rank, expected) in &self.expected {

@@ -4,7 +4,6 @@ use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ProcessId, Protocol as _};
 use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
-use faultline_trace::manifest::ProtocolKind;
 
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
@@ -35,7 +34,7 @@ fn log(federation: &Federation<Hydee>) -> (u64, u64) {
 }
 
 fn wrong(federation: &Federation<Hydee>) -> Vec<String> {
-    let findings = federation.judge(ProtocolKind::Hydee).findings;
+    let findings = federation.judge().findings;
     findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
 }
 
@@ -129,7 +128,7 @@ fn who_restores_a_part_has_its_segments_as_well() {
 /// The checker finds that a log lacks what it should have.
 fn caught(federation: &Federation<Hydee>) {
     assert_eq!(federation.received(p(1)), [""; 0]);
-    let violated: Vec<Property> = federation.judge(ProtocolKind::Hydee).violated().collect();
+    let violated: Vec<Property> = federation.judge().violated().collect();
     assert!(violated.contains(&Property::UnrecoverableJustified), "{violated:?}");
 }
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use faultline_core::fault::{FaultState, LinkProperties, Outcome};
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, Digest, EndedBy, Fact, FactNo, Fault, FaultNo, ImageName,
-    Incarnation, Life, MessageId, PlannedFault, Position, ProcessId, Role, Sn, Span, StorageFate, Time,
-    Trigger, Vectors, Witness,
+    Incarnation, Life, MessageId, PlannedFault, Position, ProcessId, Promise, Promises, Role, Scope, Sn,
+    Span, StorageFate, Time, Trigger, Vectors, Witness,
 };
 use faultline_trace::manifest::{
-    Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, LinkMeasured, ProcessEntry, ProtocolKind,
+    Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, LinkMeasured, ProcessEntry,
 };
 use faultline_trace::{Manifest, Record, Sink, Trace};
 
@@ -64,7 +64,8 @@ fn manifest(nodes: u32) -> Manifest {
         seed: 7,
         federation: "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata:\n  name: quick-start\n"
             .into(),
-        protocol: ProtocolKind::Hc3i,
+        protocol: "hc3i".into(),
+        promises: Promises::of_scope(Scope::Cluster).with(&[Promise::Checkpoints, Promise::MaximalLine]),
         clusters: names.iter().map(|name| ClusterEntry { name: (*name).into(), nodes }).collect(),
         processes: processes.collect(),
         bounds: Some(Bounds {
