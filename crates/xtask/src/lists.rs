@@ -6,11 +6,10 @@ use std::fs;
 
 use faultline_api::samples::SAMPLES;
 use faultline_checker::{Context, judge};
-use faultline_core::FactKind;
+use faultline_core::{FactKind, Promise, Promises, Scope};
 use faultline_protocols::hc3i::{DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect};
 use faultline_protocols::hydee;
 use faultline_trace::Trace;
-use faultline_trace::manifest::ProtocolKind;
 use serde::Serialize;
 
 use crate::{Problems, Repository};
@@ -19,11 +18,13 @@ use crate::{Problems, Repository};
 const QUICK_START: &str = "docs/tutorial/1-first-run.md";
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
-    let judgement = judge(&Trace::default(), &Context::new(ProtocolKind::Hc3i, Vec::new()));
+    let promises = Promises::of_scope(Scope::Cluster);
+    let judgement = judge(&Trace::default(), &Context::new(promises, Vec::new()));
     let properties = judgement.findings.iter().map(|it| name(it.property));
     let mut problems = Vec::new();
     for (file, title, expected) in [
         ("docs/verdict.md", "Properties", properties.collect()),
+        ("docs/verdict.md", "Promises", Promise::ALL.iter().map(name).collect()),
         ("docs/hc3i.md", "Defect switches", of_hc3i(Defect::ALL)),
         ("docs/baselines.md", "Defect switches of the snapshot", own(&DEFECTS_OF_COLOURS)),
         ("docs/baselines.md", "Defect switches of the hierarchical baseline", own(&DEFECTS_OF_LEADERS)),

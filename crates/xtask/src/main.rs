@@ -18,6 +18,7 @@ mod documents;
 mod floors;
 mod generated;
 mod lists;
+mod names;
 mod picture;
 mod sources;
 
@@ -40,7 +41,8 @@ enum Chore {
         #[arg(long)]
         quick: bool,
     },
-    /// Checks the repository: floors, dependencies, sources, generated files, lists in the documents.
+    /// Checks the repository: floors, dependencies, sources, generated files, names of protocols, lists in the
+    /// documents.
     Check,
     /// Has a real Prometheus, which scrapes a run with faults, answer every query of the dashboard.
     Dashboards,
@@ -79,6 +81,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("no_std crates are", sources::no_std),
     ("every source file is compiled", sources::reached),
     ("no file names a machine or a registry", sources::places),
+    ("protocols are named in their rooms only", names::check),
     ("generated files are fresh", generated::check),
     ("lists in the documents are complete", lists::check),
 ];

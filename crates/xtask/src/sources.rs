@@ -109,7 +109,7 @@ fn named_places(text: &str) -> impl Iterator<Item = (usize, String)> {
 }
 
 /// Every file that is, or would be, part of the repository.
-fn files(repository: &Repository) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+pub(crate) fn files(repository: &Repository) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(&repository.root)
