@@ -177,6 +177,11 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
+    /// Where it is written down.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     fn seconds(&self, at: Time) -> Option<f64> {
         self.begun.map(|begun| at.since(begun).as_secs_f64())
     }

@@ -10,23 +10,25 @@ use std::{fs, thread};
 
 use clap::Args;
 use faultline_api::{Federation, supervision};
-use faultline_catalog::{Setup, Visitor, manifest, with_setup};
-use faultline_checker::{Context, Verdict, judge};
+use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_checker::Verdict;
 use faultline_core::fault::Change;
 use faultline_core::{Fact, Life, ProcessId, Protocol};
+use faultline_launch::{ended, run_options};
 use faultline_report::narrate::Event;
 use faultline_report::{Recorded, Summary};
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{self, Desk, RemoteOptions};
 use faultline_runtime::supervise::{Past, RunError, Wishes};
-use faultline_runtime::{RunOptions, RunOutcome, Secret, interrupt};
-use faultline_trace::manifest::Backend;
-use faultline_trace::{Bundle, Manifest};
+use faultline_runtime::{RunOptions, Secret, interrupt};
+use faultline_session::{Backend, Begun, Ended, Recording, RunError as SessionError, Session};
+use faultline_trace::manifest::Backend as Kind;
+use faultline_trace::{Bundle, Trace};
 
 use crate::amend::Amender;
 use crate::api::{self, Office};
 use crate::key;
-use crate::ledger::Ledger;
+use crate::ledger::{Keeper, Ledger};
 use crate::trouble::Trouble;
 
 /// How often it looks whether it has been told to end.
@@ -125,8 +127,9 @@ impl Visitor for Run<'_> {
             sum: sum.clone(),
             dir: out.clone(),
         };
-        let mut manifest = manifest::draft(federation, text, &setup, Backend::Kubernetes, SystemTime::now());
-        let mut keeper = ledger.keep(&manifest);
+        let session = Session::new(federation).of_text(text, SystemTime::now());
+        let draft = session.draft(Kind::Kubernetes).map_err(Trouble::input)?;
+        let keeper = ledger.keep(&draft);
         // Nobody is to take this for a run that has not begun, not even for a moment.
         match has_begun {
             true if is_over => ledger.judging(),
@@ -137,60 +140,86 @@ impl Visitor for Run<'_> {
             Trouble::machine(format!("cannot serve the API on {}: {error}", arguments.api))
         })?;
         println!("{address}");
-        if has_begun {
-            manifest = bundle.read_manifest().map_err(Trouble::machine)?;
-            if is_over {
-                return conclude(&bundle, &manifest, &ledger, &ended);
-            }
-            if let Some(why) = lost {
-                ledger.failed(why);
-                stay(&ended);
-                return Ok(());
-            }
-        } else {
-            if bundle.holds_a_run() {
-                // Nobody computes yet: it can begin anew.
-                bundle.clear().map_err(Trouble::machine)?;
-            }
-            Bundle::create(out).map_err(Trouble::input)?;
-            bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
+        if is_over {
+            return conclude(Recording::read(&bundle).map_err(|it| it.to_string()), &bundle, &ledger, &ended);
         }
-        let remote = RemoteOptions {
-            run,
-            secret,
-            listen: arguments.listen,
-            files: bundle.description().map_err(Trouble::machine)?,
-            sum: sum.clone(),
+        let begun = match has_begun {
+            true => Some(bundle.read_manifest().map_err(Trouble::machine)?),
+            false => {
+                if bundle.holds_a_run() {
+                    // Nobody computes yet: it can begin anew.
+                    bundle.clear().map_err(Trouble::machine)?;
+                }
+                Bundle::create(out).map_err(Trouble::input)?;
+                None
+            }
         };
-        let mut options = RunOptions { interrupted: ended.clone(), wishes, ..setup.run_options(out) };
+        if let Some(why) = lost {
+            return conclude(Err(why), &bundle, &ledger, &ended);
+        }
+        let listen = arguments.listen;
+        let mut pods = Pods { run, secret, listen, sum, past, wishes, desk, keeper, ended: ended.clone() };
+        let recording = match session.resumed(begun.as_ref()).record_setup(&setup, &bundle, &mut pods) {
+            Ok(run) => Ok(run.judge()),
+            // Another start of this program goes on.
+            Err(SessionError::Backend(RunError::Left)) => return Ok(()),
+            Err(SessionError::Backend(error)) => Err(error.to_string()),
+            Err(error) => return Err(Trouble::machine(error)),
+        };
+        conclude(recording, &bundle, &ledger, &ended)
+    }
+}
+
+/// Runs a federation at the places that its desk is told of.
+struct Pods {
+    /// What the run is called.
+    run: String,
+    secret: Secret,
+    listen: SocketAddr,
+    sum: Sum,
+    /// What another start of this program was told of the same run.
+    past: Option<Past>,
+    wishes: Wishes,
+    desk: Desk,
+    keeper: Keeper,
+    ended: Arc<AtomicBool>,
+}
+
+impl Backend for Pods {
+    type Error = RunError;
+
+    fn kind(&self) -> Kind {
+        Kind::Kubernetes
+    }
+
+    fn run<P>(&mut self, begun: Begun<'_, P>) -> Result<(Ended, Option<Trace>), RunError>
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let Begun { setup, bundle, .. } = begun;
+        let remote = RemoteOptions {
+            run: self.run.clone(),
+            secret: self.secret.clone(),
+            listen: self.listen,
+            files: bundle.description().map_err(RunError::Facts)?,
+            sum: self.sum.clone(),
+        };
+        let (interrupted, wishes) = (self.ended.clone(), self.wishes.clone());
+        let mut options = RunOptions { interrupted, wishes, ..run_options(setup, bundle.dir()) };
         // Whoever provides the places says what is in the way of one, and its user may mend that.
         options.supervisor.start_within = None;
-        let run = match remote::run(remote, options, past, &desk, &mut keeper) {
-            Ok(run) => run,
-            // Another start of this program goes on.
-            Err(RunError::Left) => return Ok(()),
-            Err(error) => {
-                ledger.failed(error.to_string());
-                stay(&ended);
-                return Ok(());
-            }
-        };
-        sum.over();
+        let run = remote::run(remote, options, self.past.take(), &self.desk, &mut self.keeper)?;
+        self.sum.over();
+        let ledger = self.keeper.ledger();
         ledger.judging();
-        let RunOutcome { outcome, added, faults, links, duration, collapsed } = run;
+        let (ended, collapsed) = ended(run);
         for it in collapsed {
             let name = setup.names.process(it.process);
             let text = format!("{name}, {}, ended by itself: {}; {}", it.life, it.status, it.last_words);
             ledger.note(None, warning("Collapsed", text));
         }
-        manifest.expected = manifest::expected(&setup);
-        manifest.outcome = Some(outcome);
-        manifest.plan.extend(added);
-        manifest.faults = faults;
-        manifest.duration = duration;
-        manifest.links = links;
-        bundle.write_manifest(&manifest).map_err(Trouble::machine)?;
-        conclude(&bundle, &manifest, &ledger, &ended)
+        Ok((ended, None))
     }
 }
 
@@ -217,31 +246,28 @@ fn begun(bundle: &Bundle) -> Result<bool, Trouble> {
     Ok(trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Begun))
 }
 
-/// Judges a record, and stays to hand it out.
+/// Tells of the judgement, or why there is none, and stays to hand out the record.
 fn conclude(
+    recording: Result<Recording, String>,
     bundle: &Bundle,
-    manifest: &Manifest,
     ledger: &Ledger,
     ended: &AtomicBool,
 ) -> Result<(), Trouble> {
-    ledger.judging();
-    let trace = match bundle.read_trace() {
-        Ok(trace) => trace,
-        Err(error) => {
-            ledger.failed(error.to_string());
-            stay(ended);
-            return Ok(());
+    match recording {
+        Err(why) => ledger.failed(why),
+        Ok(Recording { manifest, trace, judgement }) => {
+            let dir = bundle.dir().display().to_string();
+            let recorded =
+                Recorded { bundle: &dir, manifest: &manifest, trace: &trace, judgement: &judgement };
+            let summary = Summary::new(recorded);
+            let verdict = match summary.verdict {
+                Verdict::Pass => supervision::Verdict::Pass,
+                Verdict::Unknown => supervision::Verdict::Unknown,
+                Verdict::Fail => supervision::Verdict::Fail,
+            };
+            ledger.judged(verdict, summary.reasons, &manifest);
         }
-    };
-    let judgement = judge(&trace, &Context::from_manifest(manifest));
-    let dir = bundle.dir().display().to_string();
-    let summary = Summary::new(Recorded { bundle: &dir, manifest, trace: &trace, judgement: &judgement });
-    let verdict = match summary.verdict {
-        Verdict::Pass => supervision::Verdict::Pass,
-        Verdict::Unknown => supervision::Verdict::Unknown,
-        Verdict::Fail => supervision::Verdict::Fail,
-    };
-    ledger.judged(verdict, summary.reasons, manifest);
+    }
     stay(ended);
     Ok(())
 }

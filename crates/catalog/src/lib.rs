@@ -6,7 +6,6 @@
 mod application;
 pub mod defect;
 pub mod manifest;
-mod processes;
 mod protocol;
 mod simulation;
 

@@ -12,10 +12,10 @@ use crate::Setup;
 
 /// The manifest of a run that has not begun. `text` is the federation as its user wrote it;
 /// `started` is now.
-pub fn draft<P: faultline_core::Protocol>(
+pub fn draft<P: faultline_core::Protocol, A: faultline_core::Application>(
     federation: &Federation,
     text: &str,
-    setup: &Setup<P>,
+    setup: &Setup<P, A>,
     backend: Backend,
     started: SystemTime,
 ) -> Manifest {

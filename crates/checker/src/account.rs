@@ -17,18 +17,18 @@ pub struct Account {
     pub outcome: Option<Outcome>,
     /// Facts in the trace.
     pub facts: u64,
-    /// By cluster; one entry for all of them when they take checkpoints together.
-    pub clusters: Vec<ClusterAccount>,
-    /// By cluster, then in the order of incarnations.
+    /// By group: the processes that take checkpoints together, a process, a cluster or all.
+    pub groups: Vec<GroupAccount>,
+    /// By group, then in the order of incarnations.
     pub rollbacks: Vec<RollbackAccount>,
-    /// Messages first sent from one cluster to another, by sender and then receiver. Undone sends count as well.
+    /// Messages first sent from one group to another, by sender and then receiver. Undone sends count as well.
     pub messages: Vec<Vec<u64>>,
 }
 
-/// What one cluster did.
+/// What one group did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterAccount {
+pub struct GroupAccount {
     /// What people call it.
     pub name: String,
     /// Committed checkpoints that the timer asked for.
@@ -39,19 +39,19 @@ pub struct ClusterAccount {
     pub aborted: u64,
     /// The longest that a member's application stood still for a checkpoint.
     pub frozen_longest: Span,
-    /// Rollbacks because a process of the cluster failed.
+    /// Rollbacks because a process of the group failed.
     pub rollbacks_by_failure: u64,
-    /// Rollbacks because another cluster had rolled back.
+    /// Rollbacks because another group had rolled back.
     pub rollbacks_by_alert: u64,
     /// Lives of its processes that ended before the run did.
     pub failures: u64,
-    /// Messages to other clusters that were sent again.
+    /// Messages to other groups that were sent again.
     pub resent: u64,
     /// Messages that were dropped because a rollback had undone them.
     pub dropped: u64,
-    /// Deliveries within the cluster, undone ones included.
+    /// Deliveries within the group, undone ones included.
     pub delivered_within: u64,
-    /// Deliveries from other clusters, undone ones included.
+    /// Deliveries from other groups, undone ones included.
     pub delivered_between: u64,
     /// Messages that waited for a checkpoint that they forced.
     pub held: u64,
@@ -59,15 +59,15 @@ pub struct ClusterAccount {
     pub kept: Option<u32>,
 }
 
-/// One rollback of one cluster.
+/// One rollback of one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackAccount {
-    /// The cluster, as an index into [`Account::clusters`].
-    pub cluster: usize,
+    /// The group, as an index into [`Account::groups`].
+    pub group: usize,
     /// The incarnation that it began.
     pub incarnation: Incarnation,
-    /// Why, by the cluster's own word.
+    /// Why, by the group's own word.
     pub cause: Option<Cause>,
     /// What was restored; SN 0 is the initial state.
     pub checkpoint: Position,
@@ -95,13 +95,13 @@ impl Account {
         let mut this = Account {
             outcome: history.context.outcome.clone(),
             facts: history.trace.len() as u64,
-            clusters: Vec::with_capacity(history.groups.len()),
+            groups: Vec::with_capacity(history.groups.len()),
             rollbacks: Vec::new(),
             messages: vec![vec![0; history.groups.len()]; history.groups.len()],
         };
         let returns = Returns::new(history.trace);
         for (number, group) in history.groups.iter().enumerate() {
-            this.clusters.push(count_group(history, number, group));
+            this.groups.push(count_group(history, number, group));
             if group.rollbacks.is_empty() {
                 continue;
             }
@@ -123,20 +123,20 @@ impl Account {
             };
             self.messages[from][to] += u64::from(!message.sent.is_empty());
             let delivered = message.delivered.len() as u64;
-            let cluster = &mut self.clusters[to];
-            *(if from == to { &mut cluster.delivered_within } else { &mut cluster.delivered_between }) +=
+            let counted = &mut self.groups[to];
+            *(if from == to { &mut counted.delivered_within } else { &mut counted.delivered_between }) +=
                 delivered;
         }
         for (&(process, _), stream) in &history.trace.streams {
             let Some(group) = history.group_of(process) else { continue };
-            let cluster = &mut self.clusters[group];
+            let counted = &mut self.groups[group];
             for (_, fact) in stream {
                 match fact {
-                    Fact::DroppedStale(_) => cluster.dropped += 1,
+                    Fact::DroppedStale(_) => counted.dropped += 1,
                     Fact::Claim(claim) => match **claim {
-                        Claim::Resent { .. } => cluster.resent += 1,
-                        Claim::Forcing { .. } => cluster.held += 1,
-                        Claim::Aborted { .. } => cluster.aborted += 1,
+                        Claim::Resent { .. } => counted.resent += 1,
+                        Claim::Forcing { .. } => counted.held += 1,
+                        Claim::Aborted { .. } => counted.aborted += 1,
                         _ => {}
                     },
                     _ => {}
@@ -146,8 +146,8 @@ impl Account {
     }
 }
 
-fn count_group(history: &History<'_>, number: usize, group: &Group<'_>) -> ClusterAccount {
-    let mut count = ClusterAccount { name: history.context.group(number), ..ClusterAccount::default() };
+fn count_group(history: &History<'_>, number: usize, group: &Group<'_>) -> GroupAccount {
+    let mut count = GroupAccount { name: history.context.group(number), ..GroupAccount::default() };
     for checkpoint in group.checkpoints.values() {
         if let Some(first) = checkpoint.commits.first() {
             *(if first.forced { &mut count.forced } else { &mut count.unforced }) += 1;
@@ -190,11 +190,11 @@ struct Undoing<'a> {
 
 impl Undoing<'_> {
     /// `None` when nobody restored anything.
-    fn account(&self, cluster: usize) -> Option<RollbackAccount> {
+    fn account(&self, group: usize) -> Option<RollbackAccount> {
         let checkpoint = self.rollback.target()?.map_or(Position::default(), |name| name.position);
         let line = self.group.line_before(self.incarnation);
         Some(RollbackAccount {
-            cluster,
+            group,
             incarnation: self.incarnation,
             cause: self.rollback.cause.map(|(cause, _)| cause),
             checkpoint,
@@ -279,7 +279,7 @@ mod tests {
 
         let account = account(&run.trace, &run.context);
         assert_eq!(account.messages, [[0, 2], [0, 0]]);
-        let [first, second] = &account.clusters[..] else { panic!("two clusters") };
+        let [first, second] = &account.groups[..] else { panic!("two groups") };
         assert_eq!((first.unforced, first.failures, first.rollbacks_by_failure), (1, 1, 1));
         assert_eq!((second.unforced, second.rollbacks_by_alert, second.delivered_between), (2, 1, 1));
         let [failure, alert] = &account.rollbacks[..] else { panic!("two rollbacks") };

@@ -10,8 +10,10 @@ use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest};
 
 use crate::judgement::Property;
 
-/// What a checker has to know of a run that no fact states.
+/// What a checker has to know of a run that no fact states. It is what the run's manifest says, and comes from nowhere
+/// else: the same manifest is judged the same wherever it is judged.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Context {
     /// What the protocol promises.
     pub promises: Promises,
@@ -40,13 +42,15 @@ pub struct Context {
     /// All processes read the same clock, so that times of different processes can be compared.
     pub common_clock: bool,
     /// A run that was ended by its deadline is judged as one that completed when no application message has moved for
-    /// this long: by then every message that can arrive has arrived.
+    /// this long: by then every message that can arrive has arrived. Half the run in virtual time, and at least ten seconds;
+    /// on real processes nobody knows what a busy machine holds up, and no such run is.
     pub settled_after: Option<Span>,
 }
 
 impl Context {
-    /// A federation of clusters with these ranks that completed; for tests, to be adapted.
-    pub fn new(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
+    /// A federation of clusters with these ranks that completed, to be adapted.
+    #[cfg(test)]
+    pub(crate) fn new(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
         Context {
             promises,
             clusters,
@@ -65,7 +69,7 @@ impl Context {
         }
     }
 
-    /// What a bundle's manifest says.
+    /// What the manifest of a run says, whether the run was recorded or not.
     pub fn from_manifest(manifest: &Manifest) -> Context {
         let mut clusters = vec![Vec::new(); manifest.clusters.len()];
         for (index, process) in manifest.processes.iter().enumerate() {
@@ -136,7 +140,7 @@ impl Context {
     }
 
     /// What people call a group.
-    pub(crate) fn group(&self, group: usize) -> String {
+    pub fn group(&self, group: usize) -> String {
         match self.promises.scope {
             Scope::Process => self.process(ProcessId(group as u32)),
             Scope::Cluster => self.cluster(ClusterId(group as u16)),

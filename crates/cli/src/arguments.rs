@@ -424,6 +424,12 @@ pub(crate) struct OutputArguments {
     pub(crate) verbose: u8,
 }
 
+impl OutputArguments {
+    /// Nothing is shown while a run lasts.
+    pub(crate) const SILENT: OutputArguments =
+        OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
+}
+
 /// On what protocols are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ComparedOn {

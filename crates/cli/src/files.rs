@@ -7,12 +7,13 @@ use std::time::SystemTime;
 use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
 use faultline_api::samples::{SAMPLES, Sample};
-use faultline_catalog::{Setup, Visitor, manifest, with_setup};
+use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_core::{Fault, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::Cast;
 use faultline_report::explain::count;
 use faultline_report::fault::{describe_change, describe_fault, describe_trigger};
+use faultline_session::Session;
 use faultline_supervisor::process_seed;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::Backend;
@@ -219,29 +220,14 @@ fn all_samples() -> impl Iterator<Item = &'static Sample> {
 
 /// The manifest that a run of `federation` would begin with.
 fn expand(federation: &Federation, text: &str, seed: Option<u64>) -> Result<Manifest, Trouble> {
-    with_setup(federation, seed, Expand { federation, text }).map_err(unfit)
+    let session = Session::new(federation).of_text(text, SystemTime::UNIX_EPOCH);
+    let session = seed.map_or(session, |seed| session.seed(seed));
+    session.draft(Backend::Simulate).map_err(unfit)
 }
 
 /// A federation that is well-formed, and yet cannot be set up.
 pub(crate) fn unfit(error: faultline_catalog::SetupError) -> Trouble {
     Trouble::input(miette!(help = "change the file; `faultline samples` shows whole federations", "{error}"))
-}
-
-struct Expand<'a> {
-    federation: &'a Federation,
-    text: &'a str,
-}
-
-impl Visitor for Expand<'_> {
-    type Output = Manifest;
-
-    fn visit<P>(self, setup: Setup<P>) -> Manifest
-    where
-        P: faultline_core::Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        manifest::draft(self.federation, self.text, &setup, Backend::Simulate, SystemTime::UNIX_EPOCH)
-    }
 }
 
 fn table<const N: usize>(titles: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {

@@ -1,13 +1,44 @@
 //! The live view of a run whose facts are at hand. Tells what the supervisor sees; judges nothing.
 
+use faultline_api::Federation;
 use faultline_core::{ClusterId, Fact, ProcessId, Time};
 use faultline_report::Cast;
 use faultline_report::narrate::Narrator;
 use faultline_supervisor::{ClusterStatus, Status};
-use faultline_trace::manifest::LinkEntry;
+use faultline_trace::Manifest;
+use faultline_trace::manifest::{Backend, LinkEntry};
 
 use crate::arguments::OutputArguments;
 use crate::screen::{Row, Screen};
+
+/// How the runs of a federation are shown while they last.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) federation: &'a Federation,
+    pub(crate) output: OutputArguments,
+    /// One of many runs is shown on a terminal only.
+    pub(crate) of_many: bool,
+}
+
+impl View<'_> {
+    /// The live view of a run.
+    pub(crate) fn live(self, manifest: &Manifest) -> Live {
+        let narrator = Narrator::new(Cast::new(manifest));
+        Live { screen: self.screen(manifest), narrator, origin: None }
+    }
+
+    /// The screen of a run.
+    pub(crate) fn screen(self, manifest: &Manifest) -> Screen {
+        let protocol = self.federation.spec.protocol.name();
+        let on = match manifest.backend {
+            Backend::Local => "real processes",
+            Backend::Simulate => "virtual time",
+            Backend::Kubernetes => "pods",
+        };
+        let title = format!("{}: {protocol} in {on}, seed {}", manifest.name, manifest.seed);
+        Screen::new(self.output, self.of_many, title)
+    }
+}
 
 /// The live view of a run.
 pub(crate) struct Live {
@@ -17,11 +48,6 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// The view of a run of `cast`, as the user wants it. One of many runs is shown on a terminal only.
-    pub(crate) fn new(output: OutputArguments, of_many: bool, title: String, cast: Cast) -> Live {
-        Live { screen: Screen::new(output, of_many, title), narrator: Narrator::new(cast), origin: None }
-    }
-
     /// A fact was stated.
     pub(crate) fn stated(&mut self, at: Time, process: ProcessId, fact: &Fact) {
         if *fact == Fact::Begun {

@@ -9,54 +9,108 @@ use std::sync::atomic::AtomicBool;
 
 use faultline_catalog::{Setup, Visitor, with_setup};
 use faultline_core::{Fact, Life, Node, ProcessId, Protocol, Time};
+use faultline_launch::{ended, run_options};
 use faultline_runtime::node::{self, NodeOptions};
+use faultline_runtime::supervise::Collapse;
 use faultline_runtime::{Observer, RunError, RunOptions, RunOutcome, local};
+use faultline_session::{Backend, Begun, Ended};
 use faultline_shaper::Kernel;
 use faultline_supervisor::Status;
 use faultline_tc::namespace::MOST_PROCESSES;
-use faultline_trace::Bundle;
-use faultline_trace::manifest::LinkEntry;
+use faultline_trace::manifest::{Backend as Kind, LinkEntry};
+use faultline_trace::{Bundle, Manifest, Trace};
 use faultline_workloads::Workload;
 
-use crate::live::Live;
+use crate::live::{Live, View};
+use crate::log;
+use crate::machine::{self, Finding, State};
 use crate::trouble::Trouble;
 
-/// Runs a federation on real processes, in the bundle that was created in `dir`; with a `kernel`, in network namespaces,
-/// where it emulates the links.
-pub(crate) fn run<P: Protocol>(
-    setup: &Setup<P>,
-    dir: &Path,
-    metrics: Option<Arc<TcpListener>>,
-    kernel: Option<Kernel>,
-    interrupted: &Arc<AtomicBool>,
-    live: &mut Live,
-) -> Result<RunOutcome, Trouble> {
-    let program = std::env::current_exe()
-        .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
-    let options = RunOptions { metrics, interrupted: interrupted.clone(), ..setup.run_options(dir) };
-    let nodes = options.names.processes.len();
-    if kernel.is_some() && nodes > MOST_PROCESSES as usize {
-        return Err(Trouble::input(miette::miette!(
-            help = "leave out `--links tc`: links are emulated in the nodes then",
-            "traffic control is for {MOST_PROCESSES} processes at the most, and there are {nodes}"
-        )));
+/// So many nodes that ended by themselves are told of one by one.
+const MOURNED: usize = 3;
+
+/// Runs federations on real processes; with a kernel, in network namespaces, where it emulates the links.
+pub(crate) struct Processes<'a> {
+    pub(crate) kernel: Option<Kernel>,
+    pub(crate) metrics: Option<Arc<TcpListener>>,
+    pub(crate) view: View<'a>,
+    pub(crate) interrupted: &'a Arc<AtomicBool>,
+}
+
+impl Backend for Processes<'_> {
+    type Error = Trouble;
+
+    fn kind(&self) -> Kind {
+        Kind::Local
     }
-    let command = vec![program.into(), "node".into()];
-    match kernel {
-        None => local::run(command, options, live),
-        Some(kernel) => local::run_in_namespaces(command, options, kernel, live),
+
+    fn run<P>(&mut self, begun: Begun<'_, P>) -> Result<(Ended, Option<Trace>), Trouble>
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let Begun { setup, manifest, bundle } = begun;
+        let dir = bundle.dir();
+        let metrics = self.metrics.clone();
+        let options =
+            RunOptions { metrics, interrupted: self.interrupted.clone(), ..run_options(setup, dir) };
+        let mut live = self.view.live(manifest);
+        let run = self.carry_out(options, dir, &mut live);
+        live.finish();
+        let (ended, collapsed) = ended(run?);
+        if !self.view.output.quiet {
+            mourn(&collapsed, manifest, dir);
+        }
+        Ok((ended, None))
     }
-    .map_err(|error| match &error {
-        RunError::DiskFull(_) => Trouble::machine_with(
-            format!("{error}; the run is recorded in {}, as far as there was room", dir.display()),
-            "make room on that disk, or name a directory on another one with `--out`",
-        ),
-        RunError::Collapses { .. } => Trouble::machine_with(
-            &error,
-            format!("the logs of all processes are in {}", dir.join("nodes").display()),
-        ),
-        _ => Trouble::machine(error),
-    })
+}
+
+impl Processes<'_> {
+    fn carry_out(&self, options: RunOptions, dir: &Path, live: &mut Live) -> Result<RunOutcome, Trouble> {
+        let busy = machine::load().filter(|it| it.state != State::Ok);
+        if let Some(Finding { detail, .. }) = busy.filter(|_| !self.view.output.quiet) {
+            live.warn(&format!("this machine is busy (load {detail}): processes may be taken for dead"));
+        }
+        log::record_in(dir).map_err(Trouble::machine)?;
+        let program = std::env::current_exe()
+            .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
+        let nodes = options.names.processes.len();
+        if self.kernel.is_some() && nodes > MOST_PROCESSES as usize {
+            return Err(Trouble::input(miette::miette!(
+                help = "leave out `--links tc`: links are emulated in the nodes then",
+                "traffic control is for {MOST_PROCESSES} processes at the most, and there are {nodes}"
+            )));
+        }
+        let command = vec![program.into(), "node".into()];
+        match self.kernel {
+            None => local::run(command, options, live),
+            Some(kernel) => local::run_in_namespaces(command, options, kernel, live),
+        }
+        .map_err(|error| match &error {
+            RunError::DiskFull(_) => Trouble::machine_with(
+                format!("{error}; the run is recorded in {}, as far as there was room", dir.display()),
+                "make room on that disk, or name a directory on another one with `--out`",
+            ),
+            RunError::Collapses { .. } => Trouble::machine_with(
+                &error,
+                format!("the logs of all processes are in {}", dir.join("nodes").display()),
+            ),
+            _ => Trouble::machine(error),
+        })
+    }
+}
+
+/// Says of the first nodes that ended by themselves, which none is expected to, what they had to say.
+fn mourn(collapsed: &[Collapse], manifest: &Manifest, dir: &Path) {
+    for it in collapsed.iter().take(MOURNED) {
+        let name = &manifest.processes[it.process.index()].name;
+        anstream::eprintln!("{name}, {}, ended by itself: {}", it.life, it.status);
+        it.last_words.lines().for_each(|line| anstream::eprintln!("  {line}"));
+    }
+    if collapsed.len() > MOURNED {
+        let more = collapsed.len() - MOURNED;
+        anstream::eprintln!("and {more} more: see {}", dir.join(log::FILE).display());
+    }
 }
 
 impl Observer for Live {

@@ -20,6 +20,7 @@ mod recording;
 mod replay;
 mod reproduce;
 mod run;
+mod runner;
 mod screen;
 mod simulate;
 mod trouble;

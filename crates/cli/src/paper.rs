@@ -10,9 +10,10 @@ use faultline_api::{Federation, Names};
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
 use faultline_core::{Claim, ClusterId, Fact, Life, ProcessId, Time};
-use faultline_experiments::{Files, Statistics, Watch, simulate_all, tell};
-use faultline_trace::Record;
+use faultline_experiments::{Files, Statistics, simulate_all, tell};
+use faultline_session::{Moment, Observer};
 use faultline_trace::describe::{self, describe};
+use faultline_trace::{Manifest, Record};
 
 use crate::arguments::{FilesArguments, ImportArguments, SimulateArguments, StatisticsFormat, TraceLevel};
 use crate::progress::Progress;
@@ -79,6 +80,7 @@ fn watched(
             StatisticsFormat::Text => Box::new(BufWriter::new(io::stdout())),
             StatisticsFormat::Json | StatisticsFormat::Csv => Box::new(BufWriter::new(io::stderr())),
         },
+        names: Names::of(&federation.spec),
         cluster_of: Vec::new(),
         interrupted,
         progress: Progress::new(),
@@ -121,7 +123,8 @@ fn federation(files: &Files, name: &str) -> Result<Federation, Trouble> {
 struct Watcher {
     level: TraceLevel,
     out: Box<dyn Write>,
-    /// By process, from the first fact on.
+    names: Names,
+    /// By process.
     cluster_of: Vec<ClusterId>,
     interrupted: Arc<AtomicBool>,
     progress: Progress,
@@ -164,16 +167,18 @@ fn with_names(sentence: &str, names: &Names) -> String {
     )
 }
 
-impl Watch for Watcher {
-    fn stated(&mut self, names: &Names, record: &Record) {
+impl Observer for Watcher {
+    fn begins(&mut self, manifest: &Manifest) {
+        self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
+    }
+
+    fn stated(&mut self, record: &Record) {
         if self.level == TraceLevel::Statistics {
             return;
         }
-        if self.cluster_of.is_empty() {
-            self.cluster_of = (0..names.ranks()).map(|it| names.cluster_of(ProcessId(it))).collect();
-        }
         let Record { process, at, fact, .. } = record;
         if self.tells(*process, fact) {
+            let names = &self.names;
             let name = names.process(*process);
             let (seconds, told) = (at.since(Time::ZERO).as_secs_f64(), describe(fact).to_string());
             let line = format!("{seconds:>16.9} s  {name:<14} {}\n", with_names(&told, names));
@@ -184,9 +189,9 @@ impl Watch for Watcher {
         }
     }
 
-    fn goes_on(&mut self, now: Time) -> bool {
+    fn goes_on(&mut self, moment: Moment<'_>) -> bool {
         let (number, runs) = self.run;
-        let (hours, done) = (self.hours, now.since(Time::ZERO).as_secs_f64() / 3600.0);
+        let (hours, done) = (self.hours, moment.now.since(Time::ZERO).as_secs_f64() / 3600.0);
         self.progress.show(|| format!("run {number} of {runs}: {done:.2} of {hours:.2} hours simulated"));
         !self.interrupted.load(Ordering::Relaxed)
     }

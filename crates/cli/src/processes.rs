@@ -15,12 +15,15 @@ use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting, progre
 use faultline_experiments::reproduce::hydee::real::{self, Real};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, Told};
 
-use crate::arguments::{BackendName, Format, LinksName, OutputArguments, RunArguments};
-use crate::kubernetes::KubernetesArguments;
+use crate::arguments::OutputArguments;
+use crate::live::View;
 use crate::progress::Progress;
 use crate::recording::Recording;
-use crate::run::Session;
+use crate::runner::{Here, Runner};
 use crate::trouble::Trouble;
+
+/// Real processes whose links are emulated in the nodes, and whose metrics nobody asks for.
+const PROCESSES: Here = Here::Processes { kernel: None, metrics: None };
 
 /// Where an evaluation makes its runs, and keeps the record of each.
 #[derive(Clone, Copy)]
@@ -32,7 +35,6 @@ pub(crate) struct Evaluation<'a> {
 
 /// A run that was made.
 struct Kept {
-    federation: Federation,
     recording: Recording,
     dir: PathBuf,
 }
@@ -45,9 +47,9 @@ impl Evaluation<'_> {
         for seed in 1..=seeds {
             progress
                 .show(|| format!("real processes beside the simulator ({} of {seeds} seeds done)", seed - 1));
-            let run = |backend, on| self.run(backend, on, FEDERATION, seed).map(|it| told(&it.recording));
-            let real = run(BackendName::Local, "real")?;
-            pairs.push(Pair { seed, real, simulated: run(BackendName::Simulate, "simulated")? });
+            let run = |here, on| self.run(here, on, FEDERATION, seed).map(|it| told(&it.recording));
+            let real = run(&PROCESSES, "real")?;
+            pairs.push(Pair { seed, real, simulated: run(&Here::Simulator, "simulated")? });
         }
         Ok(pairs)
     }
@@ -64,8 +66,8 @@ impl Evaluation<'_> {
         for (run, setting) in (1..=runs).flat_map(|run| Setting::ALL.map(|it| (run, it))) {
             shown.show(|| progress(processes, all.len(), runs as usize * Setting::ALL.len()));
             let name = format!("ping-pong-{processes}-{setting:?}").to_lowercase();
-            let kept = self.run(BackendName::Local, &name, &setting.text(processes, rounds), run.into())?;
-            let played = Played::of(setting, processes, rounds, kept.recording.recorded().trace);
+            let kept = self.run(&PROCESSES, &name, &setting.text(processes, rounds), run.into())?;
+            let played = Played::of(setting, processes, rounds, &kept.recording.run.trace);
             all.push(played.ok_or_else(|| {
                 Trouble::machine(format!("ping-pong did not come to its end: see {}", kept.dir.display()))
             })?);
@@ -82,8 +84,8 @@ impl Evaluation<'_> {
         for turn in 1..=turns {
             for (wanted, made) in runs.iter().zip(&mut real.made) {
                 shown.show(|| format!("{} on real processes (turn {turn} of {turns})", wanted.name));
-                let kept = self.run(BackendName::Local, &wanted.name, &wanted.text, turn.into())?;
-                let run = kept.recording.made(&kept.federation);
+                let kept = self.run(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
+                let run = Made::of(&kept.recording.run);
                 if !run.is_good() {
                     let dir = kept.dir.display();
                     return Err(Trouble::machine(format!("a run did not come to a good end: see {dir}")));
@@ -94,16 +96,17 @@ impl Evaluation<'_> {
         Ok(real)
     }
 
-    fn run(self, backend: BackendName, name: &str, text: &str, seed: u64) -> Result<Kept, Trouble> {
+    fn run(self, here: &Here, name: &str, text: &str, seed: u64) -> Result<Kept, Trouble> {
         let federation = faultline_api::parse(name, text.as_bytes()).map_err(|it| Trouble::input(*it))?;
-        let arguments = quietly(backend);
-        let session = Session::new(&arguments, &federation, text, self.interrupted.clone())?;
+        let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
+        let (interrupted, records_inputs) = (self.interrupted, false);
+        let runner = Runner { federation: &federation, text, here, records_inputs, view, interrupted };
         let dir = self.place(&format!("{name}-{seed}"))?;
-        let recording = session.once(seed, &dir)?;
+        let recording = runner.once(seed, &dir)?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Trouble::machine("interrupted: no page was written, but records of runs"));
         }
-        Ok(Kept { federation, recording, dir })
+        Ok(Kept { recording, dir })
     }
 
     /// Where the record of a run goes; one of an evaluation that was made here before is removed.
@@ -137,32 +140,16 @@ impl<'a> Compared<'a> {
         let forces_always = matches!(&federation.spec.protocol, Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage));
         let every = if forces_always { "-every-message" } else { "" };
         let name = format!("{}{every}-{faults}", federation.spec.protocol.name());
-        let kept = self.evaluation.run(BackendName::Local, &name, &faultline_api::to_yaml(federation), seed);
-        kept.map(|it| it.recording.made(federation)).map_err(|trouble| {
+        let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
+        kept.map(|it| Made::of(&it.recording.run)).map_err(|trouble| {
             self.trouble = Some(trouble);
             Interrupted
         })
     }
 }
 
-fn quietly(backend: BackendName) -> RunArguments {
-    RunArguments {
-        file: None,
-        backend,
-        links: LinksName::InNode,
-        seed: None,
-        repeat: 1,
-        keep: true,
-        out: None,
-        record: false,
-        metrics: None,
-        output: OutputArguments { format: Format::Text, quiet: true, verbose: 0 },
-        cluster: KubernetesArguments::default(),
-    }
-}
-
 fn told(recording: &Recording) -> Told {
-    let recorded = recording.recorded();
-    let begun = recorded.trace.begun().map_or(0.0, Time::as_secs_f64);
-    Told::of(&recording.account(), recorded.manifest.duration.as_secs_f64() - begun)
+    let run = &recording.run;
+    let begun = run.trace.begun().map_or(0.0, Time::as_secs_f64);
+    Told::of(&run.account(), run.manifest.duration.as_secs_f64() - begun)
 }

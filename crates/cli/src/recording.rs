@@ -4,16 +4,13 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use faultline_api::Federation;
-use faultline_checker::{Account, Context, Judgement, judge};
 use faultline_clustering::Graph;
-use faultline_core::fault::Outcome;
-use faultline_core::{Life, ProcessId, Role};
-use faultline_experiments::compare::Made;
+use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
 use faultline_report::text::{self, Layout};
 use faultline_report::{Cast, History, Recorded, Summary, page};
+use faultline_session::Unjudged;
 use faultline_trace::{Bundle, BundleError, Manifest, Trace, export};
 
 use crate::arguments::{
@@ -24,20 +21,16 @@ use crate::trouble::{Exit, Trouble};
 
 const HELP: &str = "give the directory that `faultline run` named at its end";
 
-/// A recorded run with its judgement.
+/// A recorded run with its judgement, and where the record is.
 pub(crate) struct Recording {
     dir: String,
-    manifest: Manifest,
-    trace: Trace,
-    judgement: Judgement,
+    pub(crate) run: faultline_session::Recording,
 }
 
 impl Recording {
     /// Judges a run.
-    pub(crate) fn new(dir: &Path, mut manifest: Manifest, trace: Trace) -> Recording {
-        manifest.fill_in(&trace);
-        let judgement = judge(&trace, &Context::from_manifest(&manifest));
-        Recording { dir: dir.display().to_string(), manifest, trace, judgement }
+    pub(crate) fn new(dir: &Path, run: Unjudged) -> Recording {
+        Recording { dir: dir.display().to_string(), run: run.judge() }
     }
 
     /// Reads and judges the record in `dir`.
@@ -47,34 +40,22 @@ impl Recording {
                 if dir.exists() { "it is not the directory of a run" } else { "there is no such directory" };
             return Err(Trouble::path("read", dir, why, HELP));
         }
-        let (manifest, trace) = open(dir)?;
-        Ok(Recording::new(dir, manifest, trace))
+        Ok(Recording::new(dir, open(dir)?))
     }
 
     /// What everything that is said and drawn of it is made from.
     pub(crate) fn recorded(&self) -> Recorded<'_> {
         Recorded {
             bundle: &self.dir,
-            manifest: &self.manifest,
-            trace: &self.trace,
-            judgement: &self.judgement,
+            manifest: &self.run.manifest,
+            trace: &self.run.trace,
+            judgement: &self.run.judgement,
         }
-    }
-
-    /// What happened in it, counted.
-    pub(crate) fn account(&self) -> Account {
-        Account::of(&faultline_checker::History::new(&self.trace, &Context::from_manifest(&self.manifest)))
-    }
-
-    /// What a comparison takes of it.
-    pub(crate) fn made(&self, federation: &Federation) -> Made {
-        let completed = self.manifest.outcome == Some(Outcome::Completed);
-        Made::of(federation, &self.trace, completed, &self.judgement)
     }
 
     /// How a command about it ends.
     pub(crate) fn exit(&self) -> Exit {
-        self.judgement.verdict.into()
+        self.run.judgement.verdict.into()
     }
 
     /// Prints its summary.
@@ -100,9 +81,9 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Trouble> {
 /// `faultline explain`
 pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, Trouble> {
     let recording = Recording::read(&arguments.dir)?;
-    let cast = Cast::new(&recording.manifest);
-    let history = History::new(&recording.trace, &cast);
-    let chapters = explain(&history, &recording.manifest, &cast);
+    let cast = Cast::new(&recording.run.manifest);
+    let history = History::new(&recording.run.trace, &cast);
+    let chapters = explain(&history, &recording.run.manifest, &cast);
     let text: String = chapters.iter().map(|it| format!("{}\n", it.text)).collect();
     output::print(&output::filled(&text))?;
     Ok(Exit::Pass)
@@ -113,8 +94,8 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
     let recording = Recording::read(&arguments.dir)?;
     let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
     let picture = to.with_file_name("diagram.svg");
-    let cast = Cast::new(&recording.manifest);
-    let history = History::new(&recording.trace, &cast);
+    let cast = Cast::new(&recording.run.manifest);
+    let history = History::new(&recording.run.trace, &cast);
     let diagram = Diagram::new(&history, &cast, Limits::default());
     write(&to, &page::render(recording.recorded()))?;
     write(&picture, &svg::render(&diagram, svg::Options::default()))?;
@@ -124,7 +105,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
 
 /// `faultline export`
 pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
-    let (manifest, trace) = open(&arguments.dir)?;
+    let Unjudged { manifest, trace } = open(&arguments.dir)?;
     let out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
         ExportFormat::Jsonl => export::json_lines(&trace, &manifest, out),
@@ -144,7 +125,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
 
 /// Who sent how much to whom in the run recorded in `dir`, in so many intervals of the same length.
 pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble> {
-    let (manifest, trace) = open(dir)?;
+    let Unjudged { manifest, trace } = open(dir)?;
     say_if_some_failed(&trace);
     let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
@@ -174,7 +155,7 @@ fn say_if_some_failed(trace: &Trace) {
 }
 
 /// What is recorded in `dir`.
-fn open(dir: &Path) -> Result<(Manifest, Trace), Trouble> {
+fn open(dir: &Path) -> Result<Unjudged, Trouble> {
     let wrong = |error: BundleError| {
         let help = match error {
             BundleError::Format { .. } => "read it with the version of the program that recorded it",
@@ -182,14 +163,12 @@ fn open(dir: &Path) -> Result<(Manifest, Trace), Trouble> {
         };
         Trouble::path("use", dir, error, help)
     };
-    let bundle = Bundle::open(dir);
-    Ok((bundle.read_manifest().map_err(wrong)?, bundle.read_trace().map_err(wrong)?))
+    Unjudged::read(&Bundle::open(dir)).map_err(wrong)
 }
 
 /// The processes of the application, with their names.
 fn application(manifest: &Manifest) -> Vec<(ProcessId, &str)> {
-    let ranks = (0..).map(ProcessId).zip(&manifest.processes).filter(|(_, it)| it.role == Role::RANK);
-    ranks.map(|(process, it)| (process, it.name.as_str())).collect()
+    manifest.ranks().map(|(process, it)| (process, it.name.as_str())).collect()
 }
 
 fn write(path: &PathBuf, content: &str) -> Result<(), Trouble> {

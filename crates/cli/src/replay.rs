@@ -4,8 +4,6 @@
 //! actions show that it is the recorded protocol code, whichever driver hosted it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io;
 use std::sync::Arc;
 
 use faultline_catalog::{Setup, Visitor, with_setup};
@@ -16,7 +14,7 @@ use faultline_core::{
 use faultline_report::Cast;
 use faultline_report::explain::count;
 use faultline_trace::describe::describe;
-use faultline_trace::inputs::{Deed, Entry, EntryOf, InputsFile, InputsWriter, Recorder};
+use faultline_trace::inputs::{Deed, Entry, EntryOf, InputsFile};
 use faultline_trace::{Bundle, BundleError, Manifest, StreamEnd, Trace};
 use faultline_workloads::Workload;
 use miette::miette;
@@ -275,61 +273,5 @@ fn kind<S, M, H, V>(entry: &Entry<S, M, H, V>) -> &'static str {
         Entry::Computed(_) => "the result of a job",
         Entry::Timeout => "a timeout",
         Entry::Did(_) => "actions",
-    }
-}
-
-/// Records what the processes of a simulation are given, in its bundle.
-pub(crate) struct Tapes {
-    bundle: Bundle,
-    writers: BTreeMap<(ProcessId, Life), InputsWriter<File>>,
-    /// The first thing that went wrong; nothing is recorded after that.
-    error: Option<Trouble>,
-}
-
-impl Tapes {
-    pub(crate) fn new(bundle: Bundle) -> Tapes {
-        Tapes { bundle, writers: BTreeMap::new(), error: None }
-    }
-
-    /// Writes what is left; fails when anything could not be written.
-    pub(crate) fn finish(mut self) -> Result<(), Trouble> {
-        let lives: Vec<_> = self.writers.keys().copied().collect();
-        for (process, life) in lives {
-            self.tape(process, life, InputsWriter::flush);
-        }
-        self.error.map_or(Ok(()), Err)
-    }
-
-    fn tape(
-        &mut self,
-        process: ProcessId,
-        life: Life,
-        write: impl FnOnce(&mut InputsWriter<File>) -> io::Result<()>,
-    ) {
-        let Some(writer) = self.writers.get_mut(&(process, life)).filter(|_| self.error.is_none()) else {
-            return;
-        };
-        if let Err(error) = write(writer) {
-            let path = self.bundle.inputs_path(process, life);
-            self.error = Some(Trouble::machine(format!("cannot write {}: {error}", path.display())));
-        }
-    }
-}
-
-impl<P: Process> Recorder<P> for Tapes {
-    fn born(&mut self, at: Time, birth: &Birth<P::Config>) {
-        match self.bundle.inputs_writer(birth.me, birth.life) {
-            Ok(writer) => drop(self.writers.insert((birth.me, birth.life), writer)),
-            Err(error) => drop(self.error.get_or_insert(Trouble::machine(error))),
-        }
-        self.tape(birth.me, birth.life, |it| it.birth::<P>(at, birth));
-    }
-
-    fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>) {
-        self.tape(process, life, |it| it.event::<P>(at, event));
-    }
-
-    fn did(&mut self, process: ProcessId, life: Life, at: Time, actions: &[ActionOf<P>]) {
-        self.tape(process, life, |it| it.actions::<P>(at, actions));
     }
 }

@@ -5,50 +5,28 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use faultline_api::Federation;
 use faultline_api::samples::SAMPLES;
-use faultline_catalog::{Setup, Visitor, manifest, with_setup};
 use faultline_checker::Verdict;
-use faultline_core::fault::{FaultAccount, Outcome};
-use faultline_core::{Protocol, Span};
-use faultline_report::{Cast, Summary, explain, text};
-use faultline_runtime::RunOutcome;
-use faultline_runtime::supervise::Collapse;
+use faultline_report::{Summary, explain, text};
+use faultline_session::Session;
 use faultline_shaper::{Kernel, Place};
-use faultline_trace::manifest::{Backend, LinkEntry};
-use faultline_trace::{Bundle, BundleError, Manifest};
+use faultline_trace::Bundle;
+use faultline_trace::manifest::Backend;
 use miette::miette;
 use serde::Serialize;
 
 use crate::arguments::{BackendName, Format, LinksName, RunArguments};
 use crate::files::{self, Source};
-use crate::live::Live;
-use crate::machine::{self, Finding, Size, State};
+use crate::live::View;
 use crate::recording::Recording;
-use crate::replay::Tapes;
-use crate::screen::Screen;
+use crate::runner::{Here, Runner};
 use crate::trouble::{Exit, Trouble};
-use crate::{doctor, interrupt, kubernetes, local, log, output, simulate};
+use crate::{doctor, interrupt, kubernetes, output};
 
 /// Where records go that nobody gave a place.
 pub(crate) const RUNS: &str = "faultline-runs";
-
-/// So many nodes that ended by themselves are told of one by one.
-const MOURNED: usize = 3;
-
-/// How a run went, before anyone has judged it.
-pub(crate) struct Ended {
-    /// How it ended.
-    pub(crate) outcome: Outcome,
-    /// What became of the plan.
-    pub(crate) faults: Vec<FaultAccount>,
-    /// Links with what was measured; `None` where nothing was.
-    pub(crate) links: Option<Vec<LinkEntry>>,
-    /// From the start to the end.
-    pub(crate) duration: Span,
-}
 
 /// `faultline run`
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
@@ -63,10 +41,17 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     }
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     let text = source.text();
-    let session = Session::new(arguments, &federation, &text, interrupt::flag())?;
+    let on = match arguments.backend {
+        BackendName::Simulate => On::ThisMachine(Here::Simulator),
+        BackendName::Local => {
+            On::ThisMachine(Here::Processes { kernel: links(arguments)?, metrics: metrics(arguments)? })
+        }
+        BackendName::Kubernetes => On::Cluster,
+    };
+    let runs = Runs { arguments, federation: &federation, text: &text, on, interrupted: interrupt::flag() };
     if arguments.repeat == 1 {
-        let dir = session.place(first)?;
-        let recording = match session.once(first, &dir) {
+        let dir = runs.place(first)?;
+        let recording = match runs.once(first, &dir) {
             // The machine ended it early: what has been recorded is judged like any other.
             Err(trouble) if trouble.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
                 let Ok(recording) = Recording::read(&dir) else { return Err(trouble) };
@@ -78,18 +63,24 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
         recording.print(arguments.output)?;
         return Ok(recording.exit());
     }
-    session.repeat(first)
+    runs.repeat(first)
 }
 
 /// Refuses what the backend would not heed.
 fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
-    let RunArguments { backend, metrics, cluster, .. } = arguments;
+    let RunArguments { backend, links, metrics, cluster, .. } = arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
     let heedless = [
         ("--metrics", metrics.is_some() && !local, "local"),
         ("--namespace", cluster.namespace.is_some() && !pods, "kubernetes"),
         ("--context", cluster.context.is_some() && !pods, "kubernetes"),
     ];
+    if *links == LinksName::Tc && !local {
+        return Err(Trouble::input(miette!(
+            help = "leave out `--links tc`, or add `--backend local`; for pods the file says `kubernetes: { links: tc }`",
+            "links by traffic control are for real processes on this machine"
+        )));
+    }
     match heedless.into_iter().find(|&(_, is_heedless, _)| is_heedless) {
         None => Ok(()),
         Some((option, _, backend)) => Err(Trouble::input(miette!(
@@ -103,12 +94,6 @@ fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
 fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
     if arguments.links == LinksName::InNode {
         return Ok(None);
-    }
-    if arguments.backend != BackendName::Local {
-        return Err(Trouble::input(miette!(
-            help = "leave out `--links tc`, or add `--backend local`; for pods the file says `kubernetes: { links: tc }`",
-            "links by traffic control are for real processes on this machine"
-        )));
     }
     let kernel = doctor::kernel_for_tc()?;
     if !arguments.output.quiet {
@@ -138,15 +123,18 @@ fn metrics(arguments: &RunArguments) -> Result<Option<Arc<TcpListener>>, Trouble
 }
 
 /// Everything that several runs of one command share.
-pub(crate) struct Session<'a> {
+struct Runs<'a> {
     arguments: &'a RunArguments,
     federation: &'a Federation,
     text: &'a str,
-    /// What traffic control does for links, if anything.
-    kernel: Option<Kernel>,
-    /// Where metrics are served, if anywhere.
-    metrics: Option<Arc<TcpListener>>,
+    on: On,
     interrupted: Arc<AtomicBool>,
+}
+
+/// On what a command runs a federation.
+enum On {
+    ThisMachine(Here),
+    Cluster,
 }
 
 /// One of several runs, for the object of `--format json`.
@@ -177,29 +165,23 @@ struct Repetitions<'a> {
     runs: Vec<Repetition>,
 }
 
-impl<'a> Session<'a> {
-    /// `text` is what `federation` was read from.
-    pub(crate) fn new(
-        arguments: &'a RunArguments,
-        federation: &'a Federation,
-        text: &'a str,
-        interrupted: Arc<AtomicBool>,
-    ) -> Result<Session<'a>, Trouble> {
-        let (kernel, metrics) = (links(arguments)?, metrics(arguments)?);
-        Ok(Session { arguments, federation, text, kernel, metrics, interrupted })
-    }
-
+impl Runs<'_> {
     /// Runs and judges once; the record is in `dir`.
-    pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
-        if self.arguments.backend == BackendName::Kubernetes {
-            return self.in_pods(seed, dir);
+    fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
+        let Runs { arguments, federation, text, on, interrupted } = self;
+        let view = View { federation, output: arguments.output, of_many: arguments.repeat > 1 };
+        match on {
+            On::Cluster => self.in_pods(seed, dir, view),
+            On::ThisMachine(here) => {
+                Runner { federation, text, here, records_inputs: arguments.record, view, interrupted }
+                    .once(seed, dir)
+            }
         }
-        with_setup(self.federation, Some(seed), Once { session: self, dir }).map_err(files::unfit)?
     }
 
     /// The same on a cluster: what is run there is the resource, and what is judged here is the record.
-    fn in_pods(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
-        let Self { arguments, federation, interrupted, .. } = self;
+    fn in_pods(&self, seed: u64, dir: &Path, view: View<'_>) -> Result<Recording, Trouble> {
+        let Runs { arguments, federation, interrupted, .. } = self;
         if arguments.record {
             let help = "leave `--record` out, or take another backend";
             return Err(Trouble::input(miette!(
@@ -213,10 +195,8 @@ impl<'a> Session<'a> {
         })?;
         let mut federation = (*federation).clone();
         federation.spec.seed = Some(seed);
-        with_setup(&federation, None, Fits).map_err(files::unfit)?;
-        let title = title(&federation, Backend::Kubernetes, u64::from(seed));
-        let screen = Screen::new(arguments.output, arguments.repeat > 1, title);
-        kubernetes::run(arguments, &federation, dir, interrupted, screen)?;
+        let draft = Session::new(&federation).draft(Backend::Kubernetes).map_err(files::unfit)?;
+        kubernetes::run(&arguments.cluster, &federation, dir, interrupted, view.screen(&draft))?;
         Recording::read(dir)
     }
 
@@ -320,140 +300,4 @@ fn rows(run: &Repetition) -> String {
 /// Rows are printed while runs are still to come, so that their columns have fixed widths.
 fn row([seed, verdict, rollbacks, lost, took, record]: [&str; 6]) -> String {
     format!("{seed:>10}  {verdict:<7}  {rollbacks:>9}  {lost:>9}  {took:>9}  {record}\n")
-}
-
-/// One run of a federation, whatever its protocol.
-struct Once<'a> {
-    session: &'a Session<'a>,
-    dir: &'a Path,
-}
-
-impl Visitor for Once<'_> {
-    type Output = Result<Recording, Trouble>;
-
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        let Once { session: Session { arguments, federation, text, kernel, metrics, interrupted }, dir } =
-            self;
-        let backend = match arguments.backend {
-            BackendName::Local => Backend::Local,
-            BackendName::Simulate => Backend::Simulate,
-            BackendName::Kubernetes => unreachable!("pods are not run by this program"),
-        };
-        if backend == Backend::Local {
-            machine::require(Size::of_run(setup.membership.members.len(), &federation.spec))?;
-        }
-        let mut manifest = manifest::draft(federation, text, &setup, backend, SystemTime::now());
-        if dir.exists() && !dir.is_dir() {
-            const HELP: &str = "name a directory with `--out`; it need not exist";
-            return Err(Trouble::path("record in", dir, "it is not a directory", HELP));
-        }
-        let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
-        if is_used && !Bundle::open(dir).holds_a_run() {
-            const HELP: &str = "name an empty directory with `--out`, or one that does not exist";
-            return Err(Trouble::path("record in", dir, "it holds other files", HELP));
-        }
-        let bundle = Bundle::create(dir).map_err(|error| match error {
-            BundleError::Occupied(_) => {
-                Trouble::path("record in", dir, error, "name another directory with `--out`")
-            }
-            other => {
-                Trouble::path("record in", dir, other, "name a directory that can be written with `--out`")
-            }
-        })?;
-        let unwritable = |error: BundleError| Trouble::machine(error);
-        bundle.write_manifest(&manifest).map_err(unwritable)?;
-        if arguments.record {
-            bundle.record_inputs().map_err(unwritable)?;
-        }
-        manifest.expected = manifest::expected(&setup);
-        let mut live = Live::new(
-            arguments.output,
-            arguments.repeat > 1,
-            title(federation, backend, manifest.seed),
-            Cast::new(&manifest),
-        );
-        let (ended, trace) = match backend {
-            Backend::Simulate => {
-                let mut tapes = arguments.record.then(|| Tapes::new(bundle.clone()));
-                let (ended, trace, shown) = simulate::run(setup, interrupted, live, tapes.as_mut());
-                tapes.map_or(Ok(()), Tapes::finish)?;
-                live = shown;
-                bundle.write_trace(&trace).map_err(unwritable)?;
-                (ended, trace)
-            }
-            Backend::Local | Backend::Kubernetes => {
-                let busy = machine::load().filter(|it| it.state != State::Ok);
-                if let Some(Finding { detail, .. }) = busy.filter(|_| !arguments.output.quiet) {
-                    live.warn(&format!(
-                        "this machine is busy (load {detail}): processes may be taken for dead"
-                    ));
-                }
-                log::record_in(dir).map_err(Trouble::machine)?;
-                let run = match local::run(&setup, dir, metrics.clone(), *kernel, interrupted, &mut live) {
-                    Ok(run) => run,
-                    Err(trouble) => {
-                        live.finish();
-                        return Err(trouble);
-                    }
-                };
-                let RunOutcome { outcome, faults, links, duration, collapsed, .. } = run;
-                if !arguments.output.quiet {
-                    mourn(&collapsed, &manifest, dir);
-                }
-                let ended = Ended { outcome, faults, links: Some(links), duration };
-                (ended, bundle.read_trace().map_err(unwritable)?)
-            }
-        };
-        live.finish();
-        manifest.outcome = Some(ended.outcome);
-        manifest.faults = ended.faults;
-        manifest.duration = ended.duration;
-        if let Some(links) = ended.links {
-            manifest.links = links;
-        }
-        bundle.write_manifest(&manifest).map_err(unwritable)?;
-        Ok(Recording::new(dir, manifest, trace))
-    }
-}
-
-/// Says of the first nodes that ended by themselves, which none is expected to, what they had to say.
-fn mourn(collapsed: &[Collapse], manifest: &Manifest, dir: &Path) {
-    for it in collapsed.iter().take(MOURNED) {
-        let name = &manifest.processes[it.process.index()].name;
-        anstream::eprintln!("{name}, {}, ended by itself: {}", it.life, it.status);
-        it.last_words.lines().for_each(|line| anstream::eprintln!("  {line}"));
-    }
-    if collapsed.len() > MOURNED {
-        let more = collapsed.len() - MOURNED;
-        anstream::eprintln!("and {more} more: see {}", dir.join(log::FILE).display());
-    }
-}
-
-fn title(federation: &Federation, backend: Backend, seed: u64) -> String {
-    let name = federation.metadata.name.as_deref().unwrap_or("federation");
-    let protocol = federation.spec.protocol.name();
-    let on = match backend {
-        Backend::Local => "real processes",
-        Backend::Simulate => "virtual time",
-        Backend::Kubernetes => "pods",
-    };
-    format!("{name}: {protocol} in {on}, seed {seed}")
-}
-
-/// Finds out whether a federation can be set up.
-struct Fits;
-
-impl Visitor for Fits {
-    type Output = ();
-
-    fn visit<P>(self, _: Setup<P>)
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-    }
 }

@@ -10,7 +10,7 @@ use faultline_trace::Record;
 use crate::statistics::Collected;
 
 /// Checkpoints and logs of all clusters, for protocols that log messages between clusters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     cluster_of: Vec<ClusterId>,
     nodes: Vec<Node>,

@@ -27,5 +27,5 @@ pub mod table1;
 pub mod tell;
 
 pub use files::Files;
-pub use simulate::{Watch, simulate, simulate_all};
+pub use simulate::{simulate, simulate_all};
 pub use statistics::Statistics;

@@ -3,48 +3,63 @@
 //! Everything is drawn from the facts, except two things that no fact states: how many packets of which kind the
 //! simulator carried, and how many events it took.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_api::{Federation, FederationSpec, Names};
-use faultline_catalog::manifest::bounds;
-use faultline_catalog::{Setup, SetupError, Visitor, with_setup};
-use faultline_checker::{Account, Context, History, judge_history};
+use faultline_api::Federation;
+use faultline_catalog::SetupError;
+use faultline_checker::{Account, History};
 use faultline_core::fault::Outcome;
-use faultline_core::{Cause, Node, ProcessId, Protocol, Span, Time};
-use faultline_sim::{Simulation, in_order};
-use faultline_trace::{Record, Recorder, Sink};
-use faultline_workloads::Workload;
+use faultline_core::{Cause, ClusterId, Span, Time};
+use faultline_session::{Moment, Observer, Session, Simulator};
+use faultline_sim::in_order;
+use faultline_trace::{Manifest, Record};
 
 use crate::ledger::{Ledger, Removal};
 use crate::statistics::{ClusterStatistics, Collection, Kind, Rollback, Statistics};
 
-/// Events between two looks at whether to go on.
-const EVENTS: u32 = 1000;
-
-/// Sees a run while it goes on.
-pub trait Watch {
-    /// A fact was stated, in the order of virtual time.
-    fn stated(&mut self, names: &Names, record: &Record) {
-        let _ = (names, record);
-    }
-
-    /// Called now and then with the virtual time; false interrupts the run.
-    fn goes_on(&mut self, now: Time) -> bool {
-        let _ = now;
-        true
-    }
-}
-
-/// Nobody watches.
-impl Watch for () {}
-
 /// Simulates a federation to its end, judges it, and draws up its numbers.
-pub fn simulate(federation: &Federation, seed: u64, watch: &mut dyn Watch) -> Result<Statistics, SetupError> {
-    with_setup(federation, Some(seed), Once { federation, watch: RefCell::new(watch) })
+pub fn simulate(
+    federation: &Federation,
+    seed: u64,
+    observer: &mut dyn Observer,
+) -> Result<Statistics, SetupError> {
+    let mut bookkeeper = Bookkeeper { ledger: Ledger::default(), observer };
+    let mut simulator = Simulator::new(&mut bookkeeper);
+    let unjudged = Session::new(federation).seed(seed).simulate(&mut simulator)?;
+    let stats = simulator.stats().clone();
+    let Bookkeeper { ledger, .. } = bookkeeper;
+    let begun = unjudged.trace.begun().unwrap_or(Time::ZERO);
+    let (recording, (facts, clusters, messages)) = unjudged.judge_and(|history| {
+        let account = Account::of(history);
+        let place = places(history);
+        let clusters = tell_clusters(history, &account, &place, &ledger, begun);
+        (account.facts, clusters, by_cluster(&account.messages, &place))
+    });
+    let manifest = recording.manifest;
+    Ok(Statistics {
+        seed,
+        outcome: match manifest.outcome {
+            Some(Outcome::Completed) => "completed",
+            Some(Outcome::Deadline) => "deadline",
+            Some(Outcome::Interrupted) | None => "interrupted",
+            Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
+            Some(Outcome::NotRepeated { .. }) => "notRepeated",
+        },
+        verdict: recording.judgement.verdict,
+        instances: recording.judgement.findings.iter().map(|it| it.instances).sum(),
+        reasons: recording.judgement.reasons,
+        findings: recording.judgement.findings,
+        duration_seconds: manifest.duration.as_secs_f64(),
+        events: stats.events,
+        facts,
+        clusters,
+        messages,
+        collections: collections(&ledger, begun),
+        traffic: traffic(&stats),
+    })
 }
 
 /// Simulates a federation once for each seed, as [`simulate`] does, on `jobs` threads. `each` sees the results in the order
@@ -77,139 +92,95 @@ pub fn simulate_all(
     }
 }
 
-/// Watches only for an interruption.
-struct Until<'a>(&'a AtomicBool);
+/// Observes nothing but an interruption.
+pub(crate) struct Until<'a>(pub(crate) &'a AtomicBool);
 
-impl Watch for Until<'_> {
-    fn goes_on(&mut self, _: Time) -> bool {
+impl Observer for Until<'_> {
+    fn goes_on(&mut self, _: Moment<'_>) -> bool {
         !self.0.load(Ordering::Relaxed)
     }
 }
 
-/// One run of a federation, whatever its protocol.
-struct Once<'a> {
-    federation: &'a Federation,
-    watch: RefCell<&'a mut dyn Watch>,
-}
-
-impl Visitor for Once<'_> {
-    type Output = Statistics;
-
-    fn visit<P>(self, setup: Setup<P>) -> Statistics
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        let spec = &self.federation.spec;
-        let names = setup.names.clone();
-        let clusters: Vec<Vec<ProcessId>> =
-            setup.membership.clusters.iter().map(|it| it.processes.to_vec()).collect();
-        let cluster_of = setup.membership.members.iter().map(|it| it.cluster).collect();
-        let mut context = Context {
-            process_names: names.processes(),
-            cluster_names: spec.clusters.iter().map(|it| it.name.clone()).collect(),
-            planned_faults: setup.supervisor.plan.len(),
-            expected: setup.reference(),
-            bounds: bounds(spec),
-            volatile_storage: setup.supervisor.volatile_storage,
-            common_clock: true,
-            ..Context::new(setup.promises(), clusters)
-        };
-        let seed = setup.seed;
-        let ledger = Ledger::new(cluster_of, spec.clusters.len());
-        let mut sink = Watched { trace: Recorder::default(), ledger, names: &names, watch: &self.watch };
-        let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut sink);
-        while (0..EVENTS).all(|_| simulation.step()) {
-            if !self.watch.borrow_mut().goes_on(simulation.now()) {
-                simulation.interrupt();
-            }
-        }
-        let begun = simulation.status().begun.unwrap_or(Time::ZERO);
-        let run = simulation.run();
-        let Watched { trace, ledger, .. } = sink;
-        let trace = trace.finish();
-        context.outcome = Some(run.outcome.clone());
-        context.end = run.ended;
-        let duration = run.ended.since(Time::ZERO);
-        context.settled_after = Some(Span(duration.0 / 2).max(Span::from_secs(10)));
-        let history = History::new(&trace, &context);
-        let judgement = judge_history(&history);
-        let account = Account::of(&history);
-        let mut statistics = Statistics {
-            seed,
-            outcome: match run.outcome {
-                Outcome::Completed => "completed",
-                Outcome::Deadline => "deadline",
-                Outcome::Interrupted => "interrupted",
-                Outcome::Unrecoverable { .. } => "unrecoverable",
-                Outcome::NotRepeated { .. } => "notRepeated",
-            },
-            verdict: judgement.verdict,
-            instances: judgement.findings.iter().map(|it| it.instances).sum(),
-            reasons: judgement.reasons,
-            duration_seconds: duration.as_secs_f64(),
-            events: run.stats.events,
-            facts: account.facts,
-            clusters: Vec::new(),
-            messages: account.messages.clone(),
-            collections: collections(&ledger, begun),
-            traffic: traffic(&run.stats),
-        };
-        statistics.clusters = tell_clusters(spec, &account, &ledger, begun);
-        statistics
-    }
-}
-
-/// Keeps every fact, and shows it.
-struct Watched<'a, 'w> {
-    trace: Recorder,
+/// Keeps the ledger of a run that somebody else observes.
+struct Bookkeeper<'a> {
     ledger: Ledger,
-    names: &'a Names,
-    watch: &'a RefCell<&'w mut dyn Watch>,
+    observer: &'a mut dyn Observer,
 }
 
-impl Sink for Watched<'_, '_> {
-    fn record(&mut self, record: Record) {
-        self.watch.borrow_mut().stated(self.names, &record);
-        self.ledger.note(&record);
-        self.trace.record(record);
+impl Observer for Bookkeeper<'_> {
+    fn begins(&mut self, manifest: &Manifest) {
+        let cluster_of = manifest.processes.iter().map(|it| it.cluster).collect();
+        self.ledger = Ledger::new(cluster_of, manifest.clusters.len());
+        self.observer.begins(manifest);
     }
+
+    fn stated(&mut self, record: &Record) {
+        self.observer.stated(record);
+        self.ledger.note(record);
+    }
+
+    fn goes_on(&mut self, moment: Moment<'_>) -> bool {
+        self.observer.goes_on(moment)
+    }
+}
+
+/// The cluster that each group of processes stands with: its own, and the first for the group of all processes.
+fn places(history: &History<'_>) -> Vec<ClusterId> {
+    let of_process = |process| {
+        let clusters = &history.context.clusters;
+        ClusterId(clusters.iter().position(|it| it.contains(process)).expect("ranks stand in clusters") as u16)
+    };
+    history.groups.iter().map(|group| of_process(&group.members[0])).collect()
+}
+
+/// Messages between groups, added up by the clusters that the groups stand with.
+fn by_cluster(messages: &[Vec<u64>], place: &[ClusterId]) -> Vec<Vec<u64>> {
+    let clusters = place.iter().map(|it| it.index() + 1).max().unwrap_or(0);
+    let mut sums = vec![vec![0; clusters]; clusters];
+    for (row, from) in messages.iter().zip(place) {
+        for (count, to) in row.iter().zip(place) {
+            sums[from.index()][to.index()] += count;
+        }
+    }
+    sums
 }
 
 /// By cluster; where all clusters take checkpoints together, their numbers stand with the first.
 fn tell_clusters(
-    spec: &FederationSpec,
+    history: &History<'_>,
     account: &Account,
+    place: &[ClusterId],
     ledger: &Ledger,
     begun: Time,
 ) -> Vec<ClusterStatistics> {
+    let context = history.context;
     let seconds = |at: Time| at.since(begun).as_secs_f64();
     let because = |cause: Option<Cause>| match cause {
-        Some(Cause::Alert { from, .. }) => spec.clusters[from.index()].name.clone(),
+        Some(Cause::Alert { from, .. }) => context.group(from.index()),
         Some(Cause::Failure) | None => "failure".to_owned(),
     };
-    let tell = |(index, cluster): (usize, &faultline_api::resource::Cluster)| {
+    let tell = |(index, kept): (usize, &crate::ledger::Cluster)| {
         let mut told = ClusterStatistics {
-            name: cluster.name.clone(),
-            nodes: cluster.nodes,
-            stored: ledger.clusters[index].stored(),
-            most_stored: ledger.clusters[index].most_stored,
-            most_logged_by_a_node: ledger.clusters[index].most_logged_by_a_node,
-            most_logged: ledger.clusters[index].most_logged,
-            joined_seconds: ledger.clusters[index].joined.map(seconds),
-            left_seconds: ledger.clusters[index]
-                .left
-                .map(|left| (seconds(ledger.clusters[index].finished), seconds(left))),
+            name: context.cluster(ClusterId(index as u16)),
+            nodes: context.clusters[index].len() as u32,
+            stored: kept.stored(),
+            most_stored: kept.most_stored,
+            most_logged_by_a_node: kept.most_logged_by_a_node,
+            most_logged: kept.most_logged,
+            joined_seconds: kept.joined.map(seconds),
+            left_seconds: kept.left.map(|left| (seconds(kept.finished), seconds(left))),
             ..ClusterStatistics::default()
         };
-        if let Some(counted) = account.clusters.get(index) {
-            told.unforced = counted.unforced.saturating_sub(1);
-            told.forced = counted.forced;
-            told.longest_freeze_seconds = counted.frozen_longest.as_secs_f64();
-            told.failures = counted.failures;
-            told.resent = counted.resent;
+        let stands_here = |group: usize| place[group].index() == index;
+        for (_, counted) in account.groups.iter().enumerate().filter(|(group, _)| stands_here(*group)) {
+            told.unforced += counted.unforced.saturating_sub(1);
+            told.forced += counted.forced;
+            let longest = counted.frozen_longest.as_secs_f64();
+            told.longest_freeze_seconds = told.longest_freeze_seconds.max(longest);
+            told.failures += counted.failures;
+            told.resent += counted.resent;
         }
-        let own = account.rollbacks.iter().filter(|it| it.cluster == index);
+        let own = account.rollbacks.iter().filter(|it| stands_here(it.group));
         told.rollbacks = own
             .map(|it| Rollback {
                 because_of: because(it.cause),
@@ -221,7 +192,7 @@ fn tell_clusters(
             .collect();
         told
     };
-    spec.clusters.iter().enumerate().map(tell).collect()
+    ledger.clusters.iter().enumerate().map(tell).collect()
 }
 
 fn collections(ledger: &Ledger, begun: Time) -> Vec<Collection> {

@@ -1,6 +1,6 @@
 //! What a simulated run is told in: numbers by cluster, pair of clusters, collection and kind of message.
 
-use faultline_checker::Verdict;
+use faultline_checker::{Finding, Verdict};
 use serde::Serialize;
 
 /// The numbers of one run. Times are in seconds since the application began, unless they say otherwise.
@@ -17,6 +17,9 @@ pub struct Statistics {
     pub reasons: Vec<String>,
     /// Instances that the checkers judged.
     pub instances: u64,
+    /// What the checkers found, property by property.
+    #[serde(skip)]
+    pub findings: Vec<Finding>,
     /// Virtual time from the launch to the end.
     pub duration_seconds: f64,
     /// Events of the simulator.

@@ -1,17 +1,18 @@
 //! The NAS patterns as they are run have the communication graphs that clusters are found from in closed form.
 
-use faultline_api::{Federation, Names, parse};
+use faultline_api::{Federation, parse};
 use faultline_clustering::Graph;
 use faultline_clustering::patterns::Pattern;
 use faultline_core::Fact;
-use faultline_experiments::simulate::{Watch, simulate};
+use faultline_experiments::simulate;
+use faultline_session::Observer;
 use faultline_trace::Record;
 
 /// Draws the graph of a run.
 struct Draw(Graph);
 
-impl Watch for Draw {
-    fn stated(&mut self, _: &Names, record: &Record) {
+impl Observer for Draw {
+    fn stated(&mut self, record: &Record) {
         if let Fact::Sent { id, bytes, .. } = &record.fact {
             self.0.add(id.from.index(), id.to.index(), u64::from(*bytes), 1);
         }

@@ -9,9 +9,10 @@ use std::fmt::Write;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Protocol as Asked, Unprotected};
-use faultline_catalog::{Setup, SetupError};
+use faultline_catalog::{Setup, SetupError, manifest};
 use faultline_checker::{Judgement, Property};
 use faultline_core::Promises;
+use faultline_session::Recording;
 use faultline_trace::Trace;
 use faultline_trace::describe::describe;
 
@@ -77,10 +78,9 @@ where
     /// Runs the federation of a seed under the protocol, twice, and judges it.
     pub fn try_seed(&self, seed: u32) -> Result<Tried, SetupError> {
         let scenario = Scenario { seed, federation: self.federation(seed), defect: None };
-        let Played { run, manifest, trace } = self.play(&scenario)?;
-        let again = self.play(&scenario)?;
-        let repeats = again.trace == trace && again.run == run;
-        let judgement = trial::judged(&scenario, &manifest, &trace);
+        let played = self.play(&scenario)?;
+        let repeats = self.play(&scenario)? == played;
+        let Recording { trace, judgement, .. } = played.run.judge();
         Ok(Tried { seed, federation: scenario.federation, judgement, repeats, trace })
     }
 
@@ -107,8 +107,11 @@ where
     fn play(&self, scenario: &Scenario) -> Result<Played, SetupError> {
         let Scenario { federation, seed, .. } = scenario;
         let setup = Setup::<P>::of_own(federation, (*seed).into(), self.config.clone())?;
-        let mut played = trial::play(scenario, &setup);
-        played.manifest.protocol = type_name::<P>().rsplit("::").next().unwrap_or_default().to_owned();
-        Ok(played)
+        let mut nobody = ();
+        let mut simulator = trial::simulator(&mut nobody);
+        let expected = || manifest::expected(&setup);
+        let mut run = trial::session(scenario).simulate_setup(&setup, expected, &mut simulator);
+        run.manifest.protocol = type_name::<P>().rsplit("::").next().unwrap_or_default().to_owned();
+        Ok(Played { stats: simulator.stats().clone(), run })
     }
 }

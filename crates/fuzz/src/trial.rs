@@ -1,15 +1,12 @@
 //! One scenario, run and judged.
 
 use std::cell::Cell;
-use std::time::UNIX_EPOCH;
 
-use faultline_catalog::{Setup, SetupError, Visitor, manifest, with_valid};
-use faultline_checker::{Context, Judgement, Property, judge};
-use faultline_core::{Node, Span, Time};
-use faultline_sim::{Run, Simulation};
-use faultline_trace::manifest::Backend;
-use faultline_trace::{Manifest, Recorder, Trace};
-use faultline_workloads::Workload;
+use faultline_catalog::SetupError;
+use faultline_checker::{Judgement, Property};
+use faultline_session::{Recording, Session, Simulator, Unjudged};
+use faultline_sim::Stats;
+use faultline_trace::{Manifest, Trace};
 
 use crate::scenario::Scenario;
 
@@ -18,8 +15,8 @@ use crate::scenario::Scenario;
 pub struct Trial {
     /// The scenario.
     pub scenario: Scenario,
-    /// How the run ended.
-    pub run: Run,
+    /// What the simulator counted.
+    pub stats: Stats,
     /// What a record of it would say beside the facts.
     pub manifest: Manifest,
     /// Its facts.
@@ -50,71 +47,41 @@ pub fn seed_under_way() -> Option<u32> {
 /// Runs a scenario on the simulator, and has the checker judge it. The federation must be valid.
 pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     UNDER_WAY.set(Some(scenario.seed));
-    let Played { run, manifest, trace } = played(&scenario)?;
-    let judgement = judged(&scenario, &manifest, &trace);
+    let Played { stats, run } = played(&scenario)?;
+    let Recording { manifest, trace, judgement } = run.judge();
     UNDER_WAY.set(None);
-    Ok(Trial { scenario, run, manifest, trace, judgement })
+    Ok(Trial { scenario, stats, manifest, trace, judgement })
 }
 
 /// Whether a second run of the same scenario is the same to the last fact.
 pub fn repeats(trial: &Trial) -> Result<bool, SetupError> {
     UNDER_WAY.set(Some(trial.scenario.seed));
-    let second = played(&trial.scenario)?;
+    let Played { stats, run } = played(&trial.scenario)?;
     UNDER_WAY.set(None);
-    Ok(second.trace == trial.trace && second.run == trial.run)
-}
-
-pub(crate) fn judged(scenario: &Scenario, manifest: &Manifest, trace: &Trace) -> Judgement {
-    let context = Context {
-        settled_after: Some(Span(scenario.federation.spec.deadline().0 / 2)),
-        ..Context::from_manifest(manifest)
-    };
-    judge(trace, &context)
+    Ok(run.trace == trial.trace && run.manifest == trial.manifest && stats == trial.stats)
 }
 
 /// What came of a scenario, before it is judged.
+#[derive(PartialEq)]
 pub(crate) struct Played {
-    pub(crate) run: Run,
-    pub(crate) manifest: Manifest,
-    pub(crate) trace: Trace,
+    pub(crate) stats: Stats,
+    pub(crate) run: Unjudged,
 }
 
 fn played(scenario: &Scenario) -> Result<Played, SetupError> {
-    let Scenario { federation, seed, defect } = scenario;
-    with_valid(federation, Some((*seed).into()), *defect, Play(scenario))
+    let session = session(scenario).trusted(scenario.defect);
+    let mut nobody = ();
+    let mut simulator = simulator(&mut nobody);
+    let run = session.simulate(&mut simulator)?;
+    Ok(Played { stats: simulator.stats().clone(), run })
 }
 
-struct Play<'a>(&'a Scenario);
-
-impl Visitor for Play<'_> {
-    type Output = Played;
-
-    fn visit<P>(self, setup: Setup<P>) -> Played
-    where
-        P: faultline_core::Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        play(self.0, &setup)
-    }
+/// The session of a scenario.
+pub(crate) fn session(scenario: &Scenario) -> Session<'_> {
+    Session::new(&scenario.federation).seed(scenario.seed.into())
 }
 
-/// Runs a scenario whose federation has been set up.
-pub(crate) fn play<P>(scenario: &Scenario, setup: &Setup<P>) -> Played
-where
-    P: faultline_core::Protocol + Send + Sync + 'static,
-    P::Config: Send + Sync,
-{
-    let mut manifest = manifest::draft(&scenario.federation, "", setup, Backend::Simulate, UNIX_EPOCH);
-    manifest.expected = manifest::expected(setup);
-    let mut facts = Recorder::default();
-    let mut simulation = Simulation::<Node<P, Workload>, _>::new(setup.simulation(), &mut facts);
-    while simulation.stats().events < MOST_EVENTS && simulation.step() {}
-    if simulation.outcome().is_none() {
-        simulation.interrupt();
-    }
-    let run = simulation.run();
-    manifest.outcome = Some(run.outcome.clone());
-    manifest.faults.clone_from(&run.faults);
-    manifest.duration = run.ended.since(Time::ZERO);
-    Played { run, manifest, trace: facts.finish() }
+/// A simulator that ends what does not end by itself.
+pub(crate) fn simulator(nobody: &mut ()) -> Simulator<'_> {
+    Simulator::new(nobody).at_most(MOST_EVENTS)
 }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_checker::{Context, Judgement, Property, Verdict, judge};
+use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::Outcome;
-use faultline_core::{Membership, Node, ProcessId, Protocol, Span};
+use faultline_core::{Membership, ProcessId, Protocol, Span};
 use faultline_fuzz::{Differs, Scenario, difference, run};
-use faultline_trace::Trace;
+use faultline_session::{Session, Simulator};
 use faultline_workloads::{Workload, exchange, farm, heat, salted};
 
 const MASTER: ProcessId = ProcessId(0);
@@ -39,9 +39,9 @@ spec:
 }
 
 /// Runs the farm in place of the federation's application.
-struct RunFarm;
+struct RunFarm<'a>(&'a faultline_api::Federation);
 
-impl Visitor for RunFarm {
+impl Visitor for RunFarm<'_> {
     type Output = (Outcome, Judgement);
 
     fn visit<P>(self, setup: Setup<P>) -> Self::Output
@@ -50,29 +50,23 @@ impl Visitor for RunFarm {
         P::Config: Send + Sync,
     {
         let setup = setup.hosting::<Workload>(farm(200));
-        let clusters = setup.membership.clusters.iter().map(|it| it.processes.to_vec()).collect();
-        let names = setup.names.processes();
-        let mut trace = Trace::default();
-        let run = faultline_sim::run::<Node<P, Workload>>(setup.simulation(), &mut trace);
-        let context = Context {
-            outcome: Some(run.outcome.clone()),
-            process_names: names,
-            common_clock: true,
-            ..Context::new(setup.promises(), clusters)
-        };
-        (run.outcome, judge(&trace, &context))
+        let session = Session::new(self.0).seed(setup.seed);
+        // Its result depends on who answers first.
+        let run = session.simulate_setup(&setup, || None, &mut Simulator::new(&mut ())).judge();
+        (run.manifest.outcome.expect("it has ended"), run.judgement)
     }
 }
 
 #[test]
 fn master_and_workers_are_refused_when_it_shows() {
-    let sound = with_setup(&federation("[]", ""), Some(1), RunFarm).unwrap();
+    let calm = federation("[]", "");
+    let sound = with_setup(&calm, Some(1), RunFarm(&calm)).unwrap();
     assert_eq!((sound.0, sound.1.verdict), (Outcome::Completed, Verdict::Pass), "{:?}", sound.1.reasons);
 
     let federation = federation("[{ at: 100ms, crash: { cluster: a, node: 0 } }]", "");
     let mut refused = 0;
     for seed in 0..20 {
-        let (outcome, judgement) = with_setup(&federation, Some(seed), RunFarm).unwrap();
+        let (outcome, judgement) = with_setup(&federation, Some(seed), RunFarm(&federation)).unwrap();
         let Outcome::NotRepeated { id } = outcome else { continue };
         refused += 1;
         assert_eq!(id.from, MASTER);
@@ -137,7 +131,11 @@ fn a_cluster_that_is_lost_with_all_copies_is_unrecoverable_by_design() {
     let lost = "[{ at: 1s, loseCluster: { cluster: b, storage: lost } }]";
     let federation = federation(lost, ", replicas: 1, replicateTo: sameCluster");
     let trial = run(Scenario { seed: 1, federation, defect: None }).unwrap();
-    assert!(matches!(trial.run.outcome, Outcome::Unrecoverable { .. }), "{:?}", trial.run.outcome);
+    assert!(
+        matches!(trial.manifest.outcome, Some(Outcome::Unrecoverable { .. })),
+        "{:?}",
+        trial.manifest.outcome
+    );
     assert_eq!(trial.judgement.verdict, Verdict::Unknown);
     assert_eq!(trial.judgement.of(Property::UnrecoverableJustified).violation_count(), 0);
     let told = trial.judgement.of(Property::Completed).unknown.as_deref().unwrap_or_default();

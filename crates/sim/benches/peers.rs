@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use faultline_checker::{Context, Verdict, judge};
-use faultline_core::{NodeConfig, ProcessId, Promises, Span, Time};
+use faultline_core::{NodeConfig, Promises, Span, Time};
 use faultline_protocols::hc3i::Hc3i;
 use faultline_sim::Config;
-use faultline_trace::Recorder;
+use faultline_trace::{Manifest, Recorder};
 use faultline_workloads::synthetic::{self, Behaviour, Traffic};
 use faultline_workloads::{Config as Application, Workload};
 
@@ -151,14 +151,12 @@ fn simulate_and_judge(case: &Case) -> f64 {
         let promises = Promises::of::<Hc3i>(&config.process.protocol);
         let run = faultline_sim::run::<common::Process>(config, &mut recorder);
         let trace = recorder.finish();
-        let ranks = |first: u32| (first..first + 100).map(ProcessId).collect();
-        let context = Context {
+        let manifest = Manifest {
             outcome: Some(run.outcome),
-            end: run.ended,
-            common_clock: true,
-            ..Context::new(promises, vec![ranks(0), ranks(100)])
+            duration: run.ended.since(Time::ZERO),
+            ..Manifest::bare(promises, &[100, 100])
         };
-        let judgement = judge(&trace, &context);
+        let judgement = judge(&trace, &Context::from_manifest(&manifest));
         assert_ne!(judgement.verdict, Verdict::Fail, "{:?}", judgement.reasons);
         assert!(run.ended > Time::ZERO);
         run.stats.application.packets

@@ -8,7 +8,8 @@ use faultline_core::{ClusterId, FactKind, Fault, ProcessId, Promises, Span, Stor
 use faultline_protocols::hc3i::Hc3i;
 use faultline_sim::{Config, InFlight, Links, Run, Simulation, run};
 use faultline_supervisor::{FaultState, Outcome, process_seed};
-use faultline_trace::Trace;
+use faultline_trace::manifest::Expected;
+use faultline_trace::{Manifest, Trace};
 use faultline_workloads::{Config as Application, heat, reference};
 
 use common::Process;
@@ -59,19 +60,18 @@ fn a_federation_survives_a_crash_and_the_loss_of_a_cluster_with_the_result_of_a_
     let config = config(7);
     let expected =
         reference(&config.process.application, &config.membership, |it| process_seed(config.seed, it));
+    let plan = config.supervisor.plan.clone();
     let promises = Promises::of::<Hc3i>(&config.process.protocol);
     let (run, trace) = simulate(config);
     assert_eq!(run.outcome, Outcome::Completed);
     assert!(run.faults.iter().all(|(_, state)| *state == FaultState::Effective), "{:?}", run.faults);
-    let ranks = |from: u32| (from..from + 3).map(ProcessId).collect();
-    let context = Context {
-        planned_faults: 2,
-        end: run.ended,
-        expected,
-        common_clock: true,
-        ..Context::new(promises, vec![ranks(0), ranks(3)])
+    let manifest = Manifest {
+        plan,
+        duration: run.ended.since(Time::ZERO),
+        expected: expected.map(|digests| Expected { source: "the sequential reference".into(), digests }),
+        ..Manifest::bare(promises, &[3, 3])
     };
-    let judgement = judge(&trace, &context);
+    let judgement = judge(&trace, &Context::from_manifest(&manifest));
     assert_eq!(judgement.reasons, [""; 0]);
     assert_eq!(judgement.verdict, Verdict::Pass);
 }

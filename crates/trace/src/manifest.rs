@@ -63,6 +63,46 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// The manifest of a completed simulation that no federation describes: consecutive processes in clusters of these
+    /// sizes, and nothing else known of it. For tests and benchmarks of drivers and protocols.
+    pub fn bare(promises: Promises, sizes: &[u32]) -> Manifest {
+        let clusters = (0..).map(ClusterId).zip(sizes);
+        let of_cluster = |(cluster, &nodes)| std::iter::repeat_n(cluster, nodes as usize);
+        let processes = (0..).map(ProcessId).zip(clusters.clone().flat_map(of_cluster));
+        Manifest {
+            format: FORMAT,
+            tool: env!("CARGO_PKG_VERSION").to_owned(),
+            name: "bare".to_owned(),
+            backend: Backend::Simulate,
+            seed: 0,
+            federation: String::new(),
+            protocol: "bare".to_owned(),
+            promises,
+            clusters: clusters
+                .clone()
+                .map(|(cluster, &nodes)| ClusterEntry { name: cluster.to_string(), nodes })
+                .collect(),
+            processes: processes
+                .map(|(it, cluster)| ProcessEntry { name: it.to_string(), role: Role::RANK, cluster })
+                .collect(),
+            bounds: None,
+            volatile_storage: false,
+            plan: Vec::new(),
+            faults: Vec::new(),
+            links: Vec::new(),
+            expected: None,
+            outcome: Some(Outcome::Completed),
+            started_unix_ms: 0,
+            duration: Span::ZERO,
+            facts: Vec::new(),
+        }
+    }
+
+    /// The processes that run the application, ascending. They come before all others.
+    pub fn ranks(&self) -> impl Iterator<Item = (ProcessId, &ProcessEntry)> + Clone {
+        (0..).map(ProcessId).zip(&self.processes).filter(|(_, it)| it.role == Role::RANK)
+    }
+
     /// Of a run that was cut short the manifest says neither how long it took nor what became of its faults. The
     /// supervisor's facts do, as far as they go.
     pub fn fill_in(&mut self, trace: &Trace) {

@@ -25,9 +25,22 @@ const FLOORS: &[&[&str]] = &[
     &["faultline-report"],
     &["faultline-runtime", "faultline-sim"],
     &["faultline-catalog", "faultline-operator"],
-    &["faultline-experiments", "faultline-fuzz"],
+    &["faultline-session"],
+    &["faultline-experiments", "faultline-fuzz", "faultline-launch"],
     &["faultline-cli", "faultline-e2e", "faultline-node", "faultline-runtime-tests", "xtask"],
 ];
+
+/// What judges, and what runs in virtual time, works without the runtime of real processes and what that needs.
+const WITHOUT_RUNTIME: &[&str] = &[
+    "faultline-trace",
+    "faultline-checker",
+    "faultline-report",
+    "faultline-catalog",
+    "faultline-session",
+    "faultline-experiments",
+    "faultline-fuzz",
+];
+const RUNTIME: &[&str] = &["faultline-runtime", "tokio", "hyper", "nlink"];
 
 /// Who must not reach whom, not even through others, and why.
 const WALLS: &[(&str, &str, &str)] = &[
@@ -109,6 +122,11 @@ fn judge(floors: &[&[&str]], members: &[&str], edges: &[Edge<'_>]) -> Problems {
         if reached(from, edges).contains(to) {
             problems.push(format!("{from} reaches {to}: {why}"));
         }
+    }
+    for from in WITHOUT_RUNTIME {
+        let reached = reached(from, edges);
+        let met = RUNTIME.iter().filter(|it| reached.contains(*it));
+        problems.extend(met.map(|to| format!("{from} reaches {to}: it runs in virtual time, or not at all")));
     }
     problems.extend(cycle(members, edges));
     problems
@@ -194,5 +212,10 @@ mod tests {
         let edge = |from, to| Edge { from, to, dev: false };
         let edges = [edge("faultline-sim", "helper"), edge("helper", "tokio")];
         assert_eq!(judge(&[], &[], &edges), ["faultline-sim reaches tokio: virtual time has no runtime"]);
+        let edges = [edge("faultline-fuzz", "helper"), edge("helper", "nlink")];
+        assert_eq!(
+            judge(&[], &[], &edges),
+            ["faultline-fuzz reaches nlink: it runs in virtual time, or not at all"]
+        );
     }
 }

@@ -9,7 +9,7 @@ use faultline_checker::{Context, judge};
 use faultline_core::{FactKind, Promise, Promises, Scope};
 use faultline_protocols::hc3i::{DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect};
 use faultline_protocols::hydee;
-use faultline_trace::Trace;
+use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
 use crate::{Problems, Repository};
@@ -18,8 +18,8 @@ use crate::{Problems, Repository};
 const QUICK_START: &str = "docs/tutorial/1-first-run.md";
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
-    let promises = Promises::of_scope(Scope::Cluster);
-    let judgement = judge(&Trace::default(), &Context::new(promises, Vec::new()));
+    let manifest = Manifest::bare(Promises::of_scope(Scope::Cluster), &[]);
+    let judgement = judge(&Trace::default(), &Context::from_manifest(&manifest));
     let properties = judgement.findings.iter().map(|it| name(it.property));
     let mut problems = Vec::new();
     for (file, title, expected) in [

@@ -7,6 +7,7 @@ use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{Cast, History};
+use faultline_session::Unjudged;
 use faultline_trace::{Bundle, BundleError, Manifest};
 use serde::Serialize;
 
@@ -112,10 +113,10 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
     };
     let bundle = Bundle::create(dir).map_err(unwritable)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
-    bundle.write_manifest(&manifest).map_err(unwritable)?;
-    bundle.write_trace(&trial.trace).map_err(unwritable)?;
+    let run = Unjudged { manifest, trace: trial.trace.clone() };
+    run.write(&bundle).map_err(unwritable)?;
     let shown = Shown::new(trial);
-    let recording = Recording::new(dir, manifest, trial.trace.clone());
+    let recording = Recording::new(dir, run);
     output::write(dir, "transcript.txt", &shown.text())?;
     output::write(dir, "report.html", &faultline_report::page::render(recording.recorded()))?;
     output::write(dir, "diagram.svg", &shown.picture())

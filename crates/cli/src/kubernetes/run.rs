@@ -15,7 +15,6 @@ use super::arguments::KubernetesArguments;
 use super::cluster::Cluster;
 use super::fetch::{unpack, unreachable};
 use super::supervisor::{Supervisor, is_over};
-use crate::arguments::RunArguments;
 use crate::screen::{Row, Screen};
 use crate::trouble::Trouble;
 
@@ -28,14 +27,14 @@ const PATIENCE: u32 = 5;
 
 /// Runs a federation to its end; the record is in `dir` then.
 pub(crate) fn run(
-    arguments: &RunArguments,
+    arguments: &KubernetesArguments,
     federation: &Federation,
     dir: &Path,
     interrupted: &AtomicBool,
     screen: Screen,
 ) -> Result<(), Trouble> {
     super::block_on(async {
-        let cluster = Cluster::connect(&place(&arguments.cluster, federation)?).await?;
+        let cluster = Cluster::connect(&place(arguments, federation)?).await?;
         let mut wanted = Federation::new(&name(federation), federation.spec.clone());
         wanted.metadata.namespace = Some(cluster.namespace().to_owned());
         let federation = cluster.create(&wanted).await?;

@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_api::{Federation, Names};
 use faultline_core::{Claim, ClusterId, Fact, FaultNo, ImageName, ProcessId, Span, Time};
-use faultline_trace::{Record, Trace};
+use faultline_session::{Moment, Observer};
+use faultline_trace::{Manifest, Record, Trace};
 use serde::Serialize;
-
-use crate::simulate::Watch;
 
 /// What one run cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -51,14 +49,14 @@ pub struct Outage {
 }
 
 impl Costs {
-    /// What a recorded run of this federation cost, by the clocks of its processes.
-    pub(crate) fn of(federation: &Federation, trace: &Trace) -> Costs {
+    /// What a recorded run cost, by the clocks of its processes.
+    pub(crate) fn of(manifest: &Manifest, trace: &Trace) -> Costs {
         static NEVER: AtomicBool = AtomicBool::new(false);
-        let names = Names::of(&federation.spec);
         let mut records: Vec<Record> = trace.records().collect();
         records.sort_by_key(|it| it.at);
         let mut books = Bookkeeper::new(&NEVER);
-        records.iter().for_each(|it| Watch::stated(&mut books, &names, it));
+        books.begins(manifest);
+        records.iter().for_each(|it| books.note(it));
         books.close()
     }
 }
@@ -232,16 +230,17 @@ impl Rank {
     }
 }
 
-impl Watch for Bookkeeper<'_> {
-    fn stated(&mut self, names: &Names, record: &Record) {
-        if self.ranks.is_empty() {
-            self.cluster_of = (0..names.ranks()).map(|it| names.cluster_of(ProcessId(it))).collect();
-            self.ranks = vec![Rank::default(); self.cluster_of.len()];
-        }
+impl Observer for Bookkeeper<'_> {
+    fn begins(&mut self, manifest: &Manifest) {
+        self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
+        self.ranks = vec![Rank::default(); self.cluster_of.len()];
+    }
+
+    fn stated(&mut self, record: &Record) {
         self.note(record);
     }
 
-    fn goes_on(&mut self, _: Time) -> bool {
+    fn goes_on(&mut self, _: Moment<'_>) -> bool {
         !self.interrupted.load(Ordering::Relaxed)
     }
 }

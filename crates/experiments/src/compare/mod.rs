@@ -30,13 +30,13 @@ use faultline_api::resource::Protocol;
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
+use faultline_core::fault::Outcome;
+use faultline_session::{Recording, Session, Simulator};
 use faultline_sim::in_order;
-use faultline_trace::Trace;
 use faultline_trace::manifest::Backend;
 use serde::Serialize;
 
 use crate::reproduce::Interrupted;
-use crate::simulate::simulate;
 
 pub(crate) use costs::Bookkeeper;
 pub use costs::{Costs, Outage};
@@ -64,33 +64,41 @@ pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<Made, Interrupted> + 
 #[derive(Clone, Debug)]
 pub struct Made {
     completed: bool,
-    verdict: Verdict,
-    reasons: Vec<String>,
+    judgement: Judgement,
     costs: Costs,
 }
 
 impl Made {
     /// Of a record. The clocks of its processes have to show the same time, as they do on one machine.
-    pub fn of(federation: &Federation, trace: &Trace, completed: bool, judgement: &Judgement) -> Made {
-        let (verdict, reasons) = (judgement.verdict, judgement.reasons.clone());
-        Made { completed, verdict, reasons, costs: Costs::of(federation, trace) }
+    pub fn of(recording: &Recording) -> Made {
+        Made {
+            completed: recording.manifest.outcome == Some(Outcome::Completed),
+            judgement: recording.judgement.clone(),
+            costs: Costs::of(&recording.manifest, &recording.trace),
+        }
     }
 
     /// Of a run in virtual time.
-    pub(crate) fn simulated(
+    pub fn simulated(
         federation: &Federation,
         seed: u64,
         interrupted: &AtomicBool,
     ) -> Result<Made, SetupError> {
         let mut books = Bookkeeper::new(interrupted);
-        let told = simulate(federation, seed, &mut books)?;
-        let (completed, costs) = (told.outcome == "completed", books.close());
-        Ok(Made { completed, verdict: told.verdict, reasons: told.reasons, costs })
+        let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut books))?;
+        let Recording { manifest, judgement, .. } = unjudged.judge();
+        let completed = manifest.outcome == Some(Outcome::Completed);
+        Ok(Made { completed, judgement, costs: books.close() })
     }
 
     /// Whether it came to its end and passed.
     pub fn is_good(&self) -> bool {
-        self.completed && self.verdict == Verdict::Pass
+        self.completed && self.judgement.verdict == Verdict::Pass
+    }
+
+    /// What the checkers say of it.
+    pub fn judgement(&self) -> &Judgement {
+        &self.judgement
     }
 
     /// What it cost.
@@ -319,7 +327,7 @@ impl Bench<'_, '_> {
         tell(what, *done);
         let mut runs = Vec::new();
         let run = |seed, made| {
-            let Made { completed, verdict, reasons, costs } = made;
+            let Made { completed, judgement: Judgement { verdict, reasons, .. }, costs } = made;
             let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
             Run { seed, completed, verdict, reasons, ranks, logs: logs(protocol), costs }
         };

@@ -61,8 +61,8 @@ impl Told {
     pub fn of(account: &Account, seconds: f64) -> Told {
         Told {
             messages: account.messages.clone(),
-            unforced: account.clusters.iter().map(|it| it.unforced).collect(),
-            forced: account.clusters.iter().map(|it| it.forced).collect(),
+            unforced: account.groups.iter().map(|it| it.unforced).collect(),
+            forced: account.groups.iter().map(|it| it.forced).collect(),
             rollbacks: account.rollbacks.len(),
             seconds,
         }

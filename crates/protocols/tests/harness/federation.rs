@@ -11,7 +11,7 @@ use faultline_core::{
     Membership, MembershipVersion, MessageId, NodeConfig, NodeId, Presence, Process, ProcessId, Promises,
     Protocol, Role, Span, StorageFate, Time,
 };
-use faultline_trace::Trace;
+use faultline_trace::{Manifest, Trace};
 
 use super::driver::{Note, Seat};
 use super::network::{Flight, Hold, Network};
@@ -490,11 +490,10 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// Whether every message that the applications sent has been delivered, and so on: what the checker says of the
     /// facts so far, if the run ends here.
     pub(crate) fn judge(&self) -> Judgement {
-        let clusters =
-            self.membership.clusters.iter().map(|cluster| cluster.processes.to_vec()).collect::<Vec<_>>();
-        let mut context = Context::new(Promises::of::<P>(&self.config.protocol), clusters);
-        context.common_clock = true;
-        context.end = Time(self.steps);
+        let sizes: Vec<u32> =
+            self.membership.clusters.iter().map(|cluster| cluster.processes.len() as u32).collect();
+        let promises = Promises::of::<P>(&self.config.protocol);
+        let mut manifest = Manifest { duration: Span(self.steps), ..Manifest::bare(promises, &sizes) };
         let given_up = self.log.iter().find_map(|entry| match entry {
             Entry::Fact { fact: Fact::Claim(claim), .. } => match &**claim {
                 Claim::Unrecoverable { cluster, missing } => {
@@ -505,8 +504,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             },
             _ => None,
         });
-        context.outcome = Some(given_up.unwrap_or(Outcome::Completed));
-        judge(&self.trace, &context)
+        manifest.outcome = Some(given_up.unwrap_or(Outcome::Completed));
+        judge(&self.trace, &Context::from_manifest(&manifest))
     }
 }
 

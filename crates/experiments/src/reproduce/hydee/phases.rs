@@ -5,11 +5,9 @@
 
 use std::collections::HashMap;
 
-use faultline_api::Names;
 use faultline_core::{ClusterId, Fact, MessageId, ProcessId, Span, Time};
-use faultline_trace::Record;
-
-use crate::simulate::Watch;
+use faultline_session::{Moment, Observer};
+use faultline_trace::{Manifest, Record};
 
 /// Counts phases during a run.
 pub(super) struct Phases {
@@ -63,12 +61,13 @@ impl Phases {
     }
 }
 
-impl Watch for Phases {
-    fn stated(&mut self, names: &Names, record: &Record) {
-        if self.cluster_of.is_empty() {
-            self.cluster_of = (0..names.ranks()).map(|it| names.cluster_of(ProcessId(it))).collect();
-            self.phases = vec![1; self.cluster_of.len()];
-        }
+impl Observer for Phases {
+    fn begins(&mut self, manifest: &Manifest) {
+        self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
+        self.phases = vec![1; self.cluster_of.len()];
+    }
+
+    fn stated(&mut self, record: &Record) {
         if record.fact == Fact::Begun {
             self.begun = Some(record.at);
         }
@@ -83,7 +82,7 @@ impl Watch for Phases {
         }
     }
 
-    fn goes_on(&mut self, _: Time) -> bool {
+    fn goes_on(&mut self, _: Moment<'_>) -> bool {
         !self.is_over
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use faultline_api::{Federation, parse};
 use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_checker::{Context, Judgement, Verdict, judge};
+use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
-use faultline_core::{Digest, Node, ProcessId, Protocol};
-use faultline_trace::Trace;
+use faultline_core::{Digest, ProcessId, Protocol};
+use faultline_session::{Session, Simulator};
+use faultline_trace::manifest::Expected;
 use faultline_workloads::messaging::{Performer, digest_of, pack, sequential};
 use sort::Sort;
 
@@ -17,9 +18,9 @@ use sort::Sort;
 const EACH: usize = 50;
 
 /// Runs the example in place of the federation's application.
-struct RunSort;
+struct RunSort<'a>(&'a Federation);
 
-impl Visitor for RunSort {
+impl Visitor for RunSort<'_> {
     type Output = (Judgement, usize);
 
     fn visit<P>(self, setup: Setup<P>) -> Self::Output
@@ -28,18 +29,14 @@ impl Visitor for RunSort {
         P::Config: Send + Sync,
     {
         let setup = setup.hosting::<Performer<Sort>>(EACH);
-        let mut trace = Trace::default();
-        let run = faultline_sim::run::<Node<P, Performer<Sort>>>(setup.simulation(), &mut trace);
-        assert_eq!(run.outcome, Outcome::Completed);
-        let clusters = setup.membership.clusters.iter().map(|it| it.processes.to_vec()).collect();
-        let context = Context {
-            expected: Some(sequential::<Sort>(&Arc::new(EACH), &setup.membership)),
-            planned_faults: setup.supervisor.plan.len(),
-            outcome: Some(run.outcome.clone()),
-            common_clock: true,
-            ..Context::new(setup.promises(), clusters)
+        let expected = || {
+            let digests = sequential::<Sort>(&Arc::new(EACH), &setup.membership);
+            Some(Expected { source: "a sequential run".to_owned(), digests })
         };
-        (judge(&trace, &context), run.faults.len())
+        let session = Session::new(self.0).seed(setup.seed);
+        let run = session.simulate_setup(&setup, expected, &mut Simulator::new(&mut ())).judge();
+        assert_eq!(run.manifest.outcome, Some(Outcome::Completed));
+        (run.judgement, run.manifest.faults.len())
     }
 }
 
@@ -68,7 +65,7 @@ fn the_example_is_judged_under_every_protocol_with_faults() {
     for protocol in ["hc3i", "hydee", "coordinated"] {
         let federation = federation(&format!("{{ {protocol}: {options} }}"), faults);
         for seed in 0..10 {
-            let (judgement, faults) = with_setup(&federation, Some(seed), RunSort).unwrap();
+            let (judgement, faults) = with_setup(&federation, Some(seed), RunSort(&federation)).unwrap();
             assert_eq!(faults, 2);
             assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}, seed {seed}: {:?}", judgement.reasons);
         }

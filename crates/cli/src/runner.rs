@@ -1,0 +1,113 @@
+//! One judged and recorded run on this machine: what `run`, evaluations and comparisons share.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use faultline_api::Federation;
+use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_core::Protocol;
+use faultline_session::{RunError, Session, Simulator};
+use faultline_shaper::Kernel;
+use faultline_trace::{Bundle, BundleError};
+
+use crate::files;
+use crate::live::View;
+use crate::local::Processes;
+use crate::machine::{self, Size};
+use crate::recording::Recording;
+use crate::simulate::Watched;
+use crate::trouble::Trouble;
+
+/// Runs a federation on this machine.
+pub(crate) struct Runner<'a> {
+    pub(crate) federation: &'a Federation,
+    /// What the federation was read from.
+    pub(crate) text: &'a str,
+    pub(crate) here: &'a Here,
+    /// Whether what processes are given is recorded, too.
+    pub(crate) records_inputs: bool,
+    pub(crate) view: View<'a>,
+    pub(crate) interrupted: &'a Arc<AtomicBool>,
+}
+
+/// On what a federation runs on this machine.
+pub(crate) enum Here {
+    /// Virtual time.
+    Simulator,
+    /// Real processes.
+    Processes {
+        /// What traffic control does for links, if anything.
+        kernel: Option<Kernel>,
+        /// Where metrics are served, if anywhere.
+        metrics: Option<Arc<TcpListener>>,
+    },
+}
+
+impl Runner<'_> {
+    /// Runs and judges once; the record is in `dir`.
+    pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
+        let Runner { federation, text, here, records_inputs, view, interrupted } = self;
+        let processes = with_setup(federation, Some(seed), Members).map_err(files::unfit)?;
+        if let Here::Processes { .. } = here {
+            machine::require(Size::of_run(processes, &federation.spec))?;
+        }
+        let bundle = create(dir)?;
+        let session = Session::new(federation).seed(seed).of_text(text, SystemTime::now());
+        let session = session.with_inputs(*records_inputs);
+        let run = match here {
+            Here::Simulator => {
+                let mut watched = Watched::new(*view, interrupted);
+                let run = session.record(&bundle, &mut Simulator::new(&mut watched));
+                watched.finish();
+                run.map_err(|error| trouble(error, Trouble::machine))
+            }
+            Here::Processes { kernel, metrics } => {
+                let (kernel, metrics) = (*kernel, metrics.clone());
+                let mut processes = Processes { kernel, metrics, view: *view, interrupted };
+                session.record(&bundle, &mut processes).map_err(|error| trouble(error, |it| it))
+            }
+        };
+        Ok(Recording::new(dir, run?))
+    }
+}
+
+fn trouble<E>(error: RunError<E>, of_backend: impl FnOnce(E) -> Trouble) -> Trouble {
+    match error {
+        RunError::Setup(error) => files::unfit(error),
+        RunError::Record(error) => Trouble::machine(error),
+        RunError::Backend(error) => of_backend(error),
+    }
+}
+
+/// Makes the bundle of a run in a directory that need not exist, and holds nothing else.
+fn create(dir: &Path) -> Result<Bundle, Trouble> {
+    if dir.exists() && !dir.is_dir() {
+        const HELP: &str = "name a directory with `--out`; it need not exist";
+        return Err(Trouble::path("record in", dir, "it is not a directory", HELP));
+    }
+    let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
+    if is_used && !Bundle::open(dir).holds_a_run() {
+        const HELP: &str = "name an empty directory with `--out`, or one that does not exist";
+        return Err(Trouble::path("record in", dir, "it holds other files", HELP));
+    }
+    Bundle::create(dir).map_err(|error| match error {
+        BundleError::Occupied(_) => {
+            Trouble::path("record in", dir, error, "name another directory with `--out`")
+        }
+        other => Trouble::path("record in", dir, other, "name a directory that can be written with `--out`"),
+    })
+}
+
+/// Counts the processes of a federation.
+struct Members;
+
+impl Visitor for Members {
+    type Output = usize;
+
+    fn visit<P: Protocol>(self, setup: Setup<P>) -> usize {
+        setup.membership.members.len()
+    }
+}

@@ -1,0 +1,90 @@
+//! The same federation with the same seed is judged the same by every command that runs or reads it, finding by finding.
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use common::Place;
+use faultline_checker::{Judgement, Property, Verdict};
+use faultline_experiments::compare::Made;
+use faultline_experiments::simulate;
+use faultline_report::Summary;
+use faultline_session::Recording;
+use faultline_trace::Bundle;
+use serde_json::Value;
+
+const SEED: u64 = 3;
+
+/// Two clusters of two under a protocol, with faults and a deadline.
+fn federation(protocol: &str, rest: &str) -> String {
+    format!(
+        "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: small }}
+spec:
+  clusters: [{{ name: lyon, nodes: 2 }}, {{ name: nancy, nodes: 2 }}]
+  links: {{ between: {{ latency: 3ms }} }}
+  protocol: {{ {protocol}: {{ checkpointEvery: 300ms, replicas: 1, replicateTo: otherCluster }} }}
+  application: {{ heat: {{ steps: 60, stepTime: 20ms }} }}
+  failures: {{ detectAfter: 100ms, restartAfter: 50ms }}
+{rest}"
+    )
+}
+
+/// What every command says of a federation.
+fn judged_by_all(text: &str) -> Judgement {
+    let place = Place::new();
+    place.write("small.yaml", text);
+    let object = |arguments: &[&str]| -> Value {
+        let output = place.faultline(arguments.iter().copied()).output().unwrap();
+        serde_json::from_slice(&output.stdout).expect("the standard output is one JSON object")
+    };
+    let seed = SEED.to_string();
+    let run = ["run", "small.yaml", "--backend", "simulate", "--seed", &seed, "--out", "record"];
+    let run = object(&[&run[..], &["--format", "json"]].concat());
+    let check = object(&["check", "record", "--format", "json"]);
+    assert_eq!(run["properties"], check["properties"]);
+    assert_eq!(run["reasons"], check["reasons"]);
+
+    let dir: PathBuf = place.path("record");
+    let recording = Recording::read(&Bundle::open(&dir)).unwrap();
+    let recorded = faultline_report::Recorded {
+        bundle: "record",
+        manifest: &recording.manifest,
+        trace: &recording.trace,
+        judgement: &recording.judgement,
+    };
+    let properties = serde_json::to_value(Summary::new(recorded).properties).unwrap();
+    assert_eq!(check["properties"], properties);
+    let judgement = recording.judgement;
+
+    let federation = faultline_api::parse("small.yaml", text.as_bytes()).unwrap();
+    let statistics = simulate(&federation, SEED, &mut ()).unwrap();
+    assert_eq!((statistics.verdict, &statistics.reasons), (judgement.verdict, &judgement.reasons));
+    assert_eq!(statistics.findings, judgement.findings);
+    let compared = Made::simulated(&federation, SEED, &AtomicBool::new(false)).unwrap();
+    assert_eq!(*compared.judgement(), judgement);
+    let fuzzed = object(&["fuzz", "--file", "small.yaml", "--seed", &seed, "--format", "json"]);
+    assert_eq!(serde_json::from_value::<Judgement>(fuzzed).unwrap(), judgement);
+    judgement
+}
+
+#[test]
+fn a_crash_that_waits_for_a_fact_halts_processes_for_every_judge() {
+    let fault = "{ on: { event: checkpointRequested, cluster: nancy, occurrence: 2 }, crash: { cluster: lyon, node: 1 } }";
+    for protocol in ["hc3i", "hydee", "independent"] {
+        let judgement = judged_by_all(&federation(protocol, &format!("  faults: [{fault}]\n")));
+        assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}: {:?}", judgement.reasons);
+        assert!(judgement.of(Property::BoundedLoss).instances > 0, "{protocol}");
+    }
+}
+
+#[test]
+fn a_run_that_its_deadline_ends_is_settled_for_every_judge_or_for_none() {
+    let cut_off = "  faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 10m } }]\n  deadline: ";
+    for (deadline, verdict) in [("8s", Verdict::Unknown), ("30s", Verdict::Fail)] {
+        let judgement = judged_by_all(&federation("hc3i", &format!("{cut_off}{deadline}\n")));
+        assert_eq!(judgement.verdict, verdict, "{deadline}: {:?}", judgement.reasons);
+    }
+}

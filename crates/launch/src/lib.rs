@@ -1,0 +1,53 @@
+//! From a federation to a run on real processes: what the runtime is told, and what the session is told back.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use faultline_api::quantity::Bandwidth;
+use faultline_api::resource::StorageKind as Asked;
+use faultline_catalog::Setup;
+use faultline_core::{Application, ClusterId, Protocol, Span};
+use faultline_runtime::metrics::ClusterNames;
+use faultline_runtime::supervise::{Collapse, Names, Wishes};
+use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
+use faultline_session::Ended;
+
+/// A machine may be busy with other things for a moment, and links are not as asked for then.
+const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
+
+/// Everything that decides a run of a federation on real processes, recorded in `run_dir`. Its metrics are not served, and
+/// nothing interrupts it.
+pub fn run_options<P: Protocol, A: Application>(setup: &Setup<P, A>, run_dir: &Path) -> RunOptions {
+    let clusters = setup.names.clusters() as u16;
+    RunOptions {
+        run_dir: run_dir.to_owned(),
+        supervisor: setup.supervisor.clone(),
+        membership: setup.membership.clone(),
+        names: Names {
+            processes: setup.names.processes(),
+            clusters: ClusterNames(
+                (0..clusters).map(|it| setup.names.cluster(ClusterId(it)).to_owned()).collect(),
+            ),
+        },
+        seed: setup.seed,
+        links: Links { requested: setup.links.clone() },
+        storage: StorageOptions {
+            kind: match setup.storage.kind {
+                Asked::Memory => StorageKind::Memory,
+                Asked::Disk => StorageKind::Disk,
+            },
+            write_bandwidth: setup.storage.write_bandwidth.map_or(0, Bandwidth::bytes_per_second),
+            latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),
+        },
+        measure_again_for: MEASURE_AGAIN_FOR,
+        metrics: None,
+        interrupted: Arc::default(),
+        wishes: Wishes::default(),
+    }
+}
+
+/// How a run of the runtime ended, and the processes that ended by themselves in it.
+pub fn ended(run: RunOutcome) -> (Ended, Vec<Collapse>) {
+    let RunOutcome { outcome, added, faults, links, duration, collapsed } = run;
+    (Ended { outcome, added, faults, links: Some(links), duration }, collapsed)
+}

@@ -1,0 +1,69 @@
+//! What came of a run, before and after its judgement.
+
+use faultline_checker::{Account, Context, History, Judgement, judge_history};
+use faultline_trace::{Bundle, BundleError, Manifest, Trace};
+
+/// The record of a run that nobody has judged yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unjudged {
+    /// What the record says of the run beside the facts.
+    pub manifest: Manifest,
+    /// The facts.
+    pub trace: Trace,
+}
+
+/// The record of a run with its judgement.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What the record says of the run beside the facts.
+    pub manifest: Manifest,
+    /// The facts.
+    pub trace: Trace,
+    /// What the checker says.
+    pub judgement: Judgement,
+}
+
+impl Unjudged {
+    /// The record in a bundle. Of a run that was cut short, what its facts tell of its end.
+    pub fn read(bundle: &Bundle) -> Result<Unjudged, BundleError> {
+        let mut manifest = bundle.read_manifest()?;
+        let trace = bundle.read_trace()?;
+        manifest.fill_in(&trace);
+        Ok(Unjudged { manifest, trace })
+    }
+
+    /// Writes the record into a bundle that holds no facts.
+    pub fn write(&self, bundle: &Bundle) -> Result<(), BundleError> {
+        // The manifest says how much there is of the facts.
+        bundle.write_trace(&self.trace)?;
+        bundle.write_manifest(&self.manifest)
+    }
+
+    /// Judges the run.
+    pub fn judge(self) -> Recording {
+        self.judge_and(|_| ()).0
+    }
+
+    /// Judges the run, and reads something else from its history, which is put together once.
+    pub fn judge_and<T>(self, read: impl FnOnce(&History<'_>) -> T) -> (Recording, T) {
+        let Unjudged { manifest, trace } = self;
+        let context = Context::from_manifest(&manifest);
+        let history = History::new(&trace, &context);
+        let judgement = judge_history(&history);
+        let read = read(&history);
+        drop(history);
+        (Recording { manifest, trace, judgement }, read)
+    }
+}
+
+impl Recording {
+    /// Reads and judges the record in a bundle.
+    pub fn read(bundle: &Bundle) -> Result<Recording, BundleError> {
+        Ok(Unjudged::read(bundle)?.judge())
+    }
+
+    /// What the run cost, in numbers.
+    pub fn account(&self) -> Account {
+        Account::of(&History::new(&self.trace, &Context::from_manifest(&self.manifest)))
+    }
+}

@@ -1,0 +1,66 @@
+//! The record of what simulated processes are given.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+
+use faultline_core::process::{ActionOf, In};
+use faultline_core::{Birth, Life, Process, ProcessId, Time};
+use faultline_trace::inputs::{InputsWriter, Recorder};
+use faultline_trace::{Bundle, BundleError};
+
+/// Records what the processes of a simulation are given, in its bundle.
+pub(crate) struct Tapes {
+    bundle: Bundle,
+    writers: BTreeMap<(ProcessId, Life), InputsWriter<File>>,
+    /// The first thing that went wrong; nothing is recorded after that.
+    error: Option<BundleError>,
+}
+
+impl Tapes {
+    pub(crate) fn new(bundle: Bundle) -> Tapes {
+        Tapes { bundle, writers: BTreeMap::new(), error: None }
+    }
+
+    /// Writes what is left; fails when anything could not be written.
+    pub(crate) fn finish(mut self) -> Result<(), BundleError> {
+        let lives: Vec<_> = self.writers.keys().copied().collect();
+        for (process, life) in lives {
+            self.tape(process, life, InputsWriter::flush);
+        }
+        self.error.map_or(Ok(()), Err)
+    }
+
+    fn tape(
+        &mut self,
+        process: ProcessId,
+        life: Life,
+        write: impl FnOnce(&mut InputsWriter<File>) -> io::Result<()>,
+    ) {
+        let Some(writer) = self.writers.get_mut(&(process, life)).filter(|_| self.error.is_none()) else {
+            return;
+        };
+        if let Err(source) = write(writer) {
+            let path = self.bundle.inputs_path(process, life);
+            self.error = Some(BundleError::Write { path, source });
+        }
+    }
+}
+
+impl<P: Process> Recorder<P> for Tapes {
+    fn born(&mut self, at: Time, birth: &Birth<P::Config>) {
+        match self.bundle.inputs_writer(birth.me, birth.life) {
+            Ok(writer) => drop(self.writers.insert((birth.me, birth.life), writer)),
+            Err(error) => drop(self.error.get_or_insert(error)),
+        }
+        self.tape(birth.me, birth.life, |it| it.birth::<P>(at, birth));
+    }
+
+    fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>) {
+        self.tape(process, life, |it| it.event::<P>(at, event));
+    }
+
+    fn did(&mut self, process: ProcessId, life: Life, at: Time, actions: &[ActionOf<P>]) {
+        self.tape(process, life, |it| it.actions::<P>(at, actions));
+    }
+}

@@ -1,0 +1,218 @@
+//! What every backend and every command gets from a session.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use faultline_api::Federation;
+use faultline_checker::{Judgement, Property, Verdict};
+use faultline_core::Protocol;
+use faultline_core::fault::Outcome;
+use faultline_session::{
+    Backend, Begun, Ended, Moment, Observer, Recording, RunError, Session, Simulator, Unjudged,
+};
+use faultline_trace::manifest::Backend as Kind;
+use faultline_trace::{Bundle, Manifest, Record, Trace};
+
+/// A process fails while the other cluster asks for a checkpoint.
+const TEXT: &str = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: small }
+spec:
+  clusters: [{ name: lyon, nodes: 2 }, { name: nancy, nodes: 2 }]
+  links: { between: { latency: 3ms } }
+  protocol: { hc3i: { checkpointEvery: 300ms, replicas: 1, replicateTo: otherCluster } }
+  application: { heat: { steps: 60, stepTime: 20ms } }
+  failures: { detectAfter: 100ms, restartAfter: 50ms }
+  faults: [{ on: { event: checkpointRequested, cluster: nancy, occurrence: 2 }, crash: { cluster: lyon, node: 1 } }]
+";
+
+fn federation(text: &str) -> Federation {
+    faultline_api::parse("test.yaml", text.as_bytes())
+        .unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+}
+
+fn simulated(session: Session<'_>) -> Unjudged {
+    session.simulate(&mut Simulator::new(&mut ())).unwrap()
+}
+
+#[test]
+fn a_recorded_run_is_judged_as_one_in_memory_and_as_one_that_is_read_back() {
+    let federation = federation(TEXT);
+    let session = Session::new(&federation).seed(3).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(7));
+    let in_memory = simulated(session).judge();
+    assert_eq!(in_memory.judgement.verdict, Verdict::Pass, "{:?}", in_memory.judgement.reasons);
+    assert!(in_memory.judgement.of(Property::BoundedLoss).instances > 0);
+
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = Bundle::create(dir.path().join("run")).unwrap();
+    let recorded = session.record(&bundle, &mut Simulator::new(&mut ())).unwrap().judge();
+    assert_eq!(recorded.manifest, in_memory.manifest);
+    assert!(recorded.trace == in_memory.trace);
+    assert_eq!(recorded.judgement, in_memory.judgement);
+
+    let read = Recording::read(&bundle).unwrap();
+    assert_eq!(Manifest { facts: Vec::new(), ..read.manifest }, in_memory.manifest);
+    assert_eq!(read.judgement, in_memory.judgement);
+}
+
+#[test]
+fn the_manifest_of_a_record_can_be_drawn_up_again() {
+    let federation = federation(TEXT);
+    let session = Session::new(&federation).seed(3).of_text(TEXT, UNIX_EPOCH);
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = Bundle::create(dir.path()).unwrap();
+    session.record(&bundle, &mut Simulator::new(&mut ())).unwrap();
+
+    let record = bundle.read_manifest().unwrap();
+    let again = faultline_api::parse("federation.yaml", record.federation.as_bytes()).unwrap();
+    let again = Session::new(&again).seed(record.seed).of_text(&record.federation, UNIX_EPOCH);
+    let (draft, expected) = (again.draft(record.backend).unwrap(), again.expected().unwrap());
+    assert!(expected.is_some());
+    let Manifest { outcome, faults, duration, facts, .. } = record.clone();
+    assert_eq!(Manifest { expected, outcome, faults, duration, facts, ..draft }, record);
+    let other = again.seed(4).draft(record.backend).unwrap();
+    assert_ne!(other.seed, record.seed);
+}
+
+/// Counts what it sees, and interrupts a run after so many looks.
+struct Counting {
+    begun: usize,
+    facts: u64,
+    looks: u32,
+    most_looks: u32,
+}
+
+impl Observer for Counting {
+    fn begins(&mut self, manifest: &Manifest) {
+        assert_eq!((manifest.outcome.as_ref(), self.facts), (None, 0));
+        self.begun += 1;
+    }
+
+    fn stated(&mut self, _: &Record) {
+        self.facts += 1;
+    }
+
+    fn goes_on(&mut self, mut moment: Moment<'_>) -> bool {
+        self.looks += 1;
+        assert_eq!(moment.status().clusters.len(), 2);
+        self.looks < self.most_looks
+    }
+}
+
+#[test]
+fn an_observer_sees_every_fact_and_can_interrupt() {
+    let federation = federation(TEXT);
+    let session = Session::new(&federation).seed(3);
+    let whole = simulated(session);
+    let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: u32::MAX };
+    let watched = session.simulate(&mut Simulator::new(&mut counting)).unwrap();
+    assert!(watched == whole, "whoever watches changes nothing");
+    assert_eq!((counting.begun, counting.facts), (1, whole.trace.len() as u64));
+
+    let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: 2 };
+    let interrupted = session.simulate(&mut Simulator::new(&mut counting)).unwrap();
+    assert_eq!(interrupted.manifest.outcome, Some(Outcome::Interrupted));
+    assert_eq!(counting.facts, interrupted.trace.len() as u64);
+    assert!(counting.facts < whole.trace.len() as u64);
+
+    let mut nobody = ();
+    let mut simulator = Simulator::new(&mut nobody).at_most(2000);
+    let limited = session.simulate(&mut simulator).unwrap();
+    assert_eq!((limited.manifest.outcome, simulator.stats().events), (Some(Outcome::Interrupted), 2000));
+}
+
+/// Gives every run up, or says that it took no time.
+struct Lazy {
+    gives_up: bool,
+}
+
+impl Backend for Lazy {
+    type Error = &'static str;
+
+    fn kind(&self) -> Kind {
+        Kind::Local
+    }
+
+    fn run<P>(&mut self, begun: Begun<'_, P>) -> Result<(Ended, Option<Trace>), &'static str>
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let on_disk = begun.bundle.read_manifest().unwrap();
+        assert_eq!((on_disk.outcome, on_disk.backend), (None, Kind::Local));
+        if self.gives_up {
+            return Err("it was too much");
+        }
+        Ok((
+            Ended {
+                outcome: Outcome::Interrupted,
+                added: begun.manifest.plan.clone(),
+                faults: Vec::new(),
+                links: None,
+                duration: Default::default(),
+            },
+            None,
+        ))
+    }
+}
+
+#[test]
+fn a_run_that_is_given_up_leaves_the_manifest_of_its_beginning_and_can_be_taken_up() {
+    let federation = federation(TEXT);
+    let session = Session::new(&federation).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(1));
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = Bundle::create(dir.path()).unwrap();
+    let given_up = session.record(&bundle, &mut Lazy { gives_up: true });
+    assert!(matches!(given_up, Err(RunError::Backend("it was too much"))));
+    let begun = bundle.read_manifest().unwrap();
+    assert_eq!(begun, session.draft(Kind::Local).unwrap());
+
+    // Another start of the program has another time and, here, another seed: neither is the run's.
+    let later = Session::new(&federation).seed(99).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(2));
+    let run = later.resumed(Some(&begun)).record(&bundle, &mut Lazy { gives_up: false }).unwrap();
+    let kept = (run.manifest.seed, run.manifest.started_unix_ms);
+    assert_eq!(kept, (begun.seed, begun.started_unix_ms));
+    assert_eq!(run.manifest.plan.len(), 2 * begun.plan.len(), "what was added is part of the plan");
+    assert_eq!(bundle.read_manifest().unwrap().outcome, Some(Outcome::Interrupted));
+}
+
+#[test]
+fn what_cannot_be_set_up_leaves_nothing() {
+    let mut federation = federation(TEXT);
+    federation.spec.clusters.clear();
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = Bundle::create(dir.path()).unwrap();
+    let refused = Session::new(&federation).record(&bundle, &mut Lazy { gives_up: false });
+    assert!(matches!(refused, Err(RunError::Setup(_))));
+    assert!(bundle.read_manifest().is_err());
+}
+
+#[test]
+fn inputs_are_recorded_when_they_are_asked_for() {
+    let federation = federation(TEXT);
+    for asked in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        let session = Session::new(&federation).with_inputs(asked);
+        session.record(&bundle, &mut Simulator::new(&mut ())).unwrap();
+        assert_eq!(bundle.records_inputs(), asked);
+    }
+}
+
+/// A cluster that is cut off for longer than the run cannot finish.
+fn cut_off(deadline: &str) -> Judgement {
+    let faults = "faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 10m } }]";
+    let text = TEXT.lines().filter(|it| !it.contains("faults:")).collect::<Vec<_>>().join("\n");
+    let federation = federation(&format!("{text}\n  {faults}\n  deadline: {deadline}\n"));
+    let run = simulated(Session::new(&federation).seed(3));
+    assert_eq!(run.manifest.outcome, Some(Outcome::Deadline));
+    run.judge().judgement
+}
+
+#[test]
+fn what_was_not_delivered_by_the_deadline_is_lost_only_after_a_long_silence() {
+    assert_eq!(cut_off("8s").verdict, Verdict::Unknown);
+    let silent = cut_off("30s");
+    assert_eq!(silent.verdict, Verdict::Fail);
+    assert!(silent.of(Property::NoLoss).violation_count() > 0, "{:?}", silent.reasons);
+}
