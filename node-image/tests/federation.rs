@@ -80,7 +80,7 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
     let fetched = setting.dir.path().join("fetched");
     tar::Archive::new(&tar[..]).unpack(&fetched).unwrap();
     let trace = Bundle::open(&fetched).read_trace().unwrap();
-    assert_eq!(trace.gaps, []);
+    assert_eq!(trace.flaws, []);
     let federation = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap();
     let simulated = with_setup(&federation, None, Simulate).unwrap();
     assert_eq!(results(&trace), simulated);
@@ -295,7 +295,7 @@ fn a_run_goes_on_when_its_supervisor_is_killed_or_told_to_end() {
     assert_eq!(restarts, 2, "{:#?}", status.events);
 
     let trace = Bundle::open(setting.dir.path().join("out")).read_trace().unwrap();
-    assert_eq!(trace.gaps, [], "agents keep facts until they have arrived");
+    assert_eq!(trace.flaws, [], "agents keep facts until they have arrived");
     let injected = |it: &&(faultline_core::Time, Fact)| matches!(it.1, Fact::Injecting { .. });
     assert_eq!(trace.supervisor().iter().filter(injected).count(), 2, "neither repeated nor forgotten");
     let federation = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap();

@@ -7,6 +7,7 @@ mod application;
 pub mod defect;
 pub mod manifest;
 mod protocol;
+mod rederive;
 mod simulation;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
 
 pub use defect::Defect;
+pub use rederive::{Rederived, rederive};
 
 /// A fault that finds less than this share of the work left took no effect, in percent.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::fault::Outcome;
+use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
-    ClusterId, Digest, FactKind, MessageId, ProcessId, Promise, Promises, Scope, Span, Time,
+    ClusterId, Digest, FactKind, MessageId, PlannedFault, ProcessId, Promise, Promises, Scope, Span, Time,
 };
 use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest};
 
@@ -25,6 +25,12 @@ pub struct Context {
     pub cluster_names: Vec<String>,
     /// How many faults were planned.
     pub planned_faults: usize,
+    /// The faults that were planned, with those that were added; empty when only their number is known.
+    pub plan: Vec<PlannedFault>,
+    /// What the record says became of each fault; `None` when it says nothing.
+    pub faults: Option<Vec<FaultAccount>>,
+    /// The driver measures every link before the application begins.
+    pub measures_links: bool,
     /// How the run ended; `None` when it was cut short.
     pub outcome: Option<Outcome>,
     /// When it ended, by the supervisor's clock.
@@ -57,6 +63,9 @@ impl Context {
             process_names: Vec::new(),
             cluster_names: Vec::new(),
             planned_faults: 0,
+            plan: Vec::new(),
+            faults: None,
+            measures_links: false,
             outcome: Some(Outcome::Completed),
             end: Time::ZERO,
             expected: None,
@@ -83,6 +92,9 @@ impl Context {
             process_names: manifest.processes.iter().map(|it| it.name.clone()).collect(),
             cluster_names: manifest.clusters.iter().map(|it| it.name.clone()).collect(),
             planned_faults: manifest.plan.len(),
+            plan: manifest.plan.clone(),
+            faults: Some(manifest.faults.clone()),
+            measures_links: manifest.backend != Backend::Simulate,
             outcome: manifest.outcome.clone(),
             end: Time::ZERO + manifest.duration,
             expected: manifest.expected.as_ref().map(|it| it.digests.clone()),

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Property {
+    /// The evidence is all there, and as it was recorded.
+    RecordComplete,
     /// The run came to its end.
     Completed,
     /// The planned faults changed something.
@@ -90,6 +92,7 @@ impl Property {
     /// What it demands, as a sentence.
     pub fn statement(self) -> &'static str {
         match self {
+            Property::RecordComplete => "the record is complete and unchanged",
             Property::Completed => "the run came to its end",
             Property::FaultsTookEffect => "the planned faults took effect",
             Property::LinksAsAsked => "the delay of every link was as asked for",
@@ -217,8 +220,8 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// With `gaps` in the evidence only what no missing fact can explain makes a run fail.
-    pub(crate) fn new(findings: Vec<Finding>, gaps: bool) -> Judgement {
+    /// Where the evidence `is_flawed`, only what no missing fact can explain makes a run fail.
+    pub(crate) fn new(findings: Vec<Finding>, is_flawed: bool) -> Judgement {
         let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
         for finding in findings.iter().filter(|finding| finding.violation_count() > 0) {
             let first = &finding.violations[0].text;
@@ -226,7 +229,7 @@ impl Judgement {
                 0 => first.clone(),
                 others => format!("{first} (and {others} more of this kind)"),
             };
-            if gaps && !finding.property.needs_no_other_fact() {
+            if is_flawed && !finding.property.needs_no_other_fact() {
                 doubtful.push(format!("{text}; or so it seems, as facts are missing"));
             } else {
                 wrong.push(text);

@@ -151,7 +151,8 @@ impl<'a> Returns<'a> {
 
     fn undone(&self, process: ProcessId, cut: Place, (from, upto): (Place, Place)) -> Undone {
         let life = from.0;
-        let is_first = self.trace.lives(process).next().is_some_and(|(first, _)| first == life);
+        let mut active = self.trace.lives(process).filter(|(_, stream)| !stream.is_empty());
+        let is_first = active.next().is_some_and(|(first, _)| first == life);
         // Back to the initial state, in which a process is until the application begins, whenever its first fact is.
         let is_initial = cut == Place::default() && from.1 == 0;
         let began = if is_initial { self.begun } else { instant(self.trace, process, from).max(self.begun) };

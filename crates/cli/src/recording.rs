@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use faultline_checker::Property;
 use faultline_clustering::Graph;
 use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
@@ -53,6 +54,13 @@ impl Recording {
         }
     }
 
+    /// Says what is wrong with it, where a command does not print its verdict.
+    fn warn(&self) {
+        if let Some(reason) = &self.run.judgement.of(Property::RecordComplete).unknown {
+            anstream::eprintln!("the record is not complete: {reason}");
+        }
+    }
+
     /// How a command about it ends.
     pub(crate) fn exit(&self) -> Exit {
         self.run.judgement.verdict.into()
@@ -81,6 +89,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Trouble> {
 /// `faultline explain`
 pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, Trouble> {
     let recording = Recording::read(&arguments.dir)?;
+    recording.warn();
     let cast = Cast::new(&recording.run.manifest);
     let history = History::new(&recording.run.trace, &cast);
     let chapters = explain(&history, &recording.run.manifest, &cast);
@@ -92,6 +101,7 @@ pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, Trouble> {
 /// `faultline report`
 pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
     let recording = Recording::read(&arguments.dir)?;
+    recording.warn();
     let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
     let picture = to.with_file_name("diagram.svg");
     let cast = Cast::new(&recording.run.manifest);
@@ -106,6 +116,11 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
 /// `faultline export`
 pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
     let Unjudged { manifest, trace } = open(&arguments.dir)?;
+    for flaw in &trace.flaws {
+        let named = |process: ProcessId| manifest.processes.get(process.index()).map(|it| it.name.clone());
+        let flaw = flaw.describe(|process| named(process).unwrap_or_else(|| process.to_string()));
+        anstream::eprintln!("the record is not complete: {flaw}");
+    }
     let out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
         ExportFormat::Jsonl => export::json_lines(&trace, &manifest, out),

@@ -15,7 +15,7 @@ use faultline_report::Cast;
 use faultline_report::explain::count;
 use faultline_trace::describe::describe;
 use faultline_trace::inputs::{Deed, Entry, EntryOf, InputsFile};
-use faultline_trace::{Bundle, BundleError, Manifest, StreamEnd, Trace};
+use faultline_trace::{Bundle, BundleError, Cut, Manifest, Trace};
 use faultline_workloads::Workload;
 use miette::miette;
 
@@ -156,7 +156,7 @@ fn relive<P: Process>(
     was_killed: bool,
     cast: &Cast,
 ) -> Relived {
-    let InputsFile { process: me, life, entries, end } = file;
+    let InputsFile { process: me, life, entries, cut } = file;
     let mut relived = Relived {
         node: cast.process(me),
         life: life.0,
@@ -229,11 +229,11 @@ fn relive<P: Process>(
             false => relived.difference = Some(text),
         }
     }
-    match end {
-        StreamEnd::Whole => {}
-        StreamEnd::Torn if was_killed => {}
-        StreamEnd::Torn => relived.remark = Some("the record of its inputs was cut off".to_owned()),
-        StreamEnd::Damaged => relived.difference = Some("the record of its inputs is damaged".to_owned()),
+    match cut {
+        None => {}
+        Some(Cut::Torn) if was_killed => {}
+        Some(Cut::Torn) => relived.remark = Some("the record of its inputs was cut off".to_owned()),
+        Some(Cut::Damaged) => relived.difference = Some("the record of its inputs is damaged".to_owned()),
     }
     relived
 }

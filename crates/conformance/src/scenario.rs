@@ -153,7 +153,7 @@ impl Evidence {
     /// Panics unless the run completed, every planned fault took effect, and no fact is missing.
     pub(crate) fn expect_complete(&self) {
         assert_eq!(self.outcome, Outcome::Completed);
-        assert_eq!(self.trace.gaps, [], "facts are numbered without gaps");
+        assert_eq!(self.trace.flaws, [], "facts are numbered without gaps");
         for (no, state) in &self.faults {
             assert_eq!(*state, FaultState::Effective, "{no}");
         }

@@ -47,7 +47,7 @@ fn evidence(bundle: &Bundle, run: RunOutcome) -> Evidence {
     let RunOutcome { outcome, faults, collapsed, .. } = run;
     assert_eq!(collapsed, [], "nodes do not end by themselves");
     let trace = bundle.read_trace().expect("the facts can be read");
-    assert_eq!(trace.gaps, [], "every fact is there");
+    assert_eq!(trace.flaws, [], "every fact is there");
     Evidence { trace, outcome, faults }
 }
 

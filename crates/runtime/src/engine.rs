@@ -161,10 +161,20 @@ impl<P: Process + 'static> Engine<P> {
     /// Runs until the supervisor hangs up, or something fails.
     pub(crate) async fn run(mut self) -> EngineError {
         loop {
-            if let Err(end) = self.turn().await {
-                return end;
+            match self.turn().await {
+                Ok(()) => {}
+                Err(EngineError::HungUp) => return self.conclude().err().unwrap_or(EngineError::HungUp),
+                Err(end) => return end,
             }
         }
+    }
+
+    /// Ends the streams of what was stated and given. What was to come of it is never let out.
+    fn conclude(&mut self) -> Result<(), EngineError> {
+        if let Some(inputs) = &mut self.outlets.inputs {
+            inputs.flush().map_err(EngineError::Inputs)?;
+        }
+        self.outlets.facts.seal().map_err(EngineError::Facts)
     }
 
     /// Waits for something to happen, and deals with all that has.

@@ -1,7 +1,8 @@
 //! What came of a run, before and after its judgement.
 
+use faultline_catalog::{Rederived, rederive};
 use faultline_checker::{Account, Context, History, Judgement, judge_history};
-use faultline_trace::{Bundle, BundleError, Manifest, Trace};
+use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
 /// The record of a run that nobody has judged yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,10 +25,17 @@ pub struct Recording {
 }
 
 impl Unjudged {
-    /// The record in a bundle. Of a run that was cut short, what its facts tell of its end.
+    /// The record in a bundle. Of a run that was cut short, what its facts tell of its end. What does not follow from the
+    /// federation file of the record is derived from it, and becomes a flaw of the trace.
+    ///
+    /// Takes as long as the application computes, modelled time aside.
     pub fn read(bundle: &Bundle) -> Result<Unjudged, BundleError> {
-        let mut manifest = bundle.read_manifest()?;
-        let trace = bundle.read_trace()?;
+        let recorded = bundle.read_manifest()?;
+        let mut trace = bundle.read_trace()?;
+        let Rederived { mut manifest, doubts } = rederive(recorded, &trace);
+        let contradictions =
+            doubts.into_iter().map(|it| Flaw { stream: None, kind: FlawKind::Contradiction(it) });
+        trace.flaws.extend(contradictions);
         manifest.fill_in(&trace);
         Ok(Unjudged { manifest, trace })
     }

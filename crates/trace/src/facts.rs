@@ -9,9 +9,10 @@
 //! | record | 4 | length of the body in the lower three bytes, their check byte in the upper one; little-endian |
 //! | | 4 | CRC32C of the body, little-endian |
 //! | | length | postcard of `(Time, Fact)` |
+//! | seal | 48 | how many facts there are, and a digest over all of them ([`crate::seal`]) |
 //!
-//! The length has a check of its own so that a record that was cut off (the process was killed while it wrote, nothing
-//! is missing) is told from one that was damaged (facts are missing).
+//! The length has a check of its own so that a record that was cut off is told from one that was damaged. A process that
+//! is killed leaves no seal: the supervisor cuts off what was not written whole, which had no effect yet, and seals the rest.
 
 use std::io::{self, Write};
 
@@ -20,8 +21,9 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::memory::Stream;
+use crate::seal::{MARK, SEAL_LEN, Seal, SealedBy, Sealer};
 
-const MAGIC: [u8; 8] = *b"FLFACTS\x02";
+const MAGIC: [u8; 8] = *b"FLFACTS\x03";
 const HEADER_LEN: usize = 16;
 const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
@@ -34,6 +36,8 @@ const FLUSH_AT: usize = 64 * 1024;
 pub struct FactsWriter<W: Write> {
     out: W,
     buffer: Vec<u8>,
+    facts: u64,
+    sealer: Sealer,
 }
 
 impl<W: Write> FactsWriter<W> {
@@ -43,48 +47,62 @@ impl<W: Write> FactsWriter<W> {
         buffer.extend(MAGIC);
         buffer.extend(process.0.to_le_bytes());
         buffer.extend(life.0.to_le_bytes());
-        FactsWriter { out, buffer }
+        FactsWriter { out, buffer, facts: 0, sealer: Sealer::default() }
     }
 
-    /// Goes on with the file of a life, of which `out` takes what comes next.
-    pub(crate) fn go_on(out: W) -> Self {
-        FactsWriter { out, buffer: Vec::with_capacity(4096) }
+    /// Goes on with the file of a life that holds so many facts in these `bytes`; `out` takes what comes next.
+    pub(crate) fn go_on(out: W, bytes: &[u8], facts: u64) -> Self {
+        let mut sealer = Sealer::default();
+        sealer.update(bytes);
+        FactsWriter { out, buffer: Vec::with_capacity(4096), facts, sealer }
     }
 
     /// Appends a fact, stated at `at` by the clock of its driver. Fails only when a full buffer could not be written.
     pub fn write(&mut self, at: Time, fact: &Fact) -> io::Result<()> {
         append_record(&mut self.buffer, &(at, fact))?;
+        self.facts += 1;
         if self.buffer.len() >= FLUSH_AT { self.flush() } else { Ok(()) }
     }
 
     /// Hands everything to the operating system, which keeps it when the process is killed.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
+        self.sealer.update(&self.buffer);
         self.buffer.clear();
         self.out.flush()
     }
-}
 
-/// The whole facts at the beginning of a file, and after them something that no reader takes for the end.
-pub(crate) fn with_gap(bytes: &[u8], process: ProcessId, life: Life) -> Vec<u8> {
-    let mut whole = Vec::new();
-    let mut writer = FactsWriter::new(&mut whole, process, life);
-    let stream = read_facts(bytes).map(|file| file.stream).unwrap_or_default();
-    let written =
-        stream.iter().try_for_each(|(at, fact)| writer.write(*at, fact)).and_then(|()| writer.flush());
-    written.expect("memory takes everything");
-    whole.extend([0xFF; RECORD_HEADER_LEN]);
-    whole
+    /// Flushes, and ends the stream with its seal. Nothing may be written afterwards.
+    pub fn seal(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.out.write_all(&self.sealer.seal(SealedBy::Process, self.facts, false).to_bytes())?;
+        self.out.flush()
+    }
 }
 
 /// How the facts of a file end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// With a whole record.
-    Whole,
-    /// In the middle of a record: the process was killed while it wrote.
+    /// With a seal that is right.
+    Sealed(Seal),
+    /// With a seal that is not the one of the bytes before it.
+    BrokenSeal(Seal),
+    /// With something after the seal.
+    AfterSeal,
+    /// With a whole record: the process was killed, and nobody has sealed what it wrote.
+    Unsealed,
+    /// In the middle of a record or of the seal: the process was killed while it wrote.
     Torn,
     /// At a damaged record; at least one fact is missing.
+    Damaged,
+}
+
+/// Why there is no whole record at the beginning of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// They end before it does.
+    Torn,
+    /// It was changed.
     Damaged,
 }
 
@@ -97,7 +115,7 @@ pub struct FactsFile {
     pub life: Life,
     /// The facts, up to the first that is not whole.
     pub stream: Stream,
-    /// Bytes up to there.
+    /// Bytes up to there, without the seal.
     pub len: u64,
     /// Why there are no more.
     pub end: StreamEnd,
@@ -131,24 +149,54 @@ pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
     let mut stream = Stream::new();
     let end = loop {
         if rest.is_empty() {
-            break StreamEnd::Whole;
+            break StreamEnd::Unsealed;
+        }
+        if MARK.starts_with(&rest[..rest.len().min(MARK.len())]) {
+            break read_seal(bytes, rest, stream.len() as u64);
         }
         match split_record(rest) {
             Ok((record, others)) => {
                 stream.push(record);
                 rest = others;
             }
-            Err(end) => break end,
+            Err(Cut::Torn) => break StreamEnd::Torn,
+            Err(Cut::Damaged) => break StreamEnd::Damaged,
         }
     };
     let len = (bytes.len() - rest.len()) as u64;
     Ok(FactsFile { process, life, stream, len, end })
 }
 
+/// The seal at the beginning of `rest`, the end of `bytes`, which hold so many facts before it.
+fn read_seal(bytes: &[u8], rest: &[u8], facts: u64) -> StreamEnd {
+    let Some((seal, after)) = rest.split_first_chunk::<SEAL_LEN>() else { return StreamEnd::Torn };
+    let Some(seal) = Seal::from_bytes(seal) else { return StreamEnd::Damaged };
+    let mut sealer = Sealer::default();
+    sealer.update(&bytes[..bytes.len() - rest.len()]);
+    match sealer.seal(seal.by, facts, seal.incomplete) == seal {
+        false => StreamEnd::BrokenSeal(seal),
+        true if after.is_empty() => StreamEnd::Sealed(seal),
+        true => StreamEnd::AfterSeal,
+    }
+}
+
+/// What makes a stream out of the beginning of a file that nobody has sealed: where it is to be cut off, and the seal that
+/// the supervisor writes there. `None` when it is sealed already.
+pub(crate) fn seal_of(bytes: &[u8], file: &FactsFile, incomplete: bool) -> Option<Seal> {
+    let is_damaged = match file.end {
+        StreamEnd::Sealed(_) => return None,
+        StreamEnd::Unsealed | StreamEnd::Torn => false,
+        StreamEnd::Damaged | StreamEnd::BrokenSeal(_) | StreamEnd::AfterSeal => true,
+    };
+    let mut sealer = Sealer::default();
+    sealer.update(&bytes[..file.len as usize]);
+    Some(sealer.seal(SealedBy::Supervisor, file.stream.len() as u64, incomplete || is_damaged))
+}
+
 /// The first record of `bytes`, and what follows it.
-fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), StreamEnd> {
+fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), Cut> {
     let (body, rest) = split_body(bytes)?;
-    let fact = postcard::from_bytes(body).map_err(|_| StreamEnd::Damaged)?;
+    let fact = postcard::from_bytes(body).map_err(|_| Cut::Damaged)?;
     Ok((fact, rest))
 }
 
@@ -169,17 +217,17 @@ pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result
     Ok(())
 }
 
-/// The body of the first record of `bytes`, and what follows the record; [`StreamEnd::Torn`] at the end of `bytes`, too.
-pub fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), StreamEnd> {
-    let length: [u8; 4] = bytes.get(..4).ok_or(StreamEnd::Torn)?.try_into().expect("four bytes");
+/// The body of the first record of `bytes`, and what follows the record; [`Cut::Torn`] at the end of `bytes`, too.
+pub fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), Cut> {
+    let length: [u8; 4] = bytes.get(..4).ok_or(Cut::Torn)?.try_into().expect("four bytes");
     let body_len = (u32::from_le_bytes(length) as usize) & LONGEST_BODY;
     if checked_length(body_len) != length {
-        return Err(StreamEnd::Damaged);
+        return Err(Cut::Damaged);
     }
-    let (record, rest) = bytes.split_at_checked(RECORD_HEADER_LEN + body_len).ok_or(StreamEnd::Torn)?;
+    let (record, rest) = bytes.split_at_checked(RECORD_HEADER_LEN + body_len).ok_or(Cut::Torn)?;
     let body = &record[RECORD_HEADER_LEN..];
     if crc32c::crc32c(body) != number(&record[4..8]) {
-        return Err(StreamEnd::Damaged);
+        return Err(Cut::Damaged);
     }
     Ok((body, rest))
 }
@@ -214,36 +262,84 @@ mod tests {
         let mut bytes = Vec::new();
         let mut writer = FactsWriter::new(&mut bytes, ProcessId(7), Life(2));
         stream.iter().for_each(|(at, fact)| writer.write(*at, fact).unwrap());
-        writer.flush().unwrap();
+        writer.seal().unwrap();
         bytes
+    }
+
+    /// Without the seal.
+    fn open(stream: &Stream) -> Vec<u8> {
+        let whole = file(stream);
+        whole[..whole.len() - SEAL_LEN].to_vec()
     }
 
     #[test]
     fn what_was_written_is_read() {
         let bytes = file(&facts());
         let read = read_facts(&bytes).unwrap();
-        assert_eq!(
-            read,
-            FactsFile {
-                process: ProcessId(7),
-                life: Life(2),
-                stream: facts(),
-                len: bytes.len() as u64,
-                end: StreamEnd::Whole
-            }
-        );
+        let StreamEnd::Sealed(seal) = read.end else { panic!("{:?}", read.end) };
+        assert_eq!((seal.by, seal.facts, seal.incomplete), (SealedBy::Process, 6, false));
+        assert_eq!(read.len, (bytes.len() - SEAL_LEN) as u64);
+        assert_eq!((read.process, read.life, read.stream), (ProcessId(7), Life(2), facts()));
+    }
+
+    #[test]
+    fn a_seal_covers_what_was_written_before_and_after_a_flush_or_another_start() {
+        let stream = facts();
+        let mut bytes = Vec::new();
+        let mut writer = FactsWriter::new(&mut bytes, ProcessId(7), Life(2));
+        for (at, fact) in &stream[..3] {
+            writer.write(*at, fact).unwrap();
+            writer.flush().unwrap();
+        }
+        let mut rest = Vec::new();
+        let mut writer = FactsWriter::go_on(&mut rest, &bytes, 3);
+        stream[3..].iter().for_each(|(at, fact)| writer.write(*at, fact).unwrap());
+        writer.seal().unwrap();
+        assert_eq!([bytes, rest].concat(), file(&stream));
+    }
+
+    #[test]
+    fn no_record_begins_like_a_seal() {
+        let len = u32::from_le_bytes(MARK[..4].try_into().unwrap()) as usize & LONGEST_BODY;
+        assert_ne!(checked_length(len), MARK[..4]);
+    }
+
+    #[test]
+    fn a_stream_without_a_seal_is_sealed_as_far_as_it_is_whole() {
+        let whole = open(&facts());
+        for cut in HEADER_LEN..=whole.len() {
+            let bytes = &whole[..cut];
+            let read = read_facts(bytes).unwrap();
+            let seal = seal_of(bytes, &read, false).unwrap();
+            let sealed = [&bytes[..read.len as usize], &seal.to_bytes()].concat();
+            let again = read_facts(&sealed).unwrap();
+            assert_eq!(again.end, StreamEnd::Sealed(seal));
+            assert_eq!((seal.by, seal.incomplete), (SealedBy::Supervisor, false));
+            assert_eq!((again.stream, seal.facts), (read.stream.clone(), read.stream.len() as u64));
+            assert_eq!(seal_of(&sealed, &read_facts(&sealed).unwrap(), true), None);
+        }
+        let mut damaged = whole.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(seal_of(&damaged, &read_facts(&damaged).unwrap(), false).unwrap().incomplete);
+    }
+
+    #[test]
+    fn what_follows_a_seal_shows() {
+        let mut bytes = file(&facts());
+        bytes.push(0);
+        assert_eq!(read_facts(&bytes).unwrap().end, StreamEnd::AfterSeal);
     }
 
     #[test]
     fn a_file_cut_anywhere_keeps_the_facts_before_the_cut() {
         let whole = file(&facts());
         let boundaries: Vec<usize> =
-            (0..=facts().len()).map(|n| file(&facts()[..n].to_vec()).len()).collect();
+            (0..=facts().len()).map(|n| open(&facts()[..n].to_vec()).len()).collect();
         for cut in HEADER_LEN..whole.len() {
             let read = read_facts(&whole[..cut]).unwrap();
             let kept = boundaries.iter().rposition(|&at| at <= cut).unwrap();
             assert_eq!(read.stream, facts()[..kept], "cut at {cut}");
-            let end = if boundaries.contains(&cut) { StreamEnd::Whole } else { StreamEnd::Torn };
+            let end = if boundaries.contains(&cut) { StreamEnd::Unsealed } else { StreamEnd::Torn };
             assert_eq!(read.end, end, "cut at {cut}");
         }
         assert_eq!(read_facts(&whole[..HEADER_LEN - 1]), Err(FactsReadError::Header));
@@ -256,8 +352,8 @@ mod tests {
             let mut damaged = whole.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             let read = read_facts(&damaged).unwrap();
-            assert_eq!(read.end, StreamEnd::Damaged, "bit {bit}");
-            assert!(read.stream.len() < facts().len());
+            let is_told = matches!(read.end, StreamEnd::Damaged | StreamEnd::BrokenSeal(_) | StreamEnd::Torn);
+            assert!(is_told, "bit {bit}: {:?}", read.end);
         }
     }
 

@@ -19,7 +19,7 @@ use faultline_core::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::facts::{StreamEnd, append_record, split_body};
+use crate::facts::{Cut, append_record, split_body};
 
 const MAGIC: [u8; 8] = *b"FLINPUT\x02";
 const HEADER_LEN: usize = 16;
@@ -228,8 +228,8 @@ pub struct InputsFile<P: Process> {
     pub life: Life,
     /// One after the other, up to the first that is not whole.
     pub entries: Vec<(Time, EntryOf<P>)>,
-    /// Why there are no more.
-    pub end: StreamEnd,
+    /// Why there are no more; `None` where the file ends with a whole one.
+    pub cut: Option<Cut>,
 }
 
 /// Why a file is not one of inputs.
@@ -258,9 +258,9 @@ pub fn read_inputs<P: Process>(bytes: &[u8]) -> Result<InputsFile<P>, InputsRead
     let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     let (process, life) = (ProcessId(number(8)), Life(number(12)));
     let mut entries = Vec::new();
-    let end = loop {
+    let cut = loop {
         if rest.is_empty() {
-            break StreamEnd::Whole;
+            break None;
         }
         match split_body(rest) {
             Ok((body, others)) => match postcard::from_bytes(body) {
@@ -268,10 +268,10 @@ pub fn read_inputs<P: Process>(bytes: &[u8]) -> Result<InputsFile<P>, InputsRead
                     entries.push(entry);
                     rest = others;
                 }
-                Err(_) => break StreamEnd::Damaged,
+                Err(_) => break Some(Cut::Damaged),
             },
-            Err(end) => break end,
+            Err(cut) => break Some(cut),
         }
     };
-    Ok(InputsFile { process, life, entries, end })
+    Ok(InputsFile { process, life, entries, cut })
 }

@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`memory`] | facts in memory, and where drivers put them |
 //! | [`facts`] | the file of one life's facts |
+//! | [`seal`] | what ends such a file, and vouches for it |
+//! | [`flaw`] | what is wrong with evidence |
 //! | [`inputs`] | the file of what one life was given, to let it live again |
 //! | [`manifest`] | what a bundle says of its run beside the facts |
 //! | [`bundle`] | the directory of a recorded run |
@@ -15,12 +17,16 @@ pub mod bundle;
 pub mod describe;
 pub mod export;
 pub mod facts;
+pub mod flaw;
 pub mod inputs;
 pub mod manifest;
 pub mod memory;
 pub mod row;
+pub mod seal;
 
 pub use bundle::{Bundle, BundleError};
-pub use facts::{FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, split_body};
+pub use facts::{Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, split_body};
+pub use flaw::{Flaw, FlawKind};
 pub use manifest::Manifest;
 pub use memory::{Record, Recorder, Sink, Stream, Trace};
+pub use seal::{Hash, Seal, SealedBy};

@@ -9,6 +9,7 @@ use faultline_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Trace;
+use crate::seal::Seal;
 
 /// The version of the bundle's layout that this program writes and reads.
 pub const FORMAT: u32 = 3;
@@ -56,8 +57,8 @@ pub struct Manifest {
     pub started_unix_ms: u64,
     /// From the start to the end: wall-clock time, virtual time in the simulator.
     pub duration: Span,
-    /// How much was recorded of each life when the run ended, so that what goes missing later is missed; empty while the
-    /// run lasts.
+    /// Every stream with its seal when the run ended, so that what changes or goes missing later shows; empty while the run
+    /// lasts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<FactsEntry>,
 }
@@ -142,8 +143,10 @@ pub struct FactsEntry {
     pub process: ProcessId,
     /// Of which life.
     pub life: Life,
-    /// Length of the file.
+    /// Length of the file, with its seal.
     pub bytes: u64,
+    /// Its seal; `None` for a stream that nobody sealed.
+    pub seal: Option<Seal>,
 }
 
 /// What a run runs on.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use faultline_core::{Fact, FactKinds, FactNo, Life, ProcessId, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::flaw::{Flaw, FlawKind};
+
 /// One fact with its header, as a driver hands it on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
@@ -50,11 +52,8 @@ pub type Stream = Vec<(Time, Fact)>;
 pub struct Trace {
     /// One stream per life, the supervisor's under ([`ProcessId::SUPERVISOR`], 0).
     pub streams: BTreeMap<(ProcessId, Life), Stream>,
-    /// Evidence with a hole in it: the first fact of a life that is missing although later ones were stated. Its stream
-    /// ends there.
-    pub gaps: Vec<(ProcessId, Life, FactNo)>,
-    /// Lives that were killed while they wrote a fact, which is not kept. Nothing that anyone has seen is missing.
-    pub torn: Vec<(ProcessId, Life)>,
+    /// What is wrong with this evidence, the description of the run included. Empty for a run that was kept in memory.
+    pub flaws: Vec<Flaw>,
 }
 
 impl Sink for Trace {
@@ -82,9 +81,15 @@ pub struct Recorder {
 
 impl Recorder {
     /// Everything that was recorded.
+    ///
+    /// A life that the supervisor started and that stated nothing has an empty stream.
     pub fn finish(mut self) -> Trace {
         for index in 0..self.newest.len() {
             self.put_away(index);
+        }
+        let silent: Vec<_> = self.rest.started().collect();
+        for life in silent {
+            self.rest.streams.entry(life).or_default();
         }
         self.rest
     }
@@ -168,21 +173,49 @@ impl Trace {
         })
     }
 
-    /// Whether facts of a life are missing.
+    /// Every life that the supervisor says it started.
+    pub fn started(&self) -> impl Iterator<Item = (ProcessId, Life)> + '_ {
+        self.supervisor().iter().filter_map(|(_, fact)| match fact {
+            Fact::LifeStarted { process, life, .. } => Some((*process, *life)),
+            _ => None,
+        })
+    }
+
+    /// Whether facts of a life may be missing.
     pub fn has_gap(&self, process: ProcessId, life: Life) -> bool {
-        self.gaps.iter().any(|&(of, in_life, _)| (of, in_life) == (process, life))
+        self.flaws.iter().any(|flaw| flaw.concerns(process, life))
+    }
+
+    /// Whether facts of any life of a process may be missing.
+    pub fn has_gap_of(&self, process: ProcessId) -> bool {
+        self.flaws.iter().any(|flaw| flaw.stream.is_some_and(|(of, _)| of == process))
     }
 
     /// Notes that the fact after the last one of a stream is missing.
     pub(crate) fn note_gap(&mut self, process: ProcessId, life: Life) {
         let next = FactNo(self.streams.get(&(process, life)).map_or(0, Vec::len) as u64);
-        self.gaps.push((process, life, next));
+        self.flaws.push(Flaw { stream: Some((process, life)), kind: FlawKind::Gap(next) });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use faultline_core::Boot;
+
+    #[test]
+    fn a_life_that_states_nothing_has_an_empty_stream() {
+        let mut recorder = Recorder::default();
+        let (process, life) = (ProcessId(4), Life(1));
+        recorder.record(Record {
+            process: ProcessId::SUPERVISOR,
+            life: Life(0),
+            number: FactNo(0),
+            at: Time(0),
+            fact: Fact::LifeStarted { process, life, boot: Boot::Fresh },
+        });
+        assert_eq!(recorder.finish().streams[&(process, life)], []);
+    }
 
     #[test]
     fn a_recorder_keeps_what_a_trace_does() {
@@ -217,7 +250,7 @@ mod tests {
             trace.record(record);
         }
         let recorded = recorder.finish();
-        assert_eq!(recorded.gaps.len(), 2);
+        assert_eq!(recorded.flaws.len(), 2);
         assert_eq!(recorded, trace);
     }
 
@@ -233,7 +266,10 @@ mod tests {
                 fact: Fact::Begun,
             });
         }
-        assert_eq!(trace.gaps, [(ProcessId(1), Life(1), FactNo(2))]);
+        assert_eq!(
+            trace.flaws,
+            [Flaw { stream: Some((ProcessId(1), Life(1))), kind: FlawKind::Gap(FactNo(2)) }]
+        );
         assert_eq!(trace.records().map(|it| it.number.0).collect::<Vec<_>>(), [0, 1]);
     }
 }

@@ -20,7 +20,8 @@ use crate::context::Context;
 pub(super) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
     let mut builder = Builder::new(trace, context);
     for (&(process, life), stream) in &trace.streams {
-        if process != ProcessId::SUPERVISOR {
+        // A life that stated nothing is no state of its process.
+        if process != ProcessId::SUPERVISOR && !stream.is_empty() {
             builder.read(process, life, stream);
         }
     }

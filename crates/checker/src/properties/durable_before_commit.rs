@@ -35,7 +35,7 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
             if copies.iter().filter(is_in_time).any(|copy| copy.holder == holder) {
                 continue;
             }
-            if history.trace.gaps.iter().any(|&(process, ..)| process == holder) {
+            if history.trace.has_gap_of(holder) {
                 finding.unjudged(|| format!("facts of {} are missing", context.process(holder)));
                 continue;
             }

@@ -21,6 +21,7 @@ mod order;
 mod orphans_first;
 mod orphans_replayed;
 mod phases_agree;
+mod record_complete;
 mod recovery_terminates;
 mod repeated_order;
 mod safe_collection;
@@ -33,7 +34,8 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 26] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 27] = [
+    record_complete::check,
     completed::check,
     faults_took_effect::check,
     links_as_asked::check,

@@ -16,6 +16,9 @@ use crate::clock::monotonic;
 use crate::node::NodeOptions;
 use crate::secret::Secret;
 
+/// How a process ends whose supervisor has hung up.
+pub(super) const ORDERLY: &str = "exit status: 0";
+
 /// A life that runs here.
 pub(super) struct Running {
     pub(super) life: Life,

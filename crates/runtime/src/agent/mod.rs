@@ -38,7 +38,7 @@ use crate::remote::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
 use crate::secret::{MAGIC, Secret};
 use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;
-use lives::{Running, reap};
+use lives::{ORDERLY, Running, reap};
 use metrics::Counters;
 
 /// Between two looks at what the process has written.
@@ -404,8 +404,12 @@ impl Agent {
     /// A child has ended.
     fn bury(&mut self) {
         let Some((life, status)) = reap(&mut self.running) else { return };
-        warn!(%life, status, "the process ended by itself");
-        self.counters.collapsed.inc();
+        if status == ORDERLY {
+            info!(%life, "the process ended: its supervisor hung up");
+        } else {
+            warn!(%life, status, "the process ended by itself");
+            self.counters.collapsed.inc();
+        }
         self.look();
         let last_words = self.post.as_ref().map_or_else(String::new, |post| last_words(&post.log(life)));
         self.say(ToPlace::Ended { life, status, last_words });

@@ -22,7 +22,7 @@ use tracing::warn;
 
 use crate::clock::Clock;
 use crate::node::NodeOptions;
-use crate::supervise::places::{Death, Happening, Places};
+use crate::supervise::places::{Death, FAREWELL, Happening, Places};
 use crate::supervise::{Ground, RunError};
 
 /// Bytes of a log that stand in an outcome.
@@ -186,7 +186,15 @@ impl Places for Children {
         self.signal(process, life, if paused { Signal::SIGSTOP } else { Signal::SIGCONT })
     }
 
-    async fn end(&mut self) -> Result<(), RunError> {
+    async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError> {
+        let ends = told.iter().filter_map(|life| self.children.get(life)).map(|child| child.exited.clone());
+        let ends: Vec<_> = ends.collect();
+        let all_ended = async {
+            for mut end in ends {
+                drop(end.wait_for(Option::is_some).await);
+            }
+        };
+        drop(tokio::time::timeout(FAREWELL, all_ended).await);
         let alive = self.children.iter().filter(|(_, child)| child.is_alive()).map(|(&life, _)| life);
         let alive: Vec<_> = alive.collect();
         self.kill(&alive, StorageFate::Kept).await?;

@@ -20,7 +20,7 @@ use super::desk::{Desk, Place, Wanted};
 use super::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
 use crate::clock::Clock;
 use crate::supervise::Names;
-use crate::supervise::places::{Death, Happening, Places};
+use crate::supervise::places::{Death, FAREWELL, Happening, Places};
 use crate::supervise::{Entry, Ground, Journal, Past, RunError};
 
 /// An agent that has not answered an order after this is taken for gone.
@@ -189,7 +189,11 @@ impl Places for Remote {
         Ok(())
     }
 
-    async fn end(&mut self) -> Result<(), RunError> {
+    async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError> {
+        let until = Instant::now() + FAREWELL;
+        while Instant::now() < until && told.iter().any(|&(process, life)| self.hosts(process, life)) {
+            tokio::time::sleep(LOOK).await;
+        }
         let seats = self.0.seats.borrow().iter().map(|seat| seat.life).collect::<Vec<_>>();
         let processes = (0..).map(ProcessId).zip(seats);
         let alive: Vec<_> = processes.filter_map(|(process, life)| Some((process, life?))).collect();
@@ -206,7 +210,7 @@ impl Places for Remote {
             });
             for life in incomplete.into_keys() {
                 warn!(%process, %life, "some of its facts may never have arrived");
-                self.0.bundle.mark_gap(process, life).map_err(RunError::Facts)?;
+                self.0.bundle.seal(process, life, true).map_err(RunError::Facts)?;
             }
         }
         Ok(())

@@ -71,6 +71,8 @@ struct Host<'a, P> {
     clock: Clock,
     journal: Journal,
     facts: FactsWriter<File>,
+    /// When the last of them was stated.
+    stated: Time,
     places: P,
     happenings: Happenings,
     /// Lives that have introduced themselves.
@@ -157,6 +159,7 @@ pub(crate) async fn host<P: Places>(
         clock,
         journal,
         facts,
+        stated: Time::ZERO,
         places,
         happenings,
         nodes: BTreeMap::new(),
@@ -189,20 +192,23 @@ pub(crate) async fn host<P: Places>(
         // The processes end when nobody supervises them, and begin other lives once somebody does.
         return Err(RunError::Left);
     }
-    // Whatever happened, nobody is left behind.
-    let buried = host.places.end().await;
+    let duration = host.clock.now().since(Time::ZERO);
+    // Whatever happened, no process is left behind. Those that hear that their supervisor hangs up seal their facts.
+    let told: Vec<_> = std::mem::take(&mut host.nodes).into_keys().collect();
+    let buried = host.places.end(&told).await;
     let outcome = outcome.map_err(|error| match error {
         RunError::DiskFull(_) => error,
         error if is_full(&host.options.run_dir) => RunError::DiskFull(error.to_string()),
         error => error,
     })?;
     buried?;
+    host.seal(&supervisor)?;
     Ok(RunOutcome {
         outcome,
         added: supervisor.plan().split_off(host.options.supervisor.plan.len()),
         faults: supervisor.faults(),
         links: host.measuring.history(),
-        duration: host.clock.now().since(Time::ZERO),
+        duration,
         collapsed: host.collapsed,
     })
 }
@@ -352,6 +358,7 @@ impl<P: Places> Host<'_, P> {
                 Order::State(fact) => match memory.recorded.next() {
                     None => self.state(at, &fact)?,
                     Some((at, recorded)) if recorded == fact => {
+                        self.stated = at;
                         self.observer.stated(at, ProcessId::SUPERVISOR, Life(0), &fact);
                     }
                     Some(_) => return Err(RunError::Journal),
@@ -655,7 +662,21 @@ impl<P: Places> Host<'_, P> {
         Ok(None)
     }
 
-    fn state(&mut self, now: Time, fact: &Fact) -> Result<(), RunError> {
+    /// Seals the facts of every life that ever was, as far as the life has not done so itself, and those of the supervisor.
+    fn seal(&mut self, supervisor: &Supervisor) -> Result<(), RunError> {
+        let bundle = Bundle::open(&self.options.run_dir);
+        for (process, newest) in supervisor.newest() {
+            for life in (1..=newest.0).map(Life) {
+                bundle.seal(process, life, false).map_err(RunError::Facts)?;
+            }
+        }
+        self.facts.seal().map_err(RunError::Record)
+    }
+
+    /// States a fact of the supervisor. One that a predecessor could not state is not dated before the last that it could.
+    fn state(&mut self, at: Time, fact: &Fact) -> Result<(), RunError> {
+        let now = at.max(self.stated);
+        self.stated = now;
         self.facts.write(now, fact).and_then(|()| self.facts.flush()).map_err(RunError::Record)?;
         self.observer.stated(now, ProcessId::SUPERVISOR, Life(0), fact);
         Ok(())

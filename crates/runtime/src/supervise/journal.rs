@@ -13,7 +13,7 @@ use std::rc::Rc;
 use faultline_core::{Life, ProcessId, Span, Time};
 use faultline_supervisor::Report;
 use faultline_trace::manifest::LinkMeasured;
-use faultline_trace::{StreamEnd, append_record, split_body};
+use faultline_trace::{Cut, append_record, split_body};
 use serde::{Deserialize, Serialize};
 
 use super::RunError;
@@ -134,7 +134,7 @@ impl Past {
                     entries.push(postcard::from_bytes(body).map_err(|_| damaged())?);
                     rest = others;
                 }
-                Err(StreamEnd::Damaged) => return Err(damaged()),
+                Err(Cut::Damaged) => return Err(damaged()),
                 Err(_) => break,
             }
         }

@@ -1,5 +1,7 @@
 //! What only the places of the processes can do for a supervisor: start them, and end them.
 
+use std::time::Duration;
+
 use faultline_core::{Boot, EndedBy, Life, ProcessId, StorageFate, Time};
 use faultline_shaper::Kernel;
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,9 @@ use tokio::sync::mpsc;
 use super::RunError;
 use crate::clock::Clock;
 use crate::control::{Introduction, ToSupervisor};
+
+/// A process that has been told to end is killed after this.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What happens to the host.
 pub(crate) enum Happening {
@@ -84,6 +89,7 @@ pub(crate) trait Places {
     /// Stops a hosted life where it stands, or lets it go on. Returns when that is so.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
-    /// Ends everyone; the record holds their facts.
-    async fn end(&mut self) -> Result<(), RunError>;
+    /// Ends every life. Those that have been `told` to end, because their supervisor hung up, get a moment to seal their
+    /// facts; all others are killed at once. The record then holds everything that can be had of their facts.
+    async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError>;
 }

@@ -1,6 +1,9 @@
 //! The directory of a recorded run: `manifest.json`, `federation.yaml`, `facts/` with one file per life, and `inputs/` with
 //! another when the run was asked to record what its processes were given.
 
+mod description;
+mod evidence;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,9 +12,9 @@ use std::path::{Path, PathBuf};
 use faultline_core::{Life, Process, ProcessId};
 use thiserror::Error;
 
-use crate::facts::{FactsReadError, FactsWriter, StreamEnd, read_facts, with_gap};
+use crate::facts::{FactsReadError, FactsWriter, read_facts, seal_of};
 use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
-use crate::manifest::{FORMAT, FactsEntry, Manifest};
+use crate::manifest::FORMAT;
 use crate::memory::{Stream, Trace};
 
 const MANIFEST: &str = "manifest.json";
@@ -88,16 +91,6 @@ pub enum BundleError {
         /// Why.
         source: InputsReadError,
     },
-    /// Two files hold the facts of the same life.
-    #[error("{} holds the facts of {process}, {life}, which another file holds as well", path.display())]
-    Twice {
-        /// Which.
-        path: PathBuf,
-        /// Whose.
-        process: ProcessId,
-        /// Of which life.
-        life: Life,
-    },
 }
 
 impl Bundle {
@@ -169,7 +162,7 @@ impl Bundle {
         begin().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
-    /// Goes on with the file for the facts of one life, after those that are whole, which are returned.
+    /// Goes on with the file for the facts of one life, after those that are whole, which are returned. A seal is removed.
     pub fn facts_appender(
         &self,
         process: ProcessId,
@@ -183,7 +176,8 @@ impl Bundle {
             file.set_len(facts.len).map(|()| file)
         };
         let file = open().map_err(|source| BundleError::Write { path: path.clone(), source })?;
-        Ok((FactsWriter::go_on(file), facts.stream))
+        let whole = &bytes[..facts.len as usize];
+        Ok((FactsWriter::go_on(file, whole, facts.stream.len() as u64), facts.stream))
     }
 
     /// Puts a piece of the file for the facts of one life, written elsewhere, where it belongs.
@@ -200,15 +194,36 @@ impl Bundle {
             .map_err(|source| BundleError::Write { path, source })
     }
 
-    /// Notes that facts of a life are missing after those that are there, or may be.
-    pub fn mark_gap(&self, process: ProcessId, life: Life) -> Result<(), BundleError> {
+    /// Seals the facts of a life that can write no more, unless they are sealed. A record that was cut off is removed: its
+    /// process was killed while it wrote, and nothing had come of it. `incomplete` says that facts may exist that are not
+    /// here. A life that never began its file gets one without facts.
+    pub fn seal(&self, process: ProcessId, life: Life, incomplete: bool) -> Result<(), BundleError> {
         let path = self.facts_path(process, life);
-        let bytes = match fs::read(&path) {
+        let mut bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other.map_err(|source| BundleError::Read { path: path.clone(), source })?,
         };
-        fs::write(&path, with_gap(&bytes, process, life))
-            .map_err(|source| BundleError::Write { path, source })
+        let mut kept = bytes.len();
+        let file = match read_facts(&bytes) {
+            Ok(file) => file,
+            Err(_) => {
+                kept = 0;
+                bytes.clear();
+                let mut writer = FactsWriter::new(&mut bytes, process, life);
+                writer.flush().expect("memory takes everything");
+                read_facts(&bytes).expect("it was just written")
+            }
+        };
+        let Some(seal) = seal_of(&bytes, &file, incomplete) else { return Ok(()) };
+        bytes.truncate(file.len as usize);
+        kept = kept.min(bytes.len());
+        bytes.extend(seal.to_bytes());
+        let write = || {
+            let file = OpenOptions::new().create(true).write(true).truncate(false).open(&path)?;
+            file.set_len(kept as u64)?;
+            file.write_all_at(&bytes[kept..], kept as u64)
+        };
+        write().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
     /// From now on whoever hosts a process of this run records what it is given.
@@ -248,40 +263,13 @@ impl Bundle {
         read_inputs(&bytes).map(Some).map_err(|source| BundleError::Inputs { path, source })
     }
 
-    /// Writes the manifest and the federation's text, replacing earlier ones whole. When the run has ended, all facts have to
-    /// be there: how much there is of each life becomes part of the manifest.
-    pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), BundleError> {
-        let mut manifest = manifest.clone();
-        if manifest.outcome.is_some() {
-            manifest.facts = self.measure_facts()?;
-        }
-        let mut json = serde_json::to_string_pretty(&manifest).expect("a manifest has a JSON form");
-        json.push('\n');
-        replace(&self.dir.join(FEDERATION), manifest.federation.as_bytes())?;
-        replace(&self.manifest_path(), json.as_bytes())
-    }
-
-    /// Reads the manifest, with the federation's text.
-    pub fn read_manifest(&self) -> Result<Manifest, BundleError> {
-        let path = self.manifest_path();
-        let json = read(&path)?;
-        let wrong = |source| BundleError::Manifest { path: path.clone(), source };
-        let value: serde_json::Value = serde_json::from_slice(&json).map_err(wrong)?;
-        if let Some(found) = value["format"].as_u64().filter(|&found| found != u64::from(FORMAT)) {
-            return Err(BundleError::Format { path, found });
-        }
-        let mut manifest: Manifest = serde_json::from_slice(&json).map_err(wrong)?;
-        manifest.federation = String::from_utf8_lossy(&read(&self.dir.join(FEDERATION))?).into_owned();
-        Ok(manifest)
-    }
-
-    /// Writes every stream of a trace that was kept in memory.
+    /// Writes every stream of a trace that was kept in memory, and seals it.
     pub fn write_trace(&self, trace: &Trace) -> Result<(), BundleError> {
         for (&(process, life), stream) in &trace.streams {
             let mut writer = self.facts_writer(process, life)?;
             let mut write_all = || {
                 stream.iter().try_for_each(|(at, fact)| writer.write(*at, fact))?;
-                writer.flush()
+                writer.seal()
             };
             write_all()
                 .map_err(|source| BundleError::Write { path: self.facts_path(process, life), source })?;
@@ -301,54 +289,6 @@ impl Bundle {
             }
         }
         Ok(files)
-    }
-
-    /// How much there is of each life.
-    fn measure_facts(&self) -> Result<Vec<FactsEntry>, BundleError> {
-        let mut entries = Vec::new();
-        for path in self.facts_files()? {
-            let unreadable = |source| BundleError::Read { path: path.clone(), source };
-            let bytes = fs::metadata(&path).map_err(unreadable)?.len();
-            if let Some((process, life)) = life_of(&path) {
-                entries.push(FactsEntry { process, life, bytes });
-            }
-        }
-        entries.sort_unstable();
-        Ok(entries)
-    }
-
-    /// Reads all facts. A stream that was cut off while its process wrote is whole as far as it goes; one that is damaged,
-    /// or of which there was more when the run ended, has a gap.
-    pub fn read_trace(&self) -> Result<Trace, BundleError> {
-        let mut trace = Trace::default();
-        for path in self.facts_files()? {
-            let bytes = read(&path)?;
-            if bytes.is_empty() {
-                continue; // killed before its first word
-            }
-            let file =
-                read_facts(&bytes).map_err(|source| BundleError::Facts { path: path.clone(), source })?;
-            let (process, life) = (file.process, file.life);
-            if trace.streams.insert((process, life), file.stream).is_some() {
-                return Err(BundleError::Twice { path, process, life });
-            }
-            match file.end {
-                StreamEnd::Whole => {}
-                StreamEnd::Torn => trace.torn.push((process, life)),
-                StreamEnd::Damaged => trace.note_gap(process, life),
-            }
-        }
-        // Without a manifest nobody knows how much there was; whoever reads it says what is wrong with it.
-        let recorded = self.read_manifest().map(|it| it.facts).unwrap_or_default();
-        for FactsEntry { process, life, bytes } in recorded {
-            let is_whole = fs::metadata(self.facts_path(process, life)).is_ok_and(|it| it.len() >= bytes);
-            if !is_whole && !trace.has_gap(process, life) {
-                trace.note_gap(process, life);
-            }
-        }
-        trace.torn.sort_unstable();
-        trace.gaps.sort_unstable();
-        Ok(trace)
     }
 
     fn facts_dir(&self) -> PathBuf {
@@ -384,13 +324,16 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), BundleError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::Manifest;
+    use crate::manifest::FactsEntry;
     use crate::manifest::tests::example;
     use crate::memory::{Record, Sink};
+    use crate::{FlawKind, SealedBy};
     use faultline_core::{Fact, FactNo, Time};
 
-    fn trace() -> Trace {
+    pub(super) fn trace() -> Trace {
         let mut trace = Trace::default();
         for (process, life) in
             [(ProcessId(0), Life(1)), (ProcessId(0), Life(2)), (ProcessId::SUPERVISOR, Life(0))]
@@ -420,6 +363,9 @@ mod tests {
         let bundle = Bundle::open(dir.path().join("new/run"));
         let manifest = bundle.read_manifest().unwrap();
         assert_eq!(manifest.facts.len(), trace().streams.len());
+        let sealed =
+            |entry: &FactsEntry| entry.seal.is_some_and(|it| (it.by, it.facts) == (SealedBy::Process, 3));
+        assert!(manifest.facts.iter().all(sealed), "{:?}", manifest.facts);
         assert_eq!(Manifest { facts: Vec::new(), ..manifest }, example());
         assert_eq!(bundle.read_trace().unwrap(), trace());
         assert!(matches!(Bundle::create(bundle.dir()), Err(BundleError::Occupied(_))));
@@ -432,76 +378,6 @@ mod tests {
     }
 
     #[test]
-    fn a_life_cut_off_is_torn_and_a_damaged_one_has_a_gap() {
-        let dir = tempfile::tempdir().unwrap();
-        let bundle = Bundle::create(dir.path()).unwrap();
-        bundle.write_trace(&trace()).unwrap();
-        let torn = bundle.facts_path(ProcessId(0), Life(1));
-        let bytes = fs::read(&torn).unwrap();
-        fs::write(&torn, &bytes[..bytes.len() - 1]).unwrap();
-        let damaged = bundle.facts_path(ProcessId(0), Life(2));
-        let mut bytes = fs::read(&damaged).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        fs::write(&damaged, bytes).unwrap();
-        fs::write(bundle.facts_path(ProcessId(1), Life(1)), []).unwrap();
-
-        let read = bundle.read_trace().unwrap();
-        assert_eq!(read.torn, [(ProcessId(0), Life(1))]);
-        assert_eq!(read.gaps, [(ProcessId(0), Life(2), FactNo(2))]);
-        assert_eq!(read.streams[&(ProcessId(0), Life(1))].len(), 2);
-        assert_eq!(read.streams.len(), 3);
-    }
-
-    #[test]
-    fn what_goes_missing_after_the_end_is_a_gap() {
-        let dir = tempfile::tempdir().unwrap();
-        let bundle = Bundle::create(dir.path()).unwrap();
-        bundle.write_trace(&trace()).unwrap();
-        bundle.write_manifest(&example()).unwrap();
-        assert_eq!(bundle.read_trace().unwrap(), trace());
-        let supervisor = bundle.facts_path(ProcessId::SUPERVISOR, Life(0));
-        assert!(supervisor.exists());
-        fs::remove_file(supervisor).unwrap();
-        let cut = bundle.facts_path(ProcessId(0), Life(1));
-        let bytes = fs::read(&cut).unwrap();
-        fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
-        let read = bundle.read_trace().unwrap();
-        assert_eq!(
-            read.gaps,
-            [(ProcessId(0), Life(1), FactNo(2)), (ProcessId::SUPERVISOR, Life(0), FactNo(0))]
-        );
-    }
-
-    #[test]
-    fn facts_that_come_in_pieces_are_put_together_and_what_never_came_is_a_gap() {
-        let dir = tempfile::tempdir().unwrap();
-        let whole = Bundle::create(dir.path().join("whole")).unwrap();
-        whole.write_trace(&trace()).unwrap();
-        let bytes = fs::read(whole.facts_path(ProcessId(0), Life(1))).unwrap();
-
-        let bundle = Bundle::create(dir.path().join("pieces")).unwrap();
-        let put = |from: usize, to: usize| {
-            bundle.write_facts_at(ProcessId(0), Life(1), from as u64, &bytes[from..to]).unwrap();
-        };
-        put(0, 20);
-        put(10, bytes.len() - 3);
-        bundle.mark_gap(ProcessId(0), Life(2)).unwrap();
-        let read = bundle.read_trace().unwrap();
-        assert_eq!(read.torn, [(ProcessId(0), Life(1))]);
-        assert_eq!(read.gaps, [(ProcessId(0), Life(2), FactNo(0))]);
-
-        put(20, bytes.len());
-        let read = bundle.read_trace().unwrap();
-        assert_eq!(read.streams[&(ProcessId(0), Life(1))], trace().streams[&(ProcessId(0), Life(1))]);
-        assert_eq!(read.torn, []);
-
-        fs::write(bundle.facts_path(ProcessId(0), Life(1)), &bytes[..bytes.len() - 1]).unwrap();
-        bundle.mark_gap(ProcessId(0), Life(1)).unwrap();
-        let read = bundle.read_trace().unwrap();
-        assert_eq!(read.gaps[0], (ProcessId(0), Life(1), FactNo(2)), "a gap, and not only torn");
-    }
-
-    #[test]
     fn errors_name_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let bundle = Bundle::open(dir.path());
@@ -511,7 +387,7 @@ mod tests {
         assert!(error.contains("manifest.json has format version 99"), "{error}");
         fs::create_dir(dir.path().join("facts")).unwrap();
         fs::write(dir.path().join("facts/p0-1.facts"), "not facts, but a story").unwrap();
-        let error = bundle.read_trace().unwrap_err().to_string();
-        assert!(error.contains("p0-1.facts"), "{error}");
+        let flaws = bundle.read_trace().unwrap().flaws;
+        assert!(matches!(&flaws[0].kind, FlawKind::Unreadable(_)), "{flaws:?}");
     }
 }

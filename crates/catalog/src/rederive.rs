@@ -1,0 +1,189 @@
+//! Checks what a record says of its run against the federation file that it carries.
+//!
+//! A manifest is drafted from the federation ([`crate::manifest::draft`]). Drafting it again from `federation.yaml`, with the
+//! recorded seed and backend, gives the same names, plan, links and expected results, or somebody has changed one of the two
+//! files. What only the run could know is not derived: the outcome, the measurements, the times, and what became of the
+//! faults, which the checker compares with the supervisor's facts.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use faultline_api::{Federation, parse};
+use faultline_core::fault::{Change, LinkProperties};
+use faultline_core::{ClusterId, Fact, PlannedFault, Presence, ProcessId, Protocol};
+use faultline_trace::manifest::{Backend, Expected, LinkEntry};
+use faultline_trace::{Manifest, Trace};
+
+use crate::manifest::{draft, expected};
+use crate::{Setup, Visitor, with_valid};
+
+type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
+
+/// What a record says of its run, as far as that can be derived again.
+#[derive(Clone, Debug)]
+pub struct Rederived {
+    /// The recorded manifest, with everything that follows from the federation derived from it.
+    pub manifest: Manifest,
+    /// What the recorded manifest says otherwise, as sentences without a full stop.
+    pub doubts: Vec<String>,
+}
+
+/// Derives the manifest of a record again, and compares. Computes the expected results, which may take as long as the
+/// application computes, modelled time aside.
+pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
+    let federation = match parse("federation.yaml", recorded.federation.as_bytes()) {
+        Ok(federation) => federation,
+        Err(rejected) => {
+            let doubts = vec![format!("federation.yaml cannot be used: {rejected}")];
+            return Rederived { manifest: recorded, doubts };
+        }
+    };
+    let seed = recorded.seed;
+    let draft = Draft { federation: &federation, recorded: &recorded };
+    match with_valid(&federation, Some(seed), None, draft) {
+        Ok(derived) => compare(recorded, derived, trace, federation.spec.seed()),
+        Err(error) => {
+            let doubts = vec![format!("federation.yaml cannot be used: {error}")];
+            Rederived { manifest: recorded, doubts }
+        }
+    }
+}
+
+/// What follows from a federation.
+struct Derived {
+    manifest: Manifest,
+    expected: Option<Expected>,
+    /// Of every link, those to and from processes outside all clusters included.
+    links: Links,
+    /// Clusters that join while the application runs.
+    awaited: Vec<(ClusterId, Vec<ProcessId>)>,
+}
+
+struct Draft<'a> {
+    federation: &'a Federation,
+    recorded: &'a Manifest,
+}
+
+impl Visitor for Draft<'_> {
+    type Output = Derived;
+
+    fn visit<P>(self, setup: Setup<P>) -> Derived
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let Manifest { federation: text, backend, started_unix_ms, .. } = self.recorded;
+        let started = UNIX_EPOCH + Duration::from_millis(*started_unix_ms);
+        let clusters = (0..).map(ClusterId).zip(setup.membership.clusters.iter());
+        Derived {
+            manifest: draft(self.federation, text, &setup, *backend, started),
+            expected: expected(&setup),
+            awaited: clusters
+                .filter(|(_, cluster)| cluster.presence == Presence::Awaited)
+                .map(|(id, cluster)| (id, cluster.processes.to_vec()))
+                .collect(),
+            links: setup.links,
+        }
+    }
+}
+
+fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed: u64) -> Rederived {
+    let Derived { manifest: mut derived, expected, links, awaited } = derived;
+    let has_ended = recorded.outcome.is_some();
+    let (added, relinked) = changes(trace);
+    let drafted = derived.plan.len();
+    derived.plan.extend(added);
+    derived.expected = expected;
+    let mut differing = Vec::new();
+    let mut differ = |field: &'static str, is_equal: bool| {
+        if !is_equal {
+            differing.push(format!("`{field}`"));
+        }
+    };
+    differ("name", recorded.name == derived.name);
+    differ("seed", recorded.backend != Backend::Kubernetes || recorded.seed == federation_seed);
+    differ("protocol", recorded.protocol == derived.protocol);
+    differ("promises", recorded.promises == derived.promises);
+    differ("clusters", recorded.clusters == derived.clusters);
+    differ("processes", recorded.processes == derived.processes);
+    differ("bounds", recorded.bounds == derived.bounds);
+    differ("volatileStorage", recorded.volatile_storage == derived.volatile_storage);
+    // Faults that were added become part of the plan at the end.
+    differ("plan", recorded.plan == derived.plan || !has_ended && recorded.plan == derived.plan[..drafted]);
+    let are_links_asked = links_agree(&recorded.links, &links, &relinked, has_ended);
+    differ("links", are_links_asked);
+    // They are computed while or after the application runs.
+    differ("expected", recorded.expected == derived.expected || !has_ended && recorded.expected.is_none());
+    let mut doubts = Vec::new();
+    if !differing.is_empty() {
+        let fields = differing.join(", ");
+        doubts
+            .push(format!("manifest.json does not follow from federation.yaml: {fields} would be different"));
+    }
+    let says_that_joined =
+        |cluster| trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Joined(cluster));
+    let acts = |process| {
+        let mut facts = trace.lives(process).flat_map(|(_, stream)| stream);
+        facts.any(|(_, fact)| matches!(fact, Fact::Sent { .. } | Fact::Delivered(_)))
+    };
+    for (cluster, members) in awaited {
+        if members.into_iter().any(acts) && !says_that_joined(cluster) {
+            let name = &derived.clusters[cluster.index()].name;
+            doubts.push(format!("processes of {name} act, but the supervisor does not say that it joined"));
+        }
+    }
+    let manifest = Manifest {
+        name: derived.name,
+        protocol: derived.protocol,
+        promises: derived.promises,
+        clusters: derived.clusters,
+        processes: derived.processes,
+        bounds: derived.bounds,
+        volatile_storage: derived.volatile_storage,
+        plan: derived.plan,
+        links: if are_links_asked { recorded.links.clone() } else { derived.links },
+        expected: derived.expected,
+        ..recorded
+    };
+    Rederived { manifest, doubts }
+}
+
+/// What the user changed while the run went on: faults that were added, and links, in their order.
+fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<((ClusterId, ClusterId), LinkProperties)>) {
+    let (mut added, mut relinked) = (Vec::new(), Vec::new());
+    for (_, fact) in trace.supervisor() {
+        let Fact::Changed(change) = fact else { continue };
+        match &**change {
+            Change::Fault(planned) => added.push(planned.clone()),
+            Change::Link { from, to, properties } => relinked.push(((*from, *to), *properties)),
+            Change::Pause(_) => {}
+        }
+    }
+    (added, relinked)
+}
+
+/// Whether every link was asked for what the federation and its changes say, in that order. A change replaces what was
+/// asked before where the application had not begun.
+fn links_agree(
+    recorded: &[LinkEntry],
+    drafted: &Links,
+    relinked: &[((ClusterId, ClusterId), LinkProperties)],
+    has_ended: bool,
+) -> bool {
+    let mut found: BTreeMap<_, Vec<LinkProperties>> = BTreeMap::new();
+    for entry in recorded {
+        found.entry((entry.from, entry.to)).or_default().push(entry.requested);
+    }
+    let is_inside =
+        |&(from, to): &(ClusterId, ClusterId)| ClusterId::OUTSIDE != from && ClusterId::OUTSIDE != to;
+    let is_listed = drafted.keys().filter(|pair| is_inside(pair)).all(|pair| found.contains_key(pair));
+    is_listed
+        && found.into_iter().all(|(pair, found)| {
+            let Some(first) = drafted.get(&pair) else { return false };
+            let later = relinked.iter().filter(|(it, _)| *it == pair).map(|(_, properties)| properties);
+            let asked: Vec<_> = [first].into_iter().chain(later).collect();
+            let mut rest = asked.iter();
+            let are_in_order = found.iter().all(|it| rest.any(|asked| *asked == it));
+            are_in_order && (!has_ended || relinked.is_empty() || found.last() == asked.last().copied())
+        })
+}

@@ -1,0 +1,307 @@
+//! Reads the facts of a run, and finds what is wrong with them: a stream that is not the one that was sealed, that the
+//! manifest lists otherwise, or whose times go back.
+
+use std::collections::BTreeMap;
+
+use faultline_core::{FactNo, Life, ProcessId};
+
+use super::description::Digest;
+use super::{Bundle, BundleError, life_of, read};
+use crate::facts::{FactsFile, StreamEnd, read_facts};
+use crate::flaw::{Flaw, FlawKind};
+use crate::manifest::FactsEntry;
+use crate::memory::{Stream, Trace};
+
+impl Bundle {
+    /// Reads all facts, and says what is wrong with them and with the description of the run ([`Trace::flaws`]).
+    ///
+    /// While a run lasts, and after one that was cut short, streams without a seal are no flaw: the manifest then says that
+    /// the run has not ended. A record that was cut off by a kill is none either.
+    ///
+    /// # Errors
+    ///
+    /// When the directory of facts, or a file in it, cannot be read. A file with the wrong content is a flaw.
+    pub fn read_trace(&self) -> Result<Trace, BundleError> {
+        let mut trace = Trace::default();
+        let manifest = self.read_manifest().ok();
+        if manifest.is_some() {
+            match self.check_digest()? {
+                Digest::Right => {}
+                Digest::Absent => trace.flaws.push(Flaw { stream: None, kind: FlawKind::NoDigest }),
+                Digest::Wrong => trace.flaws.push(Flaw { stream: None, kind: FlawKind::Edited }),
+            }
+        }
+        let has_ended = manifest.as_ref().is_some_and(|it| it.outcome.is_some());
+        let mut files = self.facts_files()?;
+        files.sort_unstable();
+        let mut found = BTreeMap::new();
+        for path in files {
+            let bytes = read(&path)?;
+            let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+            let Some(named) = life_of(&path) else {
+                trace.flaws.push(Flaw { stream: None, kind: FlawKind::Stranger(name) });
+                continue;
+            };
+            let mut flaw = |stream, kind| trace.flaws.push(Flaw { stream: Some(stream), kind });
+            if bytes.is_empty() && !has_ended {
+                continue; // killed before its first word
+            }
+            let file = match read_facts(&bytes) {
+                Ok(file) => file,
+                Err(error) => {
+                    flaw(named, FlawKind::Unreadable(error.to_string()));
+                    continue;
+                }
+            };
+            let stream = (file.process, file.life);
+            if stream != named {
+                flaw(named, FlawKind::Absent);
+                flaw(stream, FlawKind::Misnamed(name.clone()));
+            }
+            let (kind, seal) = ending(&file, has_ended);
+            kind.into_iter().for_each(|kind| flaw(stream, kind));
+            if let Some(number) = goes_back(&file.stream) {
+                flaw(stream, FlawKind::TimeGoesBack(number));
+            }
+            let entry = FactsEntry { process: stream.0, life: stream.1, bytes: bytes.len() as u64, seal };
+            if trace.streams.contains_key(&stream) {
+                flaw(stream, FlawKind::Twice(name));
+            } else {
+                trace.streams.insert(stream, file.stream);
+                found.insert(stream, entry);
+            }
+        }
+        if let Some(manifest) = manifest.filter(|_| has_ended) {
+            compare(&manifest.facts, found, &mut trace.flaws);
+        }
+        trace.flaws.sort_by_key(|flaw| flaw.stream);
+        Ok(trace)
+    }
+}
+
+/// What is wrong with the end of a stream, and its seal.
+fn ending(file: &FactsFile, has_ended: bool) -> (Option<FlawKind>, Option<crate::Seal>) {
+    let found = file.stream.len() as u64;
+    match file.end {
+        StreamEnd::Sealed(seal) => (seal.incomplete.then_some(FlawKind::Incomplete(found)), Some(seal)),
+        StreamEnd::BrokenSeal(seal) => (Some(FlawKind::BrokenSeal { sealed: seal.facts, found }), Some(seal)),
+        StreamEnd::AfterSeal => (Some(FlawKind::AfterSeal), None),
+        StreamEnd::Unsealed => (has_ended.then_some(FlawKind::Unsealed(found)), None),
+        StreamEnd::Torn => (has_ended.then_some(FlawKind::Torn(found)), None),
+        StreamEnd::Damaged => (Some(FlawKind::Gap(FactNo(found))), None),
+    }
+}
+
+/// The first fact that is older than the one before it.
+fn goes_back(stream: &Stream) -> Option<FactNo> {
+    let at = stream.windows(2).position(|pair| pair[1].0 < pair[0].0)?;
+    Some(FactNo(at as u64 + 1))
+}
+
+/// Compares the streams that the manifest lists with those that are there.
+fn compare(listed: &[FactsEntry], mut found: BTreeMap<(ProcessId, Life), FactsEntry>, flaws: &mut Vec<Flaw>) {
+    for entry in listed {
+        let stream = (entry.process, entry.life);
+        let kind = match found.remove(&stream) {
+            Some(found) if found == *entry => continue,
+            // What is wrong with it has been said.
+            _ if flaws.iter().any(|flaw| flaw.stream == Some(stream)) => continue,
+            Some(found) => FlawKind::Unlike { listed: Box::new(*entry), found: Box::new(found) },
+            None => FlawKind::Absent,
+        };
+        flaws.push(Flaw { stream: Some(stream), kind });
+    }
+    let unlisted = found.into_keys().map(|stream| Flaw { stream: Some(stream), kind: FlawKind::Unlisted });
+    flaws.extend(unlisted);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use faultline_core::Time;
+
+    use super::super::tests::trace;
+    use super::*;
+    use crate::manifest::tests::example;
+    use crate::{Manifest, SealedBy};
+
+    const FIRST: (ProcessId, Life) = (ProcessId(0), Life(1));
+    const SECOND: (ProcessId, Life) = (ProcessId(0), Life(2));
+
+    /// The record of a run that ended.
+    fn record() -> (tempfile::TempDir, Bundle) {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        bundle.write_trace(&trace()).unwrap();
+        bundle.write_manifest(&example()).unwrap();
+        assert_eq!(bundle.read_trace().unwrap(), trace());
+        (dir, bundle)
+    }
+
+    fn path(bundle: &Bundle, (process, life): (ProcessId, Life)) -> PathBuf {
+        bundle.facts_path(process, life)
+    }
+
+    /// The flaws of a record that `attack` has changed.
+    fn flaws(attack: impl FnOnce(&Bundle)) -> Vec<(Option<(ProcessId, Life)>, FlawKind)> {
+        let (_dir, bundle) = record();
+        attack(&bundle);
+        bundle.read_trace().unwrap().flaws.into_iter().map(|it| (it.stream, it.kind)).collect()
+    }
+
+    #[test]
+    fn a_file_that_is_gone_or_cut_anywhere_is_missed() {
+        let gone = flaws(|bundle| fs::remove_file(path(bundle, FIRST)).unwrap());
+        assert_eq!(gone, [(Some(FIRST), FlawKind::Absent)]);
+        let (_dir, bundle) = record();
+        let bytes = fs::read(path(&bundle, FIRST)).unwrap();
+        for cut in 0..bytes.len() {
+            fs::write(path(&bundle, FIRST), &bytes[..cut]).unwrap();
+            let flaws = bundle.read_trace().unwrap().flaws;
+            assert!(
+                !flaws.is_empty() && flaws.iter().all(|it| it.stream == Some(FIRST)),
+                "cut at {cut}: {flaws:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_of_a_stream_is_told() {
+        let (_dir, bundle) = record();
+        let bytes = fs::read(path(&bundle, SECOND)).unwrap();
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x20;
+            fs::write(path(&bundle, SECOND), &changed).unwrap();
+            let flaws = bundle.read_trace().unwrap().flaws;
+            assert!(flaws.iter().any(|it| it.stream == Some(SECOND)), "byte {at}: {flaws:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_was_sealed_again_is_not_the_one_that_the_manifest_lists() {
+        let again = flaws(|bundle| {
+            let bytes = fs::read(path(bundle, FIRST)).unwrap();
+            fs::write(path(bundle, FIRST), &bytes[..bytes.len() - 60]).unwrap();
+            bundle.seal(FIRST.0, FIRST.1, false).unwrap();
+        });
+        assert!(matches!(again[..], [(Some(FIRST), FlawKind::Unlike { .. })]), "{again:?}");
+    }
+
+    #[test]
+    fn a_stream_of_another_life_does_not_stand_in() {
+        let swapped = flaws(|bundle| {
+            fs::copy(path(bundle, SECOND), path(bundle, FIRST)).map(drop).unwrap();
+        });
+        assert!(swapped.contains(&(Some(FIRST), FlawKind::Absent)), "{swapped:?}");
+        let extra = flaws(|bundle| {
+            let extra = Trace { streams: [((ProcessId(9), Life(1)), vec![])].into(), flaws: vec![] };
+            bundle.write_trace(&extra).unwrap();
+        });
+        assert_eq!(extra, [(Some((ProcessId(9), Life(1))), FlawKind::Unlisted)]);
+    }
+
+    #[test]
+    fn times_that_go_back_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        let mut trace = trace();
+        trace.streams.get_mut(&FIRST).unwrap()[2].0 = Time(0);
+        bundle.write_trace(&trace).unwrap();
+        bundle.write_manifest(&example()).unwrap();
+        let flaws = bundle.read_trace().unwrap().flaws;
+        assert_eq!(flaws, [Flaw { stream: Some(FIRST), kind: FlawKind::TimeGoesBack(FactNo(2)) }]);
+    }
+
+    #[test]
+    fn every_changed_byte_of_the_description_is_told() {
+        let (_dir, bundle) = record();
+        for name in ["manifest.json", "federation.yaml"] {
+            let file = bundle.dir().join(name);
+            let bytes = fs::read(&file).unwrap();
+            for at in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1;
+                fs::write(&file, &changed).unwrap();
+                let is_told =
+                    bundle.read_manifest().is_err() || !bundle.read_trace().unwrap().flaws.is_empty();
+                assert!(is_told, "byte {at} of {name}");
+            }
+            fs::write(&file, &bytes).unwrap();
+        }
+        let digestless = flaws(|bundle| {
+            let file = bundle.dir().join("manifest.json");
+            let text = fs::read_to_string(&file).unwrap();
+            let rest =
+                text.lines().filter(|line| !line.contains("\"digest\": \"") || line.starts_with("   "));
+            fs::write(&file, rest.collect::<Vec<_>>().join("\n")).unwrap();
+        });
+        assert_eq!(digestless, [(None, FlawKind::NoDigest)]);
+    }
+
+    #[test]
+    fn a_run_that_lasts_needs_no_seals_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        bundle.write_manifest(&Manifest { outcome: None, ..example() }).unwrap();
+        let mut writer = bundle.facts_writer(FIRST.0, FIRST.1).unwrap();
+        for (at, fact) in &trace().streams[&FIRST] {
+            writer.write(*at, fact).unwrap();
+        }
+        writer.flush().unwrap();
+        fs::write(path(&bundle, SECOND), []).unwrap();
+        let bytes = fs::read(path(&bundle, FIRST)).unwrap();
+        fs::write(path(&bundle, FIRST), &bytes[..bytes.len() - 1]).unwrap();
+        let read = bundle.read_trace().unwrap();
+        assert_eq!((read.flaws.len(), read.streams[&FIRST].len()), (0, 2));
+
+        // Nobody sealed them, and the run is said to be over.
+        bundle.write_manifest(&example()).unwrap();
+        let flaws = bundle.read_trace().unwrap().flaws;
+        assert_eq!(flaws[0], Flaw { stream: Some(FIRST), kind: FlawKind::Torn(2) });
+        assert!(matches!(flaws[1].kind, FlawKind::Unreadable(_)));
+        // The supervisor seals what it finds, and what it does not.
+        for (process, life) in [FIRST, SECOND, (ProcessId(1), Life(1))] {
+            bundle.seal(process, life, false).unwrap();
+        }
+        bundle.write_manifest(&example()).unwrap();
+        let read = bundle.read_trace().unwrap();
+        assert_eq!(read.flaws, []);
+        assert_eq!(read.streams.values().map(Vec::len).collect::<Vec<_>>(), [2, 0, 0]);
+        let by =
+            bundle.read_manifest().unwrap().facts.iter().map(|it| it.seal.unwrap().by).collect::<Vec<_>>();
+        assert_eq!(by, [SealedBy::Supervisor; 3]);
+    }
+
+    #[test]
+    fn facts_that_come_in_pieces_are_put_together_and_what_never_came_is_told() {
+        let (_dir, whole) = record();
+        let bytes = fs::read(path(&whole, FIRST)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        let put = |from: usize, to: usize| {
+            bundle.write_facts_at(FIRST.0, FIRST.1, from as u64, &bytes[from..to]).unwrap();
+        };
+        put(0, 20);
+        put(10, bytes.len());
+        bundle.seal(FIRST.0, FIRST.1, true).unwrap();
+        bundle.seal(SECOND.0, SECOND.1, true).unwrap();
+        let read = bundle.read_trace().unwrap();
+        assert_eq!(read.flaws, [Flaw { stream: Some(SECOND), kind: FlawKind::Incomplete(0) }]);
+        assert_eq!(read.streams[&FIRST], trace().streams[&FIRST], "its own seal has arrived with it");
+    }
+
+    #[test]
+    fn a_supervisor_that_is_started_again_goes_on_after_its_facts() {
+        let (_dir, bundle) = record();
+        let (mut writer, past) = bundle.facts_appender(FIRST.0, FIRST.1).unwrap();
+        assert_eq!(past, trace().streams[&FIRST]);
+        writer.write(Time(9), &faultline_core::Fact::Begun).unwrap();
+        writer.seal().unwrap();
+        bundle.write_manifest(&example()).unwrap();
+        let read = bundle.read_trace().unwrap();
+        assert_eq!((read.flaws.len(), read.streams[&FIRST].len()), (0, 4));
+    }
+}

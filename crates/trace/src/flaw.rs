@@ -1,0 +1,131 @@
+//! What is wrong with the evidence of a run: facts that are missing, or of which nobody can say that they are all there.
+
+use std::fmt;
+
+use faultline_core::{FactNo, Life, ProcessId};
+
+use crate::manifest::FactsEntry;
+
+/// One thing that is wrong with the evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// The stream; `None` when it is the manifest or the federation file.
+    pub stream: Option<(ProcessId, Life)>,
+    /// What is wrong with it.
+    pub kind: FlawKind,
+}
+
+/// What is wrong with a stream, or with the description of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlawKind {
+    /// The manifest lists the stream, and its file does not exist.
+    Absent,
+    /// The file cannot be read as one of facts.
+    Unreadable(String),
+    /// The record of this fact is damaged, or the fact never arrived although later ones did. The stream ends before it.
+    Gap(FactNo),
+    /// The file ends in the middle of a record or of its seal, after this many facts.
+    Torn(u64),
+    /// The file ends without a seal, after this many facts.
+    Unsealed(u64),
+    /// The seal at the end is not the one of these bytes.
+    BrokenSeal {
+        /// Facts that the seal speaks of.
+        sealed: u64,
+        /// Facts in the file.
+        found: u64,
+    },
+    /// Bytes follow the seal.
+    AfterSeal,
+    /// The supervisor sealed what it had received, and does not know whether that is everything.
+    Incomplete(u64),
+    /// The manifest does not list the stream.
+    Unlisted,
+    /// The manifest lists the stream with another length, count or digest.
+    Unlike {
+        /// In the manifest.
+        listed: Box<FactsEntry>,
+        /// In the record.
+        found: Box<FactsEntry>,
+    },
+    /// The file's name says that it holds the facts of another life.
+    Misnamed(String),
+    /// A second file holds the facts of this life.
+    Twice(String),
+    /// A file among the facts whose name is not that of a life.
+    Stranger(String),
+    /// This fact has an earlier time than the one before it in its stream.
+    TimeGoesBack(FactNo),
+    /// The manifest carries no digest.
+    NoDigest,
+    /// `manifest.json` or `federation.yaml` is not as it was written.
+    Edited,
+    /// What the manifest says of its run does not follow from the federation, as a sentence.
+    Contradiction(String),
+}
+
+impl Flaw {
+    /// Whether the flaw is one of this stream.
+    pub fn concerns(&self, process: ProcessId, life: Life) -> bool {
+        self.stream == Some((process, life))
+    }
+
+    /// The flaw as a sentence without a full stop; `name` says what people call a process.
+    pub fn describe(&self, name: impl Fn(ProcessId) -> String) -> String {
+        let who = match self.stream {
+            None => return self.kind.to_string(),
+            Some((ProcessId::SUPERVISOR, _)) => "the supervisor".to_owned(),
+            Some((process, life)) => format!("{}, {life}", name(process)),
+        };
+        format!("the facts of {who} {}", self.kind)
+    }
+}
+
+impl fmt::Display for FlawKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlawKind::Absent => write!(f, "are missing: their file is gone"),
+            FlawKind::Unreadable(why) => write!(f, "cannot be read: {why}"),
+            FlawKind::Gap(number) => write!(f, "have a gap: {number} and later ones are missing"),
+            FlawKind::Torn(found) => write!(f, "are cut off in the middle of a record, after {found} facts"),
+            FlawKind::Unsealed(found) => {
+                write!(f, "end without a seal after {found} facts: later ones may be missing")
+            }
+            FlawKind::BrokenSeal { sealed, found } if sealed != found => {
+                write!(
+                    f,
+                    "are not those that were sealed: the seal speaks of {sealed}, the file holds {found}"
+                )
+            }
+            FlawKind::BrokenSeal { found, .. } => {
+                write!(f, "are not those that were sealed: the digest of all {found} differs")
+            }
+            FlawKind::AfterSeal => write!(f, "are followed by something after their seal"),
+            FlawKind::Incomplete(found) => {
+                write!(f, "may be incomplete: {found} were received, and later ones may never have arrived")
+            }
+            FlawKind::Unlisted => write!(f, "are not listed in the manifest"),
+            FlawKind::Unlike { listed, found } => {
+                let count = |entry: &FactsEntry| entry.seal.map_or(0, |it| it.facts);
+                match (count(listed), count(found)) {
+                    (listed, found) if listed != found => {
+                        write!(f, "are not those that the manifest lists: {listed} there, {found} here")
+                    }
+                    _ => write!(f, "are not those that the manifest lists: their seal differs"),
+                }
+            }
+            FlawKind::Misnamed(file) => write!(f, "stand in a file of another name, {file}"),
+            FlawKind::Twice(file) => write!(f, "stand in a second file, {file}"),
+            FlawKind::Stranger(file) => write!(f, "{file}, among the facts, is of no process"),
+            FlawKind::TimeGoesBack(number) => write!(f, "go back in time at {number}"),
+            FlawKind::Contradiction(text) => write!(f, "{text}"),
+            FlawKind::NoDigest => write!(f, "the manifest carries no digest of itself"),
+            FlawKind::Edited => {
+                write!(
+                    f,
+                    "manifest.json or federation.yaml has changed since it was written: its digest differs"
+                )
+            }
+        }
+    }
+}
