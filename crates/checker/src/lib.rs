@@ -8,6 +8,7 @@
 
 pub mod account;
 mod context;
+mod evidence;
 pub mod history;
 mod judgement;
 pub mod lost;
@@ -17,6 +18,7 @@ mod testing;
 
 pub use account::{Account, account};
 pub use context::Context;
+pub use evidence::contradictions;
 pub use history::History;
 pub use judgement::{Finding, Judgement, Property, Source, Verdict, Violation};
 

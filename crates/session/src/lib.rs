@@ -182,8 +182,14 @@ impl<'a> Session<'a> {
         ended.complete(&mut manifest);
         manifest.expected = manifest::expected(setup);
         bundle.write_manifest(&manifest).map_err(RunError::Record)?;
-        let trace = trace.map_or_else(|| bundle.read_trace(), Ok).map_err(RunError::Record)?;
-        Ok(Unjudged { manifest, trace })
+        match trace {
+            // In memory it is complete by construction.
+            Some(trace) => Ok(Unjudged { manifest, trace }),
+            None => {
+                let trace = bundle.read_trace().map_err(RunError::Record)?;
+                Ok(Unjudged { manifest, trace }.examined())
+            }
+        }
     }
 
     fn draft_of<P: Protocol, A: Application>(&self, setup: &Setup<P, A>, backend: BackendKind) -> Manifest {

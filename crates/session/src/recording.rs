@@ -1,7 +1,7 @@
 //! What came of a run, before and after its judgement.
 
 use faultline_catalog::{Rederived, rederive};
-use faultline_checker::{Account, Context, History, Judgement, judge_history};
+use faultline_checker::{Account, Context, History, Judgement, contradictions, judge_history};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
 /// The record of a run that nobody has judged yet.
@@ -33,11 +33,17 @@ impl Unjudged {
         let recorded = bundle.read_manifest()?;
         let mut trace = bundle.read_trace()?;
         let Rederived { mut manifest, doubts } = rederive(recorded, &trace);
-        let contradictions =
-            doubts.into_iter().map(|it| Flaw { stream: None, kind: FlawKind::Contradiction(it) });
-        trace.flaws.extend(contradictions);
+        trace.flaws.extend(contradicted(doubts));
         manifest.fill_in(&trace);
-        Ok(Unjudged { manifest, trace })
+        Ok(Unjudged { manifest, trace }.examined())
+    }
+
+    /// The same run, with what its facts demand of each other in vain among the flaws of its trace.
+    pub(crate) fn examined(mut self) -> Unjudged {
+        let context = Context::from_manifest(&self.manifest);
+        let found = contradictions(&History::new(&self.trace, &context));
+        self.trace.flaws.extend(contradicted(found));
+        self
     }
 
     /// Writes the record into a bundle that holds no facts.
@@ -62,6 +68,10 @@ impl Unjudged {
         drop(history);
         (Recording { manifest, trace, judgement }, read)
     }
+}
+
+fn contradicted(sentences: Vec<String>) -> impl Iterator<Item = Flaw> {
+    sentences.into_iter().map(|it| Flaw { stream: None, kind: FlawKind::Contradiction(it) })
 }
 
 impl Recording {

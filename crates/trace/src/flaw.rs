@@ -60,7 +60,8 @@ pub enum FlawKind {
     NoDigest,
     /// `manifest.json` or `federation.yaml` is not as it was written.
     Edited,
-    /// What the manifest says of its run does not follow from the federation, as a sentence.
+    /// What the record says in one place does not agree with another, as a sentence: the manifest with the federation, or
+    /// facts with each other.
     Contradiction(String),
 }
 

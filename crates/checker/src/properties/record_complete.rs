@@ -1,463 +1,54 @@
 //! The evidence is all there, and is that of the run which the record names.
 //!
-//! Reading a record tells which streams are not as they were sealed, and which entries of its manifest do not follow from its
-//! federation ([`faultline_trace::Flaw`]). Beside that the supervisor's facts demand other facts, so that one that is missing shows even where the rest was sealed again. Nothing here speaks against a protocol, so it is
-//! never a violation.
+//! Reading a record tells which streams are not as they were sealed, which entries of its manifest do not follow from its
+//! federation, and what its facts demand of each other in vain ([`faultline_trace::Flaw`]). Nothing here speaks against a
+//! protocol, so it is never a violation.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use faultline_core::fault::{Change, FaultState, Outcome};
-use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger};
-
-use crate::context::Context;
 use crate::history::History;
 use crate::judgement::{Finding, Property};
 
-/// Reasons that a verdict names one by one.
+/// Flaws that a verdict names one by one.
 const NAMED: usize = 4;
-/// How much later than its time something may be done in virtual time, and by real processes on a busy machine.
-const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::RecordComplete);
-    let context = history.context;
     finding.instances = history.trace.streams.len() as u64;
-    let name = |process| context.process(process);
-    let mut reasons: Vec<String> = history.trace.flaws.iter().map(|flaw| flaw.describe(name)).collect();
-    if history.trace.supervisor().is_empty() {
-        if reasons.is_empty() {
-            reasons.push("the supervisor's facts are missing".to_owned());
-        }
-    } else {
-        let demands = Demands::new(history);
-        demands.lives(&mut reasons);
-        demands.ends(&mut reasons);
-        demands.beginning(&mut reasons);
-        demands.completion(&mut reasons);
-        demands.faults(&mut reasons);
-        demands.links(&mut reasons);
+    let flaws = &history.trace.flaws;
+    if flaws.is_empty() {
+        return finding;
     }
-    if !reasons.is_empty() {
-        finding.unjudged(|| {
-            let more = match reasons.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!("; and {more} more of this kind"),
-            };
-            reasons.truncate(NAMED);
-            format!("{}{more}", reasons.join("; "))
-        });
-    }
+    finding.unjudged(|| {
+        let name = |process| history.context.process(process);
+        let named: Vec<String> = flaws.iter().take(NAMED).map(|flaw| flaw.describe(name)).collect();
+        let more = match flaws.len() - named.len() {
+            0 => String::new(),
+            more => format!("; and {more} more of this kind"),
+        };
+        format!("{}{more}", named.join("; "))
+    });
     finding
-}
-
-/// What the supervisor's facts and the manifest demand of each other and of the streams.
-struct Demands<'a> {
-    history: &'a History<'a>,
-    context: &'a Context,
-    facts: &'a [(Time, Fact)],
-    is_completed: bool,
-    /// The user stopped the federation for a while, which no time of the plan counts.
-    is_paused: bool,
-    late: Span,
-}
-
-impl<'a> Demands<'a> {
-    fn new(history: &'a History<'a>) -> Demands<'a> {
-        let (context, facts) = (history.context, history.trace.supervisor());
-        let pauses = |(_, fact): &(Time, Fact)| match fact {
-            Fact::Changed(change) => matches!(**change, Change::Pause(_)),
-            _ => false,
-        };
-        Demands {
-            history,
-            context,
-            facts,
-            is_completed: context.outcome == Some(Outcome::Completed),
-            is_paused: facts.iter().any(pauses),
-            late: if context.common_clock { LATE.0 } else { LATE.1 },
-        }
-    }
-
-    fn named(&self, process: ProcessId, life: Life) -> String {
-        format!("{life} of {}", self.context.process(process))
-    }
-
-    /// Every process was started, its lives are numbered one after the other, and each has a stream.
-    fn lives(&self, reasons: &mut Vec<String>) {
-        let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
-        let known = (0..self.context.process_names.len() as u32).map(ProcessId);
-        known.chain(self.context.clusters.iter().flatten().copied()).for_each(|it| {
-            lives.entry(it).or_default();
-        });
-        for &(process, life, _) in &self.history.supervision.starts {
-            lives.entry(process).or_default().push(life);
-            let stream = (process, life);
-            if !self.history.trace.streams.contains_key(&stream) && !self.history.trace.has_gap(process, life)
-            {
-                reasons.push(format!("there are no facts of {}", self.named(process, life)));
-            }
-        }
-        for (process, lives) in lives {
-            let expected = (1..).map(Life).take(lives.len().max(1));
-            let missing = expected.zip(lives.iter().copied().map(Some).chain([None]));
-            if let Some((life, _)) = missing.into_iter().find(|(expected, found)| *found != Some(*expected)) {
-                reasons.push(format!(
-                    "the supervisor does not say that it started {}",
-                    self.named(process, life)
-                ));
-            }
-        }
-    }
-
-    /// The end of a life is detected before the next one starts, and soon after the life failed.
-    fn ends(&self, reasons: &mut Vec<String>) {
-        let mut detected = BTreeSet::new();
-        let mut failed = BTreeMap::new();
-        let mut newest = BTreeMap::new();
-        for (at, fact) in self.facts {
-            match fact {
-                Fact::LifeStarted { process, life, .. } => {
-                    newest.insert(*process, *life);
-                    let before = Life(life.0.saturating_sub(1));
-                    if before > Life(0) && !detected.contains(&(*process, before)) {
-                        let (before, next) = (self.named(*process, before), life);
-                        reasons
-                            .push(format!("the end of {before} was never detected, although {next} began"));
-                    }
-                }
-                Fact::Failed { process, life, .. } => {
-                    failed.entry((*process, *life)).or_insert(*at);
-                }
-                Fact::Detected { process, life } => {
-                    detected.insert((*process, *life));
-                }
-                _ => {}
-            }
-        }
-        let bound = self.context.bounds.as_ref().map(|it| it.detect_after * 2 + self.late);
-        for ((process, life), at) in failed {
-            if detected.contains(&(process, life)) || newest.get(&process).is_some_and(|it| *it > life) {
-                continue;
-            }
-            let is_overdue = bound.is_some_and(|it| self.context.end.since(at) > it) && !self.is_paused;
-            if is_overdue || self.is_completed && self.history.member(process).is_some() {
-                reasons.push(format!("{} failed, and its end was never detected", self.named(process, life)));
-            }
-        }
-    }
-
-    /// The application begins once, after the start of every process and before everything that comes of it.
-    fn beginning(&self, reasons: &mut Vec<String>) {
-        let begins = self.facts.iter().filter(|(_, fact)| *fact == Fact::Begun).count();
-        let begun = self.facts.iter().position(|(_, fact)| *fact == Fact::Begun);
-        let Some(begun) = begun else {
-            if self.is_completed || self.history.segments.iter().any(|it| it.is_active) {
-                reasons.push("the supervisor does not say that the application began".to_owned());
-            }
-            return;
-        };
-        if begins > 1 {
-            reasons.push(format!("the supervisor says {begins} times that the application began"));
-        }
-        let follows = |fact: &Fact| {
-            matches!(
-                fact,
-                Fact::Injecting { .. }
-                    | Fact::Ineffective { .. }
-                    | Fact::Joined(_)
-                    | Fact::Left(_)
-                    | Fact::Completed
-            )
-        };
-        let early = self.facts[..begun].iter().any(|(_, fact)| follows(fact));
-        let late = self.facts[begun..]
-            .iter()
-            .any(|(_, fact)| matches!(fact, Fact::LifeStarted { life: Life(1), .. }));
-        if early || late {
-            reasons.push("the supervisor's facts about the beginning are out of order".to_owned());
-        }
-        let (at, _) = self.facts[begun];
-        let acts = |(_, fact): &&(Time, Fact)| matches!(fact, Fact::Sent { .. } | Fact::Delivered(_));
-        for (&(process, life), stream) in &self.history.trace.streams {
-            let first = stream.iter().find(acts).filter(|_| self.context.common_clock);
-            if first.is_some_and(|(first, _)| *first < at) {
-                let who = self.named(process, life);
-                reasons.push(format!("{who} sent or received a message before the application began"));
-            }
-        }
-    }
-
-    /// A run completed when its supervisor says so, last of all, and every rank has stated its result.
-    fn completion(&self, reasons: &mut Vec<String>) {
-        let place = self.facts.iter().position(|(_, fact)| *fact == Fact::Completed);
-        let (last, _) = self.facts[self.facts.len() - 1];
-        match place {
-            None if self.is_completed => {
-                reasons.push("the supervisor does not say that the run completed".to_owned());
-            }
-            Some(_) if !self.is_completed && self.context.outcome.is_some() => {
-                reasons.push(
-                    "the supervisor says that the run completed, the manifest says otherwise".to_owned(),
-                );
-            }
-            Some(place) if place + 1 < self.facts.len() => {
-                reasons.push("the supervisor states facts after the end of the run".to_owned());
-            }
-            _ => {}
-        }
-        if self.context.outcome.is_none() {
-            return;
-        }
-        let is_exact = self.is_completed && self.context.common_clock && place.is_some();
-        if last > self.context.end || is_exact && last < self.context.end {
-            reasons.push(format!("the run ended after {}, its last fact is of {last}", self.context.end));
-        }
-        if !self.is_completed {
-            return;
-        }
-        for &rank in self.context.clusters.iter().flatten() {
-            let newest = self.history.supervision.newest_life(rank).unwrap_or(Life(1));
-            let stream = self.history.trace.streams.get(&(rank, newest));
-            let is_finished = |stream: &Vec<(Time, Fact)>| {
-                stream.iter().rev().any(|(_, fact)| matches!(fact, Fact::Finished(_)))
-            };
-            if !stream.is_some_and(is_finished) && !self.history.trace.has_gap(rank, newest) {
-                reasons.push(format!("{} never states its result", self.named(rank, newest)));
-            }
-        }
-    }
-
-    /// Each planned fault became what the manifest says, and left the facts that it must leave.
-    fn faults(&self, reasons: &mut Vec<String>) {
-        let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
-        let mut ended: BTreeSet<(FaultNo, ProcessId)> = BTreeSet::new();
-        for (_, fact) in self.facts {
-            match fact {
-                Fact::Injecting { no, fault } => {
-                    states.insert(*no, FaultState::Effective);
-                    let planned = self.context.plan.iter().find(|it| it.no == *no);
-                    if self.context.faults.is_some() && planned.is_none_or(|it| it.fault != **fault) {
-                        reasons.push(format!("{no} was injected, and the plan does not hold it"));
-                    }
-                }
-                Fact::Ineffective { no, reason } => {
-                    states.insert(*no, FaultState::Ineffective(reason.clone()));
-                }
-                Fact::Failed { process, life, by, .. } => {
-                    let Some(no) = by.fault() else { continue };
-                    ended.insert((no, *process));
-                    if states.get(&no) != Some(&FaultState::Effective) {
-                        let who = self.named(*process, *life);
-                        reasons.push(format!(
-                            "{no} ended {who}, but the supervisor does not say that it was injected"
-                        ));
-                    }
-                }
-                _ => {}
-            }
-        }
-        for &(no, fault, _, _) in &self.history.supervision.injected {
-            let struck = match fault {
-                Fault::Crash { process, .. } => ended.contains(&(no, *process)),
-                Fault::LoseCluster { .. } => ended.iter().any(|(by, _)| *by == no),
-                _ => true,
-            };
-            if !struck {
-                reasons.push(format!("{no} was injected, and no life ended by it"));
-            }
-        }
-        let Some(account) = self.context.faults.as_ref().filter(|_| self.context.outcome.is_some()) else {
-            return;
-        };
-        let begun = self.history.supervision.begun;
-        for planned in &self.context.plan {
-            let no = planned.no;
-            let found = states.get(&no).unwrap_or(&FaultState::Pending);
-            match account.iter().find(|(it, _)| *it == no) {
-                Some((_, stated)) if stated == found => {}
-                _ => reasons
-                    .push(format!("what the manifest says became of {no} is not what the supervisor states")),
-            }
-            let due = match (&planned.trigger, begun) {
-                (Trigger::At(at), Some(begun)) => begun + at.since(Time::ZERO) + self.late,
-                _ => continue,
-            };
-            if *found == FaultState::Pending && due < self.context.end && !self.is_paused {
-                reasons.push(format!("the time of {no} came, and the supervisor says nothing of it"));
-            }
-        }
-        if account.len() != self.context.plan.len() {
-            let (accounted, planned) = (account.len(), self.context.plan.len());
-            reasons.push(format!("the manifest accounts for {accounted} faults, planned were {planned}"));
-        }
-    }
-
-    /// Where links are measured, no application begins before all of them are.
-    fn links(&self, reasons: &mut Vec<String>) {
-        if !self.context.measures_links {
-            if self.context.links.iter().any(|it| it.measured.is_some()) {
-                reasons.push("links were measured, although they are simulated".to_owned());
-            }
-            return;
-        }
-        if self.history.supervision.begun.is_none() {
-            return;
-        }
-        for link in self.context.links.iter().filter(|it| it.measured.is_none() && it.since.is_none()) {
-            let size = |cluster: faultline_core::ClusterId| {
-                self.context.clusters.get(cluster.index()).map_or(0, Vec::len)
-            };
-            let is_measured = if link.from == link.to {
-                size(link.from) > 1
-            } else {
-                size(link.from).min(size(link.to)) > 0
-            };
-            if is_measured && self.context.outcome.is_some() {
-                let (from, to) = (self.context.cluster(link.from), self.context.cluster(link.to));
-                reasons.push(format!("there is no measurement of the link {from} to {to}"));
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::fault::LinkProperties;
-    use faultline_core::{Boot, ClusterId, Digest, EndedBy, PlannedFault, StorageFate};
-    use faultline_trace::manifest::{Bounds, LinkEntry};
+    use faultline_core::Life;
     use faultline_trace::{Flaw, FlawKind};
 
-    const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept };
-
-    /// One planned crash, which happened, and a run that completed after it.
-    fn good() -> Run {
+    #[test]
+    fn flaws_are_told_and_never_violations() {
         let mut run = Run::new(&[&[0], &[1]]);
-        run.context.process_names = vec!["paris-0".into(), "lyon-0".into(), "server".into()];
-        let life = Life(1);
-        run.supervisor(Fact::LifeStarted { process: p(2), life, boot: Boot::Fresh });
-        run.supervisor(Fact::Begun);
-        run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(CRASH) });
-        let by = EndedBy::Fault(FaultNo(0));
-        run.state(0, Fact::Begun);
-        run.supervisor(Fact::Failed { process: p(0), life, storage: StorageFate::Kept, by });
-        run.kill(0, false);
-        (0..2).for_each(|rank| run.finish(rank, Digest([0; 16])));
-        run.trace.streams.insert((p(2), life), Vec::new());
-        run.supervisor(Fact::Completed);
-        let trigger = Trigger::At(Time(0));
-        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: CRASH }];
-        run.context.faults = Some(vec![(FaultNo(0), FaultState::Effective)]);
-        run.context.bounds = Some(Bounds { checkpoint_every: vec![], detect_after: Span::from_secs(1) });
-        run
-    }
-
-    /// Why a run that was changed is not complete.
-    fn told(change: impl FnOnce(&mut Run)) -> String {
-        let mut run = good();
-        change(&mut run);
+        assert_eq!(check_alone(check, &run).unknown, None);
+        run.trace.flaws.push(Flaw { stream: Some((p(1), Life(1))), kind: FlawKind::Absent });
+        run.trace.flaws.push(Flaw { stream: None, kind: FlawKind::Contradiction("it was edited".into()) });
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 0);
-        finding.unknown.unwrap_or_default()
-    }
-
-    fn remove(run: &mut Run, is_it: impl Fn(&Fact) -> bool) {
-        let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
-        facts.retain(|(_, fact)| !is_it(fact));
-    }
-
-    #[test]
-    fn a_record_from_which_nothing_is_missing_is_complete() {
-        assert_eq!(told(|_| {}), "");
-    }
-
-    #[test]
-    fn flaws_are_told() {
-        let flaw = Flaw { stream: Some((p(2), Life(1))), kind: FlawKind::Absent };
-        let why = told(|run| run.trace.flaws.push(flaw));
-        assert_eq!(why, "the facts of server, life 1 are missing: their file is gone");
-        let flaw = Flaw { stream: None, kind: FlawKind::Contradiction("it was edited".into()) };
-        assert_eq!(told(|run| run.trace.flaws.push(flaw)), "it was edited");
-    }
-
-    #[test]
-    fn a_life_without_a_stream_or_without_its_start_is_missed() {
-        let why = told(|run| drop(run.trace.streams.remove(&(p(2), Life(1)))));
-        assert_eq!(why, "there are no facts of life 1 of server");
-        let why =
-            told(|run| remove(run, |fact| matches!(fact, Fact::LifeStarted { process: ProcessId(2), .. })));
-        assert_eq!(why, "the supervisor does not say that it started life 1 of server");
-        let why = told(|run| remove(run, |_| true));
-        assert_eq!(why, "the supervisor's facts are missing");
-    }
-
-    #[test]
-    fn an_end_that_was_never_detected_is_missed() {
-        let why = told(|run| remove(run, |fact| matches!(fact, Fact::Detected { .. })));
-        assert_eq!(why, "the end of life 1 of paris-0 was never detected, although life 2 began");
-        let fails = |run: &mut Run, wait| {
-            let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Silence);
-            remove(run, |fact| *fact == Fact::Completed);
-            run.context.outcome = Some(Outcome::Deadline);
-            run.supervisor(Fact::Failed { process: p(2), life, storage, by });
-            run.context.end += wait;
-        };
-        assert_eq!(told(|run| fails(run, Span::from_secs(1))), "", "the run ended before");
-        let why = told(|run| fails(run, Span::from_secs(60)));
-        assert_eq!(why, "life 1 of server failed, and its end was never detected");
-    }
-
-    #[test]
-    fn the_beginning_and_the_end_have_their_places() {
-        let why = told(|run| remove(run, |fact| *fact == Fact::Begun));
-        assert_eq!(why, "the supervisor does not say that the application began");
-        let why = told(|run| {
-            run.supervisor(Fact::Begun);
-        });
-        assert!(why.contains("says 2 times") && why.contains("after the end of the run"), "{why}");
-        let why = told(|run| remove(run, |fact| *fact == Fact::Completed));
-        assert_eq!(why, "the supervisor does not say that the run completed");
-        let why = told(|run| run.context.outcome = Some(Outcome::Deadline));
-        assert_eq!(why, "the supervisor says that the run completed, the manifest says otherwise");
-        let why = told(|run| {
-            run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().clear();
-        });
-        assert_eq!(why, "life 1 of lyon-0 never states its result");
-    }
-
-    #[test]
-    fn faults_leave_the_facts_that_they_must_leave() {
-        let why = told(|run| remove(run, |fact| matches!(fact, Fact::Injecting { .. })));
-        assert!(why.contains("fault 0 ended life 1 of paris-0, but the supervisor does not say"), "{why}");
-        let why = told(|run| remove(run, |fact| matches!(fact, Fact::Failed { .. })));
-        assert_eq!(why, "fault 0 was injected, and no life ended by it");
-        let why = told(|run| run.context.faults = Some(vec![(FaultNo(0), FaultState::Pending)]));
-        assert_eq!(why, "what the manifest says became of fault 0 is not what the supervisor states");
-        let other = Fault::Pause { process: p(0), span: Span(1) };
-        let why = told(|run| run.context.plan[0].fault = other);
-        assert_eq!(why, "fault 0 was injected, and the plan does not hold it");
-        let why = told(|run| {
-            let later = PlannedFault { no: FaultNo(1), ..run.context.plan[0].clone() };
-            run.context.plan.push(later);
-            run.context.faults.as_mut().unwrap().push((FaultNo(1), FaultState::Pending));
-            run.context.end += Span::from_secs(60);
-        });
-        assert_eq!(why, "the time of fault 1 came, and the supervisor says nothing of it");
-    }
-
-    #[test]
-    fn links_that_should_have_been_measured_are_missed() {
-        let link = |from, to| LinkEntry {
-            from: ClusterId(from),
-            to: ClusterId(to),
-            requested: LinkProperties::default(),
-            measured: None,
-            since: None,
-        };
-        let links = vec![link(0, 0), link(0, 1)];
-        assert_eq!(told(|run| run.context.links = links.clone()), "", "virtual links are as asked for");
-        let why = told(|run| (run.context.links, run.context.measures_links) = (links.clone(), true));
-        assert_eq!(why, "there is no measurement of the link c0 to c1", "within a cluster of one is no link");
+        assert_eq!(
+            finding.unknown.unwrap(),
+            "the facts of p1, life 1 are missing: their file is gone; it was edited"
+        );
+        run.trace.flaws.extend(vec![Flaw { stream: None, kind: FlawKind::NoDigest }; 5]);
+        assert!(check_alone(check, &run).unknown.unwrap().ends_with("; and 3 more of this kind"));
     }
 }
