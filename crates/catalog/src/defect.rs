@@ -10,21 +10,70 @@ use std::str::FromStr;
 use faultline_protocols::{hc3i, hydee};
 use serde::Serialize;
 
-/// One way in which a protocol can be made wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Defect {
-    /// Of HC3I, and of the coordinated baseline, which is HC3I with one cluster.
+/// A rule of the code that protocols share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Of the code of HC3I, which the coordinated baselines share.
     Hc3i(hc3i::Defect),
-    /// Of HydEE.
+    /// Of the code of HydEE, which the logging protocols share.
     Hydee(hydee::Defect),
+}
+
+macro_rules! defects {
+    ($($(#[$doc:meta])* $variant:ident($code:ident, $rule:ident) $protocol:literal $prefix:literal $all:expr;)*) => {
+        /// One way in which a protocol can be made wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Defect {
+            $($(#[$doc])* $variant($code::Defect),)*
+        }
+
+        impl Defect {
+            /// Every known defect.
+            pub fn all() -> impl Iterator<Item = Defect> {
+                let mut all = Vec::new();
+                $(for rule in $all {
+                    all.push(Defect::$variant(rule));
+                })*
+                all.into_iter()
+            }
+
+            /// What stands before the name where protocols share code, and some of its switches.
+            fn prefix(self) -> &'static str {
+                match self {
+                    $(Defect::$variant(_) => $prefix,)*
+                }
+            }
+
+            /// The protocol that it is a defect of, by its name in the resource.
+            pub fn protocol(self) -> &'static str {
+                match self {
+                    $(Defect::$variant(_) => $protocol,)*
+                }
+            }
+
+            /// The rule that it breaks.
+            pub fn rule(self) -> Rule {
+                match self {
+                    $(Defect::$variant(it) => Rule::$rule(it),)*
+                }
+            }
+        }
+    };
+}
+
+defects! {
+    /// Of HC3I, and of the coordinated baseline, which is HC3I with one cluster.
+    Hc3i(hc3i, Hc3i) "hc3i" "" hc3i::Defect::ALL.iter().copied().filter(|it| it.is_of_hc3i());
+    /// Of HydEE.
+    Hydee(hydee, Hydee) "hydee" "hydee-" hydee::Defect::ALL.iter().copied().filter(|it| it.is_of_phases());
     /// Of SPBC, which has many rules in common with HydEE.
-    Spbc(hydee::Defect),
+    Spbc(hydee, Hydee) "spbc" "spbc-" hydee::DEFECTS_OF_PAIRS;
     /// Of pessimistic logging, which has many rules in common with SPBC.
-    Pessimistic(hydee::Defect),
+    Pessimistic(hydee, Hydee) "pessimisticLogging" "pessimistic-" hydee::DEFECTS_OF_DETERMINANTS;
     /// Of the non-blocking coordinated baseline, which has many rules in common with HC3I.
-    ChandyLamport(hc3i::Defect),
+    ChandyLamport(hc3i, Hc3i) "chandyLamport" "chandy-lamport-" hc3i::DEFECTS_OF_COLOURS;
     /// Of the hierarchical coordinated baseline, which has many rules in common with HC3I.
-    Hierarchical(hc3i::Defect),
+    Hierarchical(hc3i, Hc3i) "hierarchicalCoordinated" "hierarchical-" hc3i::DEFECTS_OF_LEADERS;
 }
 
 /// A name that no defect has.
@@ -36,17 +85,6 @@ pub struct UnknownDefect(pub String);
 pub const AVAILABLE: bool = cfg!(feature = "defects");
 
 impl Defect {
-    /// Every known defect.
-    pub fn all() -> impl Iterator<Item = Defect> {
-        let of_hc3i = hc3i::Defect::ALL.iter().copied().filter(|it| it.is_of_hc3i()).map(Defect::Hc3i);
-        let of_hydee = hydee::Defect::ALL.iter().copied().filter(|it| it.is_of_phases()).map(Defect::Hydee);
-        let of_spbc = hydee::DEFECTS_OF_PAIRS.map(Defect::Spbc);
-        let of_logging = hydee::DEFECTS_OF_DETERMINANTS.map(Defect::Pessimistic);
-        let of_colours = hc3i::DEFECTS_OF_COLOURS.map(Defect::ChandyLamport);
-        let of_leaders = hc3i::DEFECTS_OF_LEADERS.map(Defect::Hierarchical);
-        of_hc3i.chain(of_hydee).chain(of_spbc).chain(of_logging).chain(of_colours).chain(of_leaders)
-    }
-
     /// The known defects of a protocol.
     pub fn of(protocol: &str) -> impl Iterator<Item = Defect> {
         Defect::all().filter(move |it| it.protocol() == protocol)
@@ -57,40 +95,14 @@ impl Defect {
         let name = self.to_string();
         name.strip_prefix(self.prefix()).unwrap_or(&name).to_owned()
     }
-
-    /// What stands before the name where protocols share code, and some of its switches.
-    fn prefix(self) -> &'static str {
-        match self {
-            Defect::Hc3i(_) => "",
-            Defect::Hydee(_) => "hydee-",
-            Defect::Spbc(_) => "spbc-",
-            Defect::Pessimistic(_) => "pessimistic-",
-            Defect::ChandyLamport(_) => "chandy-lamport-",
-            Defect::Hierarchical(_) => "hierarchical-",
-        }
-    }
-
-    /// The protocol that it is a defect of, by its name in the resource.
-    pub fn protocol(self) -> &'static str {
-        match self {
-            Defect::Hc3i(_) => "hc3i",
-            Defect::Hydee(_) => "hydee",
-            Defect::Spbc(_) => "spbc",
-            Defect::Pessimistic(_) => "pessimisticLogging",
-            Defect::ChandyLamport(_) => "chandyLamport",
-            Defect::Hierarchical(_) => "hierarchicalCoordinated",
-        }
-    }
 }
 
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.prefix())?;
-        match self {
-            Defect::Hc3i(defect) | Defect::ChandyLamport(defect) | Defect::Hierarchical(defect) => {
-                defect.serialize(f)
-            }
-            Defect::Hydee(defect) | Defect::Spbc(defect) | Defect::Pessimistic(defect) => defect.serialize(f),
+        match self.rule() {
+            Rule::Hc3i(defect) => defect.serialize(f),
+            Rule::Hydee(defect) => defect.serialize(f),
         }
     }
 }

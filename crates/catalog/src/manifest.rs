@@ -66,9 +66,8 @@ pub fn expected<P: faultline_core::Protocol>(setup: &Setup<P>) -> Option<Expecte
 /// What bounds the work that a rollback may lose; nothing does where no checkpoints are taken.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     let every = spec.protocol.checkpointing()?.every;
-    let of_cluster = |name: &str| {
-        spec.protocol.checkpoint_every_in().and_then(|own| own.get(name)).map_or(every, |it| it.0)
-    };
+    let own = spec.protocol.stated().checkpoint_every_in;
+    let of_cluster = |name: &str| own.get(name).map_or(every, |it| it.0);
     Some(Bounds {
         checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
         detect_after: spec.failures().detect_after(),

@@ -9,6 +9,8 @@ use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
 use crate::defect::AVAILABLE;
+#[cfg(feature = "defects")]
+use crate::defect::Rule;
 use crate::{Defect, SetupError};
 
 /// Parameters of HC3I, which is also the coordinated baselines when its scope is the federation, and independent checkpoints
@@ -53,13 +55,11 @@ pub(crate) fn hc3i(
             _ => Coordinating::Directly,
         },
         retry_every: retry_every(spec),
-        defects: match defect {
+        defects: match defect.map(|it| (it, it.rule())) {
             None => hc3i::Defects::default(),
             #[cfg(feature = "defects")]
-            Some(Defect::Hc3i(defect) | Defect::ChandyLamport(defect) | Defect::Hierarchical(defect)) => {
-                hc3i::Defects::only(defect)
-            }
-            Some(defect) => return Err(unfit(defect)),
+            Some((_, Rule::Hc3i(rule))) => hc3i::Defects::only(rule),
+            Some((defect, _)) => return Err(unfit(defect)),
         },
     })
 }
@@ -89,23 +89,21 @@ pub(crate) fn hydee(
             replicas: checkpointing.replicas as u16,
             to: replicate_to(checkpointing.replicate_to),
         },
-        log_memory: spec.protocol.log_memory(),
+        log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
         retry_every: retry_every(spec),
-        defects: match defect {
+        defects: match defect.map(|it| (it, it.rule())) {
             None => hydee::Defects::default(),
             #[cfg(feature = "defects")]
-            Some(Defect::Hydee(defect) | Defect::Spbc(defect) | Defect::Pessimistic(defect)) => {
-                hydee::Defects::only(defect)
-            }
-            Some(defect) => return Err(unfit(defect)),
+            Some((_, Rule::Hydee(rule))) => hydee::Defects::only(rule),
+            Some((defect, _)) => return Err(unfit(defect)),
         },
     })
 }
 
 /// By cluster.
 fn checkpoint_every(spec: &FederationSpec, every: Option<Span>) -> Arc<[Option<Span>]> {
-    let own = |cluster: &resource::Cluster| spec.protocol.checkpoint_every_in()?.get(&cluster.name);
-    spec.clusters.iter().map(|cluster| own(cluster).map_or(every, |it| it.0)).collect()
+    let own = spec.protocol.stated().checkpoint_every_in;
+    spec.clusters.iter().map(|cluster| own.get(&cluster.name).map_or(every, |it| it.0)).collect()
 }
 
 fn replicate_to(to: resource::ReplicateTo) -> ReplicateTo {

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use faultline_api::quantity::Duration;
+use faultline_api::resource::Protocol as Compared;
 use faultline_catalog::Defect;
-use faultline_experiments::compare::protocols::NAMES;
 use faultline_fuzz::Protocol;
 
 use crate::kubernetes::{FetchArguments, KubernetesArguments};
@@ -362,8 +362,8 @@ pub(crate) struct CompareArguments {
     /// The federation.
     pub(crate) file: PathBuf,
     /// Which protocols, by name, in the order of the table.
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_values = NAMES,
-        value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_values = Compared::compared(),
+        value_parser = clap::builder::PossibleValuesParser::new(Compared::compared()))]
     pub(crate) protocols: Vec<String>,
     /// On what the runs run. Real processes (local) run one after the other, each in its own time; their records stay in
     /// the directory of the page.

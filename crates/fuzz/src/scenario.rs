@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use faultline_api::Federation;
-use faultline_api::resource::Application;
+use faultline_api::resource::{Application, Protocol as Options, Stated};
 use faultline_catalog::Defect;
 
 use crate::generate;
@@ -20,32 +20,13 @@ pub struct Scenario {
     pub defect: Option<Defect>,
 }
 
-/// A protocol for which federations can be drawn.
+/// A protocol for which federations can be drawn: every one that takes checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// HC3I.
-    Hc3i,
-    /// The coordinated baseline.
-    Coordinated,
-    /// The non-blocking coordinated baseline.
-    ChandyLamport,
-    /// The hierarchical coordinated baseline.
-    HierarchicalCoordinated,
-    /// HydEE.
-    Hydee,
-    /// Full logging.
-    FullLogging,
-    /// SPBC.
-    Spbc,
-    /// Pessimistic logging.
-    PessimisticLogging,
-    /// Independent checkpoints.
-    Independent,
-}
+pub struct Protocol(&'static str);
 
 /// A name that no protocol has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no federations are drawn for a protocol `{0}`; there are: {all}", all = Protocol::ALL.map(Protocol::name).join(", "))]
+#[error("no federations are drawn for a protocol `{0}`; there are: {all}", all = Protocol::all().map(Protocol::name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownProtocol(String);
 
 impl Scenario {
@@ -70,31 +51,19 @@ impl Scenario {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 9] = [
-        Protocol::Hc3i,
-        Protocol::Coordinated,
-        Protocol::ChandyLamport,
-        Protocol::HierarchicalCoordinated,
-        Protocol::Hydee,
-        Protocol::FullLogging,
-        Protocol::Spbc,
-        Protocol::PessimisticLogging,
-        Protocol::Independent,
-    ];
+    pub fn all() -> impl Iterator<Item = Protocol> {
+        let all = Options::names().map(Protocol);
+        all.filter(|it| it.with(Stated::default()).checkpointing().is_some())
+    }
 
     /// Its name in the resource.
     pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Hc3i => "hc3i",
-            Protocol::Coordinated => "coordinated",
-            Protocol::ChandyLamport => "chandyLamport",
-            Protocol::HierarchicalCoordinated => "hierarchicalCoordinated",
-            Protocol::Hydee => "hydee",
-            Protocol::FullLogging => "fullLogging",
-            Protocol::Spbc => "spbc",
-            Protocol::PessimisticLogging => "pessimisticLogging",
-            Protocol::Independent => "independent",
-        }
+        self.0
+    }
+
+    /// It with these options.
+    pub(crate) fn with(self, stated: Stated) -> Options {
+        Options::named(self.0, stated).expect("it is a protocol's name")
     }
 }
 
@@ -108,6 +77,6 @@ impl FromStr for Protocol {
     type Err = UnknownProtocol;
 
     fn from_str(name: &str) -> Result<Protocol, UnknownProtocol> {
-        Protocol::ALL.into_iter().find(|it| it.name() == name).ok_or_else(|| UnknownProtocol(name.to_owned()))
+        Protocol::all().find(|it| it.name() == name).ok_or_else(|| UnknownProtocol(name.to_owned()))
     }
 }

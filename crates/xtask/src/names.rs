@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 
-use faultline_experiments::compare::protocols::NAMES;
+use faultline_api::resource::Protocol;
 
 use crate::sources::files;
 use crate::{Problems, Repository};
@@ -16,14 +16,12 @@ const ROOMS: &[(&str, &str)] = &[
     ("crates/api/", "the resource: an enum, its options and their validation"),
     ("crates/catalog/", "from the resource to values, and the names of defects"),
     ("crates/fuzz/src/generate/", "the distribution of random federations"),
-    ("crates/fuzz/src/scenario.rs", "the protocols that are drawn"),
     ("crates/fuzz/src/shrink/", "smaller options"),
     ("crates/cli/src/arguments.rs", "examples in `--help`"),
     ("crates/cli/src/fuzz/errata.rs", "the errata of two papers"),
     ("crates/cli/src/paper.rs", "the files of a paper's simulator"),
     ("crates/cli/src/processes.rs", "a paper's evaluation on real processes"),
     ("crates/cli/src/reproduce.rs", "the papers that can be reproduced"),
-    ("crates/experiments/src/compare/protocols.rs", "the protocols that are compared"),
     ("crates/experiments/src/files/", "the files of a paper's simulator"),
     ("crates/experiments/src/reproduce/", "the papers that can be reproduced"),
     ("crates/experiments/src/samples.rs", "the files of a paper's simulator"),
@@ -35,7 +33,7 @@ const ROOMS: &[(&str, &str)] = &[
 const WORDS: &[&str] = &["coordinated", "independent"];
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
-    let names = forbidden(NAMES.into_iter().filter(|it| *it != "none" && !it.contains('-')));
+    let names = forbidden(Protocol::names().filter(|it| *it != "none"));
     let mut problems = Vec::new();
     let mut used = BTreeSet::new();
     for file in files(repository)?.into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs")) {

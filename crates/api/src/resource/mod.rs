@@ -11,6 +11,7 @@
 
 mod application;
 mod fault;
+mod known;
 mod kubernetes;
 mod link;
 mod protocol;
@@ -19,6 +20,7 @@ mod status;
 
 pub use application::*;
 pub use fault::*;
+pub use known::{Demand, Logs, Options, Stated};
 pub use kubernetes::*;
 pub use link::*;
 pub use protocol::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Role, Span};
+use faultline_core::Span;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
@@ -205,101 +205,6 @@ pub struct Checkpointing {
     /// Where they are.
     pub replicate_to: ReplicateTo,
 }
-
-impl Protocol {
-    /// Its name in the resource.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Protocol::Hc3i(_) => "hc3i",
-            Protocol::Hydee(_) => "hydee",
-            Protocol::FullLogging(_) => "fullLogging",
-            Protocol::Spbc(_) => "spbc",
-            Protocol::PessimisticLogging(_) => "pessimisticLogging",
-            Protocol::Independent(_) => "independent",
-            Protocol::Coordinated(_) => "coordinated",
-            Protocol::ChandyLamport(_) => "chandyLamport",
-            Protocol::HierarchicalCoordinated(_) => "hierarchicalCoordinated",
-            Protocol::None(_) => "none",
-        }
-    }
-
-    /// The delays between checkpoints that single clusters have of their own.
-    pub fn checkpoint_every_in(&self) -> Option<&BTreeMap<String, Period>> {
-        match self {
-            Protocol::Hc3i(it) => Some(&it.checkpoint_every_in),
-            Protocol::Hydee(it)
-            | Protocol::FullLogging(it)
-            | Protocol::Spbc(it)
-            | Protocol::PessimisticLogging(it) => Some(&it.checkpoint_every_in),
-            Protocol::Independent(it) => Some(&it.checkpoint_every_in),
-            Protocol::Coordinated(_)
-            | Protocol::ChandyLamport(_)
-            | Protocol::HierarchicalCoordinated(_)
-            | Protocol::None(_) => None,
-        }
-    }
-
-    /// How much of its logs a process keeps in memory, in bytes; `None` is all.
-    pub fn log_memory(&self) -> Option<u64> {
-        match self {
-            Protocol::Hydee(it)
-            | Protocol::FullLogging(it)
-            | Protocol::Spbc(it)
-            | Protocol::PessimisticLogging(it) => it.log_memory.map(|it| it.0),
-            _ => None,
-        }
-    }
-
-    /// The processes that it needs beside the ranks, in their order.
-    pub fn extra_processes(&self) -> Vec<Role> {
-        let keeps_copies =
-            |it: Checkpointing| it.replicas > 0 && it.replicate_to == ReplicateTo::SharedStorage;
-        let helper = match self {
-            Protocol::Hydee(_) | Protocol::FullLogging(_) => Some(Role::RECOVERY_PROCESS),
-            Protocol::PessimisticLogging(_) => Some(Role::EVENT_LOGGER),
-            _ => None,
-        };
-        let server = self.checkpointing().is_some_and(keeps_copies).then_some(Role::STORAGE_SERVER);
-        helper.into_iter().chain(server).collect()
-    }
-
-    /// Whether it can only protect a program whose re-execution sends what the execution sent, in whichever order messages
-    /// arrive.
-    pub fn relies_on_repetition(&self) -> bool {
-        matches!(self, Protocol::Hydee(_) | Protocol::FullLogging(_) | Protocol::Spbc(_))
-    }
-
-    /// Its checkpoints; `None` when it takes none.
-    pub fn checkpointing(&self) -> Option<Checkpointing> {
-        let (every, collect_every, replicas, replicate_to) = match self {
-            Protocol::Hc3i(it) => (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to),
-            Protocol::Hydee(it)
-            | Protocol::FullLogging(it)
-            | Protocol::Spbc(it)
-            | Protocol::PessimisticLogging(it) => {
-                (it.checkpoint_every, Some(NEVER), it.replicas, it.replicate_to)
-            }
-            Protocol::Independent(it) => {
-                (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
-            }
-            Protocol::Coordinated(it)
-            | Protocol::ChandyLamport(it)
-            | Protocol::HierarchicalCoordinated(it) => {
-                (it.checkpoint_every, it.collect_every, it.replicas, it.replicate_to)
-            }
-            Protocol::None(_) => return None,
-        };
-        Some(Checkpointing {
-            every: every.map_or(Some(Span::from_secs(10)), |it| it.0),
-            collect_every: collect_every.map_or(Some(Span::from_secs(60)), |it| it.0),
-            replicas: replicas.unwrap_or(1),
-            replicate_to: replicate_to.unwrap_or_default(),
-        })
-    }
-}
-
-/// HydEE collects after each checkpoint, and needs no timer for it.
-const NEVER: Period = Period(None);
 
 /// An API server refuses `additionalProperties: false`, and removes unknown fields by itself.
 fn without_additional_properties(schema: &mut Schema) {

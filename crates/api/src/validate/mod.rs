@@ -16,7 +16,7 @@ use faultline_core::fault::LinkProperties;
 use crate::quantity::Duration;
 use crate::resource::{
     ANY, Application, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER,
-    MAX_PAIRS, MIN_DETECT_AFTER, Protocol, ReplicateTo,
+    MAX_PAIRS, MIN_DETECT_AFTER, ReplicateTo,
 };
 
 /// Something that is wrong with a federation.
@@ -223,16 +223,14 @@ impl<'a> Check<'a> {
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
         self.period(&format!("{path}.checkpointEvery"), checkpointing.every);
         self.period(&format!("{path}.collectEvery"), checkpointing.collect_every);
-        for (cluster, period) in self.spec.protocol.checkpoint_every_in().into_iter().flatten() {
+        for (cluster, period) in &self.spec.protocol.stated().checkpoint_every_in {
             let path = format!("{path}.checkpointEveryIn.{cluster}");
             self.cluster(&path, cluster);
             self.period(&path, period.0);
         }
         let (protocol, application) = (&self.spec.protocol, &self.spec.application);
         match application {
-            Application::Salted(_)
-                if protocol.relies_on_repetition() || matches!(protocol, Protocol::PessimisticLogging(_)) =>
-            {
+            Application::Salted(_) if protocol.demand() != Demand::Nothing => {
                 self.problem(
                     "spec.application.salted",
                     format!(

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use faultline_catalog::Defect;
+use faultline_catalog::defect::Rule;
 use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, Trial, shrink};
 use faultline_report::page::document;
@@ -245,13 +246,9 @@ fn example(paper: &Paper, example: &Counterexample) -> Markup {
 
 /// The schedule that was thought out for a defect which the search did not meet.
 fn directed(paper: &Paper, defect: Defect) -> Markup {
-    let name = match defect {
-        Defect::Hc3i(defect) | Defect::ChandyLamport(defect) | Defect::Hierarchical(defect) => {
-            format!("Defect::{defect:?}")
-        }
-        Defect::Hydee(defect) | Defect::Spbc(defect) | Defect::Pessimistic(defect) => {
-            format!("Defect::{defect:?}")
-        }
+    let name = match defect.rule() {
+        Rule::Hc3i(rule) => format!("Defect::{rule:?}"),
+        Rule::Hydee(rule) => format!("Defect::{rule:?}"),
     };
     let is_named = |test: &&&str| [",", ")"].iter().any(|end| test.contains(&format!("{name}{end}")));
     let tests: Vec<&str> = paper.directed.split("\n\n").filter(|it| it.contains("#[test]")).collect();

@@ -26,7 +26,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_api::resource::Protocol;
+use faultline_api::resource::{Logs, Protocol};
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
@@ -41,7 +41,7 @@ use crate::reproduce::Interrupted;
 pub(crate) use costs::Bookkeeper;
 pub use costs::{Costs, Outage};
 use estimate::Estimate;
-use protocols::{Logs, logs, under, without_absent, without_faults};
+use protocols::{under, without_absent, without_faults};
 use quantity::QUANTITIES;
 
 /// The protocol that all others are measured against.
@@ -110,7 +110,7 @@ impl Made {
 /// How protocols are compared.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// By name, in the order of the table; each is one of [`protocols::NAMES`].
+    /// By name, in the order of the table; each is one of [`Protocol::compared`](faultline_api::resource::Protocol::compared).
     pub protocols: Vec<String>,
     /// The first seed; the others follow.
     pub first_seed: u64,
@@ -207,7 +207,7 @@ impl Comparison {
 ///
 /// # Panics
 ///
-/// When one of the protocols is not among [`protocols::NAMES`].
+/// When one of the protocols is not among [`Protocol::compared`](faultline_api::resource::Protocol::compared).
 pub fn compare(
     federation: &Federation,
     settings: &Settings,
@@ -329,7 +329,7 @@ impl Bench<'_, '_> {
         let run = |seed, made| {
             let Made { completed, judgement: Judgement { verdict, reasons, .. }, costs } = made;
             let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
-            Run { seed, completed, verdict, reasons, ranks, logs: logs(protocol), costs }
+            Run { seed, completed, verdict, reasons, ranks, logs: protocol.logs(), costs }
         };
         let all = (first_seed..).take(seeds as usize);
         if let Runs::Elsewhere(_, maker) = &mut self.maker {

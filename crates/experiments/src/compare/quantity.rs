@@ -1,10 +1,10 @@
 //! What protocols are compared by.
 
+use faultline_api::resource::Logs;
 use faultline_report::text::span;
 
 use super::Run;
 use super::estimate::Estimate;
-use super::protocols::Logs;
 use crate::measures::short;
 
 /// One number by which protocols are compared.

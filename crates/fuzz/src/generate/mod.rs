@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use faultline_api::Names;
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
-    Application, Cluster, CollectBy, Coordinated, Exchange, Failures, Farm, Federation, FederationSpec,
-    Forcing, Hc3i, Heat, Hydee, InFlight, Independent, Link, Links, MIN_DETECT_AFTER, Pair, Piggyback,
-    Protocol as Options, Receive, ReplicateTo, Salted, Simulator, Storage, StorageKind,
+    Application, Cluster, CollectBy, Demand, Exchange, Failures, Farm, Federation, FederationSpec, Forcing,
+    Heat, InFlight, Link, Links, MIN_DETECT_AFTER, Options, Pair, Piggyback, Protocol as Asked, Receive,
+    ReplicateTo, Salted, Simulator, Stated, Storage, StorageKind,
 };
 use faultline_core::{Promise, Promises, Role, Span};
 
@@ -19,10 +19,8 @@ use crate::scenario::Protocol;
 use faults::Faults;
 
 /// Protocols, each as often as it is drawn.
-const MIX: [Protocol; 10] = {
-    use Protocol::{Coordinated, Hc3i, Hydee};
-    [Hc3i, Hc3i, Hc3i, Hc3i, Hc3i, Hc3i, Coordinated, Hydee, Hydee, Hydee]
-};
+const MIX: [&str; 10] =
+    ["hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "coordinated", "hydee", "hydee", "hydee"];
 
 /// The random federation of a seed.
 pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
@@ -32,8 +30,8 @@ pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
 /// The random federation of a seed for a protocol that the resource does not know, by what it promises: its options are to
 /// be replaced. These processes stand outside the clusters.
 pub(crate) fn federation_promised(seed: u32, promises: Promises, extra: &[Role]) -> Federation {
-    let like = if promises.include(Promise::Repetition) { Protocol::Hydee } else { Protocol::Coordinated };
-    federation_with(seed, Some(like), Some(extra))
+    let like = if promises.include(Promise::Repetition) { "hydee" } else { "coordinated" };
+    federation_with(seed, Some(known(like)), Some(extra))
 }
 
 /// The same where these processes stand outside the clusters, instead of those that the protocol needs.
@@ -41,19 +39,14 @@ fn federation_with(seed: u32, protocol: Option<Protocol>, extra: Option<&[Role]>
     let chance = &mut Chance::new(seed);
     // Drawn in every case, so that a protocol that is asked for does not shift everything after it.
     let drawn = chance.pick(&MIX);
-    let protocol = protocol.unwrap_or(drawn);
-    let clusters = clusters(chance, protocol);
+    let protocol = protocol.unwrap_or_else(|| known(drawn));
+    let demand = protocol.with(Stated::default()).demand();
+    let clusters = clusters(chance, demand);
     let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
-    let application = match protocol {
-        Protocol::Hc3i
-        | Protocol::Coordinated
-        | Protocol::ChandyLamport
-        | Protocol::HierarchicalCoordinated
-        | Protocol::Independent => any_application(chance, step_time),
-        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc => {
-            deterministic_application(chance, step_time)
-        }
-        Protocol::PessimisticLogging => ordered_application(chance, step_time),
+    let application = match demand {
+        Demand::Nothing => any_application(chance, step_time),
+        Demand::AnyOrder => deterministic_application(chance, step_time),
+        Demand::SameOrder => ordered_application(chance, step_time),
     };
     let links = links(chance, &clusters);
     let length = length(&application, &clusters);
@@ -89,23 +82,21 @@ fn federation_with(seed: u32, protocol: Option<Protocol>, extra: Option<&[Role]>
         clusters,
     };
     // Drawn after everything else, as the rare options are.
-    if matches!(spec.protocol, Options::Hc3i(_)) && spec.clusters.len() > 1 && chance.percent(15) {
+    if matches!(spec.protocol, Asked::Hc3i(_)) && spec.clusters.len() > 1 && chance.percent(15) {
         presence::vary(chance, &mut spec, length);
     }
     Federation::new(&format!("fuzz-{seed}"), spec)
 }
 
-fn clusters(chance: &mut Chance, protocol: Protocol) -> Vec<Cluster> {
-    let count = match protocol {
-        Protocol::Hc3i
-        | Protocol::Coordinated
-        | Protocol::ChandyLamport
-        | Protocol::HierarchicalCoordinated
-        | Protocol::Independent => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
+fn known(name: &str) -> Protocol {
+    name.parse().expect("it is a protocol's name")
+}
+
+fn clusters(chance: &mut Chance, demand: Demand) -> Vec<Cluster> {
+    let count = match demand {
+        Demand::Nothing => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
         // Nothing is logged inside a cluster, and a program needs somebody to send to.
-        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc | Protocol::PessimisticLogging => {
-            chance.pick(&[2, 2, 2, 3, 3, 3, 4])
-        }
+        Demand::SameOrder | Demand::AnyOrder => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
     };
     let mut cluster = |name: &str| Cluster::new(name, chance.between(1, 4) as u32);
     ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
@@ -208,7 +199,7 @@ fn bandwidth(chance: &mut Chance, from: &[u64]) -> Option<Bandwidth> {
     Some(Bandwidth::from_bytes_per_second(chance.pick(from)))
 }
 
-fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length: Span) -> Options {
+fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length: Span) -> Asked {
     let least = Span(length.0 / 20).max(Span::from_millis(1));
     let period = |chance: &mut Chance, percent| {
         let most = Span(length.0 / 2).max(least);
@@ -221,68 +212,38 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
     let (replicas, replicate_to) = copies(chance, clusters);
     let (replicas, replicate_to) = (Some(replicas), Some(replicate_to));
     let piggyback = chance.percent(15).then_some(Piggyback::Ddv);
-    match protocol {
-        Protocol::Hc3i => Options::Hc3i(Hc3i {
-            checkpoint_every: None,
-            checkpoint_every_in: every_in,
-            collect_every,
-            collect_by: None,
-            replicas,
-            replicate_to,
-            piggyback,
-            forcing: None,
-        }),
-        Protocol::Hydee | Protocol::FullLogging | Protocol::Spbc | Protocol::PessimisticLogging => {
-            let options = Hydee {
-                checkpoint_every: None,
-                checkpoint_every_in: every_in,
-                replicas,
-                replicate_to,
-                log_memory: None,
-            };
-            match protocol {
-                Protocol::Hydee => Options::Hydee(options),
-                Protocol::FullLogging => Options::FullLogging(options),
-                Protocol::Spbc => Options::Spbc(options),
-                _ => Options::PessimisticLogging(options),
-            }
-        }
-        Protocol::Independent => Options::Independent(Independent {
-            checkpoint_every: None,
-            checkpoint_every_in: every_in,
-            collect_every,
-            replicas,
-            replicate_to,
-        }),
-        Protocol::Coordinated | Protocol::ChandyLamport | Protocol::HierarchicalCoordinated => {
-            let options =
-                Coordinated { checkpoint_every: Some(every), collect_every, replicas, replicate_to };
-            match protocol {
-                Protocol::Coordinated => Options::Coordinated(options),
-                Protocol::ChandyLamport => Options::ChandyLamport(options),
-                _ => Options::HierarchicalCoordinated(options),
-            }
-        }
+    let mut asked = protocol.with(Stated {
+        checkpoint_every: None,
+        checkpoint_every_in: every_in,
+        collect_every,
+        replicas,
+        replicate_to,
+        log_memory: None,
+    });
+    if asked.stated().checkpoint_every_in.is_empty() {
+        asked.restate(|it| it.checkpoint_every = Some(every));
     }
+    if let Asked::Hc3i(hc3i) = &mut asked {
+        hc3i.piggyback = piggyback;
+    }
+    asked
 }
 
 /// What few federations ask for. Drawn last: a seed that has none of it stands for what it would without.
-fn with_rare_options(chance: &mut Chance, mut options: Options) -> Options {
+fn with_rare_options(chance: &mut Chance, asked: Asked) -> Asked {
+    let mut options = asked.options();
     match &mut options {
         Options::Hc3i(hc3i) => {
             hc3i.collect_by = chance.percent(35).then_some(CollectBy::EveryCluster);
             hc3i.forcing = chance.percent(8).then_some(Forcing::EveryMessage);
         }
         // A message of a random program has a few dozen bytes.
-        Options::Hydee(it)
-        | Options::FullLogging(it)
-        | Options::Spbc(it)
-        | Options::PessimisticLogging(it) => {
+        Options::Hydee(it) => {
             it.log_memory = chance.percent(35).then(|| Size(chance.pick(&[0, 50, 200, 1000])));
         }
         _ => {}
     }
-    options
+    asked.with_options(options)
 }
 
 /// How many copies, and where: what these clusters have room for.

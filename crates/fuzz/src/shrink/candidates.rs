@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
     Application, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec, Heat, Link,
-    Links, Nas, PingPong, Protocol, Receive, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
+    Links, Nas, Options, PingPong, Receive, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
 };
 use faultline_core::Span;
 
@@ -52,20 +52,7 @@ fn clusters(spec: &FederationSpec) -> Smaller {
             if let Some(links) = &mut it.links {
                 links.pairs.retain(|pair| pair.from != gone && pair.to != gone);
             }
-            match &mut it.protocol {
-                Protocol::Hc3i(hc3i) => drop(hc3i.checkpoint_every_in.remove(gone)),
-                Protocol::Hydee(it)
-                | Protocol::FullLogging(it)
-                | Protocol::Spbc(it)
-                | Protocol::PessimisticLogging(it) => {
-                    it.checkpoint_every_in.remove(gone);
-                }
-                Protocol::Independent(it) => drop(it.checkpoint_every_in.remove(gone)),
-                Protocol::Coordinated(_)
-                | Protocol::ChandyLamport(_)
-                | Protocol::HierarchicalCoordinated(_)
-                | Protocol::None(_) => {}
-            }
+            it.protocol.restate(|it| drop(it.checkpoint_every_in.remove(gone)));
             if let Application::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =
                 &mut it.application
             {
@@ -255,33 +242,33 @@ fn half(span: Span) -> Span {
 
 fn protocol(spec: &FederationSpec) -> Smaller {
     let never = Some(never_period());
-    let put = |protocol| with(spec, |it| it.protocol = protocol);
-    match &spec.protocol {
-        Protocol::Hc3i(hc3i) => {
-            let mut smaller = vec![put(Protocol::Hc3i(faultline_api::resource::Hc3i {
+    let put = |options| with(spec, |it| it.protocol = spec.protocol.with_options(options));
+    match spec.protocol.options() {
+        Options::Hc3i(hc3i) => {
+            let mut smaller = vec![put(Options::Hc3i(faultline_api::resource::Hc3i {
                 collect_every: never,
                 ..hc3i.clone()
             }))];
             let mut plain = hc3i.clone();
             plain.piggyback = None;
-            smaller.push(put(Protocol::Hc3i(plain)));
+            smaller.push(put(Options::Hc3i(plain)));
             let mut central = hc3i.clone();
             central.collect_by = None;
-            smaller.push(put(Protocol::Hc3i(central)));
+            smaller.push(put(Options::Hc3i(central)));
             let mut rarer = hc3i.clone();
             rarer.forcing = None;
-            smaller.push(put(Protocol::Hc3i(rarer)));
+            smaller.push(put(Options::Hc3i(rarer)));
             for (name, period) in &hc3i.checkpoint_every_in {
                 if *period != Period(None) {
                     let mut rarer = hc3i.clone();
                     rarer.checkpoint_every_in.insert(name.clone(), Period(None));
-                    smaller.push(put(Protocol::Hc3i(rarer)));
+                    smaller.push(put(Options::Hc3i(rarer)));
                 }
             }
             if hc3i.checkpoint_every_in.values().all(|it| *it == Period(None)) {
                 let mut plain = hc3i.clone();
                 (plain.checkpoint_every, plain.checkpoint_every_in) = (never, BTreeMap::new());
-                smaller.push(put(Protocol::Hc3i(plain)));
+                smaller.push(put(Options::Hc3i(plain)));
             }
             for (replicas, to) in [(1, ReplicateTo::OtherCluster), (1, ReplicateTo::SharedStorage)] {
                 // Towards fewer processes: a copy in the other cluster needs no storage server.
@@ -289,46 +276,31 @@ fn protocol(spec: &FederationSpec) -> Smaller {
                 if better && hc3i.replicate_to != Some(ReplicateTo::OtherCluster) {
                     let mut other = hc3i.clone();
                     (other.replicas, other.replicate_to) = (Some(replicas), Some(to));
-                    smaller.push(put(Protocol::Hc3i(other)));
+                    smaller.push(put(Options::Hc3i(other)));
                 } else if hc3i.replicas.is_some_and(|it| it > 1) {
                     let mut other = hc3i.clone();
                     other.replicas = Some(1);
-                    smaller.push(put(Protocol::Hc3i(other)));
+                    smaller.push(put(Options::Hc3i(other)));
                 }
             }
             smaller
         }
-        Protocol::Coordinated(coordinated)
-        | Protocol::ChandyLamport(coordinated)
-        | Protocol::HierarchicalCoordinated(coordinated) => {
-            let put = |options| match &spec.protocol {
-                Protocol::Coordinated(_) => put(Protocol::Coordinated(options)),
-                Protocol::ChandyLamport(_) => put(Protocol::ChandyLamport(options)),
-                _ => put(Protocol::HierarchicalCoordinated(options)),
-            };
+        Options::Coordinated(coordinated) => {
             let mut rarer = coordinated.clone();
             rarer.collect_every = never;
             let mut never_at_all = coordinated.clone();
             never_at_all.checkpoint_every = never;
-            vec![put(rarer), put(never_at_all)]
+            vec![put(Options::Coordinated(rarer)), put(Options::Coordinated(never_at_all))]
         }
-        Protocol::Independent(independent) => {
+        Options::Independent(independent) => {
             let mut rarer = independent.clone();
             rarer.collect_every = never;
             let mut never_at_all = independent.clone();
             (never_at_all.checkpoint_every, never_at_all.checkpoint_every_in) = (never, BTreeMap::new());
-            vec![put(Protocol::Independent(rarer)), put(Protocol::Independent(never_at_all))]
+            vec![put(Options::Independent(rarer)), put(Options::Independent(never_at_all))]
         }
-        Protocol::Hydee(hydee)
-        | Protocol::FullLogging(hydee)
-        | Protocol::Spbc(hydee)
-        | Protocol::PessimisticLogging(hydee) => {
-            let put = |options| match &spec.protocol {
-                Protocol::Hydee(_) => put(Protocol::Hydee(options)),
-                Protocol::FullLogging(_) => put(Protocol::FullLogging(options)),
-                Protocol::Spbc(_) => put(Protocol::Spbc(options)),
-                _ => put(Protocol::PessimisticLogging(options)),
-            };
+        Options::Hydee(hydee) => {
+            let put = |options| put(Options::Hydee(options));
             let mut smaller = Vec::new();
             let rare = hydee.checkpoint_every_in.iter().filter(|(_, period)| **period != never_period());
             for (name, _) in rare {
@@ -348,7 +320,7 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             }
             smaller
         }
-        Protocol::None(_) => Vec::new(),
+        Options::Unprotected(_) => Vec::new(),
     }
 }
 
