@@ -232,8 +232,8 @@ pub(crate) struct ReproduceArguments {
 /// Find out from a communication graph which processes should be in one cluster.
 ///
 /// With few large clusters a failure takes many processes back; with many small ones much goes between clusters and has
-/// to be logged. Prints the divisions that no other beats at both shares, and the chosen one: the least sum of both. The
-/// graph is an edge list (`from to bytes [messages]`, one channel a line; `faultline export --format graph` writes one) or a
+/// to be logged. Prints the divisions that no other one found beats at both shares, and the chosen one: the least sum of both,
+/// proved up to 12 processes and the best found beyond. The graph is an edge list (`from to bytes [messages]`, one channel a line; `faultline export --format graph` writes one) or a
 /// METIS file (`.graph` or `.metis`) or GraphML (`.graphml`), or it is that of a recorded run. With `--out`, also writes all
 /// divisions as a picture (front.svg) and as a table (front.csv), each process's cluster (clusters.csv), the clusters as they
 /// stand in a federation file (clusters.yaml), and the object of `--format json` (clusters.json).

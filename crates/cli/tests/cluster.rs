@@ -27,7 +27,9 @@ fn clusters_are_found_from_the_graph_of_a_run() {
     assert!(graph.contains("\nlyon-0 lyon-1 "), "{graph}");
     place.write("run.edges", &graph);
     place.faultline(["cluster", "run.edges", "--out", "out"]).assert().code(0).stdout(
-        contains("-> ").and(contains("Chosen: the least sum")).and(contains("name: cluster-0, nodes:")),
+        contains("-> ")
+            .and(contains("Chosen: optimal (exhaustive), the least sum"))
+            .and(contains("name: cluster-0, nodes:")),
     );
     for name in ["front.svg", "front.csv", "clusters.csv", "clusters.yaml", "clusters.json"] {
         assert!(place.path("out").join(name).exists(), "{name}");
@@ -117,7 +119,7 @@ fn whether_clusters_should_change_between_intervals_is_said_with_what_it_saves()
     assert_eq!(found["best"]["intervals"][1]["checkpointed"], 6);
     assert_eq!(found["clusters"][0]["1"], serde_json::json!(["p3", "p4", "p5"]));
     let text = output(&["--change-cost", "100"]);
-    assert!(text.contains("Changing clusters does not pay: one division"), "{text}");
+    assert!(text.contains("Changing clusters does not pay: the best course found"), "{text}");
     assert!(!text.contains("From interval"), "{text}");
 }
 

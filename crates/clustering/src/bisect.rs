@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chance::Chance;
 use crate::graph::Graph;
+use crate::level::Level;
 
 /// Merging stops here.
 const COARSEST: usize = 40;
@@ -117,29 +118,7 @@ fn split(
     split(graph, named(right), first + left_parts as u32, parts - left_parts, most, part_of, chance);
 }
 
-/// A graph whose nodes may stand for several processes.
-struct Level {
-    /// How many processes a node stands for.
-    sizes: Vec<u64>,
-    peers: Vec<Vec<(u32, u64)>>,
-}
-
 impl Level {
-    /// What these processes say to each other.
-    fn of(graph: &Graph, processes: &[u32]) -> Level {
-        let mut place = vec![u32::MAX; graph.len()];
-        processes.iter().zip(0..).for_each(|(&it, number)| place[it as usize] = number);
-        let peers = |&it: &u32| {
-            let all = graph.peers(it as usize).iter().map(|&(other, bytes)| (place[other as usize], bytes));
-            all.filter(|it| it.0 != u32::MAX).collect()
-        };
-        Level { sizes: vec![1; processes.len()], peers: processes.iter().map(peers).collect() }
-    }
-
-    fn len(&self) -> usize {
-        self.sizes.len()
-    }
-
     /// Halves of which the left one has about this size.
     fn halve(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let mut is_left = if self.len() <= COARSEST {
@@ -163,7 +142,7 @@ impl Level {
         const FREE: u32 = u32::MAX;
         let most = (self.sizes.iter().sum::<u64>() / COARSEST as u64).max(2);
         let mut merged_into = vec![FREE; self.len()];
-        let mut sizes = Vec::new();
+        let mut count = 0;
         for one in chance.order(self.len()) {
             if merged_into[one as usize] != FREE {
                 continue;
@@ -174,32 +153,14 @@ impl Level {
             };
             let partner =
                 self.peers[one as usize].iter().filter(fits).max_by_key(|it| (it.1, it.0)).map(|it| it.0);
-            merged_into[one as usize] = sizes.len() as u32;
+            merged_into[one as usize] = count;
             if let Some(partner) = partner {
-                merged_into[partner as usize] = sizes.len() as u32;
+                merged_into[partner as usize] = count;
             }
-            sizes.push(size + partner.map_or(0, |it| self.sizes[it as usize]));
+            count += 1;
         }
-        let mut members = vec![Vec::new(); sizes.len()];
-        (0..self.len()).for_each(|it| members[merged_into[it] as usize].push(it));
-        let mut sum = vec![0_u64; sizes.len()];
-        let peers = |(own, members): (usize, &Vec<usize>)| {
-            let mut met = Vec::new();
-            for &(other, bytes) in members.iter().flat_map(|&it| &self.peers[it]) {
-                let other = merged_into[other as usize];
-                if other as usize == own || bytes == 0 {
-                    continue;
-                }
-                if sum[other as usize] == 0 {
-                    met.push(other);
-                }
-                sum[other as usize] += bytes;
-            }
-            met.sort_unstable();
-            met.into_iter().map(|it| (it, std::mem::take(&mut sum[it as usize]))).collect()
-        };
-        let peers = members.iter().enumerate().map(peers).collect();
-        (Level { sizes, peers }, merged_into)
+        let level = self.merged(&merged_into, count as usize);
+        (level, merged_into)
     }
 
     /// The best of several halves, each grown from one node by what talks most to it.

@@ -127,8 +127,8 @@ impl Graph {
         bytes
     }
 
-    /// Whom a process talks to, and how much, both directions together.
-    pub(crate) fn peers(&self, process: usize) -> &[(u32, u64)] {
+    /// Returns the processes that a process talks to, ascending, with the bytes of both directions together.
+    pub fn peers(&self, process: usize) -> &[(u32, u64)] {
         &self.peers[process]
     }
 }

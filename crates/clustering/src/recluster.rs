@@ -11,8 +11,10 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::follow::follow;
-use crate::{Division, EQUAL, Graph, Wish, find, limits};
+use crate::{Division, Graph, Wish, find, limits};
 
+/// Sums that differ by less are as good as each other, in points.
+const EQUAL: f64 = 0.01;
 /// Divisions of one graph that are candidates: those with the least sum of both shares.
 const CANDIDATES: usize = 16;
 
@@ -117,7 +119,7 @@ fn verdict(wish: Wish, best: &Course, one: &Course, first: &Course) -> String {
     let changes: Vec<String> = best.changes().iter().map(usize::to_string).collect();
     let verdict = match changes.len() {
         0 => format!(
-            "changing clusters does not pay: one division for all intervals has the least sum, {sum:.2} points; {kept}"
+            "changing clusters does not pay: the best course found has one division for all intervals, with a sum of {sum:.2} points; {kept}"
         ),
         count => format!(
             "changing clusters before {} {} pays: the sum is {sum:.2} points; one division for all intervals {}, and {kept}",
@@ -423,8 +425,8 @@ mod tests {
         assert_eq!(
             found.verdict,
             "no clusters were found with at most 1 % rolled back; with those that come closest, changing clusters does not \
-             pay: one division for all intervals has the least sum, 106.25 points; keeping the clusters chosen for the first \
-             interval is as good"
+             pay: the best course found has one division for all intervals, with a sum of 106.25 points; keeping the clusters \
+             chosen for the first interval is as good"
         );
     }
 

@@ -1,0 +1,77 @@
+//! All divisions of few processes.
+
+use std::collections::BTreeMap;
+
+use crate::balance::Balance;
+use crate::graph::Graph;
+
+/// Up to this many processes, all divisions are looked at: 4,213,597 of twelve.
+pub(crate) const MOST: usize = 12;
+
+/// Returns, for each share of processes that can roll back in this balance, the division that logs least; among equals the
+/// one with the fewest clusters. No division of these processes beats all of them.
+///
+/// # Panics
+///
+/// When there are more than [`MOST`] processes.
+pub(crate) fn divisions(graph: &Graph, balance: Balance) -> Vec<Vec<u32>> {
+    let processes = graph.len();
+    assert!(processes <= MOST, "{processes} processes have too many divisions");
+    let mut between = vec![[0; MOST]; processes];
+    for (one, row) in between.iter_mut().enumerate() {
+        graph.peers(one).iter().for_each(|&(other, bytes)| row[other as usize] = bytes);
+    }
+    let mut search =
+        Search { between, balance, cluster_of: Vec::new(), sizes: Vec::new(), best: BTreeMap::new() };
+    search.next(0, 0);
+    search.best.into_values().map(|it| it.1).collect()
+}
+
+struct Search {
+    between: Vec<[u64; MOST]>,
+    balance: Balance,
+    /// The clusters of the processes before the next one.
+    cluster_of: Vec<u32>,
+    sizes: Vec<usize>,
+    /// By the sum of the squares of the sizes: bytes and clusters of the best division, and the division.
+    best: BTreeMap<usize, ((u64, usize), Vec<u32>)>,
+}
+
+impl Search {
+    /// Puts the next process into each cluster, and into one of its own. `squares` and `logged` are what the processes
+    /// before it cost.
+    fn next(&mut self, squares: usize, logged: u64) {
+        let one = self.cluster_of.len();
+        if one == self.between.len() {
+            self.complete(squares, logged);
+            return;
+        }
+        let row = self.between[one];
+        let all: u64 = row[..one].iter().sum();
+        for cluster in 0..=self.sizes.len() {
+            if cluster == self.sizes.len() {
+                self.sizes.push(0);
+            }
+            let inside = (0..one).filter(|&it| self.cluster_of[it] == cluster as u32).map(|it| row[it]);
+            let more = all - inside.sum::<u64>();
+            let wider = 2 * self.sizes[cluster] + 1;
+            self.sizes[cluster] += 1;
+            self.cluster_of.push(cluster as u32);
+            self.next(squares + wider, logged + more);
+            self.cluster_of.pop();
+            self.sizes[cluster] -= 1;
+        }
+        self.sizes.pop();
+    }
+
+    fn complete(&mut self, squares: usize, logged: u64) {
+        let clusters = self.sizes.len();
+        let cost = (logged, clusters);
+        if self.best.get(&squares).is_some_and(|it| it.0 <= cost) {
+            return;
+        }
+        if self.sizes.iter().all(|it| *it <= self.balance.most(clusters)) {
+            self.best.insert(squares, (cost, self.cluster_of.clone()));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Clusters of the least sum by moving, refining and merging (after Traag, Waltman and van Eck, "From Louvain to Leiden",
+//! 2019).
+//!
+//! The sum of both shares is, up to a constant, what the constant Potts model minimises at resolution 2 W / n², with W bytes
+//! among n processes. One pass moves nodes to the clusters that pay most, or to a cluster of their own, until no move pays.
+//! It then divides each cluster into sub-clusters that are connected, merges each sub-cluster into one node, and
+//! continues on that coarser level, where whole sub-clusters move. Passes repeat until one does not improve.
+
+use std::collections::VecDeque;
+
+use crate::chance::Chance;
+use crate::level::Level;
+
+/// A change of the cost has to be greater than this: rounding errors are not worth a move.
+pub(crate) const ROUNDING: f64 = 1e-7;
+
+/// What clusters cost, and how large they may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// What a byte inside a cluster saves, when a pair of processes in one cluster costs 2.
+    pub(crate) price: f64,
+    /// The largest cluster, in processes.
+    pub(crate) most: u64,
+}
+
+impl Terms {
+    /// Returns what these clusters cost: the sum of the squares of their sizes, less what the bytes inside of them save.
+    pub(crate) fn cost(self, level: &Level, cluster_of: &[u32]) -> f64 {
+        let mut sizes = vec![0_u64; level.len()];
+        cluster_of.iter().zip(&level.sizes).for_each(|(&it, size)| sizes[it as usize] += size);
+        let squares: u64 = sizes.iter().map(|it| it * it).sum();
+        let inside = |one: usize| {
+            let own = cluster_of[one];
+            let inside = level.peers[one].iter().filter(move |it| cluster_of[it.0 as usize] == own);
+            inside.map(|it| it.1).sum::<u64>()
+        };
+        // Each pair was seen from both ends.
+        let inside = (0..level.len()).map(inside).sum::<u64>() / 2;
+        squares as f64 - self.price * inside as f64
+    }
+}
+
+/// Returns clusters that cost no more than `start`, whose numbers are less than the number of nodes. The numbers that it
+/// returns are those from 0 on.
+pub(crate) fn cluster(level: &Level, start: Vec<u32>, terms: Terms, chance: &mut Chance) -> Vec<u32> {
+    let mut best = start;
+    let mut cost = terms.cost(level, &best);
+    loop {
+        let next = pass(level, best.clone(), terms, chance);
+        let next_cost = terms.cost(level, &next);
+        if next_cost >= cost - ROUNDING {
+            number(&mut best);
+            return best;
+        }
+        (best, cost) = (next, next_cost);
+    }
+}
+
+/// Numbers clusters from 0 on, in the order of their first members, and returns how many there are.
+pub(crate) fn number(cluster_of: &mut [u32]) -> usize {
+    let mut numbers = vec![u32::MAX; cluster_of.iter().max().map_or(0, |it| *it as usize + 1)];
+    let mut next = 0;
+    for it in cluster_of {
+        let number = &mut numbers[*it as usize];
+        if *number == u32::MAX {
+            *number = next;
+            next += 1;
+        }
+        *it = *number;
+    }
+    next as usize
+}
+
+fn pass(level: &Level, cluster_of: Vec<u32>, terms: Terms, chance: &mut Chance) -> Vec<u32> {
+    let mut moving = Moving::new(level, cluster_of, terms);
+    moving.settle(chance);
+    let cluster_of = moving.cluster_of;
+    let (part_of, parts) = refine(level, &cluster_of, terms, chance);
+    if parts == level.len() {
+        return cluster_of;
+    }
+    let coarser = level.merged(&part_of, parts);
+    let mut start = vec![0; parts];
+    part_of.iter().zip(&cluster_of).for_each(|(&part, &own)| start[part as usize] = own);
+    number(&mut start);
+    let found = pass(&coarser, start, terms, chance);
+    part_of.iter().map(|&it| found[it as usize]).collect()
+}
+
+/// Clusters from which nodes move.
+struct Moving<'a> {
+    level: &'a Level,
+    cluster_of: Vec<u32>,
+    /// By cluster, in processes.
+    sizes: Vec<u64>,
+    /// Clusters without members, each of which a node may open.
+    empty: Vec<u32>,
+    terms: Terms,
+    /// By cluster: bytes to the node that is being looked at; zero before and after.
+    bytes: Vec<u64>,
+    met: Vec<u32>,
+}
+
+impl<'a> Moving<'a> {
+    fn new(level: &'a Level, cluster_of: Vec<u32>, terms: Terms) -> Moving<'a> {
+        let mut sizes = vec![0; level.len()];
+        cluster_of.iter().zip(&level.sizes).for_each(|(&it, size)| sizes[it as usize] += size);
+        let empty = (0..level.len() as u32).rev().filter(|&it| sizes[it as usize] == 0).collect();
+        let bytes = vec![0; level.len()];
+        Moving { level, cluster_of, sizes, empty, terms, bytes, met: Vec::new() }
+    }
+
+    /// Moves nodes until no single move pays.
+    fn settle(&mut self, chance: &mut Chance) {
+        let mut queue: VecDeque<u32> = chance.order(self.level.len()).into();
+        let mut queued = vec![true; self.level.len()];
+        while let Some(one) = queue.pop_front() {
+            queued[one as usize] = false;
+            let Some(to) = self.best(one as usize) else { continue };
+            self.put(one as usize, to);
+            for &(other, _) in &self.level.peers[one as usize] {
+                if self.cluster_of[other as usize] != to && !queued[other as usize] {
+                    queued[other as usize] = true;
+                    queue.push_back(other);
+                }
+            }
+        }
+    }
+
+    /// Returns the cluster to which it pays most to move this node, which may be an empty one.
+    fn best(&mut self, one: usize) -> Option<u32> {
+        let (own, size) = (self.cluster_of[one], self.level.sizes[one]);
+        for &(other, bytes) in &self.level.peers[one] {
+            let cluster = self.cluster_of[other as usize];
+            if self.bytes[cluster as usize] == 0 {
+                self.met.push(cluster);
+            }
+            self.bytes[cluster as usize] += bytes;
+        }
+        let rest = self.sizes[own as usize] - size;
+        let stay = 2.0 * (size * rest) as f64 - self.terms.price * self.bytes[own as usize] as f64;
+        let mut best = (stay - ROUNDING, None);
+        // Alone, a node costs nothing more; alone it may be already.
+        if rest > 0 && best.0 > 0.0 {
+            best = (0.0, self.empty.last().copied());
+        }
+        for cluster in self.met.drain(..) {
+            let bytes = std::mem::take(&mut self.bytes[cluster as usize]);
+            let joined = self.sizes[cluster as usize];
+            if cluster == own || joined + size > self.terms.most {
+                continue;
+            }
+            let cost = 2.0 * (size * joined) as f64 - self.terms.price * bytes as f64;
+            if cost < best.0 {
+                best = (cost, Some(cluster));
+            }
+        }
+        best.1
+    }
+
+    fn put(&mut self, one: usize, to: u32) {
+        let (own, size) = (self.cluster_of[one], self.level.sizes[one]);
+        if self.sizes[to as usize] == 0 {
+            self.empty.pop();
+        }
+        self.cluster_of[one] = to;
+        self.sizes[to as usize] += size;
+        self.sizes[own as usize] -= size;
+        if self.sizes[own as usize] == 0 {
+            self.empty.push(own);
+        }
+    }
+}
+
+/// Divides each cluster into connected parts: nodes that are still alone join one of the parts in their cluster for which
+/// that pays, drawn with what it saves as its weight. Returns the parts by node, and how many there are.
+fn refine(level: &Level, cluster_of: &[u32], terms: Terms, chance: &mut Chance) -> (Vec<u32>, usize) {
+    let mut part_of: Vec<u32> = (0..level.len() as u32).collect();
+    let mut sizes = level.sizes.clone();
+    let mut is_alone = vec![true; level.len()];
+    let mut bytes = vec![0_u64; level.len()];
+    let (mut met, mut ways) = (Vec::new(), Vec::new());
+    for one in chance.order(level.len()) {
+        let (one, size) = (one as usize, level.sizes[one as usize]);
+        if !is_alone[one] {
+            continue;
+        }
+        for &(other, count) in &level.peers[one] {
+            if cluster_of[other as usize] == cluster_of[one] {
+                let part = part_of[other as usize];
+                if bytes[part as usize] == 0 {
+                    met.push(part);
+                }
+                bytes[part as usize] += count;
+            }
+        }
+        for part in met.drain(..) {
+            let count = std::mem::take(&mut bytes[part as usize]);
+            let saved = terms.price * count as f64 - 2.0 * (size * sizes[part as usize]) as f64;
+            if saved > ROUNDING {
+                ways.push((saved, part));
+            }
+        }
+        let all: f64 = ways.iter().map(|it| it.0).sum();
+        let mut rest = chance.share() * all;
+        let drawn = ways.iter().find(|it| {
+            rest -= it.0;
+            rest < 0.0
+        });
+        if let Some(&(_, part)) = drawn.or(ways.last()) {
+            part_of[one] = part;
+            sizes[one] = 0;
+            sizes[part as usize] += size;
+            is_alone[part as usize] = false;
+        }
+        ways.clear();
+    }
+    let parts = number(&mut part_of);
+    (part_of, parts)
+}

@@ -1,0 +1,57 @@
+//! A graph at one of many levels: a node may stand for several processes.
+
+use crate::graph::Graph;
+
+/// A graph whose nodes may stand for several processes.
+pub(crate) struct Level {
+    /// By node: how many processes it stands for.
+    pub(crate) sizes: Vec<u64>,
+    /// By node: bytes to and from each other one, ascending.
+    pub(crate) peers: Vec<Vec<(u32, u64)>>,
+}
+
+impl Level {
+    /// Returns the finest level: these processes, and the bytes among them.
+    pub(crate) fn of(graph: &Graph, processes: &[u32]) -> Level {
+        let mut place = vec![u32::MAX; graph.len()];
+        processes.iter().zip(0..).for_each(|(&it, number)| place[it as usize] = number);
+        let peers = |&it: &u32| {
+            let all = graph.peers(it as usize).iter().map(|&(other, bytes)| (place[other as usize], bytes));
+            all.filter(|it| it.0 != u32::MAX).collect()
+        };
+        Level { sizes: vec![1; processes.len()], peers: processes.iter().map(peers).collect() }
+    }
+
+    /// Returns the number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Returns the next coarser level: one node for each of the numbers below `count` that `merged_into` gives to nodes.
+    pub(crate) fn merged(&self, merged_into: &[u32], count: usize) -> Level {
+        let mut sizes = vec![0; count];
+        let mut members = vec![Vec::new(); count];
+        for (it, &into) in merged_into.iter().enumerate() {
+            sizes[into as usize] += self.sizes[it];
+            members[into as usize].push(it);
+        }
+        let mut sum = vec![0_u64; count];
+        let peers = |(own, members): (usize, &Vec<usize>)| {
+            let mut met = Vec::new();
+            for &(other, bytes) in members.iter().flat_map(|&it| &self.peers[it]) {
+                let other = merged_into[other as usize];
+                if other as usize == own || bytes == 0 {
+                    continue;
+                }
+                if sum[other as usize] == 0 {
+                    met.push(other);
+                }
+                sum[other as usize] += bytes;
+            }
+            met.sort_unstable();
+            met.into_iter().map(|it| (it, std::mem::take(&mut sum[it as usize]))).collect()
+        };
+        let peers = members.iter().enumerate().map(peers).collect();
+        Level { sizes, peers }
+    }
+}

@@ -1,0 +1,144 @@
+//! The sixty graphs of the comparison, from seeds and in closed form. Integers only, so that every machine makes the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_clustering::Graph;
+use faultline_clustering::patterns::Pattern;
+
+/// A graph of the comparison.
+pub(crate) struct Sample {
+    pub(crate) name: String,
+    pub(crate) graph: Graph,
+}
+
+/// Returns all of them, in the order of the table.
+pub(crate) fn all() -> Vec<Sample> {
+    let mut all = Vec::new();
+    let mut add =
+        |kind: &str, graph: Graph| all.push(Sample { name: format!("{kind}-{}", graph.len()), graph });
+    for processes in 5..=16 {
+        add("random", random(processes, 100 + processes as u64));
+    }
+    for (number, processes) in (1..=10).map(|it| (it, 100 * it as usize)) {
+        add("power-law", power_law(processes, 2 + number as usize % 3, number));
+        add("geometric", geometric(processes, 40 + number));
+        add("sparse", sparse(processes, 2 + number as usize % 3, 80 + number));
+    }
+    for (number, processes) in [100, 200, 300, 500, 700, 1000].into_iter().enumerate() {
+        add("hub", hub(processes, 2 + 3 * number, 120 + number as u64));
+    }
+    for pattern in Pattern::ALL {
+        add(pattern.name(), pattern.graph(64));
+        add(pattern.name(), pattern.graph(256));
+    }
+    all
+}
+
+/// Returns the pairs that talk, each once, with their bytes.
+pub(crate) fn pairs(graph: &Graph) -> impl Iterator<Item = (usize, usize, u64)> {
+    let of = |from: usize| graph.peers(from).iter().map(move |&(to, bytes)| (from, to as usize, bytes));
+    (0..graph.len()).flat_map(of).filter(|it| it.0 < it.1)
+}
+
+/// Random numbers (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// Returns a number from `least` to `most`.
+    fn between(&mut self, least: usize, most: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let number = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        least + (number % (most - least + 1) as u64) as usize
+    }
+}
+
+/// The bytes of pairs of processes, the smaller number first.
+type Pairs = BTreeMap<(usize, usize), u64>;
+
+fn graph(processes: usize, pairs: &Pairs) -> Graph {
+    let mut graph = Graph::new((0..processes).map(|it| it.to_string()).collect());
+    pairs.iter().for_each(|(&(one, other), &bytes)| graph.add(one, other, bytes, 1));
+    graph
+}
+
+fn add(pairs: &mut Pairs, one: usize, other: usize, bytes: usize) {
+    if one != other {
+        *pairs.entry((one.min(other), one.max(other))).or_default() += bytes as u64;
+    }
+}
+
+/// Every other pair talks, much or little.
+fn random(processes: usize, seed: u64) -> Graph {
+    let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
+    for one in 0..processes {
+        for other in 0..one {
+            if random.between(0, 1) == 0 {
+                add(&mut pairs, one, other, random.between(1, 100));
+            }
+        }
+    }
+    graph(processes, &pairs)
+}
+
+/// Preferential attachment: each process talks to `links` earlier ones, drawn by how many these talk to already.
+fn power_law(processes: usize, links: usize, seed: u64) -> Graph {
+    let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
+    let mut ends: Vec<usize> = (0..=links).collect();
+    for one in links + 1..processes {
+        let mut chosen = BTreeSet::new();
+        while chosen.len() < links {
+            chosen.insert(ends[random.between(0, ends.len() - 1)]);
+        }
+        for other in chosen {
+            add(&mut pairs, one, other, random.between(1, 100));
+            ends.extend([one, other]);
+        }
+    }
+    graph(processes, &pairs)
+}
+
+/// Points on a square of 10,000 by 10,000: the nearer two are, the more they talk; each to about ten others.
+fn geometric(processes: usize, seed: u64) -> Graph {
+    let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
+    let points: Vec<[usize; 2]> =
+        (0..processes).map(|_| [random.between(0, 9_999), random.between(0, 9_999)]).collect();
+    // Ten of all points lie in a circle of this squared radius.
+    let reach = 31_800_000 * 10 / processes / 10 * 10;
+    for (one, a) in points.iter().enumerate() {
+        for (other, b) in points[..one].iter().enumerate() {
+            let squared: usize = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b).pow(2)).sum();
+            if squared < reach {
+                add(&mut pairs, one, other, 1 + 100 * (reach - squared) / reach);
+            }
+        }
+    }
+    graph(processes, &pairs)
+}
+
+/// So many pairs for each process, drawn at random; processes may be silent.
+fn sparse(processes: usize, degree: usize, seed: u64) -> Graph {
+    let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
+    for _ in 0..processes * degree / 2 {
+        let (one, other) = (random.between(0, processes - 1), random.between(0, processes - 1));
+        add(&mut pairs, one, other, random.between(1, 100));
+    }
+    graph(processes, &pairs)
+}
+
+/// Every process talks to one or two of a few hubs, and a little to the next process.
+fn hub(processes: usize, hubs: usize, seed: u64) -> Graph {
+    let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
+    for one in hubs..processes {
+        for _ in 0..random.between(1, 2) {
+            add(&mut pairs, one, random.between(0, hubs - 1), random.between(1, 100));
+        }
+        add(&mut pairs, one, (one + 1) % processes, random.between(1, 10));
+    }
+    graph(processes, &pairs)
+}
