@@ -69,6 +69,18 @@ impl Spread {
         }
     }
 
+    /// Returns whether the mean lies within `tolerance` of `value`. The range does not count: it widens with every run, so that
+    /// a check of it would become easier with more seeds.
+    pub fn is_near(&self, value: f64, tolerance: f64) -> bool {
+        self.runs > 0 && (self.mean - value).abs() <= tolerance
+    }
+
+    /// Returns twice the standard error of the mean, which about nineteen of twenty means miss by less. It shrinks with the
+    /// number of runs.
+    pub fn uncertainty(&self) -> f64 {
+        2.0 * self.deviation / (self.runs.max(1) as f64).sqrt()
+    }
+
     /// The mean, and the range when there is one: `10.3 [9..11]`.
     pub fn text(&self) -> String {
         if self.runs == 0 {
@@ -167,11 +179,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn more_runs_do_not_bring_a_mean_nearer_by_widening_its_range() {
+        let few = vec![10.0, 11.0];
+        let many = [&few[..], &[0.0, 21.0, 5.0, 16.0]].concat();
+        let (few, many) = (Spread::of(few), Spread::of(many));
+        assert!(few.most < 13.0 && (many.least..=many.most).contains(&13.0), "the range now contains it");
+        assert!(!few.is_near(13.0, 2.0) && !many.is_near(13.0, 2.0));
+        assert!(few.is_near(12.0, 2.0) && many.is_near(12.0, 2.0));
+        assert!(!Spread::of([]).is_near(0.0, 1.0), "nothing is near nothing");
+        // The same runs once more are no new evidence against the mean, and narrow its uncertainty.
+        let twice = Spread::of([10.0, 11.0, 10.0, 11.0]);
+        assert!(twice.uncertainty() < few.uncertainty());
+    }
+
+    #[test]
     fn spreads_are_told_as_briefly_as_they_can_be() {
         let spread = Spread::of([9.0, 11.0, 11.0]);
         assert_eq!((spread.runs, spread.least, spread.most), (3, 9.0, 11.0));
         assert!((spread.deviation - 1.1547).abs() < 1e-4, "{spread:?}");
         assert_eq!(spread.text(), "10.3 [9..11]");
+        assert!((spread.uncertainty() - 2.0 * 1.1547 / 3_f64.sqrt()).abs() < 1e-4, "{spread:?}");
         assert_eq!(Spread::of([8.0, 8.0]).text(), "8");
         assert_eq!(Spread::of([0.25]).text(), "0.25");
         assert_eq!(Spread::of([]).text(), "-");
