@@ -634,8 +634,8 @@ pub(crate) struct FuzzArguments {
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) span: Option<Duration>,
     /// The first seed; the others follow. Default 0.
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u32>(0..=u32::MAX.into()))]
-    pub(crate) seed: Option<u32>,
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
+    pub(crate) seed: Option<u64>,
     /// How many schedules at a time; what is found does not depend on it. Default: one for each core.
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,

@@ -189,10 +189,13 @@ impl Runs<'_> {
                 "what processes are given is not recorded in pods"
             )));
         }
-        let help = "name a seed below 4294967296 with `--seed`";
-        let seed = u32::try_from(seed).map_err(|_| {
-            Trouble::input(miette!(help = help, "{seed} is too large for the seed of a resource"))
-        })?;
+        if i64::try_from(seed).is_err() {
+            let help = format!("name a seed up to {} with `--seed`", i64::MAX);
+            return Err(Trouble::input(miette!(
+                help = help,
+                "{seed} is too large for the seed of a resource"
+            )));
+        }
         let mut federation = (*federation).clone();
         federation.spec.seed = Some(seed);
         let draft = Session::new(&federation).draft(Backend::Kubernetes).map_err(files::unfit)?;

@@ -31,6 +31,32 @@ fn a_search_says_what_it_reached_and_the_same_whatever_the_number_of_jobs() {
     assert!(!place.path("faultline-runs").exists(), "nothing was found, and nothing written");
 }
 
+#[test]
+fn a_search_that_runs_out_of_seeds_is_unknown_and_says_how_many_schedules_ran() {
+    let place = Place::new();
+    let search = |seed: &str, runs: &str, code| {
+        let arguments = ["fuzz", "--seed", seed, "--runs", runs, "--twice", "0", "--format", "json"];
+        json(&place.faultline(arguments).assert().code(code).get_output().stdout)
+    };
+    // Seeds do not end where 32 bits do.
+    let report = search("4294967290", "20", 0);
+    assert_eq!((&report["coverage"]["runs"], &report["verdict"]), (&20.into(), &"pass".into()), "{report}");
+    assert_eq!(report["firstSeed"], 4_294_967_290_u64);
+    let report = search("18446744073709551610", "20", 3);
+    assert_eq!((&report["coverage"]["runs"], &report["verdict"]), (&6.into(), &"unknown".into()), "{report}");
+    let reason = "it ended after 6 of 20 schedules: there is no seed after 18446744073709551615";
+    assert_eq!(report["reason"], reason, "{report}");
+    let arguments = ["fuzz", "--seed", "18446744073709551615", "--for", "1h", "--twice", "0"];
+    place
+        .faultline(arguments)
+        .assert()
+        .code(3)
+        .stdout(contains("UNKNOWN").and(contains("it ended after 1 schedules")));
+    // All that were asked for: the last seed is one of them.
+    let report = search("18446744073709551610", "6", 0);
+    assert_eq!((&report["coverage"]["runs"], &report["reason"]), (&6.into(), &Value::Null), "{report}");
+}
+
 /// Tests of the whole workspace are built with the defects, those of this crate alone are not.
 #[test]
 fn a_known_defect_is_found_made_small_and_runs_again_or_this_build_says_how_to_get_it() {

@@ -10,8 +10,8 @@ use rand_chacha::rand_core::SeedableRng as _;
 pub(crate) struct Chance(ChaCha8Rng);
 
 impl Chance {
-    pub(crate) fn new(seed: u32) -> Chance {
-        Chance(ChaCha8Rng::seed_from_u64(seed.into()))
+    pub(crate) fn new(seed: u64) -> Chance {
+        Chance(ChaCha8Rng::seed_from_u64(seed))
     }
 
     /// A number in `from..=to`.

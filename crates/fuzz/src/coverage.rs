@@ -39,7 +39,7 @@ impl State {
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The scenario's seed.
-    pub seed: u32,
+    pub seed: u64,
     /// What the checker says.
     pub verdict: Verdict,
     /// What was violated.

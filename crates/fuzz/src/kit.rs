@@ -31,7 +31,7 @@ pub struct Candidate<P: faultline_core::Protocol> {
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The seed.
-    pub seed: u32,
+    pub seed: u64,
     /// The federation that it stands for.
     pub federation: Federation,
     /// What the checker says.
@@ -76,7 +76,7 @@ where
     P::Config: Send + Sync,
 {
     /// Runs the federation of a seed under the protocol, twice, and judges it.
-    pub fn try_seed(&self, seed: u32) -> Result<Tried, SetupError> {
+    pub fn try_seed(&self, seed: u64) -> Result<Tried, SetupError> {
         let scenario = Scenario { seed, federation: self.federation(seed), defect: None };
         let played = self.play(&scenario)?;
         let repeats = self.play(&scenario)? == played;
@@ -85,7 +85,7 @@ where
     }
 
     /// The first seed of these with which something is wrong.
-    pub fn first_complaint(&self, seeds: std::ops::Range<u32>) -> Result<Option<Tried>, SetupError> {
+    pub fn first_complaint(&self, seeds: std::ops::Range<u64>) -> Result<Option<Tried>, SetupError> {
         for seed in seeds {
             let tried = self.try_seed(seed)?;
             if tried.complaint().is_some() {
@@ -97,7 +97,7 @@ where
 
     /// A random federation of the kind that protocols with these promises are tried with. The processes that this one needs beside the
     /// ranks die in it, too.
-    fn federation(&self, seed: u32) -> Federation {
+    fn federation(&self, seed: u64) -> Federation {
         let extra = P::extra_processes(&self.config);
         let mut federation = federation_promised(seed, Promises::of::<P>(&self.config), &extra);
         federation.spec.protocol = Asked::None(Unprotected {});
@@ -106,7 +106,7 @@ where
 
     fn play(&self, scenario: &Scenario) -> Result<Played, SetupError> {
         let Scenario { federation, seed, .. } = scenario;
-        let setup = Setup::<P>::of_own(federation, (*seed).into(), self.config.clone())?;
+        let setup = Setup::<P>::of_own(federation, *seed, self.config.clone())?;
         let mut nobody = ();
         let mut simulator = trial::simulator(&mut nobody);
         let expected = || manifest::expected(&setup);

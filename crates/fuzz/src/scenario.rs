@@ -13,7 +13,7 @@ use crate::generate;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Decides everything random in the run.
-    pub seed: u32,
+    pub seed: u64,
     /// What is run.
     pub federation: Federation,
     /// In what way its protocol is wrong; `None` is as it should be.
@@ -31,7 +31,7 @@ pub struct UnknownProtocol(String);
 
 impl Scenario {
     /// The scenario of a seed. Without a protocol, that is drawn, too, unless a defect demands one.
-    pub fn new(seed: u32, protocol: Option<Protocol>, defect: Option<Defect>) -> Scenario {
+    pub fn new(seed: u64, protocol: Option<Protocol>, defect: Option<Defect>) -> Scenario {
         let demanded = defect.map(|it| it.protocol().parse().expect("there are scenarios for defects"));
         Scenario { seed, federation: generate::federation(seed, protocol.or(demanded)), defect }
     }

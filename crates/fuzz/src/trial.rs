@@ -36,11 +36,11 @@ impl Trial {
 const MOST_EVENTS: u64 = 2_000_000;
 
 thread_local! {
-    static UNDER_WAY: Cell<Option<u32>> = const { Cell::new(None) };
+    static UNDER_WAY: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// The seed that this thread is running: what a panic handler wants to say.
-pub fn seed_under_way() -> Option<u32> {
+pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }
 
@@ -78,7 +78,7 @@ fn played(scenario: &Scenario) -> Result<Played, SetupError> {
 
 /// The session of a scenario.
 pub(crate) fn session(scenario: &Scenario) -> Session<'_> {
-    Session::new(&scenario.federation).seed(scenario.seed.into())
+    Session::new(&scenario.federation).seed(scenario.seed)
 }
 
 /// A simulator that ends what does not end by itself.

@@ -7,14 +7,14 @@ use faultline_fuzz::{Coverage, Observed, Protocol, Scenario, Shares, repeats, ru
 
 /// Runs the first scenarios of a protocol, none of which may violate anything; how often each of these properties was
 /// judged.
-fn clean<const N: usize>(protocol: &str, runs: u32, properties: [Property; N]) -> (Shares, [u64; N]) {
+fn clean<const N: usize>(protocol: &str, runs: u64, properties: [Property; N]) -> (Shares, [u64; N]) {
     clean_from(protocol, 0..runs, properties)
 }
 
 /// The same for these seeds.
 fn clean_from<const N: usize>(
     protocol: &str,
-    seeds: Range<u32>,
+    seeds: Range<u64>,
     properties: [Property; N],
 ) -> (Shares, [u64; N]) {
     let protocol: Protocol = protocol.parse().unwrap();

@@ -6,10 +6,10 @@ use faultline_fuzz::{Scenario, Steps, run, shrink};
 use faultline_protocols::{hc3i, hydee};
 
 /// Within how many seeds each defect is found.
-const BOUND: u32 = 100;
+const BOUND: u64 = 100;
 
 /// Those that take more.
-const RARE: &[(Defect, u32)] = &[
+const RARE: &[(Defect, u64)] = &[
     (Defect::Hc3i(hc3i::Defect::OlderEpochsAccepted), 500),
     (Defect::Hc3i(hc3i::Defect::CollectsWithoutSilent), 1000),
     (Defect::Hc3i(hc3i::Defect::CollectsWithoutGuests), 1000),
@@ -24,7 +24,7 @@ const RARE: &[(Defect, u32)] = &[
     (Defect::Pessimistic(hydee::Defect::AcknowledgesBeforeDurable), 500),
 ];
 
-fn bound(defect: Defect) -> u32 {
+fn bound(defect: Defect) -> u64 {
     RARE.iter().find(|(rare, _)| *rare == defect).map_or(BOUND, |&(_, bound)| bound)
 }
 
@@ -48,7 +48,7 @@ const DIRECTED: &[Defect] = &[
 
 /// The first seed at which a property is violated, with the first such property. A different result does not count: most
 /// applications cannot be compared with a run without faults.
-fn first_violation(defect: Defect) -> Option<(u32, Property)> {
+fn first_violation(defect: Defect) -> Option<(u64, Property)> {
     (0..bound(defect)).find_map(|seed| {
         let trial = run(Scenario::new(seed, None, Some(defect))).unwrap();
         let mut violated = trial.violated().filter(|&property| property != Property::SameResult);
@@ -106,7 +106,7 @@ fn what_is_found_is_made_small_and_the_same_way_each_time() {
     let shrunk = shrink(&scenario, property, steps, |_, _| {}).unwrap();
     let spec = &shrunk.trial.scenario.federation.spec;
     assert!(shrunk.trial.violated().any(|it| it == property));
-    assert!(shrunk.trials <= steps.trials + u64::from(steps.seeds + steps.last) + 1);
+    assert!(shrunk.trials <= steps.trials + steps.seeds + steps.last + 1);
     let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
     assert!(
         nodes <= 4 && spec.faults.len() <= 2 && shrunk.trial.trace.len() <= 200,

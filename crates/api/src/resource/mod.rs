@@ -118,7 +118,7 @@ pub const ANY: &str = "any";
 pub struct FederationSpec {
     /// Everything that is drawn at random is drawn from this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u32>,
+    pub seed: Option<u64>,
     /// The clusters, in the order in which they and their processes are numbered.
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -230,7 +230,7 @@ pub struct Failures {
 impl FederationSpec {
     /// The seed; 0 when none is given.
     pub fn seed(&self) -> u64 {
-        u64::from(self.seed.unwrap_or(0))
+        self.seed.unwrap_or(0)
     }
 
     /// The links, all defaults when none are given.

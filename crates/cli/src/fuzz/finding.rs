@@ -23,7 +23,7 @@ use crate::trouble::Trouble;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Finding {
     /// Under which seed it was found.
-    pub(crate) seed: u32,
+    pub(crate) seed: u64,
     /// What is violated; `None` when two runs of one seed differed.
     pub(crate) property: Option<Property>,
     /// The violations, as sentences.
@@ -123,7 +123,7 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
 }
 
 /// A new directory, unless the user named one.
-fn place(arguments: &FuzzArguments, seed: u32) -> PathBuf {
+fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
     if let Some(out) = &arguments.out {
         return out.clone();
     }

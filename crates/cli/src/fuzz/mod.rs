@@ -85,7 +85,7 @@ fn name_the_seed_of_a_panic(defect: Option<Defect>) {
 #[serde(rename_all = "camelCase")]
 struct Report<'a> {
     verdict: Verdict,
-    first_seed: u32,
+    first_seed: u64,
     jobs: usize,
     seconds: f64,
     runs_per_second: f64,
@@ -93,16 +93,16 @@ struct Report<'a> {
     finding: Option<&'a Finding>,
     /// Why the verdict is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
+    reason: Option<String>,
 }
 
 impl<'a> Report<'a> {
     fn new(search: &Search<'_>, finding: Option<&'a Finding>) -> Report<'a> {
         let seconds = search.took.as_secs_f64();
-        let verdict = match finding {
-            Some(_) => Verdict::Fail,
-            None if search.is_interrupted() => Verdict::Unknown,
-            None => Verdict::Pass,
+        let (verdict, reason) = match (finding, search.ended_early()) {
+            (Some(_), _) => (Verdict::Fail, None),
+            (None, Some(reason)) => (Verdict::Unknown, Some(reason)),
+            (None, None) => (Verdict::Pass, None),
         };
         Report {
             verdict,
@@ -112,8 +112,7 @@ impl<'a> Report<'a> {
             runs_per_second: search.coverage.runs() as f64 / seconds.max(1e-9),
             coverage: search.coverage.shares(),
             finding,
-            reason: (verdict == Verdict::Unknown)
-                .then_some("it was interrupted before all schedules had run"),
+            reason,
         }
     }
 }

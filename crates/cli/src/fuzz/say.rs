@@ -69,7 +69,7 @@ pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
         " {verdict}  {runs} runs from seed {} in {:.1} s ({:.0} a second, {} at a time); {repeated} of them twice, with equal traces\n",
         report.first_seed, report.seconds, report.runs_per_second, report.jobs
     );
-    if let Some(reason) = report.reason {
+    if let Some(reason) = &report.reason {
         text.push_str(&format!("          {reason}\n"));
     }
     if !quiet {

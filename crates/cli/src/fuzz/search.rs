@@ -21,7 +21,7 @@ pub(super) struct Search<'a> {
     arguments: &'a FuzzArguments,
     defect: Option<Defect>,
     interrupted: &'a AtomicBool,
-    pub(super) first_seed: u32,
+    pub(super) first_seed: u64,
     pub(super) jobs: NonZero<usize>,
     pub(super) coverage: Coverage,
     pub(super) took: Duration,
@@ -45,8 +45,20 @@ impl<'a> Search<'a> {
         }
     }
 
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+    /// Returns why fewer schedules have run than were asked for, if so.
+    pub(super) fn ended_early(&self) -> Option<String> {
+        let runs = self.coverage.runs();
+        let (is_short, of) = match self.arguments.span {
+            Some(span) => (self.took < Duration::from_nanos(span.0.0), String::new()),
+            None => (runs < self.arguments.runs, format!(" of {}", self.arguments.runs)),
+        };
+        is_short.then(|| {
+            let why = match self.interrupted.load(Ordering::Relaxed) {
+                true => "it was interrupted".to_owned(),
+                false => format!("there is no seed after {}", u64::MAX),
+            };
+            format!("it ended after {runs}{of} schedules: {why}")
+        })
     }
 
     /// Runs until the first violation, which it returns, or to the end of what was asked for.
@@ -69,7 +81,7 @@ impl<'a> Search<'a> {
         let (arguments, defect) = (self.arguments, self.defect);
         let begun = Instant::now();
         let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
-        let seeds = (self.first_seed..=u32::MAX).take(usize::try_from(runs).unwrap_or(usize::MAX));
+        let seeds = (self.first_seed..=u64::MAX).take(usize::try_from(runs).unwrap_or(usize::MAX));
         let mut ticker = Ticker::new(arguments, arguments.span.is_none().then_some(runs), defect);
         let work = |seed| observe(Scenario::new(seed, arguments.protocol, defect), arguments.twice);
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
@@ -97,7 +109,7 @@ impl<'a> Search<'a> {
 
 /// Runs a scenario, and once more when its seed falls into the share that is run twice.
 fn observe(scenario: Scenario, twice: u8) -> Result<Observed, SetupError> {
-    let again = u64::from(scenario.seed) * 61 % 100 < u64::from(twice);
+    let again = scenario.seed % 100 * 61 % 100 < u64::from(twice);
     let trial = run(scenario)?;
     let repeated = if again { Some(repeats(&trial)?) } else { None };
     Ok(Observed::new(&trial, repeated))

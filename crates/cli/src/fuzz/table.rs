@@ -27,7 +27,7 @@ pub(crate) struct Detection {
     /// Of so many.
     pub(crate) runs: u64,
     /// The seed of the first.
-    pub(crate) first: Option<u32>,
+    pub(crate) first: Option<u64>,
 }
 
 impl Detection {
@@ -103,8 +103,8 @@ pub(crate) fn detect(
         }
         ControlFlow::Continue(())
     })?;
-    if search.is_interrupted() {
-        return Err(Trouble::machine("interrupted: the table is not complete"));
+    if let Some(reason) = search.ended_early() {
+        return Err(Trouble::machine(format!("the table is not complete: {reason}")));
     }
     Ok(row)
 }

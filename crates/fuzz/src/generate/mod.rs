@@ -23,19 +23,19 @@ const MIX: [&str; 10] =
     ["hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "coordinated", "hydee", "hydee", "hydee"];
 
 /// The random federation of a seed.
-pub(crate) fn federation(seed: u32, protocol: Option<Protocol>) -> Federation {
+pub(crate) fn federation(seed: u64, protocol: Option<Protocol>) -> Federation {
     federation_with(seed, protocol, None)
 }
 
 /// The random federation of a seed for a protocol that the resource does not know, by what it promises: its options are to
 /// be replaced. These processes stand outside the clusters.
-pub(crate) fn federation_promised(seed: u32, promises: Promises, extra: &[Role]) -> Federation {
+pub(crate) fn federation_promised(seed: u64, promises: Promises, extra: &[Role]) -> Federation {
     let like = if promises.include(Promise::Repetition) { "hydee" } else { "coordinated" };
     federation_with(seed, Some(known(like)), Some(extra))
 }
 
 /// The same where these processes stand outside the clusters, instead of those that the protocol needs.
-fn federation_with(seed: u32, protocol: Option<Protocol>, extra: Option<&[Role]>) -> Federation {
+fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>) -> Federation {
     let chance = &mut Chance::new(seed);
     // Drawn in every case, so that a protocol that is asked for does not shift everything after it.
     let drawn = chance.pick(&MIX);

@@ -17,11 +17,11 @@ use crate::trial::{Trial, run};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
     /// Seeds under which each candidate is tried.
-    pub seeds: u32,
+    pub seeds: u64,
     /// Trials in all.
     pub trials: u64,
     /// Seeds among which the shortest trace of the smallest federation is looked for.
-    pub last: u32,
+    pub last: u64,
 }
 
 impl Default for Steps {
