@@ -93,6 +93,7 @@ impl Draw<'_> {
             ActionRef::Crash(it) => Fault::Crash {
                 process: self.process(&it.process, &it.cluster, it.node),
                 storage: it.storage.unwrap_or_default().into(),
+                returns: true,
             },
             ActionRef::Pause(it) => {
                 Fault::Pause { process: self.process(&it.process, &it.cluster, it.node), span: it.span.0 }
@@ -100,6 +101,7 @@ impl Draw<'_> {
             ActionRef::LoseCluster(it) => Fault::LoseCluster {
                 cluster: self.cluster(&it.cluster, None),
                 storage: it.storage.unwrap_or_default().into(),
+                returns: true,
             },
             ActionRef::Link(it) => {
                 let (from, to) = self.pair(&it.from, &it.to);

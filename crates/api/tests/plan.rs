@@ -66,7 +66,8 @@ fn a_process_is_meant_by_its_name_inside_and_outside_the_clusters() {
     let replicate_to = Some(ReplicateTo::SharedStorage);
     federation.spec.protocol = Protocol::Hc3i(Hc3i { replicate_to, ..Hc3i::default() });
     let faults: Vec<Fault> = plan(&federation, 7).into_iter().map(|it| it.fault).collect();
-    let crash = |process| Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept };
+    let crash =
+        |process| Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns: true };
     assert_eq!(faults, [crash(4), crash(10)]);
 }
 
@@ -85,7 +86,7 @@ fn what_is_stated_is_taken_as_stated() {
     );
     let seconds = |it| Trigger::At(Time::ZERO + Span::from_secs(it));
     let expected = [
-        (seconds(4), Fault::Crash { process: ProcessId(4), storage: StorageFate::Kept }),
+        (seconds(4), Fault::Crash { process: ProcessId(4), storage: StorageFate::Kept, returns: true }),
         (
             Trigger::When {
                 fact: FactKind::CheckpointRequested,
@@ -93,7 +94,7 @@ fn what_is_stated_is_taken_as_stated() {
                 process: Some(ProcessId(3)),
                 occurrence: 3,
             },
-            Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Lost },
+            Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Lost, returns: true },
         ),
         (
             Trigger::When { fact: FactKind::Delivered, cluster: None, process: None, occurrence: 1 },

@@ -228,6 +228,7 @@ fn membership(spec: &FederationSpec, extra: &[Role]) -> Membership {
             life: Life(0),
             up: false,
             started: false,
+            gone: false,
         });
         process
     };

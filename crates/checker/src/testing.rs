@@ -255,7 +255,7 @@ impl Run {
     }
 
     pub(crate) fn inject_crash(&mut self, process: u32) {
-        let fault = Fault::Crash { process: p(process), storage: StorageFate::Kept };
+        let fault = Fault::Crash { process: p(process), storage: StorageFate::Kept, returns: true };
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 

@@ -73,7 +73,7 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(1200));
     steady_traffic(&mut scenario);
     for (millis, process) in [(200, 0), (350, 3), (420, 1)] {
-        let fault = Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept };
+        let fault = Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns: true };
         scenario.inject(Trigger::At(at(millis)), fault);
     }
     let evidence = driver.run::<false>(&scenario);
@@ -103,7 +103,10 @@ pub fn lives_do_not_mix_where_a_process_stood(driver: &mut impl Driver) {
     scenario.script.on_message.push((STANDS, vec![Act::Send(P0, 1)]));
     let pause = Fault::Pause { process: STANDS, span: Span::from_millis(400) };
     scenario.inject(Trigger::At(at(100)), pause);
-    scenario.inject(Trigger::At(at(120)), Fault::Crash { process: P0, storage: StorageFate::Kept });
+    scenario.inject(
+        Trigger::At(at(120)),
+        Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true },
+    );
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     expect_lives_apart(&evidence, &scenario);
@@ -117,7 +120,7 @@ pub fn lives_do_not_mix_where_a_process_stood(driver: &mut impl Driver) {
 pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
     for process in 0..3 {
-        let fault = Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept };
+        let fault = Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns: true };
         scenario.inject(Trigger::At(at(150 + 40 * u64::from(process))), fault);
     }
     let evidence = driver.run::<false>(&scenario);
@@ -214,7 +217,7 @@ pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver)
         Span::from_millis(20),
         [Act::List, Act::Persist(1, 10), Act::Read(FIRST, 1)],
     );
-    scenario.inject(mark(P0, 1), Fault::Crash { process: P0, storage: StorageFate::Kept });
+    scenario.inject(mark(P0, 1), Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true });
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let before = evidence.seen(P0, FIRST);
@@ -259,7 +262,10 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(800));
     scenario.at(P0, Some(FIRST), Span::from_millis(100), acts.clone());
     scenario.at(P0, Some(SECOND), Span::from_millis(100), [Act::List]);
-    scenario.inject(at_second_mark.clone(), Fault::Crash { process: P0, storage: StorageFate::Kept });
+    scenario.inject(
+        at_second_mark.clone(),
+        Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true },
+    );
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let stream = &evidence.trace.streams[&(P0, FIRST)];
@@ -327,7 +333,7 @@ pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver
     for number in 1..=3 {
         scenario.at(P0, life(number), late, [Act::Settle, Act::Mark]);
         let storage = if number == 1 { StorageFate::Lost } else { StorageFate::Kept };
-        scenario.inject(mark(P0, number), Fault::Crash { process: P0, storage });
+        scenario.inject(mark(P0, number), Fault::Crash { process: P0, storage, returns: true });
     }
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
@@ -353,7 +359,7 @@ pub fn volatile_storage_is_lost_with_its_process(driver: &mut impl Driver) {
     scenario.at(P0, Some(FIRST), Span::from_millis(50), [Act::Persist(1, 1000), Act::Record(7)]);
     scenario.at(P0, Some(FIRST), Span::from_millis(250), [Act::Settle, Act::Mark]);
     scenario.at(P0, Some(SECOND), Span::from_millis(50), [Act::List]);
-    scenario.inject(mark(P0, 1), Fault::Crash { process: P0, storage: StorageFate::Kept });
+    scenario.inject(mark(P0, 1), Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true });
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let seen = evidence.seen(P0, SECOND);
@@ -367,7 +373,10 @@ pub fn completions_belong_to_the_life_that_asked(driver: &mut impl Driver) {
     let acts = [Act::Compute(0, Span::from_millis(800)), Act::Compute(1, Span::ZERO)];
     scenario.at(P0, Some(FIRST), Span::from_millis(20), acts);
     scenario.at(P0, Some(SECOND), Span::from_millis(20), [Act::Compute(0, Span::from_millis(100))]);
-    scenario.inject(Trigger::At(at(200)), Fault::Crash { process: P0, storage: StorageFate::Kept });
+    scenario.inject(
+        Trigger::At(at(200)),
+        Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true },
+    );
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let computed = |life| -> Vec<Observation> {
@@ -529,7 +538,7 @@ pub fn a_whole_cluster_is_lost_and_comes_back(driver: &mut impl Driver) {
         scenario.at(process, Some(FIRST), Span::from_millis(50), [Act::Persist(1, 1000)]);
         scenario.at(process, Some(SECOND), Span::from_millis(50), [Act::List]);
     }
-    let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost };
+    let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost, returns: true };
     scenario.inject(Trigger::At(at(200)), fault);
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();

@@ -126,6 +126,7 @@ pub fn membership(clusters: &[u32]) -> Membership {
                 life: Life(0),
                 up: false,
                 started: false,
+                gone: false,
             });
         }
         let processes = (first..first + size).map(ProcessId).collect();

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::application::Digest;
 use crate::fault::{Change, EndedBy, Fault, StorageFate};
-use crate::id::{Attempt, ClusterId, FactNo, FaultNo, Incarnation, Life, Position, ProcessId, Sn};
+use crate::id::{
+    Attempt, ClusterId, FactNo, FaultNo, Incarnation, Life, Position, ProcessId, Sn, TaskId, Theft,
+};
 use crate::image::ImageName;
 use crate::membership::Boot;
 use crate::message::MessageId;
@@ -25,9 +27,9 @@ pub struct Witness {
     pub life: Life,
     /// Facts of that life before this number are part of the state (together with what that life had restored).
     pub upto: FactNo,
-    /// Wrapping sum of [`MessageId::mix`] over everything sent.
+    /// Wrapping sum of [`MessageId::mix`] over everything sent; in a program of tasks of [`TaskId`] over the tasks spawned.
     pub sent: u64,
-    /// Wrapping sum of [`MessageId::mix`] over everything delivered.
+    /// Wrapping sum of [`MessageId::mix`] over everything delivered; in a program of tasks of [`TaskId`] over the tasks run.
     pub delivered: u64,
 }
 
@@ -175,6 +177,46 @@ pub enum Claim {
     },
 }
 
+/// What happens in a theft of a task, in this order unless something fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum TheftStep {
+    /// The victim set a task aside for the thief.
+    Lent,
+    /// The victim's protocol let the task go to the network, for the first time or again.
+    Shipped,
+    /// The thief has the task.
+    Taken,
+    /// The thief has everything that it owes for the task.
+    Done,
+    /// The thief's protocol let the result go to the network, for the first time or again.
+    Returned,
+    /// The result became part of the victim's state.
+    Merged,
+    /// The victim's protocol told the thief that the result is not wanted again.
+    Receipted,
+    /// The thief dropped what it owed, done or not.
+    Forgotten,
+    /// The victim took the task back, to run it or lend it again.
+    Voided,
+}
+
+impl TheftStep {
+    /// What a fact of this step is called.
+    pub const fn kind(self) -> FactKind {
+        match self {
+            TheftStep::Lent => FactKind::Lent,
+            TheftStep::Shipped => FactKind::Shipped,
+            TheftStep::Taken => FactKind::Taken,
+            TheftStep::Done => FactKind::Done,
+            TheftStep::Returned => FactKind::Returned,
+            TheftStep::Merged => FactKind::Merged,
+            TheftStep::Receipted => FactKind::Receipted,
+            TheftStep::Forgotten => FactKind::Forgotten,
+            TheftStep::Voided => FactKind::Voided,
+        }
+    }
+}
+
 /// One fact, as it stands in a process's stream. The driver adds process, life, number and time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
@@ -208,6 +250,28 @@ pub enum Fact {
     Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
     /// The application is finished in this state. Stated again when the state changes after that.
     Finished(Box<(Witness, Digest)>),
+    /// The outcome of a task was applied to the state, which now has the tasks that it spawned: all children of `task`
+    /// with smaller indices than `spawned`.
+    Ran {
+        /// The task.
+        task: TaskId,
+        /// How many tasks it spawned.
+        spawned: u32,
+        /// How long it took, in microseconds: what its program says, by the speed of the place.
+        cost_us: u32,
+    },
+    /// A step of a theft.
+    Theft {
+        /// The theft.
+        theft: Theft,
+        /// What is stolen.
+        task: TaskId,
+        /// What happened.
+        step: TheftStep,
+    },
+    /// The state of a process that is gone for good became part of this one's: that of an image, or (without one) the
+    /// state in which the process began.
+    Absorbed(Box<(ProcessId, Option<ImageName>, Witness)>),
     /// The protocol's own word.
     Claim(Box<Claim>),
 
@@ -279,6 +343,17 @@ pub enum FactKind {
     Durable,
     Restored,
     Finished,
+    Ran,
+    Lent,
+    Shipped,
+    Taken,
+    Done,
+    Returned,
+    Merged,
+    Receipted,
+    Forgotten,
+    Voided,
+    Absorbed,
     CheckpointRequested,
     CheckpointCommitted,
     CheckpointAborted,
@@ -325,6 +400,9 @@ impl Fact {
             Fact::Durable(_) => FactKind::Durable,
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,
+            Fact::Ran { .. } => FactKind::Ran,
+            Fact::Theft { step, .. } => step.kind(),
+            Fact::Absorbed(_) => FactKind::Absorbed,
             Fact::Claim(_) => unreachable!("dealt with"),
             Fact::LifeStarted { .. } => FactKind::LifeStarted,
             Fact::Begun => FactKind::Begun,
@@ -365,7 +443,7 @@ impl Claim {
 
 impl FactKind {
     /// The kinds that a process states and a trigger may wait for.
-    pub const OF_PROCESSES: [FactKind; 25] = [
+    pub const OF_PROCESSES: [FactKind; 36] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -376,6 +454,17 @@ impl FactKind {
         FactKind::Durable,
         FactKind::Restored,
         FactKind::Finished,
+        FactKind::Ran,
+        FactKind::Lent,
+        FactKind::Shipped,
+        FactKind::Taken,
+        FactKind::Done,
+        FactKind::Returned,
+        FactKind::Merged,
+        FactKind::Receipted,
+        FactKind::Forgotten,
+        FactKind::Voided,
+        FactKind::Absorbed,
         FactKind::CheckpointRequested,
         FactKind::CheckpointCommitted,
         FactKind::CheckpointAborted,

@@ -73,12 +73,14 @@ pub enum StorageFault {
 /// One fault, its target resolved to processes and clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
-    /// The process is killed; a next life follows.
+    /// The process is killed.
     Crash {
         /// Whom.
         process: ProcessId,
         /// What becomes of its storage.
         storage: StorageFate,
+        /// Whether a next life follows. If not, its process is gone for good, also if it was dead already.
+        returns: bool,
     },
     /// The process is stopped, and goes on after a while unless it was fenced in between.
     Pause {
@@ -93,6 +95,8 @@ pub enum Fault {
         cluster: ClusterId,
         /// What becomes of their storage.
         storage: StorageFate,
+        /// Whether next lives follow. If not, its processes are gone for good, also those that were dead already.
+        returns: bool,
     },
     /// The link from one cluster to another (or within one) changes.
     Link {

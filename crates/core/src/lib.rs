@@ -36,7 +36,7 @@ pub mod time;
 
 pub use application::{Application, Digest, Job, Outbox, Progress};
 pub use counters::Counters;
-pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, Vectors, Witness};
+pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, TheftStep, Vectors, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};
 pub use id::{
     Attempt, ClusterId, DataId, FactNo, FaultNo, Incarnation, JobNo, Life, MembershipVersion, NodeId,
@@ -48,5 +48,5 @@ pub use message::{MessageId, Payload, Short};
 pub use node::{Node, NodeConfig};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
 pub use promises::{Promise, Promises};
-pub use protocol::{Host, Input, Protocol, Stamp};
+pub use protocol::{Host, Input, Machine, Protocol, Speaks, Stamp};
 pub use time::{Span, Time};

@@ -22,6 +22,9 @@ pub struct Member {
     /// Whether the supervisor has durably recorded that those for whom this process asked were allowed to act
     /// (see [`crate::process::Action::Started`]). A failure before that starts again from the configuration.
     pub started: bool,
+    /// Whether it never lives again. True from the detection of its failure on, or, where it had failed already, from the
+    /// fault that says so.
+    pub gone: bool,
 }
 
 /// One cluster as the supervisor sees it.

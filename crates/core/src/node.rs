@@ -16,7 +16,7 @@ use crate::image::{Image, ImageName, Snapshot};
 use crate::membership::Birth;
 use crate::message::{MessageId, Payload};
 use crate::process::{Action, Event, Gauges, In, Out, Packet, Process, To};
-use crate::protocol::{Host, Input, Protocol, Stamp};
+use crate::protocol::{Host, Input, Machine, Protocol, Stamp};
 use crate::time::Time;
 
 /// The configuration of every process of a federation.
@@ -358,10 +358,6 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
         self.fact(FactKind::Suppressed, || Fact::Suppressed(id));
     }
 
-    fn control(&mut self, to: To, message: P::Control) {
-        self.out.push(Action::Send { to, packet: Packet::Control(message) });
-    }
-
     fn deliver(&mut self, id: MessageId, payload: Payload) {
         assert!(!self.seat.held, "{} delivered while the application is held", id);
         self.seat.delivered = self.seat.delivered.wrapping_add(id.mix());
@@ -409,6 +405,12 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
         self.fact(FactKind::Restored, || {
             Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness)))
         });
+    }
+}
+
+impl<P: Protocol, A: Application> Machine<P> for Desk<'_, P, A> {
+    fn control(&mut self, to: To, message: P::Control) {
+        self.out.push(Action::Send { to, packet: Packet::Control(message) });
     }
 
     fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {

@@ -20,18 +20,23 @@ pub trait Stamp: Wire {
     fn position(&self) -> Position;
 }
 
-/// A rollback-recovery protocol, one instance per process. It acts on its application through a [`Host`].
-pub trait Protocol: Sized + Clone + Debug {
-    /// Parameters, equal for all processes.
-    type Config: Clone + Debug;
-    /// Piggybacked on application messages.
-    type Stamp: Stamp;
+/// What a protocol says and saves, whatever kind of program it protects.
+pub trait Speaks: Sized + Clone + Debug {
     /// Messages of the protocol.
     type Control: Wire;
     /// What a listing returns of an image.
     type Head: Wire;
     /// Saved protocol state.
     type Saved: Wire;
+}
+
+/// A rollback-recovery protocol for programs that send messages, one instance per process. It acts on its application
+/// through a [`Host`].
+pub trait Protocol: Speaks {
+    /// Parameters, equal for all processes.
+    type Config: Clone + Debug;
+    /// Piggybacked on application messages.
+    type Stamp: Stamp;
     /// Whether it needs packets between two lives in the order of sending.
     const FIFO: bool;
     /// Whether it relies on send-determinism: that a re-execution sends what the execution sent (HydEE, definition 3).
@@ -125,31 +130,10 @@ pub enum Input<P: Protocol> {
     Timeout,
 }
 
-/// The composite as a protocol sees it: network, storage, application and evidence.
-pub trait Host<P: Protocol> {
-    /// Gives an application message to the network, for the first time or again.
-    fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload);
-    /// Keeps a message from the network because its receiver has it.
-    fn suppress(&mut self, id: MessageId);
+/// What every protocol may do, whatever kind of program it protects: network, storage and evidence.
+pub trait Machine<P: Speaks> {
     /// Sends a protocol message.
     fn control(&mut self, to: To, message: P::Control);
-    /// Delivers a message to the application at once; what it sends in turn comes as [`Input::Sent`] after the current
-    /// input has been handled. Panics while held.
-    fn deliver(&mut self, id: MessageId, payload: Payload);
-    /// Drops a message that a rollback of its sender undid.
-    fn drop_stale(&mut self, id: MessageId);
-    /// From now on the application is neither delivered to nor given a job.
-    fn hold(&mut self);
-    /// Ends [`Host::hold`].
-    fn release(&mut self);
-    /// Holds, and answers with [`Input::Snapshot`] as soon as every send has been seen and no job holds the state.
-    fn request_snapshot(&mut self);
-    /// Answers with [`Input::Rested`] as soon as the application, which is not held, has done everything that it can do
-    /// without another message.
-    fn request_rest(&mut self);
-    /// Replaces the application's state by an image's, or by the initial one, under a new incarnation. Pending sends, a
-    /// pending snapshot or rest and a job that is out are void. The application stays held until [`Host::release`].
-    fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation);
     /// Sends an image to another process.
     fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>);
     /// Writes an image to this process's storage.
@@ -169,4 +153,29 @@ pub trait Host<P: Protocol> {
     fn held(&mut self);
     /// States what only the protocol knows.
     fn claim(&mut self, claim: Claim);
+}
+
+/// The composite as a protocol sees it: a [`Machine`] with an application that sends messages.
+pub trait Host<P: Protocol>: Machine<P> {
+    /// Gives an application message to the network, for the first time or again.
+    fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload);
+    /// Keeps a message from the network because its receiver has it.
+    fn suppress(&mut self, id: MessageId);
+    /// Delivers a message to the application at once; what it sends in turn comes as [`Input::Sent`] after the current
+    /// input has been handled. Panics while held.
+    fn deliver(&mut self, id: MessageId, payload: Payload);
+    /// Drops a message that a rollback of its sender undid.
+    fn drop_stale(&mut self, id: MessageId);
+    /// From now on the application is neither delivered to nor given a job.
+    fn hold(&mut self);
+    /// Ends [`Host::hold`].
+    fn release(&mut self);
+    /// Holds, and answers with [`Input::Snapshot`] as soon as every send has been seen and no job holds the state.
+    fn request_snapshot(&mut self);
+    /// Answers with [`Input::Rested`] as soon as the application, which is not held, has done everything that it can do
+    /// without another message.
+    fn request_rest(&mut self);
+    /// Replaces the application's state by an image's, or by the initial one, under a new incarnation. Pending sends, a
+    /// pending snapshot or rest and a job that is out are void. The application stays held until [`Host::release`].
+    fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation);
 }

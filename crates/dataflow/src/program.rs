@@ -162,6 +162,8 @@ pub struct Frame {
 struct Newest {
     /// The newest version; 0 is none.
     n: u32,
+    /// The first version that a task may be given to read.
+    least: u32,
     /// The last version that this task may have assigned.
     last: u32,
     /// Further contributions with this operation are to the newest version.
@@ -197,7 +199,7 @@ impl Frame {
     pub fn data(&mut self) -> Data {
         let data = self.task.data(self.created);
         self.created += 1;
-        self.newest.push((data, Newest { n: 0, last: u32::MAX, gathers: None, is_partial: false }));
+        self.newest.push((data, Newest { n: 0, least: 1, last: u32::MAX, gathers: None, is_partial: false }));
         Data(data)
     }
 
@@ -215,7 +217,7 @@ impl Frame {
     pub fn own(&mut self, index: usize) -> Data {
         let data = self.own[index].version.data;
         if self.find(data).is_none() {
-            let mut newest = Newest { n: 0, last: 0, gathers: None, is_partial: false };
+            let mut newest = Newest { n: 0, least: 0, last: 0, gathers: None, is_partial: false };
             for Access { mode, version } in self.own.iter().filter(|it| it.version.data == data) {
                 newest.last = newest.last.max(version.n);
                 if *mode == Mode::Read {
@@ -223,9 +225,11 @@ impl Frame {
                 }
                 newest.is_partial |= matches!(mode, Mode::Gather(_));
             }
-            if newest.n == 0 {
-                newest.n = newest.last - 1;
-            }
+            // What came before a version that this task only writes is no business of its children.
+            (newest.n, newest.least) = match newest.n {
+                0 => (newest.last - 1, newest.last),
+                n => (n, n),
+            };
             self.newest.push((data, newest));
         }
         Data(data)
@@ -311,7 +315,11 @@ impl Frame {
 
     fn read(&mut self, data: DataId) -> Access {
         let newest = self.newest(data);
-        assert!(newest.n > 0, "task {} spawns a reader of data that no task has written", self.task);
+        assert!(
+            newest.n >= newest.least,
+            "task {} spawns a reader of data that no task has written",
+            self.task
+        );
         assert!(
             !newest.is_partial || newest.n < newest.last,
             "task {} spawns a reader of data that it gathers with others",

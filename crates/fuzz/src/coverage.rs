@@ -253,14 +253,16 @@ impl Story<'_> {
         };
         let of = |process: &ProcessId| self.manifest.processes[process.index()].cluster;
         let (name, cluster) = match fault {
-            Fault::Crash { process, storage } if of(process) == ClusterId::OUTSIDE => {
+            Fault::Crash { process, storage, .. } if of(process) == ClusterId::OUTSIDE => {
                 let name = kept(storage, "crash outside", "crash outside, storage lost");
                 let busiest = self.states.iter().max().expect("there are clusters");
                 self.hits.push((name, *busiest));
                 return;
             }
-            Fault::Crash { process, storage } => (kept(storage, "crash", "crash, storage lost"), of(process)),
-            Fault::LoseCluster { cluster, storage } => {
+            Fault::Crash { process, storage, .. } => {
+                (kept(storage, "crash", "crash, storage lost"), of(process))
+            }
+            Fault::LoseCluster { cluster, storage, .. } => {
                 (kept(storage, "cluster loss", "cluster loss, storage lost"), *cluster)
             }
             Fault::Pause { process, .. } => ("pause", of(process)),

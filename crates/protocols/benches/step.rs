@@ -79,6 +79,7 @@ impl<P: Process> Bed<P> {
             life: Life(1),
             up: true,
             started: false,
+            gone: false,
         };
         let cluster = Cluster::new([ProcessId(0), ProcessId(1)].into());
         let membership = Membership {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Birth, Claim, ClusterId, Gauges, Host, Input, Life, Membership, Position, Promises, Protocol, Role,
-    Scope, Stamp, Time,
+    Scope, Speaks, Stamp, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +28,15 @@ impl Stamp for NoStamp {
     }
 }
 
-impl Protocol for NoProtocol {
-    type Config = ();
-    type Stamp = NoStamp;
+impl Speaks for NoProtocol {
     type Control = ();
     type Head = ();
     type Saved = ();
+}
+
+impl Protocol for NoProtocol {
+    type Config = ();
+    type Stamp = NoStamp;
     const FIFO: bool = false;
 
     fn promises(_: &()) -> Promises {

@@ -8,7 +8,7 @@ use faultline_trace::Manifest;
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
-use crate::fault::{describe_change, describe_fault};
+use crate::fault::{describe_change, describe_fault, for_good};
 use crate::history::{Failure, History, Rollback};
 
 /// One thing that happened.
@@ -171,12 +171,16 @@ impl Narrator<'_> {
             StorageFate::Lost => ", storage lost",
         };
         match *fault {
-            Fault::Crash { process, storage } => {
-                format!("At {at} {} was killed ({name}, crash{}).", self.cast.process(process), lost(storage))
-            }
-            Fault::LoseCluster { cluster, storage } => format!(
-                "At {at} all {killed} processes of {} were killed at once ({name}, cluster loss{}).",
+            Fault::Crash { process, storage, returns } => format!(
+                "At {at} {} was killed{} ({name}, crash{}).",
+                self.cast.process(process),
+                for_good(returns),
+                lost(storage)
+            ),
+            Fault::LoseCluster { cluster, storage, returns } => format!(
+                "At {at} all {killed} processes of {} were killed at once{} ({name}, cluster loss{}).",
                 self.cast.cluster(cluster),
+                for_good(returns),
                 lost(storage)
             ),
             Fault::Pause { process, span } => {

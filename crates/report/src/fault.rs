@@ -12,10 +12,13 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
         StorageFate::Lost => ", its storage is lost",
     };
     match fault {
-        Fault::Crash { process, storage } => format!("{} is killed{}", cast.process(*process), lost(storage)),
+        Fault::Crash { process, storage, returns } => {
+            format!("{} is killed{}{}", cast.process(*process), for_good(*returns), lost(storage))
+        }
         Fault::Pause { process, span } => format!("{} stands still for {span}", cast.process(*process)),
-        Fault::LoseCluster { cluster, storage } => {
-            format!("all of {} is killed at once{}", cast.cluster(*cluster), lost(storage))
+        Fault::LoseCluster { cluster, storage, returns } => {
+            let name = cast.cluster(*cluster);
+            format!("all of {name} is killed at once{}{}", for_good(*returns), lost(storage))
         }
         Fault::Link { from, to, properties, span } => {
             let which = link(*from, *to, cast);
@@ -42,6 +45,11 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
             format!("the storage of {} {how} {span}", cast.process(*process))
         }
     }
+}
+
+/// Says so of a fault whose processes do not return.
+pub(crate) fn for_good(returns: bool) -> &'static str {
+    if returns { "" } else { " for good" }
 }
 
 /// What a user changes while a run goes on.

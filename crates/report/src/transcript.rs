@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use faultline_core::{Cause, Claim, Fact, Life, MessageId, Position, ProcessId, StorageFate, Time};
 use faultline_trace::Trace;
+use faultline_trace::describe::{describe, with_names};
 
 use crate::cast::{Cast, checkpoint};
 use crate::fault::{describe_change, describe_fault};
@@ -113,6 +114,12 @@ impl Writer<'_> {
                 }
             }
             Fact::Finished(_) => self.line(at, me, "has finished".to_owned()),
+            Fact::Ran { .. } | Fact::Theft { .. } | Fact::Absorbed(_) => {
+                let cast = self.cast;
+                let known = |number| Some(cast.process(ProcessId(number)));
+                let text = with_names(&describe(fact).to_string(), known, |_| None);
+                self.line(at, me, text);
+            }
             Fact::Claim(claim) => self.claim(at, process, life, claim),
             Fact::Begun => self.line(at, String::new(), "the application begins".to_owned()),
             Fact::Injecting { no, fault } => {

@@ -322,7 +322,8 @@ fn what_a_fault_ended_is_told_with_it_and_what_it_did_not_is_told_by_itself() {
         by,
     };
     let planned = |no| EndedBy::Fault(FaultNo(no));
-    let fault = Box::new(Fault::LoseCluster { cluster: ClusterId(1), storage: StorageFate::Lost });
+    let fault =
+        Box::new(Fault::LoseCluster { cluster: ClusterId(1), storage: StorageFate::Lost, returns: true });
     let pause = Box::new(Fault::Pause { process: ProcessId(3), span: Span::from_millis(10) });
     let facts = [
         Fact::Begun,
@@ -385,7 +386,7 @@ fn a_rollback_tells_what_was_noticed_first_what_failed_later_and_that_the_checkp
     let by = EndedBy::Fault(FaultNo(0));
     let failed = |process| Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by };
     let detected = |process| Fact::Detected { process, life: Life(1) };
-    let crash = |process| Box::new(Fault::Crash { process, storage: StorageFate::Kept });
+    let crash = |process| Box::new(Fault::Crash { process, storage: StorageFate::Kept, returns: true });
     let image = |owner| ImageName { owner, incarnation: Incarnation(0), sn: Sn(3), attempt: Attempt(1) };
     let (position, attempt) = (Position::new(0, 3), Attempt(1));
     let back = Claim::RolledBack {

@@ -38,9 +38,9 @@ fn faults() -> Vec<(Trigger, Fault)> {
     vec![
         (
             Trigger::At(Time::ZERO + Span::from_millis(900)),
-            Fault::Crash { process: ProcessId(4), storage: StorageFate::Kept },
+            Fault::Crash { process: ProcessId(4), storage: StorageFate::Kept, returns: true },
         ),
-        (requested, Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Lost }),
+        (requested, Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Lost, returns: true }),
     ]
 }
 

@@ -77,6 +77,12 @@ impl Completion {
         }
     }
 
+    /// `rank` does not live again; the others finish without it.
+    pub(crate) fn without(&mut self, rank: ProcessId) {
+        self.unfinished(rank);
+        self.ranks -= 1;
+    }
+
     /// Whether `rank` is finished.
     pub(crate) fn is_finished(&self, rank: ProcessId) -> bool {
         self.finished[rank.index()].is_some()

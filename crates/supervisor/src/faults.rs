@@ -179,14 +179,27 @@ impl Supervisor {
         self.plan.faults[index].state = FaultState::Effective;
         out.push(Order::State(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
         match fault {
-            Fault::Crash { process, storage } => self.kill(&[process], storage, EndedBy::Fault(no), now, out),
+            Fault::Crash { process, storage, returns } => {
+                if self.seats[process.index()].lives() || storage == StorageFate::Lost {
+                    self.kill(&[process], storage, EndedBy::Fault(no), now, out);
+                }
+                if !returns {
+                    self.give_up(&[process]);
+                    self.try_complete(out);
+                }
+            }
             Fault::Pause { process, span } => self.pause(process, (now + span, no), now, out),
-            Fault::LoseCluster { cluster, storage } => {
-                let mut targets = self.processes_of(cluster).to_vec();
+            Fault::LoseCluster { cluster, storage, returns } => {
+                let all = self.processes_of(cluster);
+                let mut targets = all.to_vec();
                 if storage == StorageFate::Kept {
                     targets.retain(|it| self.seats[it.index()].lives());
                 }
                 self.kill(&targets, storage, EndedBy::Fault(no), now, out);
+                if !returns {
+                    self.give_up(&all);
+                    self.try_complete(out);
+                }
             }
             Fault::Link { from, to, properties, span } => {
                 out.push(Order::Link { from, to, properties });
@@ -229,7 +242,9 @@ impl Supervisor {
 
     /// Why `fault` would prove nothing now.
     fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
-        let lives = |process: &ProcessId| self.seats[process.index()].lives();
+        let seat = |process: &ProcessId| &self.seats[process.index()];
+        let lives = |process: &ProcessId| seat(process).lives();
+        let stays = |process: &ProcessId| !seat(process).gone;
         let target = match fault {
             Fault::Crash { process, .. } | Fault::Pause { process, .. } => Some(self.cluster_of(*process)),
             Fault::LoseCluster { cluster, .. } => Some(*cluster),
@@ -241,6 +256,10 @@ impl Supervisor {
             _ => {}
         }
         let finds_someone = match fault {
+            Fault::Crash { process, returns: false, .. } => stays(process),
+            Fault::LoseCluster { cluster, returns: false, .. } => {
+                self.processes_of(*cluster).iter().any(stays)
+            }
             Fault::Crash { process, .. } | Fault::Pause { process, .. } => lives(process),
             Fault::LoseCluster { cluster, .. } => self.processes_of(*cluster).iter().any(lives),
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => true,

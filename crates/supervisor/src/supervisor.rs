@@ -64,6 +64,8 @@ pub(crate) struct Seat {
     pub(crate) paused_until: Option<(Time, FaultNo)>,
     /// It stands at a fact.
     pub(crate) halted: bool,
+    /// It does not live again once its life has ended.
+    pub(crate) gone: bool,
     /// Its lives give signs of life of their own.
     beats: bool,
     pub(crate) gauges: Gauges,
@@ -110,6 +112,7 @@ impl Supervisor {
             fate: StorageFate::Kept,
             paused_until: None,
             halted: false,
+            gone: false,
             beats: false,
             gauges: Gauges::default(),
         };
@@ -403,7 +406,7 @@ impl Supervisor {
         }
     }
 
-    fn try_complete(&mut self, out: &mut Vec<Order>) {
+    pub(crate) fn try_complete(&mut self, out: &mut Vec<Order>) {
         if self.outcome.is_none() && self.completion.is_complete() {
             out.push(Order::State(Fact::Completed));
             self.end(Outcome::Completed, out);
@@ -488,6 +491,23 @@ impl Supervisor {
         out.push(Order::Kill { lives, storage });
     }
 
+    /// Launches no next life of these processes. The membership says so with the end of their last life, or at once where
+    /// that end was announced already.
+    pub(crate) fn give_up(&mut self, processes: &[ProcessId]) {
+        for &process in processes {
+            let seat = &mut self.seats[process.index()];
+            if std::mem::replace(&mut seat.gone, true) {
+                continue;
+            }
+            if seat.state == State::Down {
+                self.announce_member(process, false);
+            }
+            if self.membership.member(process).role == Role::RANK {
+                self.completion.without(process);
+            }
+        }
+    }
+
     /// A process is silent: nobody may hear of its death before it is certain.
     fn fence(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
         let seat = self.seats[process.index()];
@@ -522,7 +542,7 @@ impl Supervisor {
 
     pub(crate) fn launch(&mut self, process: ProcessId, out: &mut Vec<Order>) {
         let seat = &mut self.seats[process.index()];
-        if seat.state == State::Left {
+        if seat.state == State::Left || seat.gone {
             return;
         }
         let boot = match (seat.life, seat.replaced) {
@@ -543,6 +563,7 @@ impl Supervisor {
         let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
         member.life = self.seats[process.index()].life;
         member.up = up;
+        member.gone = self.seats[process.index()].gone;
         self.unannounced = true;
     }
 

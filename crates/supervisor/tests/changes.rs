@@ -29,6 +29,7 @@ impl Desk {
             life: Life(0),
             up: false,
             started: false,
+            gone: false,
         };
         let cluster = |process| Cluster::new([process].into());
         let membership = Membership {
@@ -96,7 +97,7 @@ impl Desk {
 
 /// A fault that kills a process, counted from the beginning.
 fn at(no: u32, at: u64, process: ProcessId) -> PlannedFault {
-    let fault = Fault::Crash { process, storage: StorageFate::Kept };
+    let fault = Fault::Crash { process, storage: StorageFate::Kept, returns: true };
     PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault }
 }
 

@@ -30,6 +30,7 @@ impl Desk {
             life: Life(0),
             up: false,
             started: false,
+            gone: false,
         };
         let guest = Cluster { processes: GUESTS.into(), presence: Presence::Awaited };
         let membership = Membership {
@@ -172,7 +173,7 @@ fn who_is_not_there_cannot_be_struck() {
     let crash = |no, at| PlannedFault {
         no: FaultNo(no),
         trigger: Trigger::At(Time(at)),
-        fault: Fault::LoseCluster { cluster: GUEST, storage: StorageFate::Lost },
+        fault: Fault::LoseCluster { cluster: GUEST, storage: StorageFate::Lost, returns: true },
     };
     let mut desk = Desk::begun(vec![crash(0, JOINS / 2), crash(1, JOINS * 3)]);
     desk.pass(JOINS * 2);

@@ -31,6 +31,7 @@ fn membership() -> Membership {
         life: Life(0),
         up: false,
         started: false,
+        gone: false,
     };
     let cluster = |processes: &[ProcessId]| Cluster::new(processes.into());
     Membership {
@@ -144,7 +145,7 @@ impl Desk {
 }
 
 fn crash(process: ProcessId) -> Fault {
-    Fault::Crash { process, storage: StorageFate::Kept }
+    Fault::Crash { process, storage: StorageFate::Kept, returns: true }
 }
 
 fn at(after: u64) -> Trigger {
@@ -292,7 +293,7 @@ fn silence_is_fenced_after_detect_after_and_not_before() {
 
 #[test]
 fn a_life_that_never_sent_a_heartbeat_is_not_missed_unless_it_was_to_stand_or_to_die() {
-    let lose = Fault::Crash { process: P0, storage: StorageFate::Lost };
+    let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
     let pause = Fault::Pause { process: P1, span: Span(500) };
     let mut desk = Desk::begun(vec![(at(10), lose), (at(10), pause)]);
     desk.pass(BEGUN + Span(10 + DETECT_AFTER.0 - 1));
@@ -359,7 +360,7 @@ fn reports_of_older_lives_change_nothing() {
 
 #[test]
 fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
-    let lose = Fault::Crash { process: P0, storage: StorageFate::Lost };
+    let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
     let mut desk = Desk::begun(vec![(at(10), lose), (at(70), crash(P0))]);
     let next = |desk: &mut Desk, life: u32, boot: Boot| {
         desk.exited(P0, life - 1);
@@ -470,7 +471,7 @@ fn times_count_from_the_beginning_and_the_fault_is_stated_before_it_is_done() {
 
 #[test]
 fn a_cluster_is_lost_with_one_order_and_nobody_hears_before_all_are_dead() {
-    let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost };
+    let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost, returns: true };
     let mut desk = Desk::begun(vec![(at(10), fault)]);
     desk.pass(BEGUN + Span(10));
     let fate = StorageFate::Lost;
@@ -480,7 +481,8 @@ fn a_cluster_is_lost_with_one_order_and_nobody_hears_before_all_are_dead() {
 #[test]
 fn losing_a_cluster_with_a_dead_member_takes_its_storage_too_and_no_life_that_is_not() {
     for storage in [StorageFate::Lost, StorageFate::Kept] {
-        let mut desk = Desk::begun(vec![(at(10), Fault::LoseCluster { cluster: C0, storage })]);
+        let mut desk =
+            Desk::begun(vec![(at(10), Fault::LoseCluster { cluster: C0, storage, returns: true })]);
         desk.exited(P1, 1);
         desk.pass(BEGUN + Span(9));
         desk.take();
@@ -501,6 +503,57 @@ fn losing_a_cluster_with_a_dead_member_takes_its_storage_too_and_no_life_that_is
             assert!(orders.contains(&launch(process, 2, boot)[1]), "{process}: {orders:?}");
         }
     }
+}
+
+#[test]
+fn a_process_that_is_gone_is_announced_so_with_its_end_and_never_launched() {
+    let fault = Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false };
+    let mut desk = Desk::begun(vec![(at(10), fault), (at(500), crash(P1))]);
+    desk.pass(BEGUN + Span(10));
+    let kept = StorageFate::Kept;
+    assert_eq!(desk.take()[1..], [failed(P1, 1, kept), kill(&[(P1, 1)], kept)], "no word before its end");
+    desk.exited(P1, 1);
+    let announced = desk.announced();
+    assert!(announced.member(P1).gone && !announced.member(P1).up && !announced.member(P0).gone);
+    desk.pass(BEGUN + Span(10_000));
+    assert!(!desk.take().iter().any(|it| matches!(it, Order::Launch { .. })));
+    assert!(matches!(desk.fault(1), FaultState::Ineffective(_)), "there is no process to kill");
+    desk.finished(P0, 1, 0, 0);
+    desk.finished(P2, 1, 0, 0);
+    assert!(desk.take().contains(&Order::End(Outcome::Completed)), "the others finish without it");
+}
+
+#[test]
+fn a_process_that_was_dead_already_is_gone_at_once_and_its_launch_is_dropped() {
+    for fault in [
+        Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false },
+        Fault::LoseCluster { cluster: C0, storage: StorageFate::Kept, returns: false },
+    ] {
+        let is_crash = matches!(fault, Fault::Crash { .. });
+        let mut desk = Desk::begun(vec![(at(10), fault)]);
+        desk.exited(P1, 1);
+        assert!(!desk.announced().member(P1).gone);
+        desk.pass(BEGUN + Span(10));
+        assert_eq!(desk.fault(0), FaultState::Effective);
+        let killed = desk.take().iter().any(|it| matches!(it, Order::Kill { .. }));
+        assert_ne!(killed, is_crash, "a dead process is not killed again");
+        desk.pass(BEGUN + Span(11));
+        desk.exited(P0, 1);
+        assert!(desk.announced().member(P1).gone);
+        desk.pass(BEGUN + Span(10_000));
+        let launched = |it: &Order| matches!(it, Order::Launch { process: P1, .. });
+        assert!(!desk.take().iter().any(launched));
+    }
+}
+
+#[test]
+fn a_federation_that_waits_only_for_a_process_that_is_gone_is_complete() {
+    let fault = Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false };
+    let mut desk = Desk::begun(vec![(at(10), fault)]);
+    desk.finished(P0, 1, 3, 3);
+    desk.finished(P2, 1, 0, 0);
+    desk.pass(BEGUN + Span(10));
+    assert!(desk.take().contains(&Order::End(Outcome::Completed)));
 }
 
 #[test]
@@ -667,7 +720,7 @@ fn one_fact_may_set_off_several_faults() {
 
 #[test]
 fn a_fault_without_a_living_target_is_ineffective() {
-    let lose = Fault::LoseCluster { cluster: C1, storage: StorageFate::Lost };
+    let lose = Fault::LoseCluster { cluster: C1, storage: StorageFate::Lost, returns: true };
     let pause = Fault::Pause { process: P2, span: Span(10) };
     let mut desk =
         Desk::begun(vec![(at(10), crash(P2)), (at(20), crash(P2)), (at(21), pause), (at(22), lose)]);

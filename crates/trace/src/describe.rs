@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use faultline_core::fault::{Change, StorageFault};
-use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, Fault, MessageId, StorageFate};
+use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, Fault, MessageId, StorageFate, TheftStep};
 
 /// A fact as the rest of a sentence that begins with who stated it: `sent p0->p3 #2`.
 pub fn describe(fact: &Fact) -> impl Display + '_ {
@@ -73,6 +73,27 @@ impl Display for Predicate<'_> {
                 None => write!(f, "restored its initial state under {}", restored.1),
             },
             Fact::Finished(finished) => write!(f, "finished with the result {}", finished.1),
+            Fact::Ran { task, spawned, .. } => write!(f, "ran task {task}, which spawned {spawned}"),
+            Fact::Theft { theft, task, step } => {
+                let (victim, thief) = (theft.victim, theft.thief);
+                match step {
+                    TheftStep::Lent => write!(f, "lent task {task} to {thief}"),
+                    TheftStep::Shipped => write!(f, "sent task {task} to {thief}"),
+                    TheftStep::Taken => write!(f, "took task {task} from {victim}"),
+                    TheftStep::Done => write!(f, "completed task {task} for {victim}"),
+                    TheftStep::Returned => write!(f, "sent the result of task {task} to {victim}"),
+                    TheftStep::Merged => write!(f, "merged the result of task {task} from {thief}"),
+                    TheftStep::Receipted => {
+                        write!(f, "told {thief} that the result of task {task} is safe")
+                    }
+                    TheftStep::Forgotten => write!(f, "dropped task {task} of {victim}"),
+                    TheftStep::Voided => write!(f, "took task {task} back from {thief}"),
+                }
+            }
+            Fact::Absorbed(absorbed) => match &absorbed.1 {
+                Some(name) => write!(f, "took over the work of {} from {name}", absorbed.0),
+                None => write!(f, "took over the work of {} from its beginning", absorbed.0),
+            },
             Fact::Claim(claim) => describe_claim(claim, f),
             Fact::LifeStarted { process, life, boot } => {
                 let how = match boot {
@@ -179,10 +200,12 @@ struct Order<'a>(&'a Fault);
 impl Display for Order<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Fault::Crash { process, storage } => write!(f, "crash {process}{}", storage_clause(*storage)),
+            Fault::Crash { process, storage, returns } => {
+                write!(f, "crash {process}{}{}", storage_clause(*storage), for_good(*returns))
+            }
             Fault::Pause { process, span } => write!(f, "pause {process} for {span}"),
-            Fault::LoseCluster { cluster, storage } => {
-                write!(f, "lose {cluster}{}", storage_clause(*storage))
+            Fault::LoseCluster { cluster, storage, returns } => {
+                write!(f, "lose {cluster}{}{}", storage_clause(*storage), for_good(*returns))
             }
             Fault::Link { from, to, properties, span } => {
                 match properties {
@@ -205,6 +228,10 @@ impl Display for Order<'_> {
             }
         }
     }
+}
+
+fn for_good(returns: bool) -> &'static str {
+    if returns { "" } else { " for good" }
 }
 
 fn storage_clause(storage: StorageFate) -> &'static str {
@@ -238,7 +265,7 @@ mod tests {
             describe(&Fact::Claim(Box::new(claim))).to_string(),
             "rolled back to checkpoint 0.2 and goes on as 1.2, because c1 rolled back to 1.3"
         );
-        let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost };
+        let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost, returns: true };
         assert_eq!(describe_fault(&fault).to_string(), "crash p4 with its storage");
         let resent = Fact::Claim(Box::new(Claim::Resent { id }));
         assert_eq!(message_of(&resent), Some(id));

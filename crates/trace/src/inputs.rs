@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use crate::facts::{Cut, append_record, split_body};
 
-const MAGIC: [u8; 8] = *b"FLINPUT\x02";
+const MAGIC: [u8; 8] = *b"FLINPUT\x03";
 const HEADER_LEN: usize = 16;
 /// A buffer that has grown to this is written out without being asked.
 const FLUSH_AT: usize = 256 * 1024;

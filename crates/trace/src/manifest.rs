@@ -312,7 +312,7 @@ pub(crate) mod tests {
             plan: vec![PlannedFault {
                 no: FaultNo(0),
                 trigger: Trigger::At(Time(4)),
-                fault: Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept },
+                fault: Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true },
             }],
             faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],
             links: vec![link(8_000, Some(8_100))],

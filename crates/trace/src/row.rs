@@ -181,6 +181,11 @@ impl Row {
                 }
                 self.incarnation = Some(restored.1);
             }
+            Fact::Absorbed(absorbed) => {
+                if let Some(image) = &absorbed.1 {
+                    self.image(image, names);
+                }
+            }
             Fact::Finished(finished) => self.digest = Some(finished.1.to_string()),
             Fact::Claim(claim) => self.claim(claim, names),
             Fact::LifeStarted { process, life, boot } => {
@@ -210,6 +215,8 @@ impl Row {
             | Fact::Delivered(_)
             | Fact::Consumed(_)
             | Fact::DroppedStale(_)
+            | Fact::Ran { .. }
+            | Fact::Theft { .. }
             | Fact::Begun
             | Fact::Joined(_)
             | Fact::Left(_)

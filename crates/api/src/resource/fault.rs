@@ -371,6 +371,6 @@ fn facts_of_processes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
         "description": "What a process states.",
-        "enum": FactKind::OF_PROCESSES,
+        "enum": &FactKind::OF_PROCESSES[..],
     })
 }

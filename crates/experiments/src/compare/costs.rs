@@ -336,7 +336,8 @@ mod tests {
     fn faults_count_that_found_something_to_act_on() {
         let mut story = Story::new();
         for no in [0, 1].map(FaultNo) {
-            let fault = Box::new(Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept });
+            let fault =
+                Box::new(Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true });
             story.supervisor(101, Fact::Injecting { no, fault });
         }
         story.supervisor(101, Fact::Ineffective { no: FaultNo(1), reason: "it is dead".into() });

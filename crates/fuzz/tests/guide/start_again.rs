@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_core::{
     Birth, Cause, Claim, Gauges, Host, Incarnation, Input, Membership, MessageId, Payload, Position,
-    Promises, Protocol, Role, Scope, Time, Vectors,
+    Promises, Protocol, Role, Scope, Speaks, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
 
@@ -37,12 +37,15 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
-impl Protocol for StartAgain {
-    type Config = Config;
-    type Stamp = Stamp;
+impl Speaks for StartAgain {
     type Control = ();
     type Head = ();
     type Saved = ();
+}
+
+impl Protocol for StartAgain {
+    type Config = Config;
+    type Stamp = Stamp;
     const FIFO: bool = false;
 
     fn promises(_: &Config) -> Promises {

@@ -47,8 +47,8 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Birth, Boot, ClusterId, Counters, Gauges, Host, ImageName, Incarnation, Input, Life, Membership,
-    MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, Role, Sn, Time,
-    To, Vectors,
+    MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, Role, Sn,
+    Speaks, Time, To, Vectors,
 };
 
 pub use crate::placement::ReplicateTo;
@@ -181,12 +181,15 @@ enum Waiter {
     Learnt(ProcessId, (ProcessId, Incarnation)),
 }
 
-impl Protocol for Hc3i {
-    type Config = Config;
-    type Stamp = Stamp;
+impl Speaks for Hc3i {
     type Control = Control;
     type Head = Head;
     type Saved = Saved;
+}
+
+impl Protocol for Hc3i {
+    type Config = Config;
+    type Stamp = Stamp;
     const FIFO: bool = false;
 
     fn promises(config: &Config) -> Promises {

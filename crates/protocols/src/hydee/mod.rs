@@ -43,7 +43,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Birth, ClusterId, Gauges, Host, Input, Membership, Position, ProcessId, Promise, Promises, Protocol,
-    Role, Scope, Time, To,
+    Role, Scope, Speaks, Time, To,
 };
 
 pub use channel::{Channel, Content, LogSize, Logged};
@@ -153,12 +153,15 @@ struct Lead {
     stocktaking: Option<Stocktaking>,
 }
 
-impl Protocol for Hydee {
-    type Config = Config;
-    type Stamp = Stamp;
+impl Speaks for Hydee {
     type Control = Control;
     type Head = Head;
     type Saved = Saved;
+}
+
+impl Protocol for Hydee {
+    type Config = Config;
+    type Stamp = Stamp;
     const FIFO: bool = true;
     const REPEATS: bool = true;
 

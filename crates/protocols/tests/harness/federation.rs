@@ -567,7 +567,15 @@ fn first_membership(clusters: &[u32], extra: Vec<Role>) -> Membership {
     let mut members = Vec::new();
     let mut add = |cluster, role| {
         let id = members.len() as u32;
-        members.push(Member { cluster, role, node: NodeId(id), life: Life(1), up: true, started: false });
+        members.push(Member {
+            cluster,
+            role,
+            node: NodeId(id),
+            life: Life(1),
+            up: true,
+            started: false,
+            gone: false,
+        });
         ProcessId(id)
     };
     let mut groups = Vec::new();

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{Life, Packet, ProcessId, Protocol};
+use faultline_core::{Life, Packet, ProcessId, Protocol, Speaks};
 
 use super::script::text_of;
 
 /// The packets of a protocol.
 pub(crate) type PacketOf<P> =
-    Packet<<P as Protocol>::Stamp, <P as Protocol>::Control, <P as Protocol>::Head, <P as Protocol>::Saved>;
+    Packet<<P as Protocol>::Stamp, <P as Speaks>::Control, <P as Speaks>::Head, <P as Speaks>::Saved>;
 
 /// A packet between two lives.
 #[derive(Clone, Debug)]

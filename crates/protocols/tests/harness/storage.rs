@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use faultline_core::{Application, Event, Image, ImageName, Job, Protocol, StorageFate};
+use faultline_core::{Application, Event, Image, ImageName, Job, Protocol, Speaks, StorageFate};
 
 /// The events of a protocol around an application.
 pub(crate) type EventOf<P, A> = Event<
     <P as Protocol>::Stamp,
-    <P as Protocol>::Control,
-    <P as Protocol>::Head,
-    <P as Protocol>::Saved,
+    <P as Speaks>::Control,
+    <P as Speaks>::Head,
+    <P as Speaks>::Saved,
     <<A as Application>::Job as Job>::Output,
 >;
 
-type ImageOf<P> = Arc<Image<<P as Protocol>::Head, <P as Protocol>::Saved>>;
+type ImageOf<P> = Arc<Image<<P as Speaks>::Head, <P as Speaks>::Saved>>;
 
 pub(crate) enum Operation<P: Protocol> {
     Persist(ImageOf<P>),

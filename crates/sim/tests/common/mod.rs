@@ -28,6 +28,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
             life: Life(0),
             up: false,
             started: false,
+            gone: false,
         }));
     }
     Membership { version: MembershipVersion(0), members: members.into(), clusters: each.into() }

@@ -232,6 +232,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
             life: Life(1),
             up: true,
             started: false,
+            gone: false,
         }));
         Cluster::new(processes.into())
     });
