@@ -3,11 +3,9 @@
 
 use std::ffi::OsString;
 
-use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::{Node, Protocol};
+use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_runtime::{NodeError, NodeOptions, node};
 use faultline_trace::Bundle;
-use faultline_workloads::Workload;
 
 use crate::trouble::Trouble;
 
@@ -28,11 +26,7 @@ struct Host(NodeOptions);
 impl Visitor for Host {
     type Output = Result<(), NodeError>;
 
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        node::run::<Node<P, Workload>>(self.0, setup.process)
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
+        node::run::<N>(self.0, setup.process)
     }
 }

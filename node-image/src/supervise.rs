@@ -10,10 +10,10 @@ use std::{fs, thread};
 
 use clap::Args;
 use faultline_api::{Federation, supervision};
-use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_checker::Verdict;
 use faultline_core::fault::Change;
-use faultline_core::{Fact, Life, ProcessId, Protocol};
+use faultline_core::{Fact, Life, ProcessId};
 use faultline_launch::{ended, run_options};
 use faultline_report::narrate::Event;
 use faultline_report::{Recorded, Summary};
@@ -93,11 +93,7 @@ struct Run<'a> {
 impl Visitor for Run<'_> {
     type Output = Result<(), Trouble>;
 
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         let Run { arguments, federation, text, secret, token, ended } = self;
         let out = &arguments.out;
         let (desk, sum, wishes) = (Desk::default(), Sum::default(), Wishes::default());
@@ -192,11 +188,7 @@ impl Backend for Pods {
         Kind::Kubernetes
     }
 
-    fn run<P>(&mut self, begun: Begun<'_, P>) -> Result<(Ended, Option<Trace>), RunError>
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), RunError> {
         let Begun { setup, bundle, .. } = begun;
         let remote = RemoteOptions {
             run: self.run.clone(),

@@ -7,11 +7,10 @@ use std::fs;
 
 use common::{KEY, Program, Setting, ask};
 use faultline_api::supervision::{ClusterState, Phase, Place, Status, Verdict};
-use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::{Digest, Fact, Life, Node, ProcessId, Protocol};
+use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
+use faultline_core::{Digest, Fact, Life, ProcessId};
 use faultline_sim::{Config, Links};
 use faultline_trace::{Bundle, Record, Trace};
-use faultline_workloads::Workload;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -365,15 +364,11 @@ struct Simulate;
 impl Visitor for Simulate {
     type Output = BTreeMap<ProcessId, Digest>;
 
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         let links = Links::new(setup.membership.clusters.len(), |from, to| setup.links[&(from, to)]);
         let config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
         let mut facts: Vec<Record> = Vec::new();
-        faultline_sim::run::<Node<P, Workload>>(config, &mut facts);
+        faultline_sim::run::<N>(config, &mut facts);
         let finished = facts.into_iter().filter_map(|record| match record.fact {
             Fact::Finished(it) => Some((record.process, it.1)),
             _ => None,

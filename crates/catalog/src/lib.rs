@@ -1,10 +1,11 @@
 //! The one place that maps a federation to protocol and application values.
 //!
-//! Protocols are monomorphised: whoever runs a federation does so in [`Visitor::visit`], which is called with the
-//! protocol's type. Applications are one enum. Nothing here runs anything.
+//! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. Applications are one
+//! enum. Nothing here runs anything.
 
 mod application;
 pub mod defect;
+mod hosted;
 pub mod manifest;
 mod protocol;
 mod rederive;
@@ -17,8 +18,8 @@ use faultline_api::resource::{FederationSpec, Protocol as Asked, Simulator, Stor
 use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
-    Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, NodeConfig, NodeId,
-    Presence, ProcessId, Promises, Protocol, Role, Scope,
+    Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, Node, NodeConfig,
+    NodeId, Presence, Process, ProcessId, Promises, Protocol, Role, Scope,
 };
 use faultline_protocols::hc3i::Hc3i;
 use faultline_protocols::hydee::{Hydee, Recovery};
@@ -28,6 +29,7 @@ use faultline_workloads::{Invalid, Workload};
 
 pub use defect::Defect;
 pub use rederive::{Rederived, rederive};
+pub use hosted::Hosted;
 
 /// A fault that finds less than this share of the work left took no effect, in percent.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
@@ -54,18 +56,45 @@ pub trait Visitor {
     /// What comes of it.
     type Output;
 
+    /// Does it. Called once, with the processes that the federation asks for.
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output;
+}
+
+/// Something to be done with a federation whose processes exchange messages, whatever its protocol.
+pub trait MessagesVisitor {
+    /// What comes of it.
+    type Output;
+
     /// Does it. Called once, with the protocol that the federation asks for.
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
+    fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
     where
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync;
 }
 
+/// The setup of a federation whose processes exchange messages.
+pub type MessagesSetup<P, A = Workload> = Setup<Node<P, A>>;
+
+/// Hands what is for messages to a visitor of all federations.
+struct Any<V>(V);
+
+impl<V: Visitor> MessagesVisitor for Any<V> {
+    type Output = V::Output;
+
+    fn visit<P>(self, setup: MessagesSetup<P>) -> V::Output
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        self.0.visit(setup)
+    }
+}
+
 /// A federation in values: everything that a driver needs, on any backend.
 #[derive(Clone, Debug)]
-pub struct Setup<P: Protocol, A: Application = Workload> {
+pub struct Setup<N: Process> {
     /// The configuration of every process.
-    pub process: Arc<NodeConfig<P, A>>,
+    pub process: Arc<N::Config>,
     /// Who is where, before anybody is up: version 0, lives 0. The processes that the protocol needs beside the ranks
     /// come last, outside every cluster, each on a node of its own.
     pub membership: Membership,
@@ -83,14 +112,9 @@ pub struct Setup<P: Protocol, A: Application = Workload> {
     pub seed: u64,
 }
 
-impl<P: Protocol, A: Application> Setup<P, A> {
-    /// What the protocol promises with its parameters.
-    pub fn promises(&self) -> Promises {
-        Promises::of::<P>(&self.process.protocol)
-    }
-
+impl<P: Protocol, A: Application> MessagesSetup<P, A> {
     /// The same federation with another application, which no file names.
-    pub fn hosting<B: Application>(self, application: B::Config) -> Setup<P, B> {
+    pub fn hosting<B: Application>(self, application: B::Config) -> MessagesSetup<P, B> {
         let protocol = self.process.protocol.clone();
         Setup {
             process: Arc::new(NodeConfig { protocol, application: Arc::new(application) }),
@@ -105,33 +129,46 @@ impl<P: Protocol, A: Application> Setup<P, A> {
     }
 }
 
-impl<P: Protocol> Setup<P> {
+impl<P> MessagesSetup<P>
+where
+    P: Protocol<Config: Send + Sync> + 'static,
+{
+    /// A federation under a protocol that the catalog does not know. It stands outside the resource, which asks for `none`.
+    /// Faults may name the processes that it needs beside the ranks ([`Names::extra_of`]).
+    pub fn of_own(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
+        Setup::of_messages(federation, seed, config)
+    }
+
+    fn of_messages(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
+        let sizes: Vec<usize> = federation.spec.clusters.iter().map(|it| it.nodes as usize).collect();
+        let application = application::config(&federation.spec);
+        application.validate(&sizes)?;
+        let extra = P::extra_processes(&config);
+        let process = NodeConfig { protocol: Arc::new(config), application: Arc::new(application) };
+        Ok(Setup::new(federation, seed, &extra, process))
+    }
+}
+
+impl<N: Hosted> Setup<N> {
+    /// What the protocol promises with its parameters.
+    pub fn promises(&self) -> Promises {
+        N::promises(&self.process)
+    }
+
     /// What each rank computes when nothing fails. `None` for an application whose result is an accident of timing.
     ///
     /// May take as long as the application computes, modelled time aside.
     pub fn reference(&self) -> Option<Vec<(ProcessId, Digest)>> {
-        let seed = |process| process_seed(self.seed, process);
-        faultline_workloads::reference(&self.process.application, &self.membership, seed)
+        N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }
 
-    /// A federation under a protocol that the catalog does not know. It stands outside the resource, which asks for `none`.
-    /// Faults may name the processes that it needs beside the ranks ([`Names::extra_of`]).
-    pub fn of_own(federation: &Federation, seed: u64, config: P::Config) -> Result<Setup<P>, SetupError> {
-        Setup::new(federation, seed, config)
-    }
-
-    fn new(federation: &Federation, seed: u64, config: P::Config) -> Result<Setup<P>, SetupError> {
+    /// `extra` are the processes that the protocol needs beside the ranks.
+    fn new(federation: &Federation, seed: u64, extra: &[Role], process: N::Config) -> Setup<N> {
         let spec = &federation.spec;
-        let extra = P::extra_processes(&config);
-        let promises = Promises::of::<P>(&config);
-        let names = Names::with_extra(spec, &extra);
-        let sizes: Vec<usize> = spec.clusters.iter().map(|it| it.nodes as usize).collect();
-        let application = application::config(spec);
-        application.validate(&sizes)?;
+        let names = Names::with_extra(spec, extra);
         let (storage, simulator) = (spec.storage(), spec.simulator());
-        Ok(Setup {
-            process: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(application) }),
-            membership: membership(spec, &extra),
+        Setup {
+            membership: membership(spec, extra),
             links: spec.links().expand(&spec.clusters),
             supervisor: faultline_supervisor::Config {
                 detect_after: spec.failures().detect_after(),
@@ -139,7 +176,7 @@ impl<P: Protocol> Setup<P> {
                 volatile_storage: storage.kind == StorageKind::Memory,
                 deadline: spec.deadline(),
                 start_within: Some(spec.deadline()),
-                scope: promises.scope,
+                scope: N::promises(&process).scope,
                 joins: (0..)
                     .zip(&spec.clusters)
                     .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.joins_after?.0)))
@@ -149,11 +186,12 @@ impl<P: Protocol> Setup<P> {
                     .least_work_left
                     .map_or(LEAST_WORK_LEFT_PERCENT, |it| it.min(100) as u8),
             },
+            process: Arc::new(process),
             names,
             storage,
             simulator,
             seed,
-        })
+        }
     }
 }
 
@@ -170,9 +208,31 @@ pub fn with_setup<V: Visitor>(
     with_valid(federation, seed, None, visitor)
 }
 
-/// Sets up a federation that [`validate`] finds nothing wrong with, its protocol wrong in the way of `defect`. Whoever
-/// sets up thousands has no time for the rules of an API server each time.
+/// As [`with_setup`], for a visitor of processes that exchange messages.
+pub fn with_messages<V: MessagesVisitor>(
+    federation: &Federation,
+    seed: Option<u64>,
+    visitor: V,
+) -> Result<V::Output, SetupError> {
+    let problems = validate(federation);
+    if !problems.is_empty() {
+        return Err(SetupError::Federation(problems));
+    }
+    with_valid_messages(federation, seed, None, visitor)
+}
+
+/// Sets up a federation that [`validate`] finds nothing wrong with, its protocol wrong in the way of `defect`. Setting up
+/// thousands takes too long with the rules of an API server each time.
 pub fn with_valid<V: Visitor>(
+    federation: &Federation,
+    seed: Option<u64>,
+    defect: Option<Defect>,
+    visitor: V,
+) -> Result<V::Output, SetupError> {
+    with_valid_messages(federation, seed, defect, Any(visitor))
+}
+
+fn with_valid_messages<V: MessagesVisitor>(
     federation: &Federation,
     seed: Option<u64>,
     defect: Option<Defect>,
@@ -183,35 +243,35 @@ pub fn with_valid<V: Visitor>(
     Ok(match &spec.protocol {
         Asked::Hc3i(_) => {
             let config = protocol::hc3i(spec, Scope::Cluster, defect)?;
-            visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config)?)
         }
         Asked::Hydee(_) => {
             let config = protocol::hydee(spec, Scope::Cluster, Recovery::Phases, defect)?;
-            visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config)?)
         }
         Asked::FullLogging(_) => {
             let config = protocol::hydee(spec, Scope::Process, Recovery::Phases, defect)?;
-            visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config)?)
         }
         Asked::Spbc(_) => {
             let config = protocol::hydee(spec, Scope::Cluster, Recovery::Pairs, defect)?;
-            visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config)?)
         }
         Asked::PessimisticLogging(_) => {
             let config = protocol::hydee(spec, Scope::Process, Recovery::Determinants, defect)?;
-            visitor.visit(Setup::<Hydee>::new(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config)?)
         }
         Asked::Independent(_) => {
             let config = protocol::hc3i(spec, Scope::Process, defect)?;
-            visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config)?)
         }
         Asked::Coordinated(_) | Asked::ChandyLamport(_) | Asked::HierarchicalCoordinated(_) => {
             let config = protocol::hc3i(spec, Scope::Federation, defect)?;
-            visitor.visit(Setup::<Hc3i>::new(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config)?)
         }
         Asked::None(_) => match defect {
             Some(defect) => return Err(SetupError::AnothersDefect(defect)),
-            None => visitor.visit(Setup::<NoProtocol>::new(federation, seed, ())?),
+            None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, ())?),
         },
     })
 }

@@ -8,14 +8,14 @@ use faultline_core::{ClusterId, Span};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry};
 
-use crate::Setup;
+use crate::{Hosted, Setup};
 
 /// The manifest of a run that has not begun. `text` is the federation as its user wrote it;
 /// `started` is now.
-pub fn draft<P: faultline_core::Protocol, A: faultline_core::Application>(
+pub fn draft<N: Hosted>(
     federation: &Federation,
     text: &str,
-    setup: &Setup<P, A>,
+    setup: &Setup<N>,
     backend: Backend,
     started: SystemTime,
 ) -> Manifest {
@@ -58,7 +58,7 @@ pub fn draft<P: faultline_core::Protocol, A: faultline_core::Application>(
 }
 
 /// The results of a run without faults: those of the application's sequential reference, when it has one.
-pub fn expected<P: faultline_core::Protocol>(setup: &Setup<P>) -> Option<Expected> {
+pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })
 }

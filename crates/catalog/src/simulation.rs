@@ -4,14 +4,14 @@ use std::num::NonZero;
 
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::{Effort as AskedEffort, InFlight as Asked, Simulator, Storage, StorageKind};
-use faultline_core::{Application, NodeConfig, Protocol, Span};
+use faultline_core::{Process, Span};
 use faultline_sim::{Chance, Config, Control, Effort, Handling, InFlight, Links, StorageCosts};
 
 use crate::Setup;
 
-impl<P: Protocol, A: Application> Setup<P, A> {
+impl<N: Process> Setup<N> {
     /// Everything that decides a simulation of this federation.
-    pub fn simulation(&self) -> Config<NodeConfig<P, A>> {
+    pub fn simulation(&self) -> Config<N::Config> {
         let clusters = self.membership.clusters.len();
         let links = Links::new(clusters, |from, to| self.links[&(from, to)]);
         let (process, membership) = (self.process.clone(), self.membership.clone());

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use faultline_api::resource::StorageKind;
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
-use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::{ClusterId, Digest, Fact, Life, Node, ProcessId, Protocol, Role, Sn, Span};
+use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
+use faultline_core::{ClusterId, Digest, Fact, Life, ProcessId, Role, Sn, Span};
 use faultline_sim::{Config, Links, Run};
 use faultline_supervisor::{FaultState, Outcome};
 use faultline_trace::Record;
-use faultline_workloads::Workload;
 
 fn federation(name: &str) -> Federation {
     let text = sample(name).expect("the sample exists").text;
@@ -32,16 +31,12 @@ struct Ended {
 impl Visitor for Simulate {
     type Output = Ended;
 
-    fn visit<P>(self, setup: Setup<P>) -> Ended
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Ended {
         let reference = setup.reference();
         let links = Links::new(setup.membership.clusters.len(), |from, to| setup.links[&(from, to)]);
         let config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
         let mut facts: Vec<Record> = Vec::new();
-        let run = faultline_sim::run::<Node<P, Workload>>(config, &mut facts);
+        let run = faultline_sim::run::<N>(config, &mut facts);
         let mut results = BTreeMap::new();
         let mut restored = BTreeMap::new();
         for record in facts {
@@ -121,7 +116,7 @@ fn a_seed_from_outside_replaces_that_of_the_resource() {
     struct Plan;
     impl Visitor for Plan {
         type Output = (u64, Vec<faultline_core::PlannedFault>);
-        fn visit<P: Protocol>(self, setup: Setup<P>) -> Self::Output {
+        fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
             (setup.seed, setup.supervisor.plan)
         }
     }
@@ -138,7 +133,7 @@ fn a_storage_server_stands_outside_every_cluster() {
     struct Look;
     impl Visitor for Look {
         type Output = ();
-        fn visit<P: Protocol>(self, setup: Setup<P>) {
+        fn visit<N: Hosted>(self, setup: Setup<N>) {
             assert_eq!(setup.membership.members.len(), 7);
             let server = setup.membership.member(ProcessId(6));
             assert_eq!((server.cluster, server.role), (ClusterId::OUTSIDE, Role::STORAGE_SERVER));

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
 use faultline_api::samples::{SAMPLES, Sample};
-use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::{Fault, Trigger};
+use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
+use faultline_core::{Fault, Protocol, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::Cast;
 use faultline_report::explain::count;
@@ -108,7 +108,7 @@ fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exi
 
 /// Says whether the application sends the same in every order of delivery. Bad input if its protocol relies on that.
 fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, Trouble> {
-    let found = with_setup(federation, None, Orders(orders)).map_err(unfit)?;
+    let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
     let said = format!("in {}", count(u64::from(orders) + 1, "order"));
     let Some(Difference { process, send, what, .. }) = found else {
         output::print(&format!("every process sends the same messages {said} of delivery\n"))?;
@@ -139,14 +139,10 @@ fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<
 /// Compares orders of delivery of a federation's application.
 struct Orders(u32);
 
-impl Visitor for Orders {
+impl MessagesVisitor for Orders {
     type Output = Option<Difference>;
 
-    fn visit<P>(self, setup: Setup<P>) -> Option<Difference>
-    where
-        P: faultline_core::Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn visit<P: Protocol>(self, setup: MessagesSetup<P>) -> Option<Difference> {
         let seed = |process| process_seed(setup.seed, process);
         difference::<Workload>(&setup.process.application, &setup.membership, seed, self.0)
     }

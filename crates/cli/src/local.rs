@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::{Fact, Life, Node, ProcessId, Protocol, Time};
+use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
+use faultline_core::{Fact, Life, ProcessId, Time};
 use faultline_launch::{ended, run_options};
 use faultline_runtime::node::{self, NodeOptions};
 use faultline_runtime::supervise::Collapse;
@@ -19,7 +19,6 @@ use faultline_supervisor::Status;
 use faultline_tc::namespace::MOST_PROCESSES;
 use faultline_trace::manifest::{Backend as Kind, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
-use faultline_workloads::Workload;
 
 use crate::live::{Live, View};
 use crate::log;
@@ -44,11 +43,7 @@ impl Backend for Processes<'_> {
         Kind::Local
     }
 
-    fn run<P>(&mut self, begun: Begun<'_, P>) -> Result<(Ended, Option<Trace>), Trouble>
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), Trouble> {
         let Begun { setup, manifest, bundle } = begun;
         let dir = bundle.dir();
         let metrics = self.metrics.clone();
@@ -143,11 +138,7 @@ struct Host(NodeOptions);
 impl Visitor for Host {
     type Output = Result<(), Trouble>;
 
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        node::run::<Node<P, Workload>>(self.0, Arc::clone(&setup.process)).map_err(Trouble::machine)
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
+        node::run::<N>(self.0, Arc::clone(&setup.process)).map_err(Trouble::machine)
     }
 }

@@ -6,17 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_core::process::{ActionOf, In};
-use faultline_core::{
-    Action, Birth, Event, Fact, FactKinds, Job, JobNo, Life, Node, Process, ProcessId, Protocol, Time,
-};
+use faultline_core::{Action, Birth, Event, Fact, FactKinds, Job, JobNo, Life, Process, ProcessId, Time};
 use faultline_report::Cast;
 use faultline_report::explain::count;
 use faultline_trace::describe::describe;
 use faultline_trace::inputs::{Deed, Entry, EntryOf, InputsFile};
 use faultline_trace::{Bundle, BundleError, Cut, Manifest, Trace};
-use faultline_workloads::Workload;
 use miette::miette;
 
 use crate::arguments::{Format, ReplayArguments};
@@ -111,11 +108,7 @@ struct Again<'a> {
 impl Visitor for Again<'_> {
     type Output = Result<Vec<Relived>, BundleError>;
 
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         let cast = Cast::new(self.manifest);
         // A life that ends by a kill may have been given something that nothing came of.
         let ends = self.trace.supervisor().iter().filter_map(|(_, fact)| match fact {
@@ -126,7 +119,7 @@ impl Visitor for Again<'_> {
         let mut all = Vec::new();
         for &process in &self.nodes {
             for (life, facts) in self.trace.lives(process) {
-                let relived = match self.bundle.read_inputs::<Node<P, Workload>>(process, life)? {
+                let relived = match self.bundle.read_inputs::<N>(process, life)? {
                     Some(file) => {
                         let was_killed = killed.contains(&(process, life));
                         relive(file, setup.process.clone(), facts, was_killed, &cast)

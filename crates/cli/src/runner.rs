@@ -7,8 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use faultline_api::Federation;
-use faultline_catalog::{Setup, Visitor, with_setup};
-use faultline_core::Protocol;
+use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_session::{RunError, Session, Simulator};
 use faultline_shaper::Kernel;
 use faultline_trace::{Bundle, BundleError};
@@ -107,7 +106,7 @@ struct Members;
 impl Visitor for Members {
     type Output = usize;
 
-    fn visit<P: Protocol>(self, setup: Setup<P>) -> usize {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> usize {
         setup.membership.members.len()
     }
 }

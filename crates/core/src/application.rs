@@ -102,6 +102,15 @@ pub trait Application: Clone + Debug + Sized {
     fn result(&self) -> Option<Digest>;
     /// How far it is.
     fn progress(&self) -> Progress;
+    /// What each rank computes when nothing fails; `None` when that is an accident of timing, or nothing computes it in
+    /// another way. `seed` gives each rank's own seed.
+    fn reference(
+        _config: &Arc<Self::Config>,
+        _membership: &Membership,
+        _seed: &dyn Fn(ProcessId) -> u64,
+    ) -> Option<Vec<(ProcessId, Digest)>> {
+        None
+    }
     /// Whether this rank has left the program: from this state on it neither sends nor is sent to. Only ranks of a cluster
     /// that leaves ever say so, and all of them do in the end.
     fn has_left(&self) -> bool {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Protocol as Asked, Unprotected};
-use faultline_catalog::{Setup, SetupError, manifest};
+use faultline_catalog::{MessagesSetup, SetupError, manifest};
 use faultline_checker::{Judgement, Property};
 use faultline_core::Promises;
 use faultline_session::Recording;
@@ -106,7 +106,7 @@ where
 
     fn play(&self, scenario: &Scenario) -> Result<Played, SetupError> {
         let Scenario { federation, seed, .. } = scenario;
-        let setup = Setup::<P>::of_own(federation, *seed, self.config.clone())?;
+        let setup = MessagesSetup::<P>::of_own(federation, *seed, self.config.clone())?;
         let mut nobody = ();
         let mut simulator = trial::simulator(&mut nobody);
         let expected = || manifest::expected(&setup);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::Outcome;
 use faultline_core::{Membership, ProcessId, Protocol, Span};
@@ -41,10 +41,10 @@ spec:
 /// Runs the farm in place of the federation's application.
 struct RunFarm<'a>(&'a faultline_api::Federation);
 
-impl Visitor for RunFarm<'_> {
+impl MessagesVisitor for RunFarm<'_> {
     type Output = (Outcome, Judgement);
 
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
+    fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
     where
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
@@ -60,13 +60,13 @@ impl Visitor for RunFarm<'_> {
 #[test]
 fn master_and_workers_are_refused_when_it_shows() {
     let calm = federation("[]", "");
-    let sound = with_setup(&calm, Some(1), RunFarm(&calm)).unwrap();
+    let sound = with_messages(&calm, Some(1), RunFarm(&calm)).unwrap();
     assert_eq!((sound.0, sound.1.verdict), (Outcome::Completed, Verdict::Pass), "{:?}", sound.1.reasons);
 
     let federation = federation("[{ at: 100ms, crash: { cluster: a, node: 0 } }]", "");
     let mut refused = 0;
     for seed in 0..20 {
-        let (outcome, judgement) = with_setup(&federation, Some(seed), RunFarm(&federation)).unwrap();
+        let (outcome, judgement) = with_messages(&federation, Some(seed), RunFarm(&federation)).unwrap();
         let Outcome::NotRepeated { id } = outcome else { continue };
         refused += 1;
         assert_eq!(id.from, MASTER);
@@ -83,13 +83,13 @@ fn master_and_workers_are_refused_when_it_shows() {
 
 fn membership() -> Membership {
     struct Of;
-    impl Visitor for Of {
+    impl MessagesVisitor for Of {
         type Output = Membership;
-        fn visit<P: Protocol>(self, setup: Setup<P>) -> Membership {
+        fn visit<P: Protocol>(self, setup: MessagesSetup<P>) -> Membership {
             setup.membership
         }
     }
-    with_setup(&federation("[]", ""), None, Of).unwrap()
+    with_messages(&federation("[]", ""), None, Of).unwrap()
 }
 
 fn of_workload(config: faultline_workloads::Config) -> Option<faultline_fuzz::Difference> {

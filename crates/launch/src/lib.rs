@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::StorageKind as Asked;
-use faultline_catalog::Setup;
-use faultline_core::{Application, ClusterId, Protocol, Span};
+use faultline_catalog::{Hosted, Setup};
+use faultline_core::{ClusterId, Span};
 use faultline_runtime::metrics::ClusterNames;
 use faultline_runtime::supervise::{Collapse, Names, Wishes};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
@@ -17,7 +17,7 @@ const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
 /// Everything that decides a run of a federation on real processes, recorded in `run_dir`. Its metrics are not served, and
 /// nothing interrupts it.
-pub fn run_options<P: Protocol, A: Application>(setup: &Setup<P, A>, run_dir: &Path) -> RunOptions {
+pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
     let clusters = setup.names.clusters() as u16;
     RunOptions {
         run_dir: run_dir.to_owned(),

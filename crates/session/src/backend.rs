@@ -1,8 +1,8 @@
 //! What carries a run out.
 
-use faultline_catalog::Setup;
+use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
-use faultline_core::{PlannedFault, Protocol, Span};
+use faultline_core::{PlannedFault, Span};
 use faultline_trace::manifest::{Backend as Kind, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
 
@@ -16,17 +16,14 @@ pub trait Backend {
 
     /// Runs a federation to its end. The facts are those of the trace that is returned; without one, the backend has
     /// written them into the bundle.
-    fn run<P>(&mut self, begun: Begun<'_, P>) -> Result<(Ended, Option<Trace>), Self::Error>
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync;
+    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), Self::Error>;
 }
 
 /// A run whose manifest has been written, and which is to be carried out.
 #[derive(Debug)]
-pub struct Begun<'a, P: Protocol> {
+pub struct Begun<'a, N: Hosted> {
     /// The federation in values.
-    pub setup: &'a Setup<P>,
+    pub setup: &'a Setup<N>,
     /// What the record says of the run so far.
     pub manifest: &'a Manifest,
     /// Where the record is.

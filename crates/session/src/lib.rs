@@ -25,8 +25,7 @@ mod tapes;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_catalog::{Defect, Setup, SetupError, Visitor, manifest, with_setup, with_valid};
-use faultline_core::{Application, Protocol};
+use faultline_catalog::{Defect, Hosted, Setup, SetupError, Visitor, manifest, with_setup, with_valid};
 use faultline_trace::manifest::{Backend as BackendKind, Expected};
 use faultline_trace::{Bundle, BundleError, Manifest};
 
@@ -124,17 +123,12 @@ impl<'a> Session<'a> {
 
     /// [`Session::simulate`] for a setup that no federation describes in full: a protocol or an application of one's own.
     /// `expected` gives the results of a run in which nothing fails.
-    pub fn simulate_setup<P, A>(
+    pub fn simulate_setup<N: Hosted>(
         &self,
-        setup: &Setup<P, A>,
+        setup: &Setup<N>,
         expected: impl FnOnce() -> Option<Expected>,
         simulator: &mut Simulator<'_>,
-    ) -> Unjudged
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-        A: Application,
-    {
+    ) -> Unjudged {
         let mut manifest = self.draft_of(setup, BackendKind::Simulate);
         let (ended, trace) = simulator.play(setup, &manifest, None);
         ended.complete(&mut manifest);
@@ -152,17 +146,12 @@ impl<'a> Session<'a> {
     }
 
     /// [`Session::record`] for a setup that is at hand.
-    pub fn record_setup<P, B>(
+    pub fn record_setup<N: Hosted, B: Backend>(
         &self,
-        setup: &Setup<P>,
+        setup: &Setup<N>,
         bundle: &Bundle,
         backend: &mut B,
-    ) -> Result<Unjudged, RunError<B::Error>>
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-        B: Backend,
-    {
+    ) -> Result<Unjudged, RunError<B::Error>> {
         let mut manifest = match self.resumed {
             Some(manifest) => manifest.clone(),
             None => {
@@ -192,7 +181,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn draft_of<P: Protocol, A: Application>(&self, setup: &Setup<P, A>, backend: BackendKind) -> Manifest {
+    fn draft_of<N: Hosted>(&self, setup: &Setup<N>, backend: BackendKind) -> Manifest {
         manifest::draft(self.federation, self.text, setup, backend, self.started)
     }
 
@@ -213,7 +202,7 @@ struct Draft<'a> {
 impl Visitor for Draft<'_> {
     type Output = Manifest;
 
-    fn visit<P: Protocol>(self, setup: Setup<P>) -> Manifest {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Manifest {
         self.session.draft_of(&setup, self.backend)
     }
 }
@@ -224,7 +213,7 @@ struct Reference;
 impl Visitor for Reference {
     type Output = Option<Expected>;
 
-    fn visit<P: Protocol>(self, setup: Setup<P>) -> Option<Expected> {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Option<Expected> {
         manifest::expected(&setup)
     }
 }
@@ -238,11 +227,7 @@ struct InMemory<'a, 's> {
 impl Visitor for InMemory<'_, '_> {
     type Output = Unjudged;
 
-    fn visit<P>(self, setup: Setup<P>) -> Unjudged
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Unjudged {
         self.session.simulate_setup(&setup, || manifest::expected(&setup), self.simulator)
     }
 }
@@ -257,11 +242,7 @@ struct InBundle<'a, B> {
 impl<B: Backend> Visitor for InBundle<'_, B> {
     type Output = Result<Unjudged, RunError<B::Error>>;
 
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         self.session.record_setup(&setup, self.bundle, self.backend)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use faultline_catalog::Setup;
-use faultline_core::{Application, Node, Protocol, Time};
+use faultline_catalog::{Hosted, Setup};
+use faultline_core::Time;
 use faultline_sim::{Simulation, Stats};
 use faultline_supervisor::Status;
 use faultline_trace::manifest::Backend as Kind;
@@ -76,20 +76,16 @@ impl<'a> Simulator<'a> {
     }
 
     /// Runs a federation to its end.
-    pub(crate) fn play<P, A>(
+    pub(crate) fn play<N: Hosted>(
         &mut self,
-        setup: &Setup<P, A>,
+        setup: &Setup<N>,
         manifest: &Manifest,
         tapes: Option<&mut Tapes>,
-    ) -> (Ended, Trace)
-    where
-        P: Protocol + 'static,
-        A: Application,
-    {
+    ) -> (Ended, Trace) {
         self.observer.begins(manifest);
         let observer: RefCell<&mut dyn Observer> = RefCell::new(&mut *self.observer);
         let mut sink = Watched { facts: Recorder::default(), observer: &observer };
-        let mut simulation = Simulation::<Node<P, A>, _>::new(setup.simulation(), &mut sink);
+        let mut simulation = Simulation::<N, _>::new(setup.simulation(), &mut sink);
         if let Some(tapes) = tapes {
             simulation.record(tapes);
         }
@@ -121,11 +117,7 @@ impl Backend for Simulator<'_> {
         Kind::Simulate
     }
 
-    fn run<P>(&mut self, begun: Begun<'_, P>) -> Result<(Ended, Option<Trace>), BundleError>
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), BundleError> {
         let Begun { setup, manifest, bundle } = begun;
         let mut tapes = bundle.records_inputs().then(|| Tapes::new(bundle.clone()));
         let (ended, trace) = self.play(setup, manifest, tapes.as_mut());

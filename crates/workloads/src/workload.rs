@@ -4,6 +4,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::Debug;
 use faultline_core::{
     Application, Chunk, Digest, Incarnation, Membership, Outbox, Payload, ProcessId, Progress, Span,
@@ -144,6 +145,14 @@ impl Application for Workload {
             Rank::Farm(rank) => rank.result(),
             Rank::Salted(rank) => rank.result(),
         }
+    }
+
+    fn reference(
+        config: &Arc<Config>,
+        membership: &Membership,
+        seed: &dyn Fn(ProcessId) -> u64,
+    ) -> Option<Vec<(ProcessId, Digest)>> {
+        crate::reference(config, membership, seed)
     }
 
     fn progress(&self) -> Progress {

@@ -5,7 +5,7 @@ mod sort;
 use std::sync::Arc;
 
 use faultline_api::{Federation, parse};
-use faultline_catalog::{Setup, Visitor, with_setup};
+use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
 use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
 use faultline_core::{Digest, ProcessId, Protocol};
@@ -20,10 +20,10 @@ const EACH: usize = 50;
 /// Runs the example in place of the federation's application.
 struct RunSort<'a>(&'a Federation);
 
-impl Visitor for RunSort<'_> {
+impl MessagesVisitor for RunSort<'_> {
     type Output = (Judgement, usize);
 
-    fn visit<P>(self, setup: Setup<P>) -> Self::Output
+    fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
     where
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
@@ -65,7 +65,7 @@ fn the_example_is_judged_under_every_protocol_with_faults() {
     for protocol in ["hc3i", "hydee", "coordinated"] {
         let federation = federation(&format!("{{ {protocol}: {options} }}"), faults);
         for seed in 0..10 {
-            let (judgement, faults) = with_setup(&federation, Some(seed), RunSort(&federation)).unwrap();
+            let (judgement, faults) = with_messages(&federation, Some(seed), RunSort(&federation)).unwrap();
             assert_eq!(faults, 2);
             assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}, seed {seed}: {:?}", judgement.reasons);
         }
@@ -88,13 +88,13 @@ fn the_example_sorts() {
         .into();
     let setup = federation("{ none: {} }", "[]");
     struct Members;
-    impl Visitor for Members {
+    impl MessagesVisitor for Members {
         type Output = Vec<(ProcessId, Digest)>;
-        fn visit<P: Protocol>(self, setup: Setup<P>) -> Self::Output {
+        fn visit<P: Protocol>(self, setup: MessagesSetup<P>) -> Self::Output {
             sequential::<Sort>(&Arc::new(EACH), &setup.membership)
         }
     }
-    assert_eq!(with_setup(&setup, None, Members).unwrap(), expected);
+    assert_eq!(with_messages(&setup, None, Members).unwrap(), expected);
 }
 
 #[test]
