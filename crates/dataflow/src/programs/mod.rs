@@ -17,6 +17,9 @@ pub mod queens;
 #[cfg(test)]
 mod testing;
 
+use alloc::format;
+use alloc::string::String;
+
 use faultline_core::{Chunk, Digest, Span};
 
 use crate::program::{Call, Data, Frame, Program, digest};
@@ -41,7 +44,7 @@ pub enum Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// Out of range.
-    #[error("{field} is {value}; write a number from {least} to {most}")]
+    #[error("{field} is {value}, which is out of range")]
     OutOfRange {
         /// Which.
         field: &'static str,
@@ -53,15 +56,25 @@ pub enum Invalid {
         most: u64,
     },
     /// The program would not fit into memory.
-    #[error(
-        "the program has up to {tasks} tasks, which do not fit into memory; at most {MOST_TASKS} do, so {remedy}"
-    )]
+    #[error("the program has up to {tasks} tasks, which do not fit into memory")]
     TooManyTasks {
         /// An upper bound of its tasks.
         tasks: u64,
         /// What makes it smaller.
         remedy: &'static str,
     },
+}
+
+impl Invalid {
+    /// What to do about it.
+    pub fn remedy(&self) -> String {
+        match self {
+            Invalid::OutOfRange { least, most, .. } => format!("write a number from {least} to {most}"),
+            Invalid::TooManyTasks { remedy, .. } => {
+                format!("{remedy}: at most {MOST_TASKS} tasks are possible")
+            }
+        }
+    }
 }
 
 impl Flow {

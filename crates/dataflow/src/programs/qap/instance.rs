@@ -1,5 +1,6 @@
 //! Instances of the quadratic assignment problem in the format of QAPLIB: a size, and two square matrices.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -31,12 +32,10 @@ pub struct Instance {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// There is nothing to read.
-    #[error("the file is empty; a QAPLIB file holds a size n and two n x n matrices")]
+    #[error("the text is empty")]
     Empty,
     /// Something that is no entry of a matrix, nor a size.
-    #[error(
-        "line {line}: `{found}` is not a whole number from 0 to {limit}; write whole numbers, separated by blanks"
-    )]
+    #[error("line {line}: `{found}` is not a whole number from 0 to {limit}")]
     NotANumber {
         /// Where.
         line: usize,
@@ -46,7 +45,7 @@ pub enum Malformed {
         limit: u64,
     },
     /// A size that cannot be searched.
-    #[error("line {line}: the size is {found}; choose an instance of 2 to {MOST} facilities")]
+    #[error("line {line}: {found} facilities cannot be searched")]
     Size {
         /// Where.
         line: usize,
@@ -54,10 +53,7 @@ pub enum Malformed {
         found: u64,
     },
     /// The matrices have holes.
-    #[error(
-        "line {line}: the text ends after {found} of {expected} matrix entries; two {n} x {n} matrices follow the size {n}, \
-         so add what is missing or correct the size"
-    )]
+    #[error("line {line}: the text ends after {found} of {expected} entries of two {n} x {n} matrices")]
     Short {
         /// The last line that holds anything.
         line: usize,
@@ -69,10 +65,7 @@ pub enum Malformed {
         expected: usize,
     },
     /// The matrices have more entries than the size says.
-    #[error(
-        "line {line}: `{found}` follows the last of {expected} matrix entries; two {n} x {n} matrices follow the size {n}, \
-         so remove what is too much or correct the size"
-    )]
+    #[error("line {line}: `{found}` follows the last of {expected} entries of two {n} x {n} matrices")]
     Long {
         /// Where.
         line: usize,
@@ -83,6 +76,21 @@ pub enum Malformed {
         /// Entries that the size asks for.
         expected: usize,
     },
+}
+
+impl Malformed {
+    /// What to do about it.
+    pub fn remedy(&self) -> String {
+        match self {
+            Malformed::Empty => {
+                "give the size n, then the distances and the flows as two n x n matrices".to_string()
+            }
+            Malformed::NotANumber { .. } => "write whole numbers, separated by blanks".to_string(),
+            Malformed::Size { .. } => format!("choose an instance of 2 to {MOST} facilities"),
+            Malformed::Short { n, .. } => format!("add the missing entries, or correct the size {n}"),
+            Malformed::Long { n, .. } => format!("remove the surplus, or correct the size {n}"),
+        }
+    }
 }
 
 impl Instance {
@@ -146,14 +154,7 @@ impl Instance {
 
 #[cfg(test)]
 mod tests {
-    use alloc::format;
-    use alloc::string::String;
-
     use super::*;
-
-    fn error(text: &str) -> String {
-        Instance::parse(text).unwrap_err().to_string()
-    }
 
     #[test]
     fn rows_may_be_broken_anywhere() {
@@ -164,23 +165,36 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named_with_its_line_and_the_remedy() {
-        assert_eq!(error(" \n"), "the file is empty; a QAPLIB file holds a size n and two n x n matrices");
-        let not_a_number =
-            "is not a whole number from 0 to 16777216; write whole numbers, separated by blanks";
-        assert_eq!(error("2\n0 1\nx 0"), format!("line 3: `x` {not_a_number}"));
-        assert_eq!(error("2\n0 -1\n1 0"), format!("line 2: `-1` {not_a_number}"));
-        assert_eq!(error("2\n0 1.5\n1 0"), format!("line 2: `1.5` {not_a_number}"));
-        assert_eq!(error("2\n0 16777217"), format!("line 2: `16777217` {not_a_number}"));
-        assert_eq!(error("64"), "line 1: the size is 64; choose an instance of 2 to 32 facilities");
-        assert_eq!(
-            error("2\n0 1\n1 0\n\n0 3\n4\n\n"),
-            "line 6: the text ends after 7 of 8 matrix entries; two 2 x 2 matrices follow the size 2, so add what is missing \
-             or correct the size"
-        );
-        assert_eq!(
-            error("2\n0 1\n1 0\n0 3\n4 0\n5"),
-            "line 6: `5` follows the last of 8 matrix entries; two 2 x 2 matrices follow the size 2, so remove what is too \
-             much or correct the size"
-        );
+        let bound = "is not a whole number from 0 to 16777216";
+        let blanks = "write whole numbers, separated by blanks";
+        for (text, what, remedy) in [
+            (
+                " \n",
+                "the text is empty".into(),
+                "give the size n, then the distances and the flows as two n x n matrices",
+            ),
+            ("2\n0 1\nx 0", format!("line 3: `x` {bound}"), blanks),
+            ("2\n0 -1\n1 0", format!("line 2: `-1` {bound}"), blanks),
+            ("2\n0 1.5\n1 0", format!("line 2: `1.5` {bound}"), blanks),
+            ("2\n0 16777217", format!("line 2: `16777217` {bound}"), blanks),
+            (
+                "64",
+                "line 1: 64 facilities cannot be searched".into(),
+                "choose an instance of 2 to 32 facilities",
+            ),
+            (
+                "2\n0 1\n1 0\n\n0 3\n4\n\n",
+                "line 6: the text ends after 7 of 8 entries of two 2 x 2 matrices".into(),
+                "add the missing entries, or correct the size 2",
+            ),
+            (
+                "2\n0 1\n1 0\n0 3\n4 0\n5",
+                "line 6: `5` follows the last of 8 entries of two 2 x 2 matrices".into(),
+                "remove the surplus, or correct the size 2",
+            ),
+        ] {
+            let error = Instance::parse(text).unwrap_err();
+            assert_eq!((error.to_string(), error.remedy().as_str()), (what, remedy));
+        }
     }
 }
