@@ -22,7 +22,7 @@ pub(crate) struct AgentArguments {
     /// Where supervisors call; the port stands on the standard output.
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
-    /// The federation's key: a file of 64 hexadecimal digits.
+    /// The process's key, drawn from the federation's: a file of 64 hexadecimal digits.
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
     /// Storage and facts of the process are below this. What other runs have left there is removed.

@@ -1,11 +1,12 @@
-//! The federation's key, from the file that holds it. It is never shown; what is drawn from it is, to who asks.
+//! The federation's key, from the file that holds it, and what is drawn from it. It is never shown; the token is, to who
+//! asks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use faultline_api::supervision;
-use faultline_runtime::Secret;
+use faultline_runtime::{Keys, Secret};
 
 use crate::trouble::Trouble;
 
@@ -26,15 +27,49 @@ pub(crate) fn print(arguments: &TokenArguments) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What guards the connections of the federation.
+/// Print the key of one process, derived from the federation's key, for its agent.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  faultline-node key --key-file key paris-0 > key-of-paris-0")]
+pub(crate) struct KeyArguments {
+    /// The federation's key: a file of 64 hexadecimal digits.
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+    /// The process, `CLUSTER-N`.
+    process: String,
+}
+
+/// Prints the key of a process.
+pub(crate) fn print_key(arguments: &KeyArguments) -> Result<(), Trouble> {
+    let file = &arguments.key_file;
+    let key = supervision::process_key(&read(file)?, &arguments.process);
+    println!("{}", key.map_err(|error| unusable(file, error))?);
+    Ok(())
+}
+
+/// The key of one process.
 pub(crate) fn secret(file: &Path) -> Result<Secret, Trouble> {
     Secret::read_file(file).map_err(|error| unusable(file, error))
 }
 
+/// The keys of these processes, drawn from the federation's.
+pub(crate) fn keys(file: &Path, processes: &[String]) -> Result<Keys, Trouble> {
+    let key = read(file)?;
+    let of_process = |process: &String| {
+        let drawn = supervision::process_key(&key, process).map_err(|error| unusable(file, error))?;
+        Secret::read_line(format!("{drawn}\n").as_bytes()).map_err(|error| unusable(file, error))
+    };
+    processes.iter().map(of_process).collect::<Result<_, _>>().map(Keys::new)
+}
+
 /// What opens the supervisor's API.
 pub(crate) fn token(file: &Path) -> Result<String, Trouble> {
-    let key = fs::read_to_string(file).map_err(|error| unusable(file, error))?;
-    supervision::token(&key).map_err(|error| unusable(file, error))
+    supervision::token(&read(file)?).map_err(|error| unusable(file, error))
+}
+
+fn read(file: &Path) -> Result<String, Trouble> {
+    fs::read_to_string(file).map_err(|error| unusable(file, error))
 }
 
 fn unusable(file: &Path, error: impl std::fmt::Display) -> Trouble {

@@ -37,6 +37,7 @@ enum Command {
     Probe(probe::ProbeArguments),
     Shape(shape::ShapeArguments),
     Supervise(supervise::SuperviseArguments),
+    Key(key::KeyArguments),
     Token(key::TokenArguments),
     /// One process of a federation, started by an agent.
     #[command(hide = true, disable_help_flag = true)]
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Shape(arguments) => shape::run(&arguments),
         Command::Supervise(arguments) => supervise::run(&arguments),
+        Command::Key(arguments) => key::print_key(&arguments),
         Command::Token(arguments) => key::print(&arguments),
         Command::Node { arguments } => node::run(arguments),
     };

@@ -20,7 +20,7 @@ use faultline_report::{Recorded, Summary};
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{self, Desk, RemoteOptions};
 use faultline_runtime::supervise::{Past, RunError, Wishes};
-use faultline_runtime::{RunOptions, Secret, interrupt};
+use faultline_runtime::{Keys, RunOptions, interrupt};
 use faultline_session::{Backend, Begun, Ended, Recording, RunError as SessionError, Session};
 use faultline_trace::manifest::Backend as Kind;
 use faultline_trace::{Bundle, Trace};
@@ -71,12 +71,11 @@ pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), Trouble> {
     let federation = faultline_api::parse(&label, &bytes)
         .map_err(|rejected| Trouble::input(format!("{:?}", miette::Report::new(*rejected))))?;
     let text = String::from_utf8_lossy(&bytes);
-    let secret = key::secret(&arguments.key_file)?;
     let token = key::token(&arguments.key_file)?;
     // An interrupt after a first signal ends the program at once, as if nobody had handled it.
     let ended = interrupt::flag(128 + 2)
         .map_err(|error| Trouble::machine(format!("cannot wait for signals: {error}")))?;
-    let run = Run { arguments, federation: &federation, text: &text, secret, token, ended };
+    let run = Run { arguments, federation: &federation, text: &text, token, ended };
     with_setup(&federation, None, run).map_err(Trouble::input)?
 }
 
@@ -85,7 +84,6 @@ struct Run<'a> {
     arguments: &'a SuperviseArguments,
     federation: &'a Federation,
     text: &'a str,
-    secret: Secret,
     token: String,
     ended: Arc<AtomicBool>,
 }
@@ -94,7 +92,8 @@ impl Visitor for Run<'_> {
     type Output = Result<(), Trouble>;
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
-        let Run { arguments, federation, text, secret, token, ended } = self;
+        let Run { arguments, federation, text, token, ended } = self;
+        let keys = key::keys(&arguments.key_file, &setup.names.processes())?;
         let out = &arguments.out;
         let (desk, sum, wishes) = (Desk::default(), Sum::default(), Wishes::default());
         let bundle = Bundle::open(out);
@@ -154,7 +153,9 @@ impl Visitor for Run<'_> {
             return conclude(Err(why), &bundle, &ledger, &ended);
         }
         let listen = arguments.listen;
-        let mut pods = Pods { run, secret, listen, sum, past, wishes, desk, keeper, ended: ended.clone() };
+        let replace_after = federation.spec.failures().replace_after().into();
+        let mut pods =
+            Pods { run, keys, replace_after, listen, sum, past, wishes, desk, keeper, ended: ended.clone() };
         let recording = match session.resumed(begun.as_ref()).record_setup(&setup, &bundle, &mut pods) {
             Ok(run) => Ok(run.judge()),
             // Another start of this program goes on.
@@ -170,7 +171,8 @@ impl Visitor for Run<'_> {
 struct Pods {
     /// What the run is called.
     run: String,
-    secret: Secret,
+    keys: Keys,
+    replace_after: Duration,
     listen: SocketAddr,
     sum: Sum,
     /// What another start of this program was told of the same run.
@@ -192,7 +194,8 @@ impl Backend for Pods {
         let Begun { setup, bundle, .. } = begun;
         let remote = RemoteOptions {
             run: self.run.clone(),
-            secret: self.secret.clone(),
+            keys: self.keys.clone(),
+            replace_after: self.replace_after,
             listen: self.listen,
             files: bundle.description().map_err(RunError::Facts)?,
             sum: self.sum.clone(),

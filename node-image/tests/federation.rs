@@ -127,12 +127,27 @@ fn who_does_not_know_the_key_learns_and_changes_nothing() {
 }
 
 #[test]
+fn a_process_cannot_take_the_place_of_another_nor_drive_the_run_with_its_key() {
+    let mut setting = Setting::start(&federation(""), &PROCESSES[..3]);
+    let of_paris = fs::read_to_string(setting.key_of("paris-0")).unwrap();
+    let drawn = faultline_api::supervision::token(&of_paris).unwrap();
+    for token in [of_paris.as_str(), &drawn] {
+        assert_eq!(ask(setting.supervisor.address, "GET", "/v1/status", Some(token), &[]).0, 401);
+    }
+    let pretender = Program::agent(&setting.dir.path().join("pretender"), &setting.key_of("paris-0"));
+    setting.agents.push((PROCESSES[3].to_owned(), pretender));
+    assert_eq!(setting.put(&setting.places(1)), 200);
+    let status = setting.wait("three agents are there", |it| it.missing.len() == 1);
+    assert_eq!(status.missing, ["rennes-1"], "an agent with the key of paris-0 is not that of rennes-1");
+}
+
+#[test]
 fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
     let setting = Setting::start(&federation(""), &PROCESSES);
     setting.put(&setting.places(1));
     setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
     // The machine of paris-1 stands still: neither its agent nor its process hears that they are replaced.
-    let replacement = Program::agent(&setting.dir.path().join("replacement"), &setting.key());
+    let replacement = Program::agent(&setting.dir.path().join("replacement"), &setting.key_of("paris-1"));
     let old = &setting.agents[1].1;
     let agent = Pid::from_raw(old.child.id() as i32);
     let process = Pid::from_raw(child_of(agent.as_raw()).expect("the agent has started a process"));
@@ -165,7 +180,7 @@ fn a_place_that_is_told_to_end_sends_its_last_words_and_the_run_passes() {
     kill(Pid::from_raw(old.child.id() as i32), Signal::SIGTERM).unwrap();
     assert!(old.child.wait().unwrap().success());
     // Another pod with the same volume.
-    let replacement = Program::agent(&data, &setting.key());
+    let replacement = Program::agent(&data, &setting.key_of("rennes-0"));
     setting.agents[2].1 = replacement;
     let mut places = setting.places(2);
     places.places[2].uid = "another".into();

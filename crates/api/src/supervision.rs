@@ -10,7 +10,8 @@
 //! | `GET /v1/bundle` | | the record as a tar stream; 409 while the run goes on |
 //! | `GET /metrics`, `GET /healthz` | | for everyone |
 //!
-//! Everything below `/v1` wants `Authorization: Bearer` with [`token`] of the federation's key; 401 without it.
+//! Everything below `/v1` wants `Authorization: Bearer` with [`token`] of the federation's key; 401 without it. Only the
+//! supervisor and who asks it have that key; each process has a [`process_key`], which opens nothing here.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -42,13 +43,24 @@ pub struct KeyError;
 /// What opens the supervisor's API, drawn from the federation's key without giving it away. `key` is the content of the
 /// key's file: [`KEY_DIGITS`] hexadecimal digits; space around them does not matter.
 pub fn token(key: &str) -> Result<String, KeyError> {
+    derive("faultline 2026 token of the supervisor's API", &[], key)
+}
+
+/// The key of one process, drawn from the federation's key: the only one that its pod has. It gives away neither the
+/// federation's key, nor the key of another process, nor the [`token`].
+pub fn process_key(key: &str, process: &str) -> Result<String, KeyError> {
+    derive("faultline 2026 key of a process", process.as_bytes(), key)
+}
+
+fn derive(purpose: &str, of: &[u8], key: &str) -> Result<String, KeyError> {
     let key = key.trim();
     if key.len() != KEY_DIGITS || !key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(KeyError);
     }
     let key = key.to_ascii_lowercase();
-    let derived = blake3::derive_key("faultline 2026 token of the supervisor's API", key.as_bytes());
-    Ok(derived.iter().map(|byte| format!("{byte:02x}")).collect())
+    let mut hasher = blake3::Hasher::new_derive_key(purpose);
+    hasher.update(key.as_bytes()).update(of);
+    Ok(hasher.finalize().to_string())
 }
 
 /// Where the processes of a federation are. Replaces what was said before: a process that is not named has no place.
@@ -321,6 +333,11 @@ mod tests {
         assert!(!of_key.contains(&key[..16]));
         assert_eq!(token(&key[1..]), Err(KeyError));
         assert_eq!(token(&key.replace('0', "x")), Err(KeyError));
+        let of_process = process_key(&key, "paris-1").unwrap();
+        assert_eq!(of_process.len(), KEY_DIGITS);
+        assert_ne!(of_process, process_key(&key, "paris-11").unwrap());
+        assert_ne!(of_process, of_key);
+        assert_ne!(process_key(&key, "").unwrap(), of_key, "no process has the key that opens the API");
     }
 
     #[test]

@@ -147,6 +147,7 @@ fn every_mistake_is_explained() {
         ("too many copies", with("replicas: 1, replicateTo: otherCluster", "replicas: 2")),
         ("too many other clusters", with("replicas: 1", "replicas: 2")),
         ("too short to detect", with("detectAfter: 500ms", "detectAfter: 5ms")),
+        ("replaced too late", with("restartAfter: 200ms", "restartAfter: 200ms, replaceAfter: 60s")),
         ("deadline before the end", with("deadline: 60s", "deadline: 1s").replace("at: 4s", "at: 500ms")),
         ("fault after the deadline", with("at: 4s", "at: 70s")),
         (

@@ -28,8 +28,8 @@ use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
 
 pub use defect::Defect;
-pub use rederive::{Rederived, rederive};
 pub use hosted::Hosted;
+pub use rederive::{Rederived, rederive};
 
 /// A fault that finds less than this share of the work left took no effect, in percent.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;

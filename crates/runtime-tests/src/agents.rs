@@ -7,15 +7,16 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use faultline_core::ProcessId;
-use faultline_runtime::Secret;
+use faultline_runtime::Keys;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{Desk, Place, RemoteOptions};
 
 /// Agents that wait for a supervisor. They end with this value.
 pub struct Agents {
-    secret: Secret,
+    keys: Keys,
     /// Indexed by process.
     pub agents: Vec<Agent>,
 }
@@ -33,18 +34,23 @@ pub struct Agent {
 impl Agents {
     /// Starts `number` agents with `probe_agent`, below `dir`; each starts its process with `command`.
     pub fn start(dir: &Path, probe_agent: &str, command: &[OsString], number: usize) -> Agents {
-        let secret = Secret::generate().expect("random bytes");
-        let key = dir.join("key");
-        fs::write(&key, secret.to_line()).expect("a file for the key");
-        let agent = |index| Agent::start(&dir.join(format!("agent-{index}")), probe_agent, command, &key);
-        Agents { secret, agents: (0..number).map(agent).collect() }
+        let keys = Keys::generate(number).expect("random bytes");
+        let agent = |index| {
+            let key = dir.join(format!("key-{index}"));
+            let of_process = keys.of(ProcessId(index as u32)).expect("as many as processes");
+            fs::write(&key, of_process.to_line()).expect("a file for the key");
+            Agent::start(&dir.join(format!("agent-{index}")), probe_agent, command, &key)
+        };
+        let agents = (0..number).map(agent).collect();
+        Agents { keys, agents }
     }
 
     /// What a supervisor needs to reach them.
     pub fn options(&self) -> RemoteOptions {
         RemoteOptions {
             run: "run".to_owned(),
-            secret: self.secret.clone(),
+            keys: self.keys.clone(),
+            replace_after: Duration::ZERO,
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             files: vec![],
             sum: Sum::default(),

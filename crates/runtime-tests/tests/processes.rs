@@ -170,16 +170,22 @@ fn a_stranger_is_hung_up_on_and_changes_nothing() {
     let ports: Vec<u16> = run.nodes().into_values().flat_map(open_ports).chain(supervisor).collect();
     assert_eq!(ports.len(), NODES + 2, "one for each node, the control port and the supervisor's metrics");
     let metrics = run.metrics_port();
-    for port in ports.into_iter().filter(|&port| port != metrics) {
+    let mut answered = 0;
+    let ports = ports.into_iter().filter(|&port| port != metrics);
+    // In the name of process 0, to the supervisor and to process 1.
+    for (port, called) in ports.flat_map(|port| [(port, [0xff; 4]), (port, [1, 0, 0, 0])]) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // The other end shows that it knows the secret; this one cannot.
-        stream.write_all(b"FLT1").unwrap();
+        stream.write_all(&[*b"FLT2", [0; 4], called].concat()).unwrap();
         stream.write_all(&[7; 16]).unwrap();
-        stream.read_exact(&mut [0; 48]).unwrap();
-        stream.write_all(&[9; 32]).unwrap();
-        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "port {port} goes on talking to a stranger");
+        // Who is meant shows that it knows the key; this end cannot.
+        if stream.read_exact(&mut [0; 48]).is_ok() {
+            answered += 1;
+            stream.write_all(&[9; 32]).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "port {port} goes on talking to a stranger");
+        }
     }
+    assert_eq!(answered, 2, "only who is meant answers");
     assert_eq!(run.nodes().len(), NODES);
 }
 

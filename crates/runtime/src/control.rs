@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::clock::Clock;
 use crate::links::Links;
 use crate::metrics::{ClusterNames, Counts, Delays};
+use crate::secret::WrappedKeys;
 use crate::storage::StorageOptions;
 
 /// A control message that claims to be longer is a defect: the largest is a membership.
@@ -44,6 +45,8 @@ pub(crate) struct Setup {
     /// Where every process belongs, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,
     pub(crate) storage: StorageOptions,
+    /// Shared with each of the others, indexed by process.
+    pub(crate) keys: WrappedKeys,
     /// Kinds of fact that are to be reported.
     pub(crate) follows: Vec<FactKind>,
     pub(crate) heartbeat_every: Span,

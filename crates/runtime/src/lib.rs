@@ -38,6 +38,6 @@ mod transport;
 
 pub use links::Links;
 pub use node::{NodeError, NodeOptions};
-pub use secret::Secret;
+pub use secret::{Keys, Secret};
 pub use storage::{StorageKind, StorageOptions};
 pub use supervise::{Observer, RunError, RunOptions, RunOutcome};

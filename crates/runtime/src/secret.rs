@@ -1,26 +1,53 @@
-//! The run's secret, and the handshake by which both ends of a connection show that they know it.
+//! Keys of the processes of a run, and the handshake by which both ends of a connection show that they know the same one.
 //!
-//! The secret itself never crosses a socket, stands in no argument and no environment, and is never logged: a node
-//! reads it from its standard input. The handshake authenticates the ends when they meet; it does not protect what
-//! follows against someone who can rewrite packets on the wire.
+//! Each process has a key of its own, which the supervisor knows, too; with it the supervisor calls the agent of the process,
+//! and the process calls the supervisor. Two processes share the key of their pair. Only the supervisor can derive that, and
+//! gives it to each of the two, encrypted with the process's own key. So no process can speak as another.
+//!
+//! A process's key never crosses a socket, stands in no argument and no environment, and is never logged: a node reads it
+//! from its standard input. The handshake authenticates the ends when they meet; it does not protect what follows against
+//! someone who can rewrite packets on the wire.
 
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+use faultline_core::ProcessId;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// What the first bytes of a connection of ours are. Anything else is a stranger, or a request for metrics.
-pub(crate) const MAGIC: [u8; 4] = *b"FLT1";
+pub(crate) const MAGIC: [u8; 4] = *b"FLT2";
 
 const NONCE: usize = 16;
 const PROOF: usize = blake3::OUT_LEN;
+/// The caller's first bytes: [`MAGIC`], the two ends, and a nonce.
+const HELLO: usize = 4 + 8 + NONCE;
 
-/// Known to the processes of one run only.
-#[derive(Clone)]
+/// A key that two ends of a connection share.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
+
+/// The keys of all processes of a run. Only its supervisor has them.
+#[derive(Clone, Debug)]
+pub struct Keys(Vec<Secret>);
+
+/// Keys on their way to a process: encrypted and authenticated with the process's own key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WrappedKeys {
+    nonce: [u8; NONCE],
+    bytes: Vec<u8>,
+    tag: [u8; PROOF],
+}
+
+/// Which two ends a connection has. [`ProcessId::SUPERVISOR`] is the supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) caller: ProcessId,
+    pub(crate) called: ProcessId,
+}
 
 /// Why a connection was not accepted as one of this run's.
 #[derive(Debug, Error)]
@@ -34,9 +61,44 @@ pub enum HandshakeError {
     /// The first bytes are not ours.
     #[error("the other end does not speak this protocol")]
     Magic,
-    /// The other end does not know the secret.
-    #[error("the other end does not know the run's secret")]
+    /// The other end is not who it says it is, or calls somebody else.
+    #[error("the other end does not show the key of who it says it is")]
     Proof,
+}
+
+impl Keys {
+    /// Keys by process.
+    pub fn new(of_processes: Vec<Secret>) -> Keys {
+        Keys(of_processes)
+    }
+
+    /// New ones for so many processes.
+    pub fn generate(processes: usize) -> Result<Keys, getrandom::Error> {
+        (0..processes).map(|_| Secret::generate()).collect::<Result<_, _>>().map(Keys)
+    }
+
+    /// The key of a process, if there is such a process.
+    pub fn of(&self, process: ProcessId) -> Option<&Secret> {
+        self.0.get(process.index())
+    }
+
+    /// The keys that a process shares with each of the others.
+    pub(crate) fn wrapped_pairs(&self, process: ProcessId) -> Result<WrappedKeys, getrandom::Error> {
+        let own = &self.0[process.index()];
+        let peers = (0..).map(ProcessId).zip(&self.0);
+        let bytes: Vec<u8> = peers.flat_map(|(peer, key)| pair((process, own), (peer, key)).0).collect();
+        own.wrap(bytes)
+    }
+}
+
+/// The key of two processes, whichever is named first.
+fn pair(one: (ProcessId, &Secret), other: (ProcessId, &Secret)) -> Secret {
+    let (lower, higher) = if one.0 < other.0 { (one, other) } else { (other, one) };
+    let mut hasher = blake3::Hasher::new_derive_key("faultline 2026 key of a pair of processes");
+    for (process, key) in [lower, higher] {
+        hasher.update(&process.0.to_le_bytes()).update(&key.0);
+    }
+    Secret(hasher.finalize().into())
 }
 
 impl Secret {
@@ -80,66 +142,109 @@ impl Secret {
         line
     }
 
-    /// Shows knowledge of the secret to the end that was called, and has it shown in turn.
+    /// Shows knowledge of the key to the end that was called, and has it shown in turn.
     pub(crate) async fn dial(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        ends: Ends,
     ) -> Result<(), HandshakeError> {
         let mine = nonce()?;
-        let mut hello = [0; 4 + NONCE];
+        let mut hello = [0; HELLO];
         hello[..4].copy_from_slice(&MAGIC);
-        hello[4..].copy_from_slice(&mine);
+        hello[4..8].copy_from_slice(&ends.caller.0.to_le_bytes());
+        hello[8..12].copy_from_slice(&ends.called.0.to_le_bytes());
+        hello[12..].copy_from_slice(&mine);
         stream.write_all(&hello).await?;
         let mut theirs = [0; NONCE];
         let mut proof = [0; PROOF];
         stream.read_exact(&mut theirs).await?;
         stream.read_exact(&mut proof).await?;
-        self.check(b"called", &mine, &theirs, proof)?;
-        stream.write_all(self.proof(b"caller", &mine, &theirs).as_bytes()).await?;
+        self.check(b"called", ends, &mine, &theirs, proof)?;
+        stream.write_all(self.proof(b"caller", ends, &mine, &theirs).as_bytes()).await?;
         Ok(())
     }
 
-    /// The same for the end that was called.
-    pub(crate) async fn answer(
-        &self,
+    /// What the end that was called does: it finds with `key_of` the key that these two ends share. Returns who has shown
+    /// knowledge of it. Where there is none the caller learns no more than from a wrong one: that it is hung up on.
+    pub(crate) async fn answer<'a>(
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    ) -> Result<(), HandshakeError> {
-        let mut hello = [0; 4 + NONCE];
+        key_of: impl FnOnce(Ends) -> Option<&'a Secret>,
+    ) -> Result<Ends, HandshakeError> {
+        let mut hello = [0; HELLO];
         stream.read_exact(&mut hello).await?;
-        let (magic, theirs) = hello.split_at(4);
+        let (magic, rest) = hello.split_at(4);
         if magic != MAGIC {
             return Err(HandshakeError::Magic);
         }
-        let theirs: [u8; NONCE] = theirs.try_into().expect("the rest of the hello");
+        let process =
+            |at: usize| ProcessId(u32::from_le_bytes(rest[at..at + 4].try_into().expect("four bytes")));
+        let ends = Ends { caller: process(0), called: process(4) };
+        let theirs: [u8; NONCE] = rest[8..].try_into().expect("the rest of the hello");
+        let key = key_of(ends).ok_or(HandshakeError::Proof)?;
         let mine = nonce()?;
         let mut answer = [0; NONCE + PROOF];
         answer[..NONCE].copy_from_slice(&mine);
-        answer[NONCE..].copy_from_slice(self.proof(b"called", &theirs, &mine).as_bytes());
+        answer[NONCE..].copy_from_slice(key.proof(b"called", ends, &theirs, &mine).as_bytes());
         stream.write_all(&answer).await?;
         let mut proof = [0; PROOF];
         stream.read_exact(&mut proof).await?;
-        self.check(b"caller", &theirs, &mine, proof)
+        key.check(b"caller", ends, &theirs, &mine, proof)?;
+        Ok(ends)
     }
 
-    fn proof(&self, end: &[u8; 6], caller: &[u8; NONCE], called: &[u8; NONCE]) -> blake3::Hash {
+    /// The ends are part of what is shown: an answer that was got from one end is of no use towards another.
+    fn proof(&self, end: &[u8; 6], ends: Ends, caller: &[u8; NONCE], called: &[u8; NONCE]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        hasher.update(end).update(caller).update(called);
+        hasher.update(end).update(&ends.caller.0.to_le_bytes()).update(&ends.called.0.to_le_bytes());
+        hasher.update(caller).update(called);
         hasher.finalize()
     }
 
     fn check(
         &self,
         end: &[u8; 6],
+        ends: Ends,
         caller: &[u8; NONCE],
         called: &[u8; NONCE],
         proof: [u8; PROOF],
     ) -> Result<(), HandshakeError> {
         // Hashes compare in constant time.
-        if self.proof(end, caller, called) == blake3::Hash::from_bytes(proof) {
+        if self.proof(end, ends, caller, called) == blake3::Hash::from_bytes(proof) {
             Ok(())
         } else {
             Err(HandshakeError::Proof)
         }
+    }
+
+    /// Encrypts keys for who has this one.
+    fn wrap(&self, mut bytes: Vec<u8>) -> Result<WrappedKeys, getrandom::Error> {
+        let nonce = nonce()?;
+        self.cipher(&nonce, &mut bytes);
+        let tag = self.tag(&nonce, &bytes).into();
+        Ok(WrappedKeys { nonce, bytes, tag })
+    }
+
+    /// The keys that were wrapped for who has this one, by process; `None` for anything else.
+    pub(crate) fn unwrap(&self, wrapped: &WrappedKeys) -> Option<Vec<Secret>> {
+        let WrappedKeys { nonce, bytes, tag } = wrapped;
+        if self.tag(nonce, bytes) != blake3::Hash::from_bytes(*tag) {
+            return None;
+        }
+        let mut bytes = bytes.clone();
+        self.cipher(nonce, &mut bytes);
+        let keys = bytes.chunks_exact(32).map(|it| Secret(it.try_into().expect("as many bytes")));
+        Some(keys.collect())
+    }
+
+    /// A stream cipher: the output of a keyed hash of a nonce that is never used again.
+    fn cipher(&self, nonce: &[u8; NONCE], bytes: &mut [u8]) {
+        let mut stream = vec![0; bytes.len()];
+        blake3::Hasher::new_keyed(&self.0).update(b"cipher").update(nonce).finalize_xof().fill(&mut stream);
+        bytes.iter_mut().zip(stream).for_each(|(byte, mask)| *byte ^= mask);
+    }
+
+    fn tag(&self, nonce: &[u8; NONCE], bytes: &[u8]) -> blake3::Hash {
+        blake3::Hasher::new_keyed(&self.0).update(b"wrapped").update(nonce).update(bytes).finalize()
     }
 }
 
@@ -159,33 +264,91 @@ fn nonce() -> Result<[u8; NONCE], getrandom::Error> {
 mod tests {
     use super::*;
 
+    const ENDS: Ends = Ends { caller: ProcessId(1), called: ProcessId(2) };
+
+    /// Whether a caller that has one key and says this comes to terms with an end that finds the other.
+    async fn meet(caller: &Secret, said: Ends, called: &Secret, expected: Ends) -> bool {
+        let (mut left, mut right) = tokio::io::duplex(1024);
+        // The end that refuses hangs up, so that the other is not left waiting.
+        let called =
+            async move { Secret::answer(&mut right, |ends| Some(called).filter(|_| ends == expected)).await };
+        let caller = async move { caller.dial(&mut left, said).await };
+        let (called, caller) = tokio::join!(called, caller);
+        assert_eq!(called.is_ok(), caller.is_ok());
+        called.is_ok_and(|ends| ends == said)
+    }
+
     #[tokio::test]
-    async fn both_ends_must_know_the_secret() {
+    async fn both_ends_must_know_the_key() {
         let ours = Secret::generate().unwrap();
         let other = Secret::generate().unwrap();
-        for (caller, called, agree) in [(&ours, &ours, true), (&ours, &other, false), (&other, &ours, false)]
-        {
-            let (mut left, mut right) = tokio::io::duplex(1024);
-            // The end that refuses hangs up, so that the other is not left waiting.
-            let called = async move { called.answer(&mut right).await };
-            let caller = async move { caller.dial(&mut left).await };
-            let (called, caller) = tokio::join!(called, caller);
-            assert_eq!((called.is_ok(), caller.is_ok()), (agree, agree));
+        assert!(meet(&ours, ENDS, &ours, ENDS).await);
+        assert!(!meet(&ours, ENDS, &other, ENDS).await);
+        assert!(!meet(&other, ENDS, &ours, ENDS).await);
+    }
+
+    #[tokio::test]
+    async fn a_process_cannot_speak_as_another() {
+        let keys = Keys::generate(3).unwrap();
+        let pairs = |of: u32| {
+            let wrapped = keys.wrapped_pairs(ProcessId(of)).unwrap();
+            keys.of(ProcessId(of)).unwrap().unwrap(&wrapped).expect("they are for this process")
+        };
+        let (first, second, third) = (pairs(0), pairs(1), pairs(2));
+        // Every two share a key that the third does not have.
+        assert_eq!((&first[1], &first[2], &second[2]), (&second[0], &third[0], &third[1]));
+        assert!(!third.contains(&first[1]) && !first.contains(&second[2]));
+        // What process 0 knows is of no use to call 2 in the name of 1.
+        let pretended = Ends { caller: ProcessId(1), called: ProcessId(2) };
+        for known in first.iter().chain(keys.of(ProcessId(0))) {
+            assert!(!meet(known, pretended, &third[1], pretended).await);
         }
+        // Nor can it read what is meant for another, or change it.
+        let for_second = keys.wrapped_pairs(ProcessId(1)).unwrap();
+        assert_eq!(keys.of(ProcessId(0)).unwrap().unwrap(&for_second), None);
+        let mut changed = for_second;
+        changed.bytes[3] ^= 1;
+        assert_eq!(keys.of(ProcessId(1)).unwrap().unwrap(&changed), None);
     }
 
     #[tokio::test]
     async fn an_end_that_only_pretends_is_refused() {
         let ours = Secret::generate().unwrap();
         let (mut stranger, mut right) = tokio::io::duplex(1024);
-        let called = tokio::spawn(async move { ours.answer(&mut right).await });
+        let called = tokio::spawn(async move { Secret::answer(&mut right, |_| Some(&ours)).await });
         stranger.write_all(&MAGIC).await.unwrap();
-        stranger.write_all(&[0; NONCE]).await.unwrap();
+        stranger.write_all(&[0; HELLO - 4]).await.unwrap();
         let mut answer = [0; NONCE + PROOF];
         stranger.read_exact(&mut answer).await.unwrap();
-        // To send the other end's own proof back is not to know the secret.
+        // To send the other end's own proof back is not to know the key.
         stranger.write_all(&answer[NONCE..]).await.unwrap();
         assert!(matches!(called.await.unwrap(), Err(HandshakeError::Proof)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_got_in_one_direction_does_not_do_in_the_other() {
+        // Supervisor and agent share a key. Somebody between them has the supervisor answer a call in the agent's name,
+        // and hands that answer to the supervisor's own call of the agent.
+        let key = Secret::generate().unwrap();
+        let agent = ProcessId(4);
+        let call = Ends { caller: ProcessId::SUPERVISOR, called: agent };
+        let reversed = Ends { caller: agent, called: ProcessId::SUPERVISOR };
+        let (mut to_agent, mut as_agent) = tokio::io::duplex(1024);
+        let (mut as_caller, mut at_supervisor) = tokio::io::duplex(1024);
+        let (ours, its) = (key.clone(), key);
+        let dial = tokio::spawn(async move { ours.dial(&mut to_agent, call).await });
+        let answer = tokio::spawn(async move { Secret::answer(&mut at_supervisor, |_| Some(&its)).await });
+        let mut hello = [0; HELLO];
+        as_agent.read_exact(&mut hello).await.unwrap();
+        hello[4..8].copy_from_slice(&reversed.caller.0.to_le_bytes());
+        hello[8..12].copy_from_slice(&reversed.called.0.to_le_bytes());
+        as_caller.write_all(&hello).await.unwrap();
+        let mut said = [0; NONCE + PROOF];
+        as_caller.read_exact(&mut said).await.unwrap();
+        as_agent.write_all(&said).await.unwrap();
+        assert!(matches!(dial.await.unwrap(), Err(HandshakeError::Proof)));
+        drop(as_caller);
+        assert!(answer.await.unwrap().is_err());
     }
 
     #[test]

@@ -147,7 +147,8 @@ pub enum Order {
         /// The life.
         life: Life,
     },
-    /// Ends these lives at once, then deals with their storage. Lives that are gone already are not an error.
+    /// Ends these lives at once, then deals with their storage. Lives that are gone already are not an error. See
+    /// [`crate::Supervisor::await_exits`] for drivers for which this takes time.
     Kill {
         /// Whom.
         lives: Vec<(ProcessId, Life)>,

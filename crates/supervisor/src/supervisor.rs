@@ -49,6 +49,8 @@ pub struct Supervisor {
     committed: Vec<Position>,
     /// Which clusters are due to join, and which want to leave.
     pub(crate) presence: Waiting,
+    /// See [`Supervisor::await_exits`].
+    awaits_exits: bool,
 }
 
 /// What the supervisor knows of one process.
@@ -132,6 +134,7 @@ impl Supervisor {
             outcome: None,
             committed: vec![Position::default(); membership.clusters.len()],
             presence: Waiting::default(),
+            awaits_exits: false,
             config,
             membership,
         };
@@ -141,6 +144,12 @@ impl Supervisor {
             supervisor.launch(ProcessId(index as u32), out);
         }
         supervisor
+    }
+
+    /// Has the death of a silent process wait for its [`Report::Exited`], for drivers that take their time to carry out an
+    /// [`Order::Kill`] and report every end. With other drivers the order is carried out before the next one.
+    pub fn await_exits(&mut self) {
+        self.awaits_exits = true;
     }
 
     /// Takes one report, and does what has fallen due; [`Report::Gauges`] sets nothing off, and nobody is found silent but
@@ -515,7 +524,12 @@ impl Supervisor {
             State::Launched | State::Registered => {
                 let by = seat.paused_until.map_or(EndedBy::Silence, |(_, fault)| EndedBy::Fault(fault));
                 self.kill(&[process], StorageFate::Kept, by, now, out);
+                if self.awaits_exits {
+                    return;
+                }
             }
+            // Its exit will be reported.
+            State::Killed if self.awaits_exits => return,
             State::Killed => out.push(Order::Kill { lives: vec![(process, seat.life)], storage: seat.fate }),
             State::Down | State::Left => return,
         }

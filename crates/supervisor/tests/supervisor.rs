@@ -932,3 +932,32 @@ fn signs_of_life_that_are_heard_late_count_before_anybody_is_found_silent() {
     desk.pass(desk.now + DETECT_AFTER);
     assert!(desk.take().iter().any(|order| matches!(order, Order::Kill { .. })), "now both are silent");
 }
+
+#[test]
+fn a_silent_process_is_not_announced_dead_before_a_slow_driver_reports_its_exit() {
+    let mut desk = Desk::begun(vec![]);
+    desk.supervisor.await_exits();
+    for process in [P0, P1] {
+        desk.heartbeat(process, 1);
+    }
+    desk.take();
+    desk.pass(desk.now + DETECT_AFTER);
+    let ordered = |orders: Vec<Order>| {
+        let is = |what: fn(&Order) -> bool| orders.iter().filter(|it| what(it)).count();
+        (
+            is(|it| matches!(it, Order::Kill { .. })),
+            is(|it| matches!(it, Order::State(Fact::Detected { .. }))),
+        )
+    };
+    assert_eq!(ordered(desk.take()), (2, 0), "both are to end at once, and neither is known to have ended");
+    desk.pass(desk.now + DETECT_AFTER + DETECT_AFTER);
+    assert_eq!(ordered(desk.take()), (0, 0), "nothing is ordered twice");
+    desk.exited(P1, 1);
+    desk.pass(desk.now);
+    assert_eq!(ordered(desk.take()), (0, 1));
+    let membership = {
+        desk.exited(P0, 1);
+        desk.announced()
+    };
+    assert!(!state_of(&membership, P0).1 && !state_of(&membership, P1).1);
+}

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use faultline_api::FederationSpec;
-use faultline_api::supervision::{Amended, Phase, Place, Places, SPEC, STATUS, Status, token};
+use faultline_api::supervision::{Amended, Phase, Place, Places, SPEC, STATUS, Status, process_key, token};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_faultline-node");
@@ -71,16 +71,18 @@ impl Setting {
     pub(crate) fn start(federation: &str, processes: &[&str]) -> Setting {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("federation.yaml"), federation).unwrap();
-        let key = dir.path().join("key");
-        fs::write(&key, KEY).unwrap();
+        fs::write(dir.path().join("key"), KEY).unwrap();
         let supervisor = Program::supervisor(dir.path());
-        let agent = |name: &&str| ((*name).to_owned(), Program::agent(&dir.path().join(name), &key));
+        let agent = |name: &&str| {
+            ((*name).to_owned(), Program::agent(&dir.path().join(name), &key_of(dir.path(), name)))
+        };
         let agents = processes.iter().map(agent).collect();
         Setting { dir, supervisor, agents }
     }
 
-    pub(crate) fn key(&self) -> PathBuf {
-        self.dir.path().join("key")
+    /// The file with the key of a process.
+    pub(crate) fn key_of(&self, process: &str) -> PathBuf {
+        key_of(self.dir.path(), process)
     }
 
     pub(crate) fn places(&self, generation: u64) -> Places {
@@ -130,6 +132,12 @@ impl Setting {
     pub(crate) fn judged(&self) -> Status {
         self.wait("the run is judged", |it| matches!(it.phase, Phase::Completed | Phase::Failed))
     }
+}
+
+fn key_of(dir: &Path, process: &str) -> PathBuf {
+    let file = dir.join(format!("key-of-{process}"));
+    fs::write(&file, process_key(KEY, process).unwrap()).unwrap();
+    file
 }
 
 /// Asks over HTTP; the status and the body.

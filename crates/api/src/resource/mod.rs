@@ -225,6 +225,10 @@ pub struct Failures {
     /// From the announcement of a death to the start of the next life. Default 200ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
+    /// On Kubernetes: from the end of a life whose pod does not answer to the replacement of that pod, with which goes what
+    /// is stored in it. A pod that answers before stays. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replace_after: Option<Duration>,
 }
 
 impl FederationSpec {
@@ -268,6 +272,11 @@ impl Failures {
     /// See [`Failures::restart_after`].
     pub fn restart_after(&self) -> Span {
         self.restart_after.map_or(Span::from_millis(200), |it| it.0)
+    }
+
+    /// See [`Failures::replace_after`].
+    pub fn replace_after(&self) -> Span {
+        self.replace_after.map_or(Span::from_secs(10), |it| it.0)
     }
 }
 

@@ -167,6 +167,8 @@ pub mod condition {
     pub const COMPLETED: &str = "Completed";
     /// The supervisor answers.
     pub const SUPERVISED: &str = "Supervised";
+    /// The operator can look at the federation. Said once a look has failed.
+    pub const RECONCILED: &str = "Reconciled";
 }
 
 fn instant(_: &mut SchemaGenerator) -> Schema {

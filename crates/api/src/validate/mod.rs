@@ -322,6 +322,17 @@ impl<'a> Check<'a> {
                 format!("wait at least {}", Duration(MIN_DETECT_AFTER)),
             );
         }
+        let (replace_after, deadline) = (self.spec.failures().replace_after, self.spec.deadline());
+        if let Some(replace_after) = replace_after.filter(|it| it.0 >= deadline) {
+            self.problem(
+                "spec.failures.replaceAfter",
+                format!(
+                    "a pod that does not answer for {replace_after} would be replaced after the deadline, which is {}",
+                    Duration(deadline)
+                ),
+                "write less than `spec.deadline`",
+            );
+        }
     }
 
     fn deadline(&mut self) {

@@ -56,8 +56,11 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
             message: application.message,
             state: application.state,
         }),
-        failures: failures
-            .then_some(Failures { detect_after: timers.detect_after, restart_after: timers.restart_after }),
+        failures: failures.then_some(Failures {
+            detect_after: timers.detect_after,
+            restart_after: timers.restart_after,
+            replace_after: None,
+        }),
         faults: faults(topology),
         deadline: Some(deadline(topology, application)),
         kubernetes: None,

@@ -72,6 +72,7 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
         failures: Some(Failures {
             detect_after: Some(Duration(detect_after)),
             restart_after: Some(Duration(restart_after)),
+            replace_after: None,
         }),
         faults,
         // The quiet time in which it has to recover and to finish.

@@ -35,7 +35,7 @@ use crate::control;
 use crate::metrics::exposition::Visitors;
 use crate::node::NodeOptions;
 use crate::remote::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
-use crate::secret::{MAGIC, Secret};
+use crate::secret::{Ends, MAGIC, Secret};
 use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;
 use lives::{ORDERLY, Running, reap};
@@ -59,7 +59,7 @@ pub struct AgentOptions {
     pub command: Vec<OsString>,
     /// Where supervisors call, and where the agent's own metrics are. Which port that is stands on the standard output.
     pub listen: SocketAddr,
-    /// Of the federation.
+    /// Of the process that is hosted here: its supervisor knows it, and no other process.
     pub secret: Secret,
     /// Facts and storage are below this. What other runs have left there is removed.
     pub data: PathBuf,
@@ -129,7 +129,7 @@ pub fn run(options: AgentOptions) -> Result<(), AgentError> {
 }
 
 enum Stimulus {
-    /// A supervisor that knows the secret has called.
+    /// A supervisor that knows the key has called.
     Called(TcpStream),
     /// A supervisor says something over the connection of this number.
     Said(u64, ToAgent),
@@ -500,7 +500,7 @@ async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToP
     }
 }
 
-/// One port for everything: a supervisor begins with [`MAGIC`] and knows the secret, everyone else wants metrics.
+/// One port for everything: a supervisor begins with [`MAGIC`] and knows the key, everyone else wants metrics.
 async fn listen(
     listener: TcpListener,
     secret: Secret,
@@ -524,7 +524,8 @@ async fn listen(
                     return Ok(false);
                 }
                 stream.set_nodelay(true)?;
-                secret.answer(&mut stream).await.map_err(io::Error::other)?;
+                let key_of = |ends: Ends| Some(&secret).filter(|_| ends.caller == ProcessId::SUPERVISOR);
+                Secret::answer(&mut stream, key_of).await.map_err(io::Error::other)?;
                 Ok::<_, io::Error>(true)
             };
             match tokio::time::timeout(PATIENCE, meet).await {

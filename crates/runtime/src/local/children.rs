@@ -131,10 +131,10 @@ impl Places for Children {
         let mut child = spawned.map_err(|source| RunError::Launch { program: program.clone(), source })?;
         let pid = child.id().expect("it has not been waited for");
         let mut stdin = child.stdin.take().expect("it was asked for");
-        let line = self.ground.secret.to_line();
+        let line = self.ground.keys.of(process).expect("every process has a key").to_line();
         tokio::task::spawn_local(async move {
             if let Err(error) = stdin.write_all(line.as_bytes()).await {
-                warn!(%process, %error, "the secret was not taken");
+                warn!(%process, %error, "the key was not taken");
             }
         });
         let (exit, exited) = watch::channel(None);
@@ -159,11 +159,7 @@ impl Places for Children {
         self.ground.clock
     }
 
-    async fn kill(
-        &mut self,
-        lives: &[(ProcessId, Life)],
-        storage: StorageFate,
-    ) -> Result<Vec<Death>, RunError> {
+    async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
         let alive: Vec<_> =
             lives.iter().copied().filter(|&(process, life)| self.hosts(process, life)).collect();
         for &(process, life) in &alive {
@@ -179,7 +175,8 @@ impl Places for Children {
         if storage == StorageFate::Lost {
             lives.iter().try_for_each(|&(process, _)| self.wipe(process))?;
         }
-        Ok(deaths)
+        self.ground.happenings.put(Happening::Died(deaths));
+        Ok(())
     }
 
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {

@@ -11,7 +11,7 @@ use faultline_tc::namespace::Hub;
 
 use crate::clock::Clock;
 use crate::metrics::Sum;
-use crate::secret::Secret;
+use crate::secret::Keys;
 use crate::supervise::{
     Journal, LOOPBACK, Memory, Observer, RunError, RunOptions, RunOutcome, block_on, host,
 };
@@ -49,10 +49,10 @@ fn run_at(
 ) -> Result<RunOutcome, RunError> {
     assert!(!command.is_empty(), "a command starts with a program");
     assert_eq!(options.names.processes.len(), options.membership.members.len(), "every process has a name");
-    let secret = Secret::generate().map_err(RunError::Secret)?;
+    let keys = Keys::generate(options.names.processes.len()).map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.processes.clone());
     let settle = |ground| Children::new(command, run_dir, names, hub, ground);
     // The processes end with this program.
     let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };
-    block_on(host(options, secret, listener, Sum::default(), memory, settle, observer))
+    block_on(host(options, keys, listener, Sum::default(), memory, settle, observer))
 }

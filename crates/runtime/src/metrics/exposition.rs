@@ -34,6 +34,8 @@ pub(crate) struct Page {
     pub(crate) requested: Vec<((ClusterId, ClusterId), LinkProperties)>,
     /// What was seen on them.
     pub(crate) delays: Delays,
+    /// Nothing is sent over links any more: what was asked of them and how long they took is of no interest.
+    pub(crate) over: bool,
 }
 
 impl Page {
@@ -103,7 +105,7 @@ impl Listener for Visitors {
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Page { clusters, counts, gauges, requested, delays } =
+        let Page { clusters, counts, gauges, requested, delays, over } =
             self.page.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let seconds = Some(Unit::Seconds);
         let number = |value: u64| ConstCounter::new(value);
@@ -165,9 +167,10 @@ impl Collector for Exposition {
         let link_labels = |(from, to): (ClusterId, ClusterId)| -> Labels {
             vec![("from", clusters.of(from)), ("to", clusters.of(to))]
         };
-        let asked = requested.iter().map(|&(pair, link)| (link_labels(pair), gauge(link.latency)));
+        let asked =
+            requested.iter().filter(|_| !over).map(|&(pair, link)| (link_labels(pair), gauge(link.latency)));
         family(encoder, "link_delay_requested", "Latency asked of a link", seconds.as_ref(), asked)?;
-        let seen = delays.iter().map(|(&pair, &(packets, sum))| {
+        let seen = delays.iter().filter(|_| !over).map(|(&pair, &(packets, sum))| {
             (link_labels(pair), gauge(Span(sum.0.checked_div(packets).unwrap_or(0))))
         });
         family(encoder, "link_delay_seen", "Mean delay of packets over a link", seconds.as_ref(), seen)?;
@@ -259,11 +262,20 @@ mod tests {
         sum.0.update(|page| {
             page.gauges.progress.total = 9;
             page.counts.lost = Span::from_secs(2);
+            page.ask(ClusterId(0), ClusterId(1), LinkProperties::default());
+            page.delays.insert((ClusterId(0), ClusterId(1)), (3, Span::from_secs(3)));
         });
         assert!(sum.text().contains("faultline_steps_wanted 9"));
+        let delays = |text: &str| text.lines().filter(|it| it.starts_with("faultline_link_delay")).count();
+        assert_eq!(delays(&sum.text()), 2);
         sum.over();
         let text = sum.text();
         assert!(text.contains("faultline_steps_wanted 0"), "{text}");
+        assert_eq!(delays(&text), 0, "a link that nobody uses is neither fast nor slow: {text}");
+        assert!(
+            text.lines().any(|it| it.starts_with("faultline_link_packets_total{") && it.ends_with(" 3")),
+            "{text}"
+        );
         assert!(text.contains("faultline_lost_work_seconds_total 2"), "{text}");
     }
 

@@ -34,9 +34,12 @@ impl ClusterNames {
 pub struct Sum(pub(crate) Arc<Exposition>);
 
 impl Sum {
-    /// The nodes have ended: what they have counted stays, and nothing is under way any more.
+    /// The nodes have ended: what they have counted stays, and nothing is in transit any more.
     pub fn over(&self) {
-        self.0.update(|page| page.gauges = Gauges::default());
+        self.0.update(|page| {
+            page.gauges = Gauges::default();
+            page.over = true;
+        });
     }
 
     /// As Prometheus text.

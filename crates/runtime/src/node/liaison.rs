@@ -7,7 +7,7 @@ use std::sync::mpsc as handover;
 use std::thread;
 use std::time::Duration;
 
-use faultline_core::Process;
+use faultline_core::{Process, ProcessId};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::runtime::Builder;
@@ -19,7 +19,7 @@ use super::{NodeError, NodeOptions};
 use crate::control::{self, Introduction, Setup, ToNode, ToSupervisor};
 use crate::engine::Stimulus;
 use crate::metrics::exposition::Exposition;
-use crate::secret::Secret;
+use crate::secret::{Ends, Secret};
 
 /// The supervisor as the rest of the node sees it.
 pub(super) struct Supervisor {
@@ -74,7 +74,8 @@ async fn register(
     let mut stream = TcpStream::connect(address).await.map_err(NodeError::Supervisor)?;
     stream.set_nodelay(true).map_err(NodeError::Supervisor)?;
     let here = stream.local_addr().map_err(NodeError::Supervisor)?.ip();
-    secret.dial(&mut stream).await.map_err(NodeError::Handshake)?;
+    let ends = Ends { caller: introduction.process, called: ProcessId::SUPERVISOR };
+    secret.dial(&mut stream, ends).await.map_err(NodeError::Handshake)?;
     control::send(&mut stream, &introduction).await.map_err(NodeError::Supervisor)?;
     let (mut read, write) = stream.into_split();
     match control::receive(&mut read).await.map_err(NodeError::Supervisor)? {

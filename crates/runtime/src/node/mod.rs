@@ -78,8 +78,11 @@ pub enum NodeError {
     /// Traffic control did not do as it was told.
     #[error("{0}")]
     Links(ShapingError),
-    /// The secret was not on the standard input.
-    #[error("cannot read the run's secret from the standard input: {0}")]
+    /// The supervisor's keys for this process cannot be read.
+    #[error("the keys that the supervisor gives are not for this process")]
+    Keys,
+    /// The key was not on the standard input.
+    #[error("cannot read the process's key from the standard input: {0}")]
     Secret(io::Error),
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
@@ -158,7 +161,7 @@ impl NodeOptions {
     }
 }
 
-/// Runs a process until its supervisor hangs up, which is how a node is told to end. The run's secret stands on the
+/// Runs a process until its supervisor hangs up, which is how a node is told to end. The process's key stands on the
 /// standard input.
 pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -> Result<(), NodeError> {
     // The connection to the supervisor ends with it, but a process that has been stopped would not notice.
@@ -226,7 +229,8 @@ async fn host<P: Process + 'static>(
         shaping.note(from, to, Some(properties));
     }
     shaping.apply().await.map_err(NodeError::Links)?;
-    let transport = Transport::new(me, secret, setup.clock, shaping.left(), setup.seed, arrived, echoes_in);
+    let keys = secret.unwrap(&setup.keys).ok_or(NodeError::Keys)?;
+    let transport = Transport::new(me, keys, setup.clock, shaping.left(), setup.seed, arrived, echoes_in);
     let (measure, wanted) = mpsc::unbounded_channel();
     tokio::task::spawn_local(measure::measure(
         transport.clone(),

@@ -18,11 +18,11 @@ use super::places::Shared;
 use super::words::{ToAgent, ToPlace};
 use crate::clock::{Clock, boot, monotonic};
 use crate::control;
-use crate::secret::HandshakeError;
+use crate::secret::{Ends, HandshakeError};
 
 /// Between two calls.
 const AGAIN: Duration = Duration::from_millis(200);
-/// An agent that is called and does not show that it knows the secret by then is none.
+/// An agent that is called and does not show that it knows the process's key by then is none.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a foreign clock is asked; the quickest answer counts.
 const READINGS: usize = 8;
@@ -59,7 +59,9 @@ async fn call(shared: &Shared, process: ProcessId, place: &Place) -> Result<Infa
     let meet = async {
         let mut stream = TcpStream::connect(place.address).await.map_err(CallError::Connect)?;
         stream.set_nodelay(true).map_err(CallError::Connect)?;
-        shared.ground.secret.dial(&mut stream).await.map_err(CallError::Handshake)?;
+        let key = shared.ground.keys.of(process).ok_or(CallError::Handshake(HandshakeError::Proof))?;
+        let ends = Ends { caller: ProcessId::SUPERVISOR, called: process };
+        key.dial(&mut stream, ends).await.map_err(CallError::Handshake)?;
         Ok(stream)
     };
     let stream = timeout(PATIENCE, meet).await.map_err(|_| CallError::Patience)??;

@@ -10,10 +10,11 @@ mod places;
 pub(crate) mod words;
 
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::metrics::Sum;
-use crate::secret::Secret;
+use crate::secret::Keys;
 use crate::supervise::{Journal, Memory, Observer, Past, RunError, RunOptions, RunOutcome, block_on, host};
 pub use desk::{Board, Desk, Place, Request, Stale, Wanted};
 use places::Remote;
@@ -23,8 +24,10 @@ use places::Remote;
 pub struct RemoteOptions {
     /// What the run is called: unlike any other.
     pub run: String,
-    /// Known to all agents.
-    pub secret: Secret,
+    /// Of the processes; the agent of each knows its own.
+    pub keys: Keys,
+    /// An agent that does not answer keeps its place for so long: if it answers meanwhile, its storage is not lost.
+    pub replace_after: Duration,
     /// Where nodes call the supervisor. At an unspecified address they are told the one from which their agent is
     /// reached.
     pub listen: SocketAddr,
@@ -47,7 +50,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
     assert_eq!(options.names.processes.len(), options.membership.members.len(), "every process has a name");
-    let RemoteOptions { run, secret, listen, files, sum } = remote;
+    let RemoteOptions { run, keys, replace_after, listen, files, sum } = remote;
     let listener = TcpListener::bind(listen).map_err(RunError::Listen)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
     let (clock, journal) = match &past {
@@ -59,6 +62,9 @@ pub fn run(
     };
     let left = (journal.clone(), past.as_ref().map(places::incomplete).unwrap_or_default());
     let memory = Memory { journal, clock, past };
-    let settle = |ground| Remote::new(run, run_dir, names, files, ground, desk.clone(), left);
-    block_on(host(options, secret, listener, sum, memory, settle, observer))
+    let settle = |ground| Remote::new(run, run_dir, names, files, ground, desk.clone(), replace_after, left);
+    block_on(host(options, keys, listener, sum, memory, settle, observer))
 }
+
+#[cfg(test)]
+mod tests;

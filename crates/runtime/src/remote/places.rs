@@ -11,7 +11,7 @@ use faultline_core::{Boot, EndedBy, Life, ProcessId, StorageFate};
 use faultline_shaper::Kernel;
 use faultline_trace::Bundle;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
@@ -23,7 +23,9 @@ use crate::supervise::Names;
 use crate::supervise::places::{Death, FAREWELL, Happening, Places};
 use crate::supervise::{Entry, Ground, Journal, Past, RunError};
 
-/// An agent that has not answered an order after this is taken for gone.
+/// An agent that does not say by then that it is ready to end a life is taken for gone, and the life for fenced.
+const ARMED_WITHIN: Duration = Duration::from_millis(800);
+/// One that was ready, and has not carried an order out after this, too.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Agents that have facts of lives before a recollection are waited for so long, once the run is over.
@@ -52,7 +54,12 @@ pub(super) fn incomplete(past: &Past) -> Incomplete {
 }
 
 /// The places of all processes.
-pub(super) struct Remote(Rc<Shared>);
+pub(super) struct Remote {
+    shared: Rc<Shared>,
+    /// Ends of lives that have been ordered: each is waited for by a task of its own, so that an agent which does not answer
+    /// delays nobody else.
+    kills: JoinSet<()>,
+}
 
 /// What the host and the tasks that talk to agents share. All of it is on one thread.
 pub(super) struct Shared {
@@ -66,6 +73,8 @@ pub(super) struct Shared {
     journal: Journal,
     /// Somebody else has launched lives before.
     recalled: Cell<bool>,
+    /// For so long a silent agent keeps its place.
+    replace_after: Duration,
 }
 
 /// What is known of one process.
@@ -78,8 +87,12 @@ struct Seat {
     agent: Option<Agent>,
     /// The life that is hosted: at most one, and for ever gone once it is not named here.
     life: Option<Life>,
-    /// A life that waits for an agent.
+    /// A life that waits for an agent, and for the end of what was ordered before.
     wanted: Option<(Life, Boot)>,
+    /// Orders to end lives here that have not been dealt with.
+    ending: u32,
+    /// Counts what the agent says.
+    heard: u64,
     /// The storage was to be lost, and no agent has said that it is.
     wipes: bool,
     /// The newest life that was ever wanted.
@@ -118,6 +131,7 @@ impl Remote {
         files: Vec<(String, Vec<u8>)>,
         ground: Ground,
         desk: Desk,
+        replace_after: Duration,
         (journal, mut incomplete): (Journal, Incomplete),
     ) -> Remote {
         let processes = (0..names.processes.len() as u32).map(ProcessId);
@@ -135,56 +149,62 @@ impl Remote {
             seats,
             journal,
             recalled,
+            replace_after,
         });
         tokio::task::spawn_local(shared.clone().follow());
-        Remote(shared)
+        Remote { shared, kills: JoinSet::new() }
     }
 }
 
 impl Places for Remote {
     fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError> {
-        self.0.with(process, |seat| {
+        self.shared.with(process, |seat| {
             seat.wanted = Some((life, boot));
             seat.newest = life;
         });
-        self.0.try_launch(process);
+        self.shared.try_launch(process);
         Ok(())
     }
 
     fn hosts(&self, process: ProcessId, life: Life) -> bool {
-        self.0.with(process, |seat| seat.life == Some(life))
+        self.shared.with(process, |seat| seat.life == Some(life))
     }
 
     fn kernel(&self, process: ProcessId) -> Option<Kernel> {
-        self.0.with(process, |seat| seat.agent.as_ref().and_then(|agent| agent.kernel))
+        self.shared.with(process, |seat| seat.agent.as_ref().and_then(|agent| agent.kernel))
     }
 
     fn clock(&self, process: ProcessId) -> Clock {
-        self.0.with(process, |seat| seat.agent.as_ref().map_or(self.0.ground.clock, |agent| agent.clock))
+        let clock = self.shared.ground.clock;
+        self.shared.with(process, |seat| seat.agent.as_ref().map_or(clock, |agent| agent.clock))
     }
 
-    async fn kill(
-        &mut self,
-        lives: &[(ProcessId, Life)],
-        storage: StorageFate,
-    ) -> Result<Vec<Death>, RunError> {
-        Ok(self.0.kill(lives, storage == StorageFate::Lost).await)
+    async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
+        // Those that are over.
+        while self.kills.try_join_next().is_some() {}
+        let kill = self.shared.arm(lives, storage == StorageFate::Lost);
+        self.kills.spawn_local(self.shared.clone().carry_out(kill));
+        Ok(())
     }
 
     fn recall(&mut self, process: ProcessId, newest: Life, wiped: bool) {
-        self.0.recalled.set(true);
-        self.0.with(process, |seat| {
+        self.shared.recalled.set(true);
+        self.shared.with(process, |seat| {
             seat.newest = newest;
             seat.wipes = wiped;
         });
     }
 
+    /// Agents are told one after the other, and obey in that order: nobody waits for their answers.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {
-            let order = self.0.order(process, |order| ToAgent::Pause { order, life, paused });
-            if self.0.answered(order, Instant::now() + PATIENCE).await.is_none() {
-                warn!(%process, "its agent does not answer");
-            }
+            let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
+            let shared = self.shared.clone();
+            tokio::task::spawn_local(async move {
+                if shared.answered(order, Instant::now() + PATIENCE).await.is_none() {
+                    warn!(%process, "its agent does not answer");
+                }
+            });
         }
         Ok(())
     }
@@ -194,27 +214,35 @@ impl Places for Remote {
         while Instant::now() < until && told.iter().any(|&(process, life)| self.hosts(process, life)) {
             tokio::time::sleep(LOOK).await;
         }
-        let seats = self.0.seats.borrow().iter().map(|seat| seat.life).collect::<Vec<_>>();
+        let seats = self.shared.seats.borrow().iter().map(|seat| seat.life).collect::<Vec<_>>();
         let processes = (0..).map(ProcessId).zip(seats);
         let alive: Vec<_> = processes.filter_map(|(process, life)| Some((process, life?))).collect();
-        self.0.kill(&alive, false).await;
+        self.kill(&alive, StorageFate::Kept).await?;
+        while self.kills.join_next().await.is_some() {}
         let until = Instant::now() + COLLECTED;
-        while self.0.recalled.get() && Instant::now() < until && !self.0.is_complete() {
+        while self.shared.recalled.get() && Instant::now() < until && !self.shared.is_complete() {
             tokio::time::sleep(LOOK).await;
         }
-        for index in 0..self.0.names.processes.len() {
+        for index in 0..self.shared.names.processes.len() {
             let process = ProcessId(index as u32);
-            let incomplete = self.0.with(process, |seat| {
+            let incomplete = self.shared.with(process, |seat| {
                 seat.caller.take().inspect(AbortHandle::abort);
                 std::mem::take(&mut seat.incomplete)
             });
             for life in incomplete.into_keys() {
                 warn!(%process, %life, "some of its facts may never have arrived");
-                self.0.bundle.seal(process, life, true).map_err(RunError::Facts)?;
+                self.shared.bundle.seal(process, life, true).map_err(RunError::Facts)?;
             }
         }
         Ok(())
     }
+}
+
+/// Lives that are to end at one moment.
+struct Kill {
+    /// Each with the UID of the place that was asked to get ready, and the order, if there is anything to be done there.
+    arming: Vec<(ProcessId, Life, Option<String>, Option<Pending>)>,
+    wipe: bool,
 }
 
 /// An order under way.
@@ -333,6 +361,7 @@ impl Shared {
         let agent = Agent { words, clock, here, holds_storage: ready.holds_storage, kernel };
         let ended = self.with(process, |seat| {
             seat.agent = Some(agent);
+            seat.heard += 1;
             seat.life.take_if(|life| Some(*life) != ready.life)
         });
         self.desk.found(process, ready.abilities.clone());
@@ -359,7 +388,7 @@ impl Shared {
     fn try_launch(&self, process: ProcessId) {
         let control = self.ground.control;
         let lost = self.with(process, |seat| {
-            let agent = seat.agent.as_mut()?;
+            let agent = seat.agent.as_mut().filter(|_| seat.ending == 0)?;
             let (life, boot) = seat.wanted.take()?;
             if boot == Boot::Restarted && !agent.holds_storage {
                 // Its storage went with the place before.
@@ -383,47 +412,59 @@ impl Shared {
         }
     }
 
-    /// Kills lives at one moment: all are armed before the first is fired at.
-    async fn kill(&self, lives: &[(ProcessId, Life)], wipe: bool) -> Vec<Death> {
-        let mut arming = Vec::new();
+    /// Begins to kill lives at one moment: tells their agents to get ready. Nothing is launched there before it is done.
+    fn arm(&self, lives: &[(ProcessId, Life)], wipe: bool) -> Kill {
+        let mut arming = Vec::with_capacity(lives.len());
         for &(process, life) in lives {
-            let hosted = self.with(process, |seat| {
+            let (is_concerned, place) = self.with(process, |seat| {
                 seat.wanted.take_if(|(wanted, _)| *wanted == life);
-                seat.life == Some(life)
+                seat.ending += 1;
+                (seat.life == Some(life) || wipe, seat.place.as_ref().map(|it| it.uid.clone()))
             });
-            if hosted || wipe {
-                arming.push((process, life, self.order(process, |order| ToAgent::Arm { order, life })));
-            }
+            let place = place.filter(|_| is_concerned);
+            let order = |order| ToAgent::Arm { order, life };
+            let pending = is_concerned.then(|| self.order(process, order)).flatten();
+            arming.push((process, life, place, pending));
         }
-        let by = Instant::now() + PATIENCE;
+        Kill { arming, wipe }
+    }
+
+    /// Kills those that are ready, once it is known of all whether they are, and fences the others.
+    async fn carry_out(self: Rc<Self>, Kill { arming, wipe }: Kill) {
+        let by = Instant::now() + ARMED_WITHIN;
         let mut armed = Vec::with_capacity(arming.len());
-        for (process, life, pending) in arming {
-            match self.answered(pending, by).await {
-                Some((order, Answer::Armed)) => armed.push((process, life, order)),
-                _ => self.fence(process, life, wipe),
+        for (process, life, place, pending) in arming {
+            match (self.answered(pending, by).await, place) {
+                (Some((order, Answer::Armed)), place) => armed.push((process, life, place, order)),
+                (_, Some(place)) => self.fence(process, life, &place, wipe, self.replace_after),
+                // There is nothing to be ended, and nobody who could do it.
+                (_, None) => self.ended(process, life, wipe),
             }
         }
-        let fire = |(process, life, order)| {
-            (process, life, self.order_again(process, order, ToAgent::Fire { order, wipe }))
+        let fire = |(process, life, place, order)| {
+            (process, life, place, self.order_again(process, order, ToAgent::Fire { order, wipe }))
         };
         let fired: Vec<_> = armed.into_iter().map(fire).collect();
         let by = Instant::now() + PATIENCE;
         let mut deaths = Vec::with_capacity(fired.len());
-        for (process, life, pending) in fired {
-            match self.answered(pending, by).await {
-                Some((_, Answer::Done { died, trouble: None })) => {
+        for (process, life, place, pending) in fired {
+            match (self.answered(pending, by).await, place) {
+                (Some((_, Answer::Done { died, trouble: None })), _) => {
                     let clock = self.with(process, |seat| seat.agent.as_ref().map(|agent| agent.clock));
                     let at = died.zip(clock).map(|(died, clock)| clock.at(died));
                     deaths.extend(at.map(|at| Death { process, life, at }));
-                    self.gone(process, life);
+                    self.ended(process, life, false);
                 }
-                other => {
+                (other, Some(place)) => {
                     warn!(%process, %life, ?other, "its agent could not end it");
-                    self.fence(process, life, wipe);
+                    // One that answers, and cannot, will not be able to later.
+                    let wait = if other.is_some() { Duration::ZERO } else { self.replace_after };
+                    self.fence(process, life, &place, wipe, wait);
                 }
+                (_, None) => self.ended(process, life, wipe),
             }
         }
-        deaths
+        self.ground.happenings.put(Happening::Died(deaths));
     }
 
     /// A life is gone with its place.
@@ -432,25 +473,36 @@ impl Shared {
         self.ground.happenings.put(Happening::Lost { process, life, storage, by });
     }
 
-    /// A life was ended by order.
-    fn gone(&self, process: ProcessId, life: Life) {
-        if self.with(process, |seat| seat.life.take_if(|it| *it == life)).is_some() {
-            self.ground.happenings.put(Happening::Ended { process, life, collapse: None });
-        }
+    /// A life was ended by order, or was gone already. With `wipes`, what it stored may still be there.
+    fn ended(&self, process: ProcessId, life: Life, wipes: bool) {
+        self.with(process, |seat| {
+            seat.life.take_if(|it| *it == life);
+            seat.wipes |= wipes;
+            seat.ending -= 1;
+        });
+        self.ground.happenings.put(Happening::Ended { process, life, collapse: None });
+        self.try_launch(process);
     }
 
-    /// A life that was to be ended may still run somewhere: it is accepted no more, and whoever provides the places is
-    /// asked to end it.
-    fn fence(&self, process: ProcessId, life: Life, wipe: bool) {
-        let place = self.with(process, |seat| {
-            seat.wipes |= wipe;
-            seat.place.clone()
-        });
-        if let Some(place) = place {
-            let wanted = if wipe { Wanted::RemovalWithStorage } else { Wanted::Removal };
-            self.desk.ask(wanted, process, place.uid);
-        }
-        self.gone(process, life);
+    /// A life that was to be ended may still run somewhere: it is accepted no more. Whoever provides the places is asked for
+    /// another, unless the agent of this one is heard of again within `wait`: it ends what it hosts before it hosts
+    /// another life.
+    fn fence(self: &Rc<Self>, process: ProcessId, life: Life, place: &str, wipe: bool, wait: Duration) {
+        let heard = self.with(process, |seat| seat.heard);
+        let (shared, place) = (self.clone(), place.to_owned());
+        let ask = async move {
+            tokio::time::sleep(wait).await;
+            let is_still_silent = shared.with(process, |seat| {
+                seat.place.as_ref().is_some_and(|it| it.uid == place)
+                    && (wait.is_zero() || seat.heard == heard)
+            });
+            if is_still_silent {
+                let wanted = if wipe { Wanted::RemovalWithStorage } else { Wanted::Removal };
+                shared.desk.ask(wanted, process, place);
+            }
+        };
+        tokio::task::spawn_local(ask);
+        self.ended(process, life, wipe);
     }
 
     /// Gives an order to the agent of `process`, if there is one.
@@ -486,6 +538,9 @@ impl Shared {
     /// The agent at `place` says something.
     pub(super) fn said(&self, process: ProcessId, place: &Place, words: ToPlace) {
         let is_current = self.is_at(process, place);
+        if is_current {
+            self.with(process, |seat| seat.heard += 1);
+        }
         match words {
             ToPlace::Facts { life, offset, bytes } => {
                 if let Err(error) = self.bundle.write_facts_at(process, life, offset, &bytes) {

@@ -31,7 +31,7 @@ use super::{Collapse, Observer, RunError, RunOptions, RunOutcome};
 use crate::clock::{Alarm, Clock};
 use crate::control::{self, Directory, Entry, Introduction, Setup, ToNode, ToSupervisor};
 use crate::metrics::Sum;
-use crate::secret::Secret;
+use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
 /// A stranger at the control port who says nothing is dropped after this.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ const LEAST_ROOM: u64 = 64 << 10;
 /// What places are made of.
 pub(crate) struct Ground {
     pub(crate) clock: Clock,
-    pub(crate) secret: Secret,
+    pub(crate) keys: Keys,
     /// Where nodes call the supervisor.
     pub(crate) control: SocketAddr,
     pub(crate) happenings: Happenings,
@@ -73,6 +73,7 @@ struct Host<'a, P> {
     facts: FactsWriter<File>,
     /// When the last of them was stated.
     stated: Time,
+    keys: Keys,
     places: P,
     happenings: Happenings,
     /// Lives that have introduced themselves.
@@ -116,11 +117,11 @@ struct Node {
     outstanding: u32,
 }
 
-/// Carries out a run, or goes on with one that `memory` tells of. Nodes call at `listener`, and show that they know the
-/// secret; `settle` makes their places.
+/// Carries out a run, or goes on with one that `memory` tells of. Nodes call at `listener`, and show that they know
+/// their keys; `settle` makes their places.
 pub(crate) async fn host<P: Places>(
     options: RunOptions,
-    secret: Secret,
+    keys: Keys,
     listener: std::net::TcpListener,
     sum: Sum,
     memory: Memory,
@@ -139,7 +140,7 @@ pub(crate) async fn host<P: Places>(
         Some(_) => bundle.facts_appender(ProcessId::SUPERVISOR, Life(0)).map_err(RunError::Facts)?,
     };
     let (happenings, mut happened) = Happenings::new(clock);
-    tokio::task::spawn_local(listen(listener, secret.clone(), happenings.clone()));
+    tokio::task::spawn_local(listen(listener, keys.clone(), happenings.clone()));
 
     let totals = Totals::new(&options, sum);
     if let Some(listener) = &options.metrics {
@@ -153,13 +154,15 @@ pub(crate) async fn host<P: Places>(
 
     let mut orders = Vec::new();
     let mut supervisor = Supervisor::new(options.supervisor.clone(), options.membership.clone(), &mut orders);
-    let places = settle(Ground { clock, secret, control, happenings: happenings.clone() });
+    supervisor.await_exits();
+    let places = settle(Ground { clock, keys: keys.clone(), control, happenings: happenings.clone() });
     let mut host = Host {
         observer,
         clock,
         journal,
         facts,
         stated: Time::ZERO,
+        keys,
         places,
         happenings,
         nodes: BTreeMap::new(),
@@ -196,6 +199,11 @@ pub(crate) async fn host<P: Places>(
     // Whatever happened, no process is left behind. Those that hear that their supervisor hangs up seal their facts.
     let told: Vec<_> = std::mem::take(&mut host.nodes).into_keys().collect();
     let buried = host.places.end(&told).await;
+    while let Ok((_, happening)) = happened.try_recv() {
+        if let Happening::Died(deaths) = happening {
+            host.observer.died(&deaths);
+        }
+    }
     let outcome = outcome.map_err(|error| match error {
         RunError::DiskFull(_) => error,
         error if is_full(&host.options.run_dir) => RunError::DiskFull(error.to_string()),
@@ -462,6 +470,11 @@ impl<P: Places> Host<'_, P> {
                 }
                 vec![Report::Exited { process, life }]
             }
+            Happening::Died(deaths) => {
+                self.observer.died(&deaths);
+                self.journal.write(&journal::Entry::Died(deaths));
+                vec![]
+            }
             Happening::Lost { process, life, storage, by } => {
                 // Its connection ends here, and with it the process, should it still run.
                 self.nodes.remove(&(process, life));
@@ -523,9 +536,14 @@ impl<P: Places> Host<'_, P> {
         if !self.places.hosts(process, life) || self.nodes.contains_key(&(process, life)) {
             return warn!(%process, %life, "someone pretended to be a node");
         }
+        let keys = match self.keys.wrapped_pairs(process) {
+            Ok(keys) => keys,
+            // Hung up on, it ends, and is started again.
+            Err(error) => return warn!(%process, %error, "a node is not given its keys"),
+        };
         let (mut read, write) = stream.into_split();
         let (orders, inbox) = mpsc::unbounded_channel();
-        let setup = ToNode::Setup(Box::new(self.setup(process)));
+        let setup = ToNode::Setup(Box::new(self.setup(process, keys)));
         orders.send(setup).expect("its receiver is here");
         tokio::task::spawn_local(speak(write, inbox));
         let happenings = self.happenings.clone();
@@ -540,7 +558,7 @@ impl<P: Places> Host<'_, P> {
         self.nodes.insert((process, life), Node { orders, address: None, outstanding: 0 });
     }
 
-    fn setup(&self, process: ProcessId) -> Setup {
+    fn setup(&self, process: ProcessId, keys: WrappedKeys) -> Setup {
         let member = self.options.membership.member(process);
         Setup {
             clock: self.places.clock(process),
@@ -553,6 +571,7 @@ impl<P: Places> Host<'_, P> {
             kernel: self.places.kernel(process),
             clusters: self.options.membership.members.iter().map(|member| member.cluster).collect(),
             storage: self.options.storage,
+            keys,
             follows: self.follows.clone(),
             heartbeat_every: self.heartbeat_every,
             changed: self.changed.iter().map(|(&(from, to), &properties)| (from, to, properties)).collect(),
@@ -630,11 +649,7 @@ impl<P: Places> Host<'_, P> {
                 self.halted.push((process, life));
                 self.let_go();
             }
-            Order::Kill { lives, storage } => {
-                let deaths = self.places.kill(&lives, storage).await?;
-                self.observer.died(&deaths);
-                self.journal.write(&journal::Entry::Died(deaths));
-            }
+            Order::Kill { lives, storage } => self.places.kill(&lives, storage).await?,
             Order::Pause { process, life, paused } => self.places.pause(process, life, paused).await?,
             Order::Link { from, to, properties } => {
                 self.note_link(from, to, properties);
@@ -769,8 +784,8 @@ async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<To
     }
 }
 
-/// Takes calls at the control port from those who know the secret.
-async fn listen(listener: TcpListener, secret: Secret, happenings: Happenings) {
+/// Takes calls at the control port from processes that show their keys.
+async fn listen(listener: TcpListener, keys: Keys, happenings: Happenings) {
     loop {
         let mut stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -780,12 +795,18 @@ async fn listen(listener: TcpListener, secret: Secret, happenings: Happenings) {
                 continue;
             }
         };
-        let (secret, happenings) = (secret.clone(), happenings.clone());
+        let (keys, happenings) = (keys.clone(), happenings.clone());
         tokio::task::spawn_local(async move {
             let introduce = async {
                 stream.set_nodelay(true)?;
-                secret.answer(&mut stream).await.map_err(std::io::Error::other)?;
-                control::receive(&mut stream).await
+                let key_of =
+                    |ends: Ends| keys.of(ends.caller).filter(|_| ends.called == ProcessId::SUPERVISOR);
+                let ends = Secret::answer(&mut stream, key_of).await.map_err(std::io::Error::other)?;
+                let introduction: Introduction = control::receive(&mut stream).await?;
+                if introduction.process != ends.caller {
+                    return Err(std::io::Error::other("it introduces itself as another process"));
+                }
+                Ok(introduction)
             };
             match tokio::time::timeout(PATIENCE, introduce).await {
                 Ok(Ok(introduction)) => happenings.put(Happening::Introduced { introduction, stream }),

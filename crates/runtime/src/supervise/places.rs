@@ -23,6 +23,8 @@ pub(crate) enum Happening {
     Said { process: ProcessId, life: Life, message: ToSupervisor },
     /// A life is gone. If nobody had ordered that: how it ended, and the last that it had to say.
     Ended { process: ProcessId, life: Life, collapse: Option<(String, String)> },
+    /// Lives were killed by one order, and seen to die.
+    Died(Vec<Death>),
     /// The place of a life was taken away, which is accepted no more, whether or not it still runs.
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
 }
@@ -71,13 +73,10 @@ pub(crate) trait Places {
     /// The run's clock as a hosted life can read it.
     fn clock(&self, process: ProcessId) -> Clock;
 
-    /// Ends lives at one moment, and deals with the storage of their processes. Returns when none of them is hosted any
-    /// more, with the deaths that were seen. Lives that are gone already are no error.
-    async fn kill(
-        &mut self,
-        lives: &[(ProcessId, Life)],
-        storage: StorageFate,
-    ) -> Result<Vec<Death>, RunError>;
+    /// Ends lives at one moment, and deals with the storage of their processes. That each of them is hosted no more is told
+    /// as [`Happening::Ended`], and the deaths that were seen as [`Happening::Died`]; this may return before that. Lives that
+    /// are gone already are no error.
+    async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
     /// Takes note that lives up to this one were launched by a predecessor of this program, that none of them is hosted any
     /// more, and whether the storage was to be lost since the last one was. Where the processes end with their supervisor,
@@ -86,7 +85,7 @@ pub(crate) trait Places {
         let _ = (process, newest, wiped);
     }
 
-    /// Stops a hosted life where it stands, or lets it go on. Returns when that is so.
+    /// Stops a hosted life where it stands, or lets it go on; what is ordered of it later comes after that.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
     /// Ends every life. Those that have been `told` to end, because their supervisor hung up, get a moment to seal their

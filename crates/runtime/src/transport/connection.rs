@@ -21,7 +21,7 @@ use super::session::SessionError;
 use super::{Connection, Transport};
 use crate::control;
 use crate::frame::{FrameError, split_frame};
-use crate::secret::HandshakeError;
+use crate::secret::{Ends, HandshakeError, Secret};
 
 /// A stranger who connects and says nothing is dropped after this.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -157,7 +157,8 @@ impl Transport {
     ) -> Result<(), ConnectionError> {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        self.secret.dial(&mut stream).await?;
+        let key = self.keys.get(to.index()).ok_or(HandshakeError::Proof)?;
+        key.dial(&mut stream, Ends { caller: self.me.process, called: to }).await?;
         let expected = self.state.borrow().peers[to.index()].session.expected();
         let call = Call { from: (self.me.process, self.me.life), to: (to, life), expected };
         control::send(&mut stream, &call).await?;
@@ -170,8 +171,14 @@ impl Transport {
 
     async fn hear(&self, stream: &mut TcpStream) -> Result<Call, ConnectionError> {
         stream.set_nodelay(true)?;
-        self.secret.answer(stream).await?;
-        Ok(control::receive(stream).await?)
+        let key_of =
+            |ends: Ends| self.keys.get(ends.caller.index()).filter(|_| ends.called == self.me.process);
+        let ends = Secret::answer(stream, key_of).await?;
+        let call: Call = control::receive(stream).await?;
+        if call.from.0 != ends.caller {
+            return Err(HandshakeError::Proof.into());
+        }
+        Ok(call)
     }
 
     async fn answer(self: &Rc<Self>, call: Call, mut stream: TcpStream) -> Result<(), ConnectionError> {

@@ -66,7 +66,8 @@ pub(crate) struct Identity {
 /// The network of one node.
 pub(crate) struct Transport {
     me: Identity,
-    secret: Secret,
+    /// Shared with each of the others, indexed by process.
+    keys: Vec<Secret>,
     clock: Clock,
     seed: u64,
     incoming: Box<dyn Fn(Incoming)>,
@@ -115,10 +116,10 @@ struct Connection {
 }
 
 impl Transport {
-    /// A network in which nobody is up. `seed` is for jitter and losses.
+    /// A network in which nobody is up. `keys` are shared with each of the others; `seed` is for jitter and losses.
     pub(crate) fn new(
         me: Identity,
-        secret: Secret,
+        keys: Vec<Secret>,
         clock: Clock,
         links: Links,
         seed: u64,
@@ -137,7 +138,7 @@ impl Transport {
         };
         let transport = Rc::new(Transport {
             me,
-            secret,
+            keys,
             clock,
             seed,
             incoming: Box::new(incoming),

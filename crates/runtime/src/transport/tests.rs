@@ -34,7 +34,7 @@ impl End {
         let (incoming_in, incoming) = mpsc::unbounded_channel();
         let (echoes_in, echoes) = mpsc::unbounded_channel();
         let take = move |packet| incoming_in.send(packet).unwrap();
-        let transport = Transport::new(me, secret.clone(), clock, links, 1, take, echoes_in);
+        let transport = Transport::new(me, vec![secret.clone(); 2], clock, links, 1, take, echoes_in);
         let accepting = transport.clone();
         spawn_local(async move {
             loop {

@@ -1,0 +1,254 @@
+//! Places that are a few lines each: they host processes that do nothing but beat, until they fall silent all at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use faultline_core::fault::Fault;
+use faultline_core::{
+    Cluster, ClusterId, Fact, FaultNo, Gauges, Life, Member, Membership, MembershipVersion, NodeId,
+    PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
+};
+use faultline_supervisor::{Config, Status};
+use faultline_trace::Bundle;
+use faultline_trace::manifest::{LinkEntry, LinkMeasured};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{mpsc, watch};
+
+use super::words::{Ready, ToAgent, ToPlace};
+use super::*;
+use crate::clock::{boot, monotonic};
+use crate::control::{self, Introduction, ToNode, ToSupervisor};
+use crate::metrics::{Counts, Delays};
+use crate::secret::{Ends, Keys, Secret};
+use crate::supervise::{Names, Wishes};
+use crate::{Links, StorageOptions};
+
+/// Processes that fall silent. One more goes on.
+const SILENT: u32 = 100;
+const DETECT_AFTER: Span = Span::from_millis(500);
+/// What is planned for the one that goes on: after the silent ones have been given up, and before that could have been done
+/// one by one.
+const PLANNED: Span = Span::from_millis(1500);
+
+/// What the supervisor said, with the times of the run.
+#[derive(Default)]
+struct Watcher {
+    begun: Option<watch::Sender<bool>>,
+    began: Option<Time>,
+    detected: BTreeMap<ProcessId, Time>,
+    injected: Option<Time>,
+    enough: Arc<AtomicBool>,
+}
+
+impl Observer for Watcher {
+    fn stated(&mut self, at: Time, _: ProcessId, _: Life, fact: &Fact) {
+        match fact {
+            Fact::Begun => {
+                self.began = Some(at);
+                // From here on most of them are silent.
+                self.begun.iter().for_each(|it| it.send(true).expect("the places listen"));
+            }
+            Fact::Injecting { .. } => self.injected = Some(at),
+            Fact::Detected { process, .. } => drop(self.detected.insert(*process, at)),
+            _ => {}
+        }
+        if self.detected.len() > SILENT as usize {
+            self.enough.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn status(&mut self, _: Time, _: &Status) {}
+
+    fn measured(&mut self, _: &[LinkEntry]) {}
+}
+
+/// The agent of a process. Once `silent` is so it neither reads nor writes, and its connections stay.
+async fn agent(
+    listener: tokio::net::TcpListener,
+    process: ProcessId,
+    key: Secret,
+    silent: watch::Receiver<bool>,
+) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let ends = Secret::answer(&mut stream, |_| Some(&key)).await.unwrap();
+    assert_eq!(ends, Ends { caller: ProcessId::SUPERVISOR, called: process });
+    let falls_silent = {
+        let mut silent = silent.clone();
+        async move { drop(silent.wait_for(|it| *it).await) }
+    };
+    let serve = async {
+        while let Ok(order) = control::receive(&mut stream).await {
+            let answer = match order {
+                ToAgent::Post(post) => {
+                    assert_eq!(post.process, process);
+                    ToPlace::Ready(Ready { life: None, holds_storage: true, abilities: None, boot: boot() })
+                }
+                ToAgent::Launch { life, supervisor, .. } => {
+                    tokio::task::spawn_local(node(supervisor, process, life, key.clone(), silent.clone()));
+                    continue;
+                }
+                ToAgent::Clock => ToPlace::Clock(monotonic()),
+                ToAgent::Arm { order, .. } => ToPlace::Armed { order },
+                ToAgent::Fire { order, .. } => {
+                    ToPlace::Done { order, died: Some(monotonic()), trouble: None }
+                }
+                ToAgent::Pause { order, .. } => ToPlace::Done { order, died: None, trouble: None },
+            };
+            control::send(&mut stream, &answer).await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = falls_silent => std::future::pending::<()>().await,
+        () = serve => {}
+    }
+}
+
+/// A process that registers, answers when a link is measured, and beats.
+async fn node(
+    supervisor: SocketAddr,
+    process: ProcessId,
+    life: Life,
+    key: Secret,
+    mut silent: watch::Receiver<bool>,
+) {
+    let mut stream = TcpStream::connect(supervisor).await.unwrap();
+    key.dial(&mut stream, Ends { caller: process, called: ProcessId::SUPERVISOR }).await.unwrap();
+    control::send(&mut stream, &Introduction { process, life }).await.unwrap();
+    let ToNode::Setup(setup) = control::receive(&mut stream).await.unwrap() else { panic!("no setup") };
+    let (mut read, mut write) = stream.into_split();
+    let (words, mut spoken) = mpsc::unbounded_channel();
+    words.send(ToSupervisor::Registered(SocketAddr::from(([127, 0, 0, 1], 1)))).unwrap();
+    let listen = async {
+        while let Ok(order) = control::receive(&mut read).await {
+            if let ToNode::Measure(links, _) = order {
+                for it in links {
+                    let link =
+                        LinkMeasured { latency: it.requested, jitter: Span::ZERO, samples: 1, rounds: 1 };
+                    let said = ToSupervisor::Measured { to: it.to, requested: it.requested, link };
+                    words.send(said).unwrap();
+                }
+            }
+        }
+    };
+    let speak = async {
+        let mut beat = tokio::time::interval(setup.heartbeat_every.into());
+        loop {
+            let said = tokio::select! {
+                Some(said) = spoken.recv() => said,
+                _ = beat.tick() => {
+                    ToSupervisor::Heartbeat(Gauges::default(), Counts::default(), Delays::default())
+                }
+            };
+            if control::send(&mut write, &said).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        _ = silent.wait_for(|it| *it) => std::future::pending::<()>().await,
+        () = listen => {}
+        () = speak => {}
+    }
+}
+
+/// Hosts all places on a thread of its own; where they are, in the order of the processes.
+fn places(keys: &Keys, silent: watch::Receiver<bool>) -> Vec<SocketAddr> {
+    let (told, addresses) = std::sync::mpsc::channel();
+    let keys = keys.clone();
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+        runtime.unwrap().block_on(async move {
+            let (never, never_silent) = watch::channel(false);
+            let mut addresses = Vec::new();
+            for process in (0..=SILENT).map(ProcessId) {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                addresses.push(listener.local_addr().unwrap());
+                let silent = if process.0 < SILENT { silent.clone() } else { never_silent.clone() };
+                let key = keys.of(process).unwrap().clone();
+                tokio::task::spawn_local(agent(listener, process, key, silent));
+            }
+            told.send(addresses).unwrap();
+            never.closed().await;
+        });
+    });
+    addresses.recv().unwrap()
+}
+
+fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
+    let processes: Vec<ProcessId> = (0..=SILENT).map(ProcessId).collect();
+    let member = |process: &ProcessId| Member {
+        cluster: ClusterId(0),
+        role: Role::RANK,
+        node: NodeId(process.0),
+        life: Life(0),
+        up: false,
+        started: false,
+    };
+    let fault = Fault::Crash { process: ProcessId(SILENT), storage: StorageFate::Kept };
+    let planned = PlannedFault { no: FaultNo(0), trigger: Trigger::At(Time::ZERO + PLANNED), fault };
+    RunOptions {
+        run_dir: dir.join("run"),
+        supervisor: Config {
+            detect_after: DETECT_AFTER,
+            restart_after: Span::from_secs(60),
+            volatile_storage: false,
+            deadline: Span::from_secs(60),
+            start_within: Some(Span::from_secs(60)),
+            scope: Scope::Cluster,
+            joins: vec![],
+            plan: vec![planned],
+            least_work_left_percent: 0,
+        },
+        membership: Membership {
+            version: MembershipVersion(0),
+            members: processes.iter().map(member).collect(),
+            clusters: [Cluster::new(processes.iter().copied().collect())].into(),
+        },
+        names: Names { processes: processes.iter().map(ToString::to_string).collect(), ..Names::default() },
+        seed: 1,
+        links: Links::default(),
+        storage: StorageOptions::default(),
+        measure_again_for: Span::ZERO,
+        metrics: None,
+        interrupted: enough.clone(),
+        wishes: Wishes::default(),
+    }
+}
+
+#[test]
+fn places_that_fall_silent_together_are_noticed_together_and_delay_nothing_that_is_planned() {
+    let dir = tempfile::tempdir().unwrap();
+    Bundle::create(dir.path().join("run")).unwrap();
+    let keys = Keys::generate(SILENT as usize + 1).unwrap();
+    let (begun, silent) = watch::channel(false);
+    let desk = Desk::default();
+    let place = |(process, address)| (ProcessId(process), Place { uid: process.to_string(), address });
+    desk.assign(1, (0..).zip(places(&keys, silent)).map(place).collect()).unwrap();
+    let remote = RemoteOptions {
+        run: "run".into(),
+        keys,
+        replace_after: Duration::from_secs(60),
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        files: vec![],
+        sum: Sum::default(),
+    };
+    let mut watcher = Watcher { begun: Some(begun), ..Watcher::default() };
+    let options = options(dir.path(), &watcher.enough);
+    let left = run(remote, options, None, &desk, &mut watcher);
+    assert!(matches!(left, Err(RunError::Left)), "{left:?}");
+
+    let began = watcher.began.unwrap();
+    let (silent, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        watcher.detected.into_iter().partition(|(process, _)| process.0 < SILENT);
+    assert_eq!(silent.len(), SILENT as usize);
+    let latest = silent.values().max().unwrap().since(began);
+    let limit = Span(DETECT_AFTER.0 + Span::from_secs(1).0);
+    assert!(latest < limit, "the last one was detected {latest} after all had fallen silent");
+    let injected = watcher.injected.unwrap().since(began);
+    assert!(injected >= PLANNED && injected < Span(PLANNED.0 + Span::from_millis(300).0), "{injected}");
+    assert_eq!(other.len(), 1, "what was planned was done");
+    assert!(desk.board().requests.is_empty(), "no place is given up before its time");
+}
