@@ -79,6 +79,11 @@ impl Cluster {
 }
 
 impl Room {
+    /// Another new namespace of the same cluster.
+    pub async fn beside(&self, name: &str) -> Result<Room, Failure> {
+        Cluster { client: self.client.clone() }.room(name).await
+    }
+
     /// Has Pod Security allow here what this profile allows.
     pub async fn set_profile(&self, profile: &str) -> Result<(), Failure> {
         let patch = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": profile } } });

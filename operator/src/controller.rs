@@ -1,6 +1,6 @@
 //! What is watched, and when a federation is looked at.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,8 +19,9 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use crate::metrics::Metrics;
-use crate::mirror::Mirror;
+use crate::mirror::{self, Mirror};
 use crate::naming;
+use crate::reconcile::keys::Known;
 use crate::reconcile::update_status::Pace;
 use crate::reconcile::validate::Refusal;
 use crate::reconcile::{ReconcileError, reconcile};
@@ -54,11 +55,13 @@ pub struct Context {
 #[derive(Clone, Default)]
 pub struct Session {
     /// The federation's key.
-    pub key: Option<String>,
+    pub key: Option<Known>,
     /// The places that the supervisor was told last.
     pub pushed: Option<Places>,
     /// When its status may be written.
     pub statuses: Pace,
+    /// UIDs of its sets, once it is being deleted: volumes that these own are gone after them.
+    pub ending: BTreeSet<String>,
     /// When it was asked last why there are no pods, and what was found.
     pub refused: Option<(Instant, Option<String>)>,
     /// The generation that was checked last, and whether it can be run.
@@ -108,11 +111,14 @@ pub async fn run(
     let of_ours = watcher::Config::default().labels(&naming::selector());
     let sets = follow(scoped(&context.client, namespace), of_ours.clone(), touched.clone(), {
         let context = Arc::clone(&context);
-        move |event| context.sets.follow(event.modify(trim_set))
+        move |event| context.sets.follow(event.modify(trim_set), mirror::owner_of_set)
     });
     let pods = follow(scoped(&context.client, namespace), of_ours, touched, {
         let context = Arc::clone(&context);
-        move |event| context.pods.follow(event.modify(trim_pod))
+        move |event| {
+            let owner = |it: &Pod| mirror::owner_of_pod(it, &context.sets);
+            context.pods.follow(event.modify(trim_pod), owner)
+        }
     });
     // Nothing is looked at before it is known what there is: a set that is not known yet would be made again.
     let (sets_known, sets) = sets;
@@ -173,7 +179,7 @@ fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
     touched: UnboundedSender<ObjectRef<Federation>>,
-    mirror: impl Fn(watcher::Event<K>) -> std::collections::BTreeSet<crate::mirror::ObjectName>,
+    mirror: impl Fn(watcher::Event<K>) -> Vec<ObjectRef<Federation>>,
 ) -> (futures::channel::oneshot::Receiver<()>, impl Future<Output = ()>)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -188,7 +194,7 @@ where
                     let is_complete = matches!(event, watcher::Event::InitDone);
                     for federation in mirror(event) {
                         // The controller has ended when nobody listens.
-                        let _ = touched.unbounded_send(federation.reference());
+                        let _ = touched.unbounded_send(federation);
                     }
                     if let Some(complete) = complete.take_if(|_| is_complete) {
                         let _ = complete.send(());

@@ -41,7 +41,12 @@ pub const RULES: &[Rule] = &[
         verbs: &["create", "delete", "get", "list", "patch", "watch"],
     },
     Rule { api_groups: [""], resources: &["configmaps"], verbs: &["create", "get", "patch"] },
-    Rule { api_groups: [""], resources: &["secrets"], verbs: &["create", "get"] },
+    Rule { api_groups: [""], resources: &["secrets"], verbs: &["create", "get", "patch"] },
+    Rule {
+        api_groups: ["networking.k8s.io"],
+        resources: &["networkpolicies"],
+        verbs: &["create", "get", "patch"],
+    },
     // To know where they are, and to replace them.
     Rule { api_groups: [""], resources: &["pods"], verbs: &["delete", "list", "watch"] },
     Rule { api_groups: [""], resources: &["persistentvolumeclaims"], verbs: &["delete", "list"] },
@@ -94,6 +99,7 @@ pub fn objects() -> Vec<Value> {
         }),
         bind("Role", FIELD_MANAGER),
         deployment(),
+        policy(),
     ]
 }
 
@@ -105,8 +111,23 @@ fn metadata(namespaced: bool) -> Value {
     metadata
 }
 
-fn labels() -> Value {
+/// What operators are labelled with.
+pub(crate) fn labels() -> Value {
     json!({ "app.kubernetes.io/name": "faultline", "app.kubernetes.io/component": "operator" })
+}
+
+/// Nobody has to reach an operator but who reads its metrics or its health.
+fn policy() -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(true),
+        "spec": {
+            "podSelector": { "matchLabels": labels() },
+            "policyTypes": ["Ingress"],
+            "ingress": [{ "ports": [{ "protocol": "TCP", "port": METRICS_PORT }] }],
+        },
+    })
 }
 
 fn deployment() -> Value {

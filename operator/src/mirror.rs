@@ -1,156 +1,234 @@
-//! What is known of the pods and sets of each federation: a copy of what the API server has, kept up by a watch.
+//! What is known of the sets and pods of federations: copies of what the API server has, kept up by watches, and which
+//! federation an object belongs to.
+//!
+//! Labels only narrow down what is watched: anybody who may create a pod in some namespace can write any label on it. An
+//! object belongs to a federation when it is in the same namespace and its chain of controllers, as its owner references
+//! state it, leads to the federation's UID: from a set directly, from a pod over a set that belongs to the federation.
+//! Within one namespace this is as far as Kubernetes goes: a user who may create pods there can mount every secret of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use faultline_api::Federation;
-use kube::runtime::reflector::ObjectRef;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
 use crate::naming;
+use crate::reconcile::validate;
 
-/// Objects by the federation that they belong to, and by name.
-#[derive(Debug)]
-pub struct Mirror<K>(Mutex<Content<K>>);
-
-#[derive(Debug)]
-struct Content<K> {
-    known: HashMap<String, BTreeMap<String, Arc<K>>>,
-    /// Seen since the watch began anew.
-    fresh: Option<HashMap<String, BTreeMap<String, Arc<K>>>>,
+/// Every watched object of a kind, found by namespace and name.
+pub struct Mirror<K: Resource<DynamicType = ()> + Clone + 'static> {
+    store: Store<K>,
+    writer: Mutex<Writer<K>>,
 }
 
-impl<K> Default for Mirror<K> {
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Default for Mirror<K> {
     fn default() -> Self {
-        Mirror(Mutex::new(Content { known: HashMap::new(), fresh: None }))
+        let writer = Writer::default();
+        Mirror { store: writer.as_reader(), writer: Mutex::new(writer) }
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone> Mirror<K> {
-    /// The objects of the federation with this UID, by name.
-    pub fn of(&self, federation: &str) -> BTreeMap<String, Arc<K>> {
-        let content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        content.known.get(federation).cloned().unwrap_or_default()
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
+    /// The object of this name.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
-    /// Follows the watch. Returns the federations that something has changed for.
-    pub fn follow(&self, event: Event<K>) -> BTreeSet<ObjectName> {
-        let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match event {
-            Event::Apply(object) => {
-                let touched = ObjectName::of(&object);
-                insert(&mut content.known, object);
-                touched.into_iter().collect()
-            }
-            Event::Delete(object) => {
-                let (federation, name) = (belongs_to(&object), object.name_any());
-                if let Some(objects) = content.known.get_mut(&federation) {
-                    objects.remove(&name);
-                    if objects.is_empty() {
-                        content.known.remove(&federation);
-                    }
-                }
-                ObjectName::of(&object).into_iter().collect()
-            }
-            Event::Init => {
-                content.fresh = Some(HashMap::new());
-                BTreeSet::new()
-            }
-            Event::InitApply(object) => {
-                if let Some(fresh) = &mut content.fresh {
-                    insert(fresh, object);
-                }
-                BTreeSet::new()
-            }
-            Event::InitDone => {
-                // What is gone touched its federation, too.
-                let before = names(&content.known);
-                content.known = content.fresh.take().unwrap_or_default();
-                names(&content.known).union(&before).cloned().collect()
-            }
+    /// Follows the watch. Returns the federations that something has changed for; `owner` names that of an object.
+    pub fn follow(
+        &self,
+        event: Event<K>,
+        owner: impl Fn(&K) -> Option<ObjectRef<Federation>>,
+    ) -> Vec<ObjectRef<Federation>> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let owners = || self.store.state().iter().filter_map(|it| owner(it)).collect::<Vec<_>>();
+        let mut touched = match &event {
+            Event::Apply(object) | Event::Delete(object) => owner(object).into_iter().collect(),
+            // What is gone since the watch broke touched its federation, too.
+            Event::InitDone => owners(),
+            Event::Init | Event::InitApply(_) => Vec::new(),
+        };
+        writer.apply_watcher_event(&event);
+        if matches!(event, Event::InitDone) {
+            touched.extend(owners());
+            let mut told = BTreeSet::new();
+            touched.retain(|it| told.insert((it.namespace.clone(), it.name.clone())));
         }
+        touched
     }
 }
 
-/// A federation by name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
+/// What belongs to a federation, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Belongings {
+    /// Its sets.
+    pub sets: BTreeMap<String, Arc<StatefulSet>>,
+    /// The pods of those sets.
+    pub pods: BTreeMap<String, Arc<Pod>>,
 }
 
-impl ObjectName {
-    fn of<K: Resource<DynamicType = ()>>(object: &K) -> Option<ObjectName> {
-        let name = object.labels().get(naming::FEDERATION)?.clone();
-        Some(ObjectName { namespace: object.namespace().unwrap_or_default(), name })
+impl Belongings {
+    /// What the mirrors hold of `federation`.
+    pub fn of(federation: &Federation, sets: &Mirror<StatefulSet>, pods: &Mirror<Pod>) -> Belongings {
+        let namespace = federation.namespace().unwrap_or_default();
+        let groups = validate::groups(federation).into_iter();
+        let groups = groups.map(|it| (naming::set(federation, &it.name), it.nodes));
+        let mut belongings = Belongings::default();
+        for (name, nodes) in groups.chain([(naming::supervisor(federation), 1)]) {
+            let Some(set) = sets.get(&namespace, &name).filter(|it| belongs(&**it, federation)) else {
+                continue;
+            };
+            for number in 0..nodes {
+                let name = format!("{name}-{number}");
+                let pod = pods.get(&namespace, &name);
+                if let Some(pod) = pod.filter(|it| is_controlled(&**it, set.uid().as_deref())) {
+                    belongings.pods.insert(name, pod);
+                }
+            }
+            belongings.sets.insert(name, set);
+        }
+        belongings
     }
-
-    /// As the controller names it.
-    pub fn reference(&self) -> ObjectRef<Federation> {
-        ObjectRef::new(&self.name).within(&self.namespace)
-    }
 }
 
-fn belongs_to<K: Resource<DynamicType = ()>>(object: &K) -> String {
-    object.labels().get(naming::UID).cloned().unwrap_or_default()
+/// Whether an object is in a federation's namespace and controlled by it.
+pub fn belongs<K: Resource>(object: &K, federation: &Federation) -> bool {
+    object.namespace() == federation.namespace() && is_controlled(object, federation.uid().as_deref())
 }
 
-fn insert<K: Resource<DynamicType = ()>>(into: &mut HashMap<String, BTreeMap<String, Arc<K>>>, object: K) {
-    into.entry(belongs_to(&object)).or_default().insert(object.name_any(), Arc::new(object));
+fn is_controlled<K: Resource>(object: &K, by: Option<&str>) -> bool {
+    by.is_some() && controller(object).map(|it| it.uid.as_str()) == by
 }
 
-fn names<K: Resource<DynamicType = ()>>(
-    known: &HashMap<String, BTreeMap<String, Arc<K>>>,
-) -> BTreeSet<ObjectName> {
-    let objects: Vec<&Arc<K>> = known.values().filter_map(|it| it.values().next()).collect();
-    objects.into_iter().filter_map(|it| ObjectName::of(&**it)).collect()
+fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
+    object.owner_references().iter().find(|it| it.controller == Some(true))
+}
+
+/// The federation that a set says it belongs to. A look at it finds out whether it does.
+pub fn owner_of_set(set: &StatefulSet) -> Option<ObjectRef<Federation>> {
+    let owner = controller(set).filter(|it| it.kind == Federation::kind(&()))?;
+    Some(ObjectRef::new(&owner.name).within(&set.namespace()?))
+}
+
+/// The federation that the set of a pod says it belongs to.
+pub fn owner_of_pod(pod: &Pod, sets: &Mirror<StatefulSet>) -> Option<ObjectRef<Federation>> {
+    let set = sets.get(&pod.namespace()?, &controller(pod)?.name)?;
+    is_controlled(pod, set.uid().as_deref()).then(|| owner_of_set(&set)).flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::Pod;
+    use crate::reconcile::build::tests::quickstart;
+    use serde_json::json;
 
-    fn pod(federation: &str, name: &str) -> Pod {
-        let mut pod = Pod::default();
-        pod.metadata.name = Some(name.into());
-        pod.metadata.namespace = Some("default".into());
-        let labels = [(naming::UID, format!("uid-of-{federation}")), (naming::FEDERATION, federation.into())];
-        pod.metadata.labels = Some(labels.map(|(name, value)| (name.into(), value)).into());
-        pod
+    fn set(namespace: &str, name: &str, owner: &str) -> StatefulSet {
+        let owner = json!({
+            "apiVersion": "faultline.dev/v1alpha1", "kind": "Federation", "name": "quickstart", "uid": owner,
+            "controller": true,
+        });
+        let metadata =
+            json!({ "namespace": namespace, "name": name, "uid": format!("uid of {name}"), "ownerReferences": [owner] });
+        serde_json::from_value(json!({ "metadata": metadata })).expect("a set")
     }
 
-    fn touched(mirror: &Mirror<Pod>, event: Event<Pod>) -> Vec<String> {
-        mirror.follow(event).into_iter().map(|it| it.name).collect()
+    fn pod(namespace: &str, name: &str, set: &str, uid: &str, labels: &BTreeMap<String, String>) -> Pod {
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": uid, "controller": true,
+        });
+        let metadata =
+            json!({ "namespace": namespace, "name": name, "labels": labels, "ownerReferences": [owner] });
+        serde_json::from_value(json!({ "metadata": metadata })).expect("a pod")
     }
 
-    fn known(mirror: &Mirror<Pod>, federation: &str) -> Vec<String> {
-        mirror.of(&format!("uid-of-{federation}")).into_keys().collect()
+    struct World {
+        federation: Federation,
+        sets: Mirror<StatefulSet>,
+        pods: Mirror<Pod>,
+    }
+
+    impl World {
+        fn new() -> World {
+            let world =
+                World { federation: quickstart(), sets: Mirror::default(), pods: Mirror::default() };
+            world.set(Event::Apply(set("experiments", PARIS, &world.uid())));
+            world
+        }
+
+        fn uid(&self) -> String {
+            self.federation.uid().unwrap()
+        }
+
+        fn set(&self, event: Event<StatefulSet>) -> Vec<String> {
+            self.sets.follow(event, owner_of_set).into_iter().map(|it| it.name).collect()
+        }
+
+        fn pod(&self, event: Event<Pod>) -> Vec<String> {
+            let owner = |it: &Pod| owner_of_pod(it, &self.sets);
+            self.pods.follow(event, owner).into_iter().map(|it| it.name).collect()
+        }
+
+        fn known(&self) -> Vec<String> {
+            Belongings::of(&self.federation, &self.sets, &self.pods).pods.into_keys().collect()
+        }
+
+        fn ours(&self, name: &str) -> Pod {
+            pod("experiments", name, PARIS, "uid of quickstart-paris", &BTreeMap::new())
+        }
+    }
+
+    const PARIS: &str = "quickstart-paris";
+
+    #[test]
+    fn changes_touch_the_federation_that_the_controllers_of_an_object_lead_to() {
+        let world = World::new();
+        let pod = world.ours("quickstart-paris-0");
+        assert_eq!(world.pod(Event::Apply(pod.clone())), ["quickstart"]);
+        assert_eq!(world.known(), ["quickstart-paris-0"]);
+        assert_eq!(world.pod(Event::Delete(pod)), ["quickstart"]);
+        assert_eq!(world.known(), [""; 0]);
     }
 
     #[test]
-    fn changes_touch_the_federation_that_the_object_belongs_to() {
-        let mirror = Mirror::default();
-        assert_eq!(touched(&mirror, Event::Apply(pod("a", "a-0"))), ["a"]);
-        assert_eq!(touched(&mirror, Event::Apply(pod("b", "b-0"))), ["b"]);
-        assert_eq!(known(&mirror, "a"), ["a-0"]);
-        assert_eq!(touched(&mirror, Event::Delete(pod("a", "a-0"))), ["a"]);
-        assert_eq!(known(&mirror, "a"), [""; 0]);
-        assert_eq!(known(&mirror, "b"), ["b-0"]);
+    fn labels_and_names_make_nothing_belong_to_a_federation() {
+        let world = World::new();
+        let labels = naming::labels(&world.federation);
+        let name = "quickstart-paris-1";
+        let strangers = [
+            // In another namespace, with every label and every reference that the true one has.
+            pod("elsewhere", name, PARIS, "uid of quickstart-paris", &labels),
+            // In the same one, controlled by something else, by another set of this name, or by nothing.
+            pod("experiments", name, "other", "uid of other", &labels),
+            pod("experiments", name, PARIS, "uid of another quickstart-paris", &labels),
+            serde_json::from_value(
+                json!({ "metadata": { "namespace": "experiments", "name": name, "labels": labels } }),
+            )
+            .expect("a pod"),
+        ];
+        for stranger in strangers {
+            assert_eq!(world.pod(Event::Apply(stranger.clone())), [""; 0], "{stranger:?}");
+            assert_eq!(world.known(), [""; 0], "{stranger:?}");
+        }
+        // A whole set elsewhere, and one here that is controlled by another federation of the name.
+        world.set(Event::Apply(set("elsewhere", PARIS, &world.uid())));
+        world.set(Event::Apply(set("experiments", "quickstart-rennes", "its predecessor")));
+        let belongings = Belongings::of(&world.federation, &world.sets, &world.pods);
+        assert_eq!(belongings.sets.into_keys().collect::<Vec<_>>(), [PARIS]);
     }
 
     #[test]
     fn a_watch_that_begins_anew_forgets_what_went_unseen_and_touches_whom_it_belonged_to() {
-        let mirror = Mirror::default();
-        touched(&mirror, Event::Apply(pod("a", "a-0")));
-        touched(&mirror, Event::Apply(pod("gone", "gone-0")));
-        assert_eq!(touched(&mirror, Event::Init), [""; 0]);
-        assert_eq!(touched(&mirror, Event::InitApply(pod("a", "a-0"))), [""; 0]);
-        assert_eq!(known(&mirror, "gone"), ["gone-0"], "until all is known, what was known counts");
-        assert_eq!(touched(&mirror, Event::InitDone), ["a", "gone"]);
-        assert_eq!(known(&mirror, "gone"), [""; 0]);
+        let world = World::new();
+        world.pod(Event::Apply(world.ours("quickstart-paris-0")));
+        assert_eq!(world.pod(Event::Init), [""; 0]);
+        assert_eq!(world.known(), ["quickstart-paris-0"], "until all is known, what was known counts");
+        assert_eq!(world.pod(Event::InitDone), ["quickstart"]);
+        assert_eq!(world.known(), [""; 0]);
     }
 }

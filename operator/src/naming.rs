@@ -1,7 +1,6 @@
 //! Names and labels of what belongs to a federation.
 //!
-//! The label [`UID`] tells what belongs to a federation from what belonged to one of the same name before it, and is all
-//! that the operator goes by. Names are for people.
+//! Labels are for selectors and for people. What belongs to a federation is told by its controllers ([`crate::mirror`]).
 
 use std::collections::BTreeMap;
 
@@ -18,6 +17,8 @@ pub const CLUSTER: &str = "faultline.dev/cluster";
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Of a Kubernetes node: its pool.
 pub const POOL: &str = "faultline.dev/pool";
+/// Of a namespace: whether its pods may read the metrics of federations where policies of the network are enforced.
+pub const SCRAPES: &str = "faultline.dev/scrapes";
 /// What the operator made last, as a hash, so that it is made again only when it changes.
 pub const APPLIED: &str = "faultline.dev/applied";
 /// Held by the operator while it has something to clean up.
@@ -60,7 +61,17 @@ pub fn supervisor(federation: &Federation) -> String {
     set(federation, Component::Supervisor.as_str())
 }
 
-/// The secret with the federation's key.
+/// The secret with the keys of the processes, by pod.
+pub fn process_keys(federation: &Federation) -> String {
+    set(federation, "process-keys")
+}
+
+/// The policy that says who may reach the pods.
+pub fn policy(federation: &Federation) -> String {
+    set(federation, "pods")
+}
+
+/// The secret with the federation's key, which the supervisor's pod has.
 pub fn key(federation: &Federation) -> String {
     set(federation, "key")
 }

@@ -18,12 +18,14 @@ use faultline_api::samples::SAMPLES;
 use faultline_api::supervision::{self, Action, Event as Told, Places, Request, Status, Verdict};
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
+use faultline_operator::mirror::{self, Mirror};
 use faultline_operator::reconcile::update_status::Pace;
 use faultline_operator::reconcile::{ReconcileError, reconcile};
 use faultline_operator::{Context, Settings, controller};
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::Event;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use common::{ApiServer, Right};
@@ -47,12 +49,16 @@ struct Supervisor {
 
 impl Supervisor {
     async fn start(&self) -> SocketAddr {
+        self.serve_at("127.0.0.1:0").await
+    }
+
+    async fn serve_at(&self, address: &str) -> SocketAddr {
         let app = Router::new()
             .route(supervision::STATUS, get(status))
             .route(supervision::PLACES, put(places))
             .route("/v1/requests/{id}/done", post(done))
             .with_state(self.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async { axum::serve(listener, app).await });
         address
@@ -124,21 +130,45 @@ impl World {
 
     /// What a watch would have brought, and one look.
     async fn look(&self) -> Result<(), ReconcileError> {
-        self.context.sets.follow(Event::Init);
-        for path in self.server.paths(&format!("{SETS}/")) {
-            let set: StatefulSet = serde_json::from_value(self.server.get(&path).unwrap()).unwrap();
-            self.context.sets.follow(Event::InitApply(set));
-        }
-        self.context.sets.follow(Event::InitDone);
-        self.context.pods.follow(Event::Init);
-        for path in self.server.paths(&format!("{PODS}/")) {
-            let pod: Pod = serde_json::from_value(self.server.get(&path).unwrap()).unwrap();
-            self.context.pods.follow(Event::InitApply(pod));
-        }
-        self.context.pods.follow(Event::InitDone);
+        self.watch(&self.context.sets, "/statefulsets/", mirror::owner_of_set);
+        self.watch(&self.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &self.context.sets));
         // A status is written at most once a second; a test has no time for that.
         self.context.session(UID, |it| it.statuses = Pace::default());
         reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
+    }
+
+    /// Has a mirror see what there is, in every namespace.
+    fn watch<K>(&self, mirror: &Mirror<K>, kind: &str, owner: impl Fn(&K) -> Option<ObjectRef<Federation>>)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
+    {
+        mirror.follow(Event::Init, &owner);
+        for path in self.server.paths("/").iter().filter(|it| it.contains(kind)) {
+            let object: K = serde_json::from_value(self.server.get(path).unwrap()).unwrap();
+            mirror.follow(Event::InitApply(object), &owner);
+        }
+        mirror.follow(Event::InitDone, owner);
+    }
+
+    /// Somebody deletes the federation.
+    fn delete_federation(&self) {
+        let mut federation = self.server.get(FEDERATION).unwrap();
+        federation["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        self.server.put(FEDERATION, federation);
+    }
+
+    /// What the garbage collector does: ends the pods of sets that are being deleted, and then the sets.
+    fn collect_garbage(&self) {
+        for path in self.server.paths(&format!("{SETS}/")) {
+            let set = self.server.get(&path).unwrap();
+            if set["metadata"]["deletionTimestamp"].is_string() {
+                let is_of_set =
+                    |it: &Value| it["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"];
+                let pods = self.server.paths(&format!("{PODS}/")).into_iter();
+                pods.filter(|it| is_of_set(&self.server.get(it).unwrap())).for_each(|it| self.server.remove(&it));
+                self.server.remove(&path);
+            }
+        }
     }
 
     /// What the controller of the sets does.
@@ -150,7 +180,7 @@ impl World {
                 let name = format!("{}-{number}", set["metadata"]["name"].as_str().unwrap());
                 let path = format!("{PODS}/{name}");
                 if self.server.get(&path).is_none() {
-                    self.server.put(&path, pod(&name, &set["spec"]["template"]["metadata"]["labels"]));
+                    self.server.put(&path, pod(&name, &set));
                 }
             }
         }
@@ -175,11 +205,18 @@ fn context(server: &ApiServer, port: u16) -> Arc<Context> {
     Arc::new(Context::new(server.client(), settings, "test".into(), Arc::new(Metrics::default())))
 }
 
-fn pod(name: &str, labels: &Value) -> Value {
+fn pod(name: &str, set: &Value) -> Value {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "controller": true,
+        "name": set["metadata"]["name"], "uid": set["metadata"]["uid"],
+    });
     json!({
-        "metadata": { "name": name, "namespace": "experiments", "uid": format!("pod {number}"), "labels": labels },
+        "metadata": {
+            "name": name, "namespace": "experiments", "uid": format!("pod {number}"),
+            "labels": set["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner],
+        },
         "status": { "podIP": "127.0.0.1", "containerStatuses": [{
             "name": "faultline", "state": { "running": {} },
             "ready": true, "restartCount": 0, "image": "", "imageID": "",
@@ -228,6 +265,8 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     let sets = ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"];
     let mut expected = vec![
         "POST /api/v1/namespaces/experiments/secrets".to_owned(),
+        "PATCH /api/v1/namespaces/experiments/secrets/quickstart-process-keys".to_owned(),
+        "PATCH /apis/networking.k8s.io/v1/namespaces/experiments/networkpolicies/quickstart-pods".to_owned(),
         "PATCH /api/v1/namespaces/experiments/configmaps/quickstart-federation".to_owned(),
     ];
     expected.extend(sets.map(|it| format!("PATCH {SETS}/{it}")));
@@ -281,18 +320,20 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     assert_eq!(world.server.get(&format!("{SETS}/quickstart-supervisor")).unwrap()["spec"]["replicas"], 1);
 
     // Deleted: the finalizer goes last.
-    let mut federation = world.server.get(FEDERATION).unwrap();
-    federation["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    world.server.put(FEDERATION, federation);
+    world.delete_federation();
     world.server.put(
         &format!("{CLAIMS}/kept"),
         json!({ "metadata": { "name": "kept", "labels": { "faultline.dev/uid": UID } } }),
     );
     world.look().await.unwrap();
-    assert_eq!(world.server.paths(SETS), [""; 0]);
+    for path in world.server.paths(SETS) {
+        let set = world.server.get(&path).unwrap();
+        assert!(set["metadata"]["deletionTimestamp"].is_string(), "{path} is to go after its pods");
+    }
+    world.look().await.unwrap();
     assert_eq!(world.status().phase, Phase::Deleting);
     assert!(world.federation().metadata.finalizers.is_some_and(|it| !it.is_empty()), "pods are left");
-    world.server.paths(PODS).iter().for_each(|it| world.server.remove(it));
+    world.collect_garbage();
     world.look().await.unwrap();
     assert_eq!(
         world.federation().metadata.finalizers,
@@ -341,6 +382,80 @@ async fn what_belongs_to_somebody_else_is_not_touched() {
     }
 }
 
+/// Puts an object where somebody else may put it.
+fn forge(world: &World, kind: &str, namespace: &str, name: &str, mut object: Value) {
+    let path = match kind {
+        "statefulsets" => format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"),
+        kind => format!("/api/v1/namespaces/{namespace}/{kind}/{name}"),
+    };
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["namespace"] = json!(namespace);
+    object["metadata"]["uid"] = json!(format!("forged {namespace} {name}"));
+    world.server.put(&path, object);
+}
+
+#[tokio::test]
+async fn a_neighbour_with_every_label_is_neither_asked_nor_told_nor_waited_for() {
+    let mut world = World::new().await;
+    // Says that the run is over and has passed.
+    let forger = Supervisor::default();
+    let port = forger.serve_at("127.0.0.2:0").await.port();
+    forger.say(|it| {
+        it.phase = supervision::Phase::Completed;
+        it.verdict = Some(Verdict::Pass);
+    });
+    world.supervisor = Supervisor::default();
+    world.supervisor.serve_at(&format!("127.0.0.1:{port}")).await;
+    world.port = port;
+    world.restart();
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    let supervisor = world.server.get(&format!("{SETS}/quickstart-supervisor")).unwrap();
+    let mut forged = pod("quickstart-supervisor-0", &supervisor);
+    forged["status"]["podIP"] = json!("127.0.0.2");
+    let mut ownerless = forged.clone();
+    ownerless["metadata"]["ownerReferences"] = json!([]);
+    let elsewhere = ("neighbour", "quickstart-supervisor-0");
+    for (object, (namespace, name)) in [
+        (&forged, elsewhere),
+        (&ownerless, elsewhere),
+        (&ownerless, ("experiments", "quickstart-supervisor-0")),
+        (&ownerless, ("experiments", "quickstart-paris-1")),
+    ] {
+        forge(&world, "pods", namespace, name, object.clone());
+        world.look().await.unwrap();
+        assert!(forger.tokens.lock().unwrap().is_empty(), "{namespace}/{name} was sent the token");
+        assert_ne!(world.status().phase, Phase::Completed);
+    }
+    // The true pods come, and the run with them.
+    world.server.remove(&format!("{PODS}/quickstart-supervisor-0"));
+    world.server.remove(&format!("{PODS}/quickstart-paris-1"));
+    world.make_pods();
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "True AllRun");
+    assert!(!world.supervisor.tokens.lock().unwrap().is_empty(), "the true one is asked");
+    assert!(forger.tokens.lock().unwrap().is_empty());
+    // Bystanders hold nobody up.
+    let labels = supervisor["spec"]["template"]["metadata"]["labels"].clone();
+    for (kind, namespace) in [
+        ("pods", "neighbour"),
+        ("pods", "experiments"),
+        ("statefulsets", "neighbour"),
+        ("persistentvolumeclaims", "experiments"),
+    ] {
+        let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x", "controller": true });
+        let object = json!({ "metadata": { "labels": labels, "ownerReferences": [owner] } });
+        forge(&world, kind, namespace, "bystander", object);
+    }
+    world.delete_federation();
+    world.look().await.unwrap();
+    world.collect_garbage();
+    world.look().await.unwrap();
+    assert_eq!(world.federation().metadata.finalizers, Some(vec![]));
+    assert!(world.server.get(&format!("{PODS}/bystander")).is_some(), "and nobody touches them");
+}
+
 async fn reconcile_twice_without_mirror(world: &World) {
     for _ in 0..2 {
         reconcile(Arc::new(world.federation()), Arc::clone(&world.context)).await.unwrap();
@@ -360,6 +475,80 @@ async fn a_refusal_is_a_condition_and_passes_when_its_cause_does() {
     world.make_pods();
     world.look().await.unwrap();
     assert_eq!(world.condition("PodsReady"), "True AllRun");
+}
+
+#[tokio::test]
+async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_never_replaced_by_another() {
+    let mut world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    world.look().await.unwrap();
+    let key = world.server.get(KEY).unwrap();
+
+    world.server.remove(KEY);
+    world.context.session(UID, |it| it.key.as_mut().unwrap().doubt());
+    world.look().await.unwrap();
+    assert_eq!(world.server.get(KEY).unwrap()["data"], key["data"], "it is put back");
+
+    // Nobody knows it any more, though everything else is made again.
+    world.server.remove(KEY);
+    world.restart();
+    for set in ["quickstart-paris", "quickstart-supervisor"] {
+        world.server.remove(&format!("{SETS}/{set}"));
+        assert!(world.look().await.is_err());
+        assert_eq!(world.server.get(KEY), None);
+        assert_eq!(world.condition("Reconciled"), "False KeyGone");
+    }
+    let told = world.notes().into_iter().filter(|it| it.contains("quickstart-key is gone")).count();
+    assert_eq!(told, 1, "once");
+    assert!(world.status().message.is_some_and(|it| it.contains("put it back")), "with the remedy");
+
+    // Somebody else's is none.
+    let mut foreign = key.clone();
+    foreign["metadata"]["ownerReferences"] = json!([]);
+    world.server.put(KEY, foreign);
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Accepted"), "False NameTaken");
+    world.server.put(KEY, key);
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Reconciled"), "True Looked");
+    assert_eq!(world.condition("Accepted"), "True Valid");
+}
+
+#[tokio::test]
+async fn a_set_that_somebody_scales_is_put_back_and_that_is_told() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    let path = format!("{SETS}/quickstart-paris");
+    let mut set = world.server.get(&path).unwrap();
+    set["spec"]["replicas"] = json!(0);
+    world.server.put(&path, set);
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.server.get(&path).unwrap()["spec"]["replicas"], 3);
+    let told = world.notes().into_iter().filter(|it| it.contains("replicas of quickstart-paris to 0")).count();
+    assert_eq!(told, 1, "{:?}", world.notes());
+}
+
+#[tokio::test]
+async fn a_look_that_fails_again_and_again_is_told() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.server.remove(&format!("{SETS}/quickstart-paris"));
+    world.server.fail_writes_to("statefulsets");
+    assert!(world.look().await.is_err());
+    assert!(world.status().condition("Reconciled").is_none(), "once is no news");
+    // What the controller counts.
+    world.context.session(UID, |it| it.failures = 1);
+    assert!(world.look().await.is_err());
+    assert_eq!(world.condition("Reconciled"), "False CannotWrite");
+    world.server.allow();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Reconciled"), "True Looked");
 }
 
 #[tokio::test]
@@ -410,11 +599,9 @@ async fn the_rights_are_those_that_are_used() {
         it.requests = vec![Request { id: 1, action: Action::DeleteVolume, process: "rennes-2".into(), uid }];
     });
     rare.look().await.unwrap();
-    let mut federation = rare.server.get(FEDERATION).unwrap();
-    federation["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    rare.server.put(FEDERATION, federation);
+    rare.delete_federation();
     rare.look().await.unwrap();
-    rare.server.paths(PODS).iter().for_each(|it| rare.server.remove(it));
+    rare.collect_garbage();
     rare.look().await.unwrap();
     // What watches.
     let watching = ApiServer::default();

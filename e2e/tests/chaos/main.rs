@@ -18,6 +18,7 @@ mod crash;
 mod crash_in_rollback;
 mod doctor;
 mod federation_deleted;
+mod hostile_neighbour;
 mod link_change_live;
 mod masquerading;
 mod node_stopped;
@@ -72,6 +73,7 @@ const SCENARIOS: &[Scenario] = scenarios![
     chart_upgraded,
     supervisor_killed,
     federation_deleted,
+    hostile_neighbour,
     side_by_side,
     bad_manifests,
     refused,

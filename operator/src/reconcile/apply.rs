@@ -1,22 +1,22 @@
 //! Makes what there should be. Each write may be the last one: the next look finds what is left to do.
 
-use std::fmt::Write as _;
-
 use faultline_api::Federation;
-use faultline_api::supervision::KEY_DIGITS;
+use faultline_api::resource::Phase;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use thiserror::Error;
 
-use super::build::{Desired, Order, owned};
-use super::dereference::{DereferenceError, Observed, find_supervisor};
+use super::build::{Desired, Drift, Order};
+use super::dereference::{Observed, find_supervisor};
+use super::keys::{self, KeyError};
 use super::validate::Validated;
 use crate::controller::Context;
+use crate::mirror::{self, Belongings};
 use crate::naming;
 use crate::reconcile::build;
 
@@ -25,6 +25,8 @@ use crate::reconcile::build;
 pub struct Applied {
     /// Something that could not be made, and that a person has to do something about.
     pub trouble: Option<Trouble>,
+    /// What somebody else had changed, and is as it should be again.
+    pub repaired: Vec<Drift>,
 }
 
 /// Why something cannot be made, for a person.
@@ -51,12 +53,9 @@ pub enum ApplyError {
     /// What is left of a federation.
     #[error("what is left cannot be listed: {0}")]
     List(#[source] kube::Error),
-    /// There are no random bytes for a key.
-    #[error("no random bytes: {0}")]
-    Random(#[from] getrandom::Error),
-    /// The key cannot be read back.
+    /// The key.
     #[error(transparent)]
-    Key(#[from] DereferenceError),
+    Key(#[from] KeyError),
 }
 
 /// Makes what there should be, and tells the supervisor what it should know.
@@ -69,10 +68,13 @@ pub async fn apply(
     let federation = &validated.federation;
     let mut trouble = None;
     if !desired.sets.is_empty() {
-        trouble = make(federation, &desired, context).await?;
+        trouble = make(federation, observed, &desired, context).await?;
+    }
+    for drift in &desired.drifted {
+        scale(federation, drift, context).await?;
     }
     tell(federation, observed, &desired, context).await?;
-    Ok(Applied { trouble })
+    Ok(Applied { trouble, repaired: desired.drifted })
 }
 
 /// Says that there will be something to clean up.
@@ -84,26 +86,38 @@ pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result
 
 /// Deletes what belongs to a federation that is being deleted. Returns what is still there; once that is nothing, the
 /// federation goes, too.
+///
+/// A set is deleted in the foreground: it stays until its pods are gone, so that a pod that is left has a chain of
+/// controllers for as long as it is there.
 pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<String>, ApplyError> {
     let uid = federation.uid().unwrap_or_default();
     let namespace = federation.namespace().unwrap_or_default();
     let sets: Api<StatefulSet> = Api::namespaced(context.client.clone(), &namespace);
+    let belongings = Belongings::of(federation, &context.sets, &context.pods);
     let mut left = Vec::new();
-    for (name, set) in context.sets.of(&uid) {
+    for (name, set) in &belongings.sets {
+        let ending = set.uid().unwrap_or_default();
         if set.metadata.deletion_timestamp.is_none() {
-            gone(sets.delete(&name, &DeleteParams::background()).await)
+            let this_very_one = DeleteParams {
+                preconditions: Some(Preconditions { uid: set.uid(), resource_version: None }),
+                ..DeleteParams::foreground()
+            };
+            gone(sets.delete(name, &this_very_one).await)
                 .map_err(|it| ApplyError::Delete(name.clone(), it))?;
         }
+        context.session(&uid, |it| it.ending.insert(ending));
         left.push(format!("the set {name}"));
     }
-    left.extend(context.pods.of(&uid).into_keys().map(|it| format!("the pod {it}")));
-    if left.is_empty() {
+    left.extend(belongings.pods.into_keys().map(|it| format!("the pod {it}")));
+    let ending = context.session(&uid, |it| it.ending.clone());
+    if left.is_empty() && !ending.is_empty() {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
         let of_this = ListParams::default().labels(&format!("{}={uid}", naming::UID));
         let claims = claims.list(&of_this).await.map_err(ApplyError::List)?.items;
         // What is to outlive the federation belongs to nobody.
-        let goes = |it: &PersistentVolumeClaim| !it.owner_references().is_empty();
-        left.extend(claims.iter().filter(|it| goes(it)).map(|it| format!("the volume {}", it.name_any())));
+        let goes =
+            |it: &&PersistentVolumeClaim| it.owner_references().iter().any(|it| ending.contains(&it.uid));
+        left.extend(claims.iter().filter(goes).map(|it| format!("the volume {}", it.name_any())));
     }
     if left.is_empty() {
         let finalizers =
@@ -134,10 +148,26 @@ async fn change_finalizers(
 /// Makes the objects that are missing or differ.
 async fn make(
     federation: &Federation,
+    observed: &Observed,
     desired: &Desired,
     context: &Context,
 ) -> Result<Option<Trouble>, ApplyError> {
-    if let Some(trouble) = make_key(federation, context).await? {
+    // Pods of a run that is over only go, and need no key for that.
+    if observed.phase() != Phase::Completed {
+        let key = match keys::find(federation, !observed.sets.is_empty(), context).await {
+            Ok(key) => key,
+            Err(error @ KeyError::Foreign(_)) => {
+                return Ok(Some(Trouble { reason: error.reason(), message: error.to_string() }));
+            }
+            Err(KeyError::Make(name, error)) => return refused(name, error),
+            Err(error) => return Err(error.into()),
+        };
+        let of_processes = keys::of_processes(federation, &key)?;
+        if let Some(trouble) = make_object(federation, &of_processes, context).await? {
+            return Ok(Some(trouble));
+        }
+    }
+    if let Some(trouble) = make_object(federation, &desired.policy, context).await? {
         return Ok(Some(trouble));
     }
     if let Some(trouble) = make_file(federation, &desired.file, context).await? {
@@ -149,30 +179,6 @@ async fn make(
         }
     }
     Ok(None)
-}
-
-/// Makes the key, unless there is one: it is never written again, and never shown.
-async fn make_key(federation: &Federation, context: &Context) -> Result<Option<Trouble>, ApplyError> {
-    let mut bytes = [0; KEY_DIGITS / 2];
-    getrandom::fill(&mut bytes)?;
-    let mut key = String::with_capacity(KEY_DIGITS);
-    for byte in bytes {
-        write!(key, "{byte:02x}").expect("a string takes everything");
-    }
-    let mut secret: Secret = owned(federation, naming::key(federation));
-    secret.immutable = Some(true);
-    secret.string_data = Some([("key".to_owned(), key)].into());
-    let name = secret.name_any();
-    let secrets: Api<Secret> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    match secrets.create(&PostParams::default(), &secret).await {
-        Ok(_) => Ok(None),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            let there = secrets.get_metadata(&name).await.map_err(|it| ApplyError::Make(name.clone(), it))?;
-            Ok(taken(federation, &there))
-        }
-        Err(error) => refused(name, error),
-    }
 }
 
 /// Makes the file, unless there is one: it says what the federation was at its beginning.
@@ -217,15 +223,23 @@ where
     }
 }
 
+/// Gives a set as many pods as it should have, and leaves everything else of it as it is.
+async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Result<(), ApplyError> {
+    let sets: Api<StatefulSet> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let patch = json!({ "spec": { "replicas": drift.wanted } });
+    let parameters = PatchParams { field_manager: Some(naming::FIELD_MANAGER.into()), ..PatchParams::default() };
+    let scaled = sets.patch(&drift.set, &parameters, &Patch::Merge(patch)).await;
+    gone(scaled).map_err(|it| ApplyError::Make(drift.set.clone(), it))
+}
+
 /// Whether an object of the wanted name belongs to somebody else.
 fn taken<K: Resource<DynamicType = ()>>(
     federation: &Federation,
     there: &kube::core::PartialObjectMeta<K>,
 ) -> Option<Trouble> {
-    let uid = federation.uid();
-    let ours = there.owner_references().iter().any(|it| Some(&it.uid) == uid.as_ref());
     let kind = K::kind(&());
-    (!ours).then(|| Trouble {
+    (!mirror::belongs(there, federation)).then(|| Trouble {
         reason: "NameTaken",
         message: format!(
             "there is a {kind} {} already, and it does not belong to this federation: delete it, or give the \

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::apply::{Applied, Trouble};
+use super::build::Drift;
 use super::build;
 use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
@@ -33,6 +34,13 @@ pub enum Situation {
         validated: Box<Validated>,
         /// What came of making it.
         applied: Applied,
+    },
+    /// Looking at it fails.
+    Unseen {
+        /// In one word.
+        reason: &'static str,
+        /// In a sentence.
+        message: String,
     },
     /// It is being deleted.
     Deleting {
@@ -64,10 +72,16 @@ pub struct News {
 pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (FederationStatus, Vec<News>) {
     let federation = &*observed.federation;
     let mut status = federation.status.clone().unwrap_or_default();
-    status.observed_generation = federation.metadata.generation;
+    if !matches!(situation, Situation::Unseen { .. }) {
+        status.observed_generation = federation.metadata.generation;
+    }
     status.protocol = Some(federation.spec.protocol.name().to_owned());
     let mut report = Report { federation, status, news: Vec::new(), now };
+    if !matches!(situation, Situation::Unseen { .. }) {
+        report.seen();
+    }
     match situation {
+        Situation::Unseen { reason, message } => report.unseen(reason, message),
         Situation::Rejected(refusal) => report.rejected(refusal),
         Situation::Deleting { left } => report.deleting(left),
         Situation::Accepted { validated, applied } => report.accepted(validated, observed, applied),
@@ -83,6 +97,21 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
+    /// What the status says of everything else is as old as the last look that went well.
+    fn unseen(&mut self, reason: &str, message: &str) {
+        self.say(message);
+        if self.condition(condition::RECONCILED, "False", reason, message) {
+            self.tell(condition::RECONCILED, reason, message, true);
+        }
+    }
+
+    /// Says that a trouble is over; one that never was is not worth a condition.
+    fn seen(&mut self) {
+        if self.status.condition(condition::RECONCILED).is_some() {
+            self.condition(condition::RECONCILED, "True", "Looked", "the operator sees the federation");
+        }
+    }
+
     fn rejected(&mut self, refusal: &Refusal) {
         self.status.phase = Phase::Rejected;
         self.say(&refusal.message);
@@ -116,22 +145,42 @@ impl Report<'_> {
                 }
             },
         }
+        self.repaired(applied);
         if self.status.phase == Phase::Completed {
-            self.condition(
-                condition::PODS_READY,
-                "False",
-                "RunOver",
-                "the run is over; only its record is kept",
-            );
-            return;
+            return self.over();
         }
         if observed.has_lost_record() {
             self.record_lost();
-            return;
+            return self.over();
         }
         self.pods(validated, observed, applied);
         self.supervision(validated, observed);
+        if self.status.phase == Phase::Completed {
+            self.over();
+        }
         self.headline(observed, applied);
+    }
+
+    /// Which pods run does not matter any more.
+    fn over(&mut self) {
+        let message = "the run is over; only its record is kept";
+        self.condition(condition::PODS_READY, "False", "RunOver", message);
+    }
+
+    /// What somebody else had changed, and was put back.
+    fn repaired(&mut self, applied: &Applied) {
+        for Drift { set, generation, found, wanted } in &applied.repaired {
+            let note = format!(
+                "somebody set the replicas of {set} to {found}; they are {wanted} again, since a federation's size does not \
+                 change while it runs"
+            );
+            self.news.push(News {
+                name: self.news_name(&format!("drift of {set} at {generation}")),
+                reason: "DriftRepaired".into(),
+                note,
+                warning: true,
+            });
+        }
     }
 
     /// Why the run goes on as before the last change of the spec, if it does.
@@ -457,7 +506,11 @@ impl Report<'_> {
         let reason = if message.contains("PodSecurity") {
             "PodSecurity"
         } else if message.contains("exceeded quota") || message.contains("failed quota") {
-            "Quota"
+            let remedy = "use fewer nodes or smaller spec.kubernetes.resources, or have the ResourceQuota raised";
+            return Trouble { reason: "Quota", message: format!("{remedy}; {message}") };
+        } else if message.contains("usage per") || message.contains("limit to request ratio") {
+            let remedy = "change spec.kubernetes.resources, or have the LimitRange of the namespace changed";
+            return Trouble { reason: "LimitRange", message: format!("{remedy}; {message}") };
         } else {
             "Refused"
         };

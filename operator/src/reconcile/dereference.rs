@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 use faultline_api::Federation;
 use faultline_api::resource::{Phase, condition};
 use faultline_api::supervision::{Phase as Run, Places, Status};
+use http::StatusCode;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Event, Pod, Secret};
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use thiserror::Error;
 
 use super::build;
+use super::keys::{self, KeyError, Known};
 use crate::controller::Context;
+use crate::mirror::Belongings;
 use crate::naming;
 use crate::supervisor::{Supervisor, SupervisorError};
 
@@ -56,11 +59,8 @@ pub enum Supervision {
 #[derive(Debug, Error)]
 pub enum DereferenceError {
     /// The key.
-    #[error("the secret {0} cannot be read: {1}")]
-    Key(String, #[source] kube::Error),
-    /// The key is none.
-    #[error("the secret {0} holds no key of a federation; delete the federation and apply it again")]
-    NoKey(String),
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// Why there are no pods.
     #[error("the events of {0} cannot be read: {1}")]
     Events(String, #[source] kube::Error),
@@ -106,8 +106,7 @@ pub async fn dereference(
     context: &Context,
 ) -> Result<Observed, DereferenceError> {
     let uid = federation.uid().unwrap_or_default();
-    let sets = context.sets.of(&uid);
-    let pods = context.pods.of(&uid);
+    let Belongings { sets, pods } = Belongings::of(federation, &context.sets, &context.pods);
     let mut observed = Observed { sets, pods, ..Observed::of(Arc::clone(federation)) };
     if observed.phase() == Phase::Completed {
         return Ok(observed);
@@ -117,7 +116,12 @@ pub async fn dereference(
         let supervisor = find_supervisor(federation, address, context).await?;
         observed.supervision = match ask(&supervisor, federation).await {
             Ok(status) => Supervision::Known(Box::new(status)),
-            Err(error) => Supervision::Silent(error.to_string()),
+            Err(error) => {
+                if matches!(error, SupervisorError::Refused(StatusCode::UNAUTHORIZED, _)) {
+                    context.session(&uid, |it| it.key.iter_mut().for_each(Known::doubt));
+                }
+                Supervision::Silent(error.to_string())
+            }
         };
     }
     observed.pushed = context.session(&uid, |it| it.pushed.clone());
@@ -141,28 +145,15 @@ pub(super) fn is_known(federation: &Federation, supervisor: &str) -> bool {
     federation.status.as_ref().is_some_and(|it| it.supervisor.as_deref() == Some(supervisor))
 }
 
-/// The supervisor at this address, with the federation's key, which is read once.
+/// The supervisor at this address, with the federation's key.
 pub(super) async fn find_supervisor(
     federation: &Federation,
     address: IpAddr,
     context: &Context,
-) -> Result<Supervisor, DereferenceError> {
-    let uid = federation.uid().unwrap_or_default();
-    let key = match context.session(&uid, |it| it.key.clone()) {
-        Some(key) => key,
-        None => {
-            let name = naming::key(federation);
-            let secrets: Api<Secret> =
-                Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-            let secret = secrets.get(&name).await.map_err(|it| DereferenceError::Key(name.clone(), it))?;
-            let key = secret.data.unwrap_or_default().remove("key").ok_or(DereferenceError::NoKey(name))?;
-            let key = String::from_utf8_lossy(&key.0).into_owned();
-            context.session(&uid, |it| it.key = Some(key.clone()));
-            key
-        }
-    };
+) -> Result<Supervisor, KeyError> {
+    let key = keys::find(federation, true, context).await?;
     Supervisor::new(address, context.settings.supervisor_api_port, &key)
-        .map_err(|_| DereferenceError::NoKey(naming::key(federation)))
+        .map_err(|_| KeyError::Invalid(naming::key(federation)))
 }
 
 /// Why the first set that lacks pods lacks them: only its events tell. Events outlive what they tell of, so that nobody

@@ -15,6 +15,7 @@ pub mod apply;
 pub mod assess;
 pub mod build;
 pub mod dereference;
+pub mod keys;
 pub mod update_status;
 pub mod validate;
 
@@ -56,31 +57,72 @@ pub enum ReconcileError {
     UpdateStatus(#[from] update_status::UpdateStatusError),
 }
 
-/// Looks at a federation once. Says when to look again.
+/// Looks at a federation once. Says when to look again. A look that fails for good, or not for the first time, is told in
+/// the status, if that can be written.
 pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let looked = look(Arc::clone(&federation), &context).await;
+    if let Err(error) = &looked {
+        let uid = federation.uid().unwrap_or_default();
+        if error.is_lasting() || context.session(&uid, |it| it.failures) > 0 {
+            let situation = Situation::Unseen { reason: error.reason(), message: error.to_string() };
+            let observed = dereference::Observed::of(federation);
+            if let Err(unsaid) = update_status::update_status(&observed, &situation, &context).await {
+                tracing::warn!(error = %unsaid, "a failed look cannot be told");
+            }
+        }
+    }
+    looked
+}
+
+impl ReconcileError {
+    fn key(&self) -> Option<&keys::KeyError> {
+        match self {
+            ReconcileError::Dereference(dereference::DereferenceError::Key(error))
+            | ReconcileError::Apply(apply::ApplyError::Key(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// In one word, for the status.
+    fn reason(&self) -> &'static str {
+        match (self, self.key()) {
+            (_, Some(error)) => error.reason(),
+            (ReconcileError::Dereference(_), _) => "CannotRead",
+            (ReconcileError::Apply(_), _) => "CannotWrite",
+            (ReconcileError::UpdateStatus(_), _) => "CannotTell",
+        }
+    }
+
+    /// Whether only a person can do something about it.
+    fn is_lasting(&self) -> bool {
+        self.key().is_some_and(keys::KeyError::is_lasting)
+    }
+}
+
+async fn look(federation: Arc<Federation>, context: &Context) -> Result<Action, ReconcileError> {
     if federation.metadata.deletion_timestamp.is_some() {
-        return delete(federation, &context).await;
+        return delete(federation, context).await;
     }
     if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
         // Before anything else is made. The write brings the federation back here.
-        apply::add_finalizer(&federation, &context).await?;
+        apply::add_finalizer(&federation, context).await?;
         return Ok(Action::await_change());
     }
-    let observed = dereference::dereference(&federation, &context).await?;
-    let validated = match validate(&federation, &context) {
+    let observed = dereference::dereference(&federation, context).await?;
+    let validated = match validate(&federation, context) {
         Ok(validated) => validated,
         // Its processes go on as what they are.
         Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&federation, refusal),
         Err(refusal) => {
             let situation = Situation::Rejected(refusal);
-            return Ok(after(update_status::update_status(&observed, &situation, &context).await?));
+            return Ok(after(update_status::update_status(&observed, &situation, context).await?));
         }
     };
-    let desired = build::build(&validated, &observed, &context.settings);
-    let applied = apply::apply(&validated, &observed, desired, &context).await?;
+    let desired = build::build(&validated, &observed, &context.settings, context.client.default_namespace());
+    let applied = apply::apply(&validated, &observed, desired, context).await?;
     let next = next_look(&observed, &applied);
     let situation = Situation::Accepted { validated: Box::new(validated), applied };
-    let unsaid = update_status::update_status(&observed, &situation, &context).await?;
+    let unsaid = update_status::update_status(&observed, &situation, context).await?;
     Ok(after(next.into_iter().chain(unsaid).min()))
 }
 
@@ -99,7 +141,8 @@ fn validate(federation: &Federation, context: &Context) -> Result<Validated, Ref
         context.session(&uid, |it| it.checked = Some((generation, checked.clone())));
         checked
     });
-    checked.map(|()| validate::passed(federation))
+    checked.and_then(|()| validate::fits(federation, context.settings.max_pods))?;
+    Ok(validate::passed(federation))
 }
 
 /// `None` when nothing is to be expected but changes.

@@ -52,7 +52,7 @@ pub async fn update_status(
     let uid = federation.uid().unwrap_or_default();
     let now = Timestamp::now();
     let (status, news) = assess::assess(observed, situation, Time(now));
-    if federation.status.as_ref() == Some(&status) {
+    if news.is_empty() && federation.status.as_ref() == Some(&status) {
         return Ok(None);
     }
     let is_awaited = !news.is_empty() || is_awaited(federation.status.as_ref(), &status);

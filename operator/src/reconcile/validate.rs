@@ -73,6 +73,20 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether a federation has no more pods than this operator makes for one.
+pub fn fits(federation: &Federation, max_pods: u32) -> Result<(), Refusal> {
+    let processes: u64 = groups(federation).iter().map(|it| u64::from(it.nodes)).sum();
+    let pods = processes + 1;
+    if pods <= u64::from(max_pods) {
+        return Ok(());
+    }
+    let message = format!(
+        "spec.clusters: {processes} processes and the supervisor need {pods} pods, and this operator makes at most \
+         {max_pods} for a federation (use fewer nodes, or start the operator with `--max-pods {pods}`)"
+    );
+    Err(Refusal { message })
+}
+
 /// A federation that can be run, as was found before.
 pub fn passed(federation: &Federation) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: None }
@@ -84,7 +98,8 @@ pub fn unchanged(federation: &Federation, refusal: Refusal) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: Some(refusal) }
 }
 
-fn groups(federation: &Federation) -> Vec<Group> {
+/// The groups of a federation's processes, whether or not it can be run.
+pub fn groups(federation: &Federation) -> Vec<Group> {
     let clusters = federation.spec.clusters.iter();
     let mut groups: Vec<Group> =
         clusters.map(|it| Group { name: it.name.clone(), nodes: it.nodes, is_cluster: true }).collect();
@@ -149,6 +164,14 @@ mod tests {
             message.starts_with("spec.clusters[1]: on Kubernetes clusters neither join nor leave"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_federation_with_more_pods_than_the_operator_makes_is_refused() {
+        let federation = quickstart();
+        assert_eq!(fits(&federation, 7), Ok(()));
+        let message = fits(&federation, 6).unwrap_err().message;
+        assert!(message.contains("need 7 pods") && message.contains("--max-pods 7"), "{message}");
     }
 
     #[test]

@@ -102,6 +102,12 @@ impl ApiServer {
         self.0.lock().unwrap().refusing = Some((resource.into(), answer));
     }
 
+    /// Fails every write to a resource, as a server in trouble does.
+    pub(crate) fn fail_writes_to(&self, resource: &str) {
+        let answer = failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "on purpose");
+        self.0.lock().unwrap().refusing = Some((resource.into(), answer));
+    }
+
     /// Refuses nothing any more.
     pub(crate) fn allow(&self) {
         self.0.lock().unwrap().refusing = None;
@@ -145,7 +151,9 @@ impl ApiServer {
             if let Some((refused, answer)) = &state.refusing
                 && *refused == place.resource
             {
-                return (StatusCode::FORBIDDEN, answer.clone());
+                let code = answer["code"].as_u64().and_then(|it| u16::try_from(it).ok());
+                let status = code.and_then(|it| StatusCode::from_u16(it).ok()).expect("a status");
+                return (status, answer.clone());
             }
         }
         if method != Method::GET
@@ -187,11 +195,7 @@ impl ApiServer {
                         failure(StatusCode::CONFLICT, "AlreadyExists", "there is one"),
                     );
                 }
-                if let Some(text) = object.get("stringData").cloned() {
-                    // As bytes: a key of hexadecimal digits, in base 64.
-                    let encoded = base64(text["key"].as_str().expect("a key").as_bytes());
-                    object["data"] = json!({ "key": encoded });
-                }
+                encode(&mut object);
                 object["metadata"]["uid"] = json!(format!("uid of {key}"));
                 state.objects.insert(key, object.clone());
                 (StatusCode::CREATED, object)
@@ -205,6 +209,7 @@ impl ApiServer {
                     object["status"] = body["status"].clone();
                 } else {
                     merge(&mut object, &body);
+                    encode(&mut object);
                 }
                 object["metadata"]["resourceVersion"] = json!(version);
                 if object["metadata"]["uid"].is_null() {
@@ -212,6 +217,12 @@ impl ApiServer {
                 }
                 state.objects.insert(place.key, object.clone());
                 (StatusCode::OK, object)
+            }
+            // Stays until the garbage collector has dealt with what it owns.
+            "delete" if body["propagationPolicy"] == "Foreground" && exists => {
+                let object = state.objects.get_mut(&place.key).expect("it exists");
+                object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                (StatusCode::OK, object.clone())
             }
             "delete" => match state.objects.remove(&place.key) {
                 Some(object) => (StatusCode::OK, object),
@@ -266,6 +277,14 @@ fn merge(into: &mut Value, patch: &Value) {
             }
         }
         (into, patch) => *into = patch.clone(),
+    }
+}
+
+/// Secrets are given as text and read as bytes, in base 64.
+fn encode(object: &mut Value) {
+    let given = object.as_object_mut().and_then(|it| it.remove("stringData"));
+    for (name, text) in given.iter().flat_map(|it| it.as_object().into_iter().flatten()) {
+        object["data"][name] = json!(base64(text.as_str().expect("text").as_bytes()));
     }
 }
 

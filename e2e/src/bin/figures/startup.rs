@@ -163,7 +163,7 @@ async fn federation(room: &Room, processes: u32) -> Result<(Duration, Duration),
 /// The template of a federation's pods, with a key that outlives it.
 async fn template(room: &Room) -> Result<Value, Failure> {
     let set = room.api::<StatefulSet>().get(&format!("{QUICK_START}-paris")).await?;
-    let key = room.api::<Secret>().get(&format!("{QUICK_START}-key")).await?;
+    let key = room.api::<Secret>().get(&format!("{QUICK_START}-process-keys")).await?;
     let mut secret = Secret { data: key.data, ..Secret::default() };
     secret.metadata.name = Some(PLAIN.into());
     room.api::<Secret>().delete(PLAIN, &DeleteParams::default()).await.map(drop).or_else(|it| match it {
@@ -178,6 +178,13 @@ async fn template(room: &Room) -> Result<Value, Failure> {
     for volume in template.spec.iter_mut().flat_map(|it| it.volumes.iter_mut().flatten()) {
         if let Some(secret) = &mut volume.secret {
             secret.secret_name = Some(PLAIN.into());
+        }
+    }
+    // Pods of other names have the key of one that there is.
+    let containers = template.spec.iter_mut().flat_map(|it| &mut it.containers);
+    for mount in containers.flat_map(|it| it.volume_mounts.iter_mut().flatten()) {
+        if mount.sub_path_expr.take().is_some() {
+            mount.sub_path = Some(format!("{QUICK_START}-paris-0"));
         }
     }
     Ok(serde_json::to_value(template)?)

@@ -16,7 +16,7 @@ fn at(seconds: i64) -> Time {
 
 fn accepted(trouble: Option<Trouble>) -> Situation {
     let validated = Box::new(validate(&quickstart()).expect("it makes sense"));
-    Situation::Accepted { validated, applied: Applied { trouble } }
+    Situation::Accepted { validated, applied: Applied { trouble, ..Applied::default() } }
 }
 
 /// Status and news, and the same federation with that status.
@@ -70,6 +70,7 @@ fn what_keeps_pods_from_running_is_said_in_the_api_servers_words() {
     let cases = [
         ("pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"", "PodSecurity"),
         ("pods \"x\" is forbidden: exceeded quota: small, requested: pods=1", "Quota"),
+        ("pods \"x\" is forbidden: maximum cpu usage per Container is 500m, but limit is 2", "LimitRange"),
         ("admission webhook denied the request", "Refused"),
     ];
     for (message, reason) in cases {
@@ -77,13 +78,13 @@ fn what_keeps_pods_from_running_is_said_in_the_api_servers_words() {
         observed.refused = Some(message.into());
         let (status, news) = look(&mut observed, &accepted(None), 1);
         let condition = condition_of(&status, condition::PODS_READY);
-        let message = format!("0 of 7 pods run; {message}");
-        assert_eq!(
-            (&*condition.status, &*condition.reason, &*condition.message),
-            ("False", reason, &*message)
-        );
+        assert_eq!((&*condition.status, &*condition.reason), ("False", reason));
+        assert!(condition.message.starts_with("0 of 7 pods run; "), "{}", condition.message);
+        assert!(condition.message.ends_with(message), "{}", condition.message);
+        let has_remedy = condition.message.contains(" spec.kubernetes.resources, or have the");
+        assert_eq!(has_remedy, matches!(reason, "Quota" | "LimitRange"), "{}", condition.message);
         assert_eq!(reasons(&news), [reason]);
-        assert_eq!(status.message, Some(message), "it is the headline");
+        assert_eq!(status.message.as_ref(), Some(&condition.message), "it is the headline");
     }
 }
 

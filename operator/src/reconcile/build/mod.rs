@@ -2,6 +2,7 @@
 
 mod node;
 pub(crate) mod pod;
+mod policy;
 mod supervisor;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use faultline_api::resource::Phase;
 use faultline_api::supervision::{Action, Amended, Phase as Run, Place, Places};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
@@ -25,14 +27,31 @@ use crate::settings::{AGENT_PORT, Settings};
 pub struct Desired {
     /// The federation's file; wanted by the sets.
     pub file: ConfigMap,
+    /// Who may reach the pods.
+    pub policy: NetworkPolicy,
     /// Sets of pods that are missing or differ, in the order in which they are to be made.
     pub sets: Vec<StatefulSet>,
+    /// Sets with another number of pods than they were made with.
+    pub drifted: Vec<Drift>,
     /// Where the processes are, for the supervisor; `None` when it knows.
     pub places: Option<Places>,
     /// What the federation is to be like now; `None` when the supervisor knows, or has refused it.
     pub amended: Option<Amended>,
     /// What the supervisor asks for.
     pub orders: Vec<Order>,
+}
+
+/// Somebody else has changed how many pods a set has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drift {
+    /// The set.
+    pub set: String,
+    /// Of the set, as it was found.
+    pub generation: i64,
+    /// How many it is to have now.
+    pub found: i32,
+    /// How many it should have.
+    pub wanted: i32,
 }
 
 /// What the supervisor asks for, in terms of objects.
@@ -54,8 +73,8 @@ pub enum Order {
     },
 }
 
-/// What there should be.
-pub fn build(validated: &Validated, observed: &Observed, settings: &Settings) -> Desired {
+/// What there should be; operators run in the namespace `operators`.
+pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, operators: &str) -> Desired {
     let federation = &validated.federation;
     // Once the run is over only its record is wanted.
     let over = observed.phase() == Phase::Completed || observed.has_lost_record();
@@ -66,10 +85,16 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings) ->
     let supervisor = Some(supervisor::set(federation, settings)).filter(|it| !stays(it));
     let nodes = validated.groups.iter().map(|it| node::set(federation, it, over, settings));
     let nodes = nodes.filter(|it| over || !stays(it));
-    let sets = supervisor.into_iter().chain(nodes).map(stamped).filter(|it| differs(it, observed)).collect();
+    let sets: Vec<StatefulSet> =
+        supervisor.into_iter().chain(nodes).map(stamped).filter(|it| differs(it, observed)).collect();
+    let is_made = |name: &str| sets.iter().any(|it| it.name_any() == name);
+    let mut drifted = drifted(validated, observed, over);
+    drifted.retain(|it| !is_made(&it.set));
     Desired {
         file: file(federation),
+        policy: policy::policy(federation, operators),
         sets,
+        drifted,
         places: places(validated, observed),
         amended: amended(validated, observed),
         orders: orders(validated, observed),
@@ -114,6 +139,20 @@ fn stamped(mut set: StatefulSet) -> StatefulSet {
     let hash = blake3::hash(&text).to_hex()[..16].to_owned();
     set.annotations_mut().insert(naming::APPLIED.into(), hash);
     set
+}
+
+/// Sets that are what they should be but for the number of their pods.
+fn drifted(validated: &Validated, observed: &Observed, over: bool) -> Vec<Drift> {
+    let federation = &validated.federation;
+    let groups = validated.groups.iter().map(|it| (&it.name[..], if over { 0 } else { it.nodes }));
+    let drift = |(group, wanted): (&str, u32)| {
+        let set = naming::set(federation, group);
+        let there = observed.sets.get(&set).filter(|it| it.metadata.deletion_timestamp.is_none())?;
+        let (found, wanted) = (there.spec.as_ref()?.replicas?, i32::try_from(wanted).ok()?);
+        let generation = there.metadata.generation.unwrap_or_default();
+        (found != wanted).then_some(Drift { set, generation, found, wanted })
+    };
+    groups.chain([(naming::Component::Supervisor.as_str(), 1)]).filter_map(drift).collect()
 }
 
 fn differs(wanted: &StatefulSet, observed: &Observed) -> bool {

@@ -15,6 +15,10 @@ use crate::settings::{AGENT_PORT, NODE_PORT, Settings};
 /// while it still runs.
 const GRACE_SECONDS: u32 = 2;
 
+/// A process computes on one core, and talks to others on another.
+const CPU_LIMIT_MILLIS: f64 = 2000.0;
+/// The file with the key of the process.
+const KEY: &str = "/etc/faultline/key";
 /// Where a shaper and its agent meet.
 const SHAPER_DIRECTORY: &str = "/run/faultline";
 
@@ -54,7 +58,7 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
         "args": [
             "agent",
             "--listen", format!("0.0.0.0:{AGENT_PORT}"),
-            "--key-file", "/etc/faultline/key",
+            "--key-file", KEY,
             "--data", "/var/lib/faultline",
             "--node-port", NODE_PORT.to_string(),
         ],
@@ -63,19 +67,29 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
             { "name": "node", "containerPort": NODE_PORT },
         ],
         "resources": {
-            "requests": { "cpu": format!("{}m", (resources.cpu() * 1000.0).ceil()), "memory": memory },
-            "limits": { "memory": memory },
+            "requests": {
+                "cpu": format!("{}m", (resources.cpu() * 1000.0).ceil()),
+                "memory": memory,
+                "ephemeral-storage": "64Mi",
+            },
+            "limits": {
+                "cpu": format!("{}m", (resources.cpu() * 1000.0).ceil().max(CPU_LIMIT_MILLIS)),
+                "memory": memory,
+                "ephemeral-storage": pod::MAX_DATA,
+            },
         },
         "securityContext": pod::confined(),
+        "env": [{ "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
         "volumeMounts": [
-            { "name": "key", "mountPath": "/etc/faultline", "readOnly": true },
+            // The volume has the keys of all processes, and the container sees that of its pod.
+            { "name": "key", "mountPath": KEY, "subPathExpr": "$(POD_NAME)", "readOnly": true },
             { "name": naming::DATA, "mountPath": "/var/lib/faultline" },
         ],
     })
 }
 
 fn volumes(federation: &Federation) -> Vec<Value> {
-    vec![json!({ "name": "key", "secret": { "secretName": naming::key(federation), "defaultMode": 0o440 } })]
+    vec![json!({ "name": "key", "secret": { "secretName": naming::process_keys(federation), "defaultMode": 0o440 } })]
 }
 
 /// Puts a shaper beside the agent, which finds it in a directory that is only theirs. It is not given the key.
@@ -97,7 +111,7 @@ fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &
         "args": ["shape", "--socket", socket],
         "resources": {
             "requests": { "cpu": "10m", "memory": "16Mi" },
-            "limits": { "memory": "64Mi" },
+            "limits": { "cpu": "1", "memory": "64Mi" },
         },
         "securityContext": pod::shapes(),
         "volumeMounts": [directory],

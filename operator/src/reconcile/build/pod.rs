@@ -13,6 +13,9 @@ use crate::naming::{self, Component};
 /// Nobody in particular. Not 0, and the same everywhere, so that a volume is readable by the next pod.
 const USER: i64 = 65532;
 
+/// Most that a pod may keep on the disk of its Kubernetes node: its data, unless that is on a volume, and its logs.
+pub(super) const MAX_DATA: &str = "4Gi";
+
 /// The address of a pod that runs and is to go on.
 pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
     if !runs(pod) {
@@ -157,7 +160,7 @@ pub(super) fn keep_data(set: &mut Value, volume: Option<&Volume>) {
         }
         None => {
             let volumes = set["template"]["spec"]["volumes"].as_array_mut().expect("a pod has volumes");
-            volumes.push(json!({ "name": naming::DATA, "emptyDir": {} }));
+            volumes.push(json!({ "name": naming::DATA, "emptyDir": { "sizeLimit": MAX_DATA } }));
         }
     }
 }

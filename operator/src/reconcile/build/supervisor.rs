@@ -52,8 +52,8 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
         ],
         // Its memory grows with the record, which it judges as a whole.
         "resources": {
-            "requests": { "cpu": "100m", "memory": "128Mi" },
-            "limits": { "memory": "2Gi" },
+            "requests": { "cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi" },
+            "limits": { "cpu": "2", "memory": "2Gi", "ephemeral-storage": pod::MAX_DATA },
         },
         "securityContext": pod::confined(),
         "volumeMounts": [

@@ -58,7 +58,7 @@ pub(crate) fn running(status: Status) -> Observed {
 
 fn built(observed: &Observed) -> Desired {
     let validated = validate(&observed.federation).expect("it makes sense");
-    build(&validated, observed, &Settings::default())
+    build(&validated, observed, &Settings::default(), "faultline-system")
 }
 
 fn with(change: impl FnOnce(&mut Kubernetes)) -> Observed {
@@ -74,8 +74,8 @@ fn set_of(observed: &Observed, name: &str) -> Value {
 
 #[test]
 fn the_objects_of_the_quick_start_are_as_reviewed() {
-    let Desired { file, sets, places, amended, orders } = built(&Observed::of(Arc::new(quickstart())));
-    assert_eq!((places, amended, orders), (None, None, vec![]));
+    let Desired { file, policy, sets, drifted, places, amended, orders } = built(&Observed::of(Arc::new(quickstart())));
+    assert_eq!((drifted, places, amended, orders), (vec![], None, None, vec![]));
     let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"]);
     let text = &file.data.as_ref().expect("it has content")["federation.yaml"];
@@ -83,6 +83,29 @@ fn the_objects_of_the_quick_start_are_as_reviewed() {
     assert_eq!(read.spec, quickstart().spec);
     insta::assert_snapshot!("quickstart-supervisor", yaml(&sets[0]));
     insta::assert_snapshot!("quickstart-paris", yaml(&sets[1]));
+    insta::assert_snapshot!("quickstart-pods", yaml(&policy));
+}
+
+#[test]
+fn a_process_finds_its_own_key_and_the_supervisor_alone_the_federations() {
+    let process = set_of(&with(|_| {}), "quickstart-paris");
+    let pod = &process["spec"]["template"]["spec"];
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("it has mounts");
+    let keys = mounts.iter().find(|it| it["name"] == "key").expect("the key is one");
+    assert_eq!((&keys["subPathExpr"], &keys["readOnly"]), (&json!("$(POD_NAME)"), &json!(true)));
+    let volumes = pod["volumes"].as_array().expect("it has volumes");
+    let secrets: Vec<_> = volumes.iter().filter_map(|it| it["secret"]["secretName"].as_str()).collect();
+    assert_eq!(secrets, ["quickstart-process-keys"]);
+    let supervisor = set_of(&with(|_| {}), "quickstart-supervisor")["spec"]["template"]["spec"].clone();
+    let sources = &supervisor["volumes"][0]["projected"]["sources"];
+    assert_eq!(sources[0]["secret"]["name"], "quickstart-key");
+
+    let key = "0".repeat(64);
+    let secret = crate::reconcile::keys::of_processes(&quickstart(), &key).expect("that is a key");
+    let keys = secret.data.expect("it has content");
+    assert_eq!(keys.len(), 6);
+    let drawn = faultline_api::supervision::process_key(&key, "paris-1").expect("that is a key");
+    assert_eq!(keys["quickstart-paris-1"].0, drawn.into_bytes());
 }
 
 /// What the profile `restricted` of Pod Security asks for, and what it leaves open: no access to the API server, no
@@ -103,7 +126,8 @@ fn every_pod_is_confined() {
         assert_eq!(container["securityContext"]["capabilities"], json!({ "drop": ["ALL"] }));
         assert!(container["resources"]["requests"]["cpu"].is_string());
         assert!(container["resources"]["limits"]["memory"].is_string());
-        assert!(container["env"].is_null(), "the key stands in no environment");
+        let env = container["env"].as_array().cloned().unwrap_or_default();
+        assert!(env.iter().all(|it| it["valueFrom"]["fieldRef"].is_object()), "no key stands in an environment");
         assert!(container["image"].as_str().is_some_and(|it| !it.ends_with(":latest") && it.contains(':')));
         for volume in pod["volumes"].as_array().expect("it has volumes") {
             assert!(volume["hostPath"].is_null());
@@ -203,9 +227,32 @@ fn what_is_there_already_is_not_made_again_and_what_differs_is() {
     assert_eq!(built(&observed).sets, []);
     let newer = Settings { node_image: "faultline-node:9".into(), ..Settings::default() };
     let validated = validate(&observed.federation).expect("it makes sense");
-    assert_eq!(build(&validated, &observed, &newer).sets.len(), 3);
+    assert_eq!(build(&validated, &observed, &newer, "faultline-system").sets.len(), 3);
     observed.sets.remove("quickstart-paris");
     assert_eq!(built(&observed).sets.len(), 1);
+}
+
+#[test]
+fn a_set_that_somebody_scales_gets_its_pods_back_and_stays_as_it_is_otherwise() {
+    for phase in [Phase::Starting, Phase::Running] {
+        let mut observed = Observed::of(Arc::new(quickstart()));
+        for mut set in built(&observed).sets {
+            let spec = set.spec.as_mut().expect("it has a spec");
+            match set.metadata.name.as_deref() {
+                Some("quickstart-paris") => spec.replicas = Some(2),
+                Some("quickstart-supervisor") => spec.replicas = Some(3),
+                _ => {}
+            }
+            observed.sets.insert(set.name_any(), Arc::new(set));
+        }
+        let mut federation = quickstart();
+        federation.status = Some(FederationStatus { phase, ..FederationStatus::default() });
+        observed.federation = Arc::new(federation);
+        let Desired { sets, drifted, .. } = built(&observed);
+        assert_eq!(sets, []);
+        let drifted: Vec<_> = drifted.iter().map(|it| (&it.set[..], it.found, it.wanted)).collect();
+        assert_eq!(drifted, [("quickstart-paris", 2, 3), ("quickstart-supervisor", 3, 1)], "{phase:?}");
+    }
 }
 
 #[test]
@@ -220,7 +267,7 @@ fn an_operator_with_another_image_leaves_the_pods_of_a_run_alone() {
         observed.federation = Arc::new(federation);
         let newer = Settings { node_image: "faultline-node:9".into(), ..Settings::default() };
         let validated = validate(&observed.federation).expect("it makes sense");
-        let sets = build(&validated, &observed, &newer).sets;
+        let sets = build(&validated, &observed, &newer, "faultline-system").sets;
         sets.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     };
     let all = ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"];
@@ -316,8 +363,8 @@ fn requests_are_for_one_very_pod() {
     assert_eq!(built(&going).orders.len(), 2, "what is being deleted is neither deleted again nor done");
 }
 
-fn yaml(set: &StatefulSet) -> String {
-    serde_saphyr::to_string(set).expect("a set serialises")
+fn yaml(object: &impl serde::Serialize) -> String {
+    serde_saphyr::to_string(object).expect("a set serialises")
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! Pods of another namespace, and bystanders in the same one, have every label that those of a run have, and their names: none
+//! of them is asked, told or waited for.
+
+use std::time::Duration;
+
+use faultline_api::Federation;
+use faultline_api::resource::Phase;
+use faultline_e2e::{Failure, QUICK_START, Room};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let neighbour = room.beside("neighbour").await?;
+    let played = play(&room, &neighbour).await;
+    neighbour.leave().await?;
+    played
+}
+
+async fn play(room: &Room, neighbour: &Room) -> Result<(), Failure> {
+    room.apply(|_| {}).await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    let mut pods = Vec::new();
+    for name in ["supervisor-0", "paris-1"].map(|it| format!("{QUICK_START}-{it}")) {
+        pods.push((room.api::<Pod>().get(&name).await?, name));
+    }
+    let mut forged = Vec::new();
+    for (pod, name) in pods {
+        forged.push((neighbour, forge(neighbour, &pod, &name).await?));
+        forged.push((room, forge(room, &pod, &format!("{name}-bystander")).await?));
+    }
+    let policy = room.api::<NetworkPolicy>().get(&format!("{QUICK_START}-pods")).await?;
+    assert!(policy.spec.and_then(|it| it.ingress).is_some_and(|it| !it.is_empty()), "somebody gets through");
+
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "the plan was carried out, and nothing else: {status:#?}");
+    let told = room.told().await?;
+    assert!(!told.contains("SupervisorSilent"), "somebody else was asked: {told:?}");
+
+    room.api::<Federation>().delete(QUICK_START, &DeleteParams::default()).await?;
+    let is_gone = |it: Option<&Federation>| it.is_none();
+    room.until::<Federation>(QUICK_START, "it goes, though bystanders stay", WITHIN, is_gone).await?;
+    for (room, name) in forged {
+        let pod = room.api::<Pod>().get(&name).await?;
+        assert!(pod.metadata.deletion_timestamp.is_none(), "{}/{name} was touched", room.namespace);
+    }
+    Ok(())
+}
+
+/// A pod that runs, with the image and the labels of another one, and a claim with the same labels that nobody mounts.
+async fn forge(room: &Room, like: &Pod, name: &str) -> Result<String, Failure> {
+    let container = like.spec.as_ref().and_then(|it| it.containers.first());
+    let image = container.and_then(|it| it.image.clone()).ok_or("a pod without an image")?;
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": like.metadata.labels },
+        "stringData": { "key": "0".repeat(64) },
+    }))?;
+    room.api::<Secret>().create(&PostParams::default(), &secret).await?;
+    let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": like.metadata.labels },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Mi" } } },
+    }))?;
+    room.api::<PersistentVolumeClaim>().create(&PostParams::default(), &claim).await?;
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": like.metadata.labels },
+        "spec": {
+            "automountServiceAccountToken": false,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 65532, "fsGroup": 65532,
+                "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [{
+                "name": "faultline",
+                "image": image,
+                "imagePullPolicy": "IfNotPresent",
+                // It listens where the operator would call a supervisor.
+                "args": ["agent", "--listen", "0.0.0.0:7301", "--key-file", "/key/key", "--data", "/data"],
+                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+                "volumeMounts": [
+                    { "name": "key", "mountPath": "/key" }, { "name": "data", "mountPath": "/data" },
+                ],
+            }],
+            "volumes": [
+                { "name": "key", "secret": { "secretName": name } }, { "name": "data", "emptyDir": {} },
+            ],
+        },
+    }))?;
+    room.api::<Pod>().create(&PostParams::default(), &pod).await?;
+    let runs = |it: Option<&Pod>| {
+        it.and_then(|it| it.status.as_ref()?.phase.as_deref()).is_some_and(|it| it == "Running")
+    };
+    room.until::<Pod>(name, "the forged pod runs", WITHIN, runs).await?;
+    Ok(name.to_owned())
+}

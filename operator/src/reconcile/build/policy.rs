@@ -1,0 +1,39 @@
+//! Who may reach the pods of a federation, where the network of the cluster enforces it.
+
+use faultline_api::Federation;
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
+use serde_json::json;
+
+use super::owned;
+use crate::install;
+use crate::naming;
+use crate::settings::{AGENT_PORT, SUPERVISOR_API_PORT};
+
+/// Only pods of the same federation reach each other. Beside them the operator reaches the supervisor's API, and pods of
+/// namespaces with the label [`naming::SCRAPES`] the ports with metrics.
+pub(super) fn policy(federation: &Federation, operators: &str) -> NetworkPolicy {
+    let uid = &naming::labels(federation)[naming::UID];
+    let this = json!({ "matchLabels": { naming::UID: uid } });
+    let tcp = |port: u16| json!({ "protocol": "TCP", "port": port });
+    let spec = json!({
+        "podSelector": this,
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            { "from": [{ "podSelector": this }] },
+            {
+                "from": [{
+                    "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": operators } },
+                    "podSelector": { "matchLabels": install::labels() },
+                }],
+                "ports": [tcp(SUPERVISOR_API_PORT)],
+            },
+            {
+                "from": [{ "namespaceSelector": { "matchLabels": { naming::SCRAPES: "true" } } }],
+                "ports": [tcp(SUPERVISOR_API_PORT), tcp(AGENT_PORT)],
+            },
+        ],
+    });
+    let mut policy: NetworkPolicy = owned(federation, naming::policy(federation));
+    policy.spec = Some(serde_json::from_value::<NetworkPolicySpec>(spec).expect("a policy"));
+    policy
+}
