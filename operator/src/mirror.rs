@@ -133,8 +133,7 @@ mod tests {
             "apiVersion": "faultline.dev/v1alpha1", "kind": "Federation", "name": "quickstart", "uid": owner,
             "controller": true,
         });
-        let metadata =
-            json!({ "namespace": namespace, "name": name, "uid": format!("uid of {name}"), "ownerReferences": [owner] });
+        let metadata = json!({ "namespace": namespace, "name": name, "uid": format!("uid of {name}"), "ownerReferences": [owner] });
         serde_json::from_value(json!({ "metadata": metadata })).expect("a set")
     }
 
@@ -155,8 +154,7 @@ mod tests {
 
     impl World {
         fn new() -> World {
-            let world =
-                World { federation: quickstart(), sets: Mirror::default(), pods: Mirror::default() };
+            let world = World { federation: quickstart(), sets: Mirror::default(), pods: Mirror::default() };
             world.set(Event::Apply(set("experiments", PARIS, &world.uid())));
             world
         }

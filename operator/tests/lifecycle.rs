@@ -165,7 +165,8 @@ impl World {
                 let is_of_set =
                     |it: &Value| it["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"];
                 let pods = self.server.paths(&format!("{PODS}/")).into_iter();
-                pods.filter(|it| is_of_set(&self.server.get(it).unwrap())).for_each(|it| self.server.remove(&it));
+                pods.filter(|it| is_of_set(&self.server.get(it).unwrap()))
+                    .for_each(|it| self.server.remove(&it));
                 self.server.remove(&path);
             }
         }
@@ -444,7 +445,8 @@ async fn a_neighbour_with_every_label_is_neither_asked_nor_told_nor_waited_for()
         ("statefulsets", "neighbour"),
         ("persistentvolumeclaims", "experiments"),
     ] {
-        let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x", "controller": true });
+        let owner =
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x", "controller": true });
         let object = json!({ "metadata": { "labels": labels, "ownerReferences": [owner] } });
         forge(&world, kind, namespace, "bystander", object);
     }
@@ -529,7 +531,8 @@ async fn a_set_that_somebody_scales_is_put_back_and_that_is_told() {
     world.look().await.unwrap();
     world.look().await.unwrap();
     assert_eq!(world.server.get(&path).unwrap()["spec"]["replicas"], 3);
-    let told = world.notes().into_iter().filter(|it| it.contains("replicas of quickstart-paris to 0")).count();
+    let told =
+        world.notes().into_iter().filter(|it| it.contains("replicas of quickstart-paris to 0")).count();
     assert_eq!(told, 1, "{:?}", world.notes());
 }
 

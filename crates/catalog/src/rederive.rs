@@ -10,12 +10,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use faultline_api::{Federation, parse};
 use faultline_core::fault::{Change, LinkProperties};
-use faultline_core::{ClusterId, Fact, PlannedFault, Presence, ProcessId, Protocol};
+use faultline_core::{ClusterId, Fact, PlannedFault, Presence, ProcessId};
 use faultline_trace::manifest::{Backend, Expected, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 
 use crate::manifest::{draft, expected};
-use crate::{Setup, Visitor, with_valid};
+use crate::{Hosted, Setup, Visitor, with_valid};
 
 type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
 
@@ -67,11 +67,7 @@ struct Draft<'a> {
 impl Visitor for Draft<'_> {
     type Output = Derived;
 
-    fn visit<P>(self, setup: Setup<P>) -> Derived
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Derived {
         let Manifest { federation: text, backend, started_unix_ms, .. } = self.recorded;
         let started = UNIX_EPOCH + Duration::from_millis(*started_unix_ms);
         let clusters = (0..).map(ClusterId).zip(setup.membership.clusters.iter());

@@ -109,6 +109,10 @@ pub(crate) struct RunArguments {
     /// With `--repeat`, keeps the records of all runs, also of those that pass in virtual time.
     #[arg(long, requires = "repeat")]
     pub(crate) keep: bool,
+    /// Waits for so long for the end of the run (kubernetes), and leaves it in the cluster then. Default: without a limit,
+    /// also while pods cannot start.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) timeout: Option<Duration>,
     /// Where the record goes, instead of a new directory in `faultline-runs`.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

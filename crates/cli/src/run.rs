@@ -68,10 +68,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
 
 /// Refuses what the backend would not heed.
 fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
-    let RunArguments { backend, links, metrics, cluster, .. } = arguments;
+    let RunArguments { backend, links, metrics, timeout, cluster, .. } = arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
     let heedless = [
         ("--metrics", metrics.is_some() && !local, "local"),
+        ("--timeout", timeout.is_some() && !pods, "kubernetes"),
         ("--namespace", cluster.namespace.is_some() && !pods, "kubernetes"),
         ("--context", cluster.context.is_some() && !pods, "kubernetes"),
     ];
@@ -199,7 +200,14 @@ impl Runs<'_> {
         let mut federation = (*federation).clone();
         federation.spec.seed = Some(seed);
         let draft = Session::new(&federation).draft(Backend::Kubernetes).map_err(files::unfit)?;
-        kubernetes::run(&arguments.cluster, &federation, dir, interrupted, view.screen(&draft))?;
+        kubernetes::run(
+            &arguments.cluster,
+            arguments.timeout,
+            &federation,
+            dir,
+            interrupted,
+            view.screen(&draft),
+        )?;
         Recording::read(dir)
     }
 

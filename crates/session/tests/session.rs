@@ -23,7 +23,7 @@ spec:
   protocol: { hc3i: { checkpointEvery: 300ms, replicas: 1, replicateTo: otherCluster } }
   application: { heat: { steps: 60, stepTime: 20ms } }
   failures: { detectAfter: 100ms, restartAfter: 50ms }
-  faults: [{ on: { event: checkpointRequested, cluster: nancy, occurrence: 2 }, crash: { cluster: lyon, node: 1 } }]
+  faults: [{ when: { fact: checkpointRequested, cluster: nancy, occurrence: 2 }, crash: { cluster: lyon, node: 1 } }]
 ";
 
 fn federation(text: &str) -> Federation {

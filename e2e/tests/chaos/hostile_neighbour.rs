@@ -36,7 +36,11 @@ async fn play(room: &Room, neighbour: &Room) -> Result<(), Failure> {
     assert!(policy.spec.and_then(|it| it.ingress).is_some_and(|it| !it.is_empty()), "somebody gets through");
 
     let status = room.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "the plan was carried out, and nothing else: {status:#?}");
+    assert_eq!(
+        status.faults_done.as_deref(),
+        Some("2/2"),
+        "the plan was carried out, and nothing else: {status:#?}"
+    );
     let told = room.told().await?;
     assert!(!told.contains("SupervisorSilent"), "somebody else was asked: {told:?}");
 

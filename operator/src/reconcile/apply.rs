@@ -228,7 +228,8 @@ async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Res
     let sets: Api<StatefulSet> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
     let patch = json!({ "spec": { "replicas": drift.wanted } });
-    let parameters = PatchParams { field_manager: Some(naming::FIELD_MANAGER.into()), ..PatchParams::default() };
+    let parameters =
+        PatchParams { field_manager: Some(naming::FIELD_MANAGER.into()), ..PatchParams::default() };
     let scaled = sets.patch(&drift.set, &parameters, &Patch::Merge(patch)).await;
     gone(scaled).map_err(|it| ApplyError::Make(drift.set.clone(), it))
 }

@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::apply::{Applied, Trouble};
-use super::build::Drift;
 use super::build;
+use super::build::Drift;
 use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
@@ -506,7 +506,8 @@ impl Report<'_> {
         let reason = if message.contains("PodSecurity") {
             "PodSecurity"
         } else if message.contains("exceeded quota") || message.contains("failed quota") {
-            let remedy = "use fewer nodes or smaller spec.kubernetes.resources, or have the ResourceQuota raised";
+            let remedy =
+                "use fewer nodes or smaller spec.kubernetes.resources, or have the ResourceQuota raised";
             return Trouble { reason: "Quota", message: format!("{remedy}; {message}") };
         } else if message.contains("usage per") || message.contains("limit to request ratio") {
             let remedy = "change spec.kubernetes.resources, or have the LimitRange of the namespace changed";

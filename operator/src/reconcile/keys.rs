@@ -95,7 +95,8 @@ impl KeyError {
 pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> Result<String, KeyError> {
     let uid = federation.uid().unwrap_or_default();
     let known = context.session(&uid, |it| it.key.clone());
-    if let Some(Known { key, .. }) = known.as_ref().filter(|it| it.at.is_some_and(|at| at.elapsed() < FRESH)) {
+    if let Some(Known { key, .. }) = known.as_ref().filter(|it| it.at.is_some_and(|at| at.elapsed() < FRESH))
+    {
         return Ok(key.clone());
     }
     let name = naming::key(federation);

@@ -17,6 +17,36 @@ use crate::trouble::Trouble;
 const LOOK: Duration = Duration::from_millis(500);
 pub(super) const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
 
+/// Why something could not be done on a cluster.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    /// What to tell.
+    pub(crate) trouble: Trouble,
+    /// The API server cannot be reached, or is in trouble itself: the same may be done later.
+    pub(crate) passes: bool,
+}
+
+impl From<Denied> for Trouble {
+    fn from(denied: Denied) -> Trouble {
+        denied.trouble
+    }
+}
+
+impl From<Trouble> for Denied {
+    fn from(trouble: Trouble) -> Denied {
+        Denied { trouble, passes: false }
+    }
+}
+
+/// Whether a later try may succeed though nobody does anything.
+fn passes(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_) => true,
+        _ => false,
+    }
+}
+
 /// One namespace of a cluster.
 pub(crate) struct Cluster {
     client: Client,
@@ -56,6 +86,12 @@ impl Cluster {
         &self.namespace
     }
 
+    /// A namespace of a cluster that is reached so.
+    #[cfg(test)]
+    pub(super) fn at(client: Client, namespace: &str) -> Cluster {
+        Cluster { client, namespace: namespace.to_owned() }
+    }
+
     /// A federation that has to be there.
     pub(crate) async fn federation(&self, name: &str) -> Result<Federation, Trouble> {
         self.find(name).await?.ok_or_else(|| {
@@ -83,12 +119,12 @@ impl Cluster {
                 let help = "change the file; `faultline samples` shows whole federations";
                 Err(Trouble::input(miette!(help = help, "the API server refuses it: {}", status.message)))
             }
-            Err(error) => Err(self.denied("create", "federations", &error)),
+            Err(error) => Err(self.denied("create", "federations", &error).trouble),
         }
     }
 
     /// Deletes this very federation, and waits until nothing is left of it. Another one of its name stays.
-    pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), Trouble> {
+    pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), Denied> {
         let name = federation.name_any();
         let this_very_one = DeleteParams {
             preconditions: Some(Preconditions { uid: federation.uid(), resource_version: None }),
@@ -111,7 +147,7 @@ impl Cluster {
     }
 
     /// The supervisor of a federation, with the key that opens its API.
-    pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, Trouble> {
+    pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, Denied> {
         let name = faultline_operator::naming::key(federation);
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let secret = secrets.get(&name).await.map_err(|it| self.denied("get", "secrets", &it))?;
@@ -123,7 +159,7 @@ impl Cluster {
     }
 
     /// A federation, if it is there.
-    pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, Trouble> {
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, Denied> {
         match self.federations().get(name).await {
             Ok(federation) => Ok(Some(federation)),
             // The name is in the details when the kind is known, and nothing but the name is missing.
@@ -132,7 +168,7 @@ impl Cluster {
                 if kind_is_known {
                     return Ok(None);
                 }
-                Err(Trouble::input(miette!(help = INSTALL, "the cluster knows no federations")))
+                Err(Trouble::input(miette!(help = INSTALL, "the cluster knows no federations")).into())
             }
             Err(error) => Err(self.denied("get", "federations", &error)),
         }
@@ -143,8 +179,8 @@ impl Cluster {
     }
 
     /// Why something could not be done.
-    fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> Trouble {
-        match error {
+    fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> Denied {
+        let trouble = match error {
             kube::Error::Api(status) if status.is_forbidden() => {
                 let help = format!(
                     "it takes the right to `{verb}` {what} in the namespace `{}`; docs/kubernetes.md has a role with \
@@ -164,6 +200,7 @@ impl Cluster {
                 ))
             }
             error => Trouble::machine(format!("the API server does not {verb} {what}: {error}")),
-        }
+        };
+        Denied { trouble, passes: passes(error) }
     }
 }

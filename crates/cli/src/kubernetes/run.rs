@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use faultline_api::Federation;
+use faultline_api::quantity;
 use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::supervision::{self, Status};
 use miette::miette;
 use tokio::time::sleep;
 
 use super::arguments::KubernetesArguments;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Denied};
 use super::fetch::{unpack, unreachable};
 use super::supervisor::{Supervisor, is_over};
 use crate::screen::{Row, Screen};
@@ -20,14 +21,27 @@ use crate::trouble::Trouble;
 
 /// Between two looks at a run.
 const LOOK: Duration = Duration::from_secs(1);
+/// An API server that cannot be reached is asked again after twice as many looks each time, but not after more than these.
+const RARELY: u32 = 32;
 /// An operator looks at a new federation within so many looks.
 const UNHEEDED: u32 = 15;
 /// A supervisor that has been heard may be silent for so long before somebody is told.
 const PATIENCE: u32 = 5;
+/// Once the resource says that the run is over, its supervisor may be silent for so many looks.
+const GIVEN_UP: u32 = 60;
 
-/// Runs a federation to its end; the record is in `dir` then.
+/// How a run ended.
+enum End {
+    /// There is a record, and this supervisor has it.
+    Over(Supervisor),
+    /// There is none, and there will be none.
+    Without(Trouble),
+}
+
+/// Runs a federation to its end; the record is in `dir` then. A federation that was not seen to end stays on the cluster.
 pub(crate) fn run(
     arguments: &KubernetesArguments,
+    timeout: Option<quantity::Duration>,
     federation: &Federation,
     dir: &Path,
     interrupted: &AtomicBool,
@@ -38,44 +52,81 @@ pub(crate) fn run(
         let mut wanted = Federation::new(&name(federation), federation.spec.clone());
         wanted.metadata.namespace = Some(cluster.namespace().to_owned());
         let federation = cluster.create(&wanted).await?;
-        let mut watch =
-            Watch { cluster: &cluster, federation: &federation, screen, told: 0, said: String::new() };
+        let mut watch = Watch {
+            cluster: &cluster,
+            federation: &federation,
+            screen,
+            look: LOOK,
+            told: 0,
+            said: String::new(),
+        };
+        let deletion = cluster.deletion(&federation);
         let ended = tokio::select! {
-            ended = watch.follow() => Some(ended),
+            ended = within(timeout, watch.follow()) => Some(ended),
             () = raised(interrupted) => None,
         };
         watch.screen.finish();
         let ended = ended.unwrap_or_else(|| {
-            let deletion = cluster.deletion(&federation);
             anstream::eprintln!(
                 "interrupted: deleting the federation; interrupt again to leave that to `{deletion}`"
             );
-            Err(Trouble::machine(
+            Ok(End::Without(Trouble::machine(
                 "interrupted: the federation was deleted from the cluster, and there is no record of it",
-            ))
+            )))
         });
+        let ended = ended.inspect_err(|_| {
+            anstream::eprintln!(
+                "the federation stays in the cluster: `faultline fetch federation/{}` gets its record once the run is over, \
+                 and `{deletion}` removes it",
+                name(&federation)
+            );
+        })?;
         let fetched = match &ended {
-            Ok(supervisor) => tokio::select! {
+            End::Over(supervisor) => tokio::select! {
                 fetched = unpack(supervisor, &federation, dir) => fetched,
                 () = raised(interrupted) => Err(Trouble::machine(format!(
                     "interrupted while the record was fetched: the federation stays in the cluster with it, for \
-                     `faultline fetch federation/{}`; `{}` removes both",
+                     `faultline fetch federation/{}`; `{deletion}` removes both",
                     name(&federation),
-                    cluster.deletion(&federation),
                 ))),
             },
-            Err(_) => Ok(()),
+            End::Without(_) => Ok(()),
         };
         // A record that could not be had stays where it is.
         if fetched.is_ok()
-            && let Err(error) = cluster.delete(&federation).await
+            && let Err(error) = delete(&cluster, &federation).await
         {
-            let left = cluster.deletion(&federation);
-            anstream::eprintln!("the federation is still in the cluster; `{left}` removes it");
+            anstream::eprintln!("the federation is still in the cluster; `{deletion}` removes it");
             return Err(error);
         }
-        ended.and(fetched)
+        match ended {
+            End::Over(_) => fetched,
+            End::Without(trouble) => Err(trouble),
+        }
     })
+}
+
+/// What comes of following a run, unless that takes longer than its user waits.
+async fn within(
+    timeout: Option<quantity::Duration>,
+    follow: impl Future<Output = Result<End, Trouble>>,
+) -> Result<End, Trouble> {
+    let Some(limit) = timeout else { return follow.await };
+    let waited = tokio::time::timeout(limit.0.into(), follow).await;
+    waited.unwrap_or_else(|_| {
+        Err(Trouble::machine(format!("the run was not over after {limit} (`--timeout`)")))
+    })
+}
+
+/// Deletes a federation that has ended; an API server that cannot be reached is asked again for half a minute.
+async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), Trouble> {
+    for failures in 0..RARELY.ilog2() {
+        match cluster.delete(federation).await {
+            Err(Denied { passes: true, .. }) => sleep(LOOK * 2_u32.pow(failures)).await,
+            done => return Ok(done?),
+        }
+    }
+    Ok(cluster.delete(federation).await?)
 }
 
 /// A run that is watched.
@@ -83,68 +134,109 @@ struct Watch<'a> {
     cluster: &'a Cluster,
     federation: &'a Federation,
     screen: Screen,
+    /// Between two looks.
+    look: Duration,
     /// The newest event that was shown.
     told: u64,
     /// The message that was shown last.
     said: String,
 }
 
+/// What a watch knows of a run from its looks.
+#[derive(Default)]
+struct Seen {
+    supervisor: Option<Supervisor>,
+    /// Looks at a supervisor in a row at which it did not answer.
+    silent: u32,
+    looks: u32,
+}
+
 impl Watch<'_> {
-    /// Shows the run until there is a record, and returns who has it.
-    async fn follow(&mut self) -> Result<Supervisor, Trouble> {
-        let mut supervisor = None;
-        let mut silent = 0;
-        let mut looks = 0;
+    /// Shows the run until it is over. An API server that cannot be reached is asked again, ever more rarely.
+    async fn follow(&mut self) -> Result<End, Trouble> {
+        let mut seen = Seen::default();
+        let mut failures = 0;
         loop {
-            let status = self.resource().await?;
-            looks += 1;
-            if status.phase == Phase::Rejected {
-                let why = status.message.unwrap_or_default();
-                return Err(Trouble::input(miette!("the operator refuses the federation: {why}")));
-            }
-            if supervisor.is_none() && status.holds(condition::SUPERVISED) {
-                supervisor = Some(self.cluster.supervisor(self.federation).await?);
-            }
-            match &supervisor {
-                None => self.say(match status.message.as_deref() {
-                    Some(message) => message,
-                    None if looks < UNHEEDED => "waiting for the operator",
-                    None => {
-                        "waiting for the operator, which has not looked at the federation yet: does it run, and does it look \
-                         after this namespace? `faultline doctor --backend kubernetes` says"
+            let pause = match self.look_once(&mut seen).await {
+                Ok(Some(end)) => return Ok(end),
+                Ok(None) => {
+                    failures = 0;
+                    1
+                }
+                Err(Denied { trouble, passes: true }) => {
+                    if failures == 0 {
+                        self.screen.tell(None, &format!("{}; it is asked again", trouble.report));
                     }
-                }),
-                Some(supervisor) => match supervisor.status(self.told).await {
-                    Ok(said) => {
-                        silent = 0;
-                        self.show(&said, &status);
-                        if is_over(&said) {
-                            break;
-                        }
-                    }
-                    Err(error) if error.is_forbidden() => return Err(unreachable(error, self.federation)),
-                    // It may be in another pod soon, with another story.
-                    Err(error) => {
-                        silent += 1;
-                        if silent == PATIENCE {
-                            self.screen.tell(None, &format!("nothing is heard: {error}"));
-                        }
-                    }
-                },
-            }
-            sleep(LOOK).await;
+                    failures += 1;
+                    2_u32.saturating_pow(failures - 1).min(RARELY)
+                }
+                Err(Denied { trouble, .. }) => return Err(trouble),
+            };
+            sleep(self.look * pause).await;
         }
-        supervisor.ok_or_else(|| Trouble::machine("the run is over, and nobody has its record"))
+    }
+
+    async fn look_once(&mut self, seen: &mut Seen) -> Result<Option<End>, Denied> {
+        let status = self.resource().await?;
+        seen.looks += 1;
+        if status.phase == Phase::Rejected {
+            let why = status.message.unwrap_or_default();
+            let trouble = Trouble::input(miette!("the operator refuses the federation: {why}"));
+            return Ok(Some(End::Without(trouble)));
+        }
+        if let Some(lost) = status.condition(condition::COMPLETED).filter(|it| it.reason == "RecordLost") {
+            return Ok(Some(End::Without(Trouble::machine(&lost.message))));
+        }
+        let is_over_there = status.phase == Phase::Completed;
+        if seen.supervisor.is_none() && (is_over_there || status.holds(condition::SUPERVISED)) {
+            seen.supervisor = Some(self.cluster.supervisor(self.federation).await?);
+        }
+        let Some(supervisor) = &seen.supervisor else {
+            self.say(match status.message.as_deref() {
+                Some(message) => message,
+                None if seen.looks < UNHEEDED => "waiting for the operator",
+                None => {
+                    "waiting for the operator, which has not looked at the federation yet: does it run, and does it look \
+                     after this namespace? `faultline doctor --backend kubernetes` says"
+                }
+            });
+            return Ok(None);
+        };
+        match supervisor.status(self.told).await {
+            Ok(said) if is_over(&said) => {
+                self.show(&said, &status);
+                return Ok(seen.supervisor.take().map(End::Over));
+            }
+            // It is another one, which knows nothing of a run that is over.
+            Ok(_) if is_over_there => seen.silent += 1,
+            Ok(said) => {
+                seen.silent = 0;
+                self.show(&said, &status);
+            }
+            Err(error) if error.is_forbidden() => return Err(unreachable(error, self.federation).into()),
+            // It may be in another pod soon, with another story.
+            Err(error) => {
+                seen.silent += 1;
+                if seen.silent == PATIENCE {
+                    self.screen.tell(None, &format!("nothing is heard: {error}"));
+                }
+            }
+        }
+        if is_over_there && seen.silent >= GIVEN_UP {
+            let message = "the run is over, and its supervisor does not hand out the record";
+            return Err(Trouble::machine(message).into());
+        }
+        Ok(None)
     }
 
     /// What the resource says.
-    async fn resource(&self) -> Result<FederationStatus, Trouble> {
+    async fn resource(&self) -> Result<FederationStatus, Denied> {
         let name = self.federation.metadata.name.as_deref().unwrap_or_default();
         let there = self.cluster.find(name).await?;
         let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
         match there {
             Some(it) if it.metadata.deletion_timestamp.is_none() => Ok(it.status.unwrap_or_default()),
-            _ => Err(Trouble::machine("somebody deleted the federation from the cluster")),
+            _ => Err(Trouble::machine("somebody deleted the federation from the cluster").into()),
         }
     }
 
@@ -222,7 +314,17 @@ async fn raised(interrupted: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::service_fn;
+
     use super::*;
+    use crate::arguments::{Format, OutputArguments};
 
     #[test]
     fn a_file_may_say_which_namespace_it_is_for() {
@@ -238,5 +340,88 @@ mod tests {
         assert_eq!(chosen(asked(None), &federation).unwrap().as_deref(), Some("other"));
         assert_eq!(chosen(asked(Some("other")), &federation).unwrap().as_deref(), Some("other"));
         assert!(chosen(asked(Some("mine")), &federation).is_err());
+    }
+
+    /// An API server that answers each request with the next of these, and the last one for ever.
+    fn cluster(answers: Vec<Result<serde_json::Value, u16>>) -> (Cluster, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let service = service_fn(move |_: Request<Body>| {
+            let number = counted.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
+            let answer = answers[number].clone();
+            async move {
+                match answer {
+                    Ok(object) => Ok(Response::new(Body::from(object.to_string().into_bytes()))),
+                    Err(0) => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+                    Err(code) => {
+                        let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                            "message": "no", "reason": "Forbidden", "code": code });
+                        let body = Body::from(status.to_string().into_bytes());
+                        Ok(Response::builder().status(code).body(body).expect("a response"))
+                    }
+                }
+            }
+        });
+        (Cluster::at(kube::Client::new(service, "default"), "default"), asked)
+    }
+
+    /// What comes of following a run there.
+    async fn followed(cluster: &Cluster, timeout: Option<quantity::Duration>) -> Result<End, Trouble> {
+        let federation: Federation = serde_json::from_value(resource(json!({}))).expect("a federation");
+        let quiet = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
+        let mut watch = Watch {
+            cluster,
+            federation: &federation,
+            screen: Screen::new(quiet, true, String::new()),
+            look: Duration::from_millis(1),
+            told: 0,
+            said: String::new(),
+        };
+        within(timeout, watch.follow()).await
+    }
+
+    fn resource(status: serde_json::Value) -> serde_json::Value {
+        let sample = faultline_api::samples::sample("quickstart").unwrap();
+        let federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
+        let mut object = serde_json::to_value(federation).unwrap();
+        object["metadata"]["uid"] = json!("the very one");
+        object["status"] = status;
+        object
+    }
+
+    fn lost() -> serde_json::Value {
+        resource(json!({
+            "phase": "Completed",
+            "conditions": [{
+                "type": "Completed", "status": "True", "reason": "RecordLost", "message": "it is gone",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        }))
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_cannot_be_reached_for_a_while_ends_nothing() {
+        let starting = resource(json!({ "phase": "Starting", "message": "0 of 7 pods run" }));
+        let answers = vec![Ok(starting), Err(0), Err(503), Err(0), Ok(lost())];
+        let (cluster, asked) = cluster(answers);
+        let end = followed(&cluster, None).await;
+        let Ok(End::Without(trouble)) = end else { panic!("the run is over, and has no record") };
+        assert_eq!(trouble.report.to_string(), "it is gone");
+        assert_eq!(asked.load(Ordering::Relaxed), 5);
+    }
+
+    #[tokio::test]
+    async fn what_the_user_may_not_do_is_not_tried_again() {
+        let (cluster, asked) = cluster(vec![Err(403)]);
+        assert!(followed(&cluster, None).await.is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn pods_that_never_start_are_waited_for_as_long_as_was_said() {
+        let (cluster, _) = cluster(vec![Ok(resource(json!({ "phase": "Starting", "message": "no room" })))]);
+        let Err(trouble) = followed(&cluster, "50ms".parse().ok()).await else { panic!("it is not over") };
+        let told = trouble.report.to_string();
+        assert!(told.contains("50ms") && told.contains("--timeout"), "{told}");
     }
 }

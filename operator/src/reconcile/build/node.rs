@@ -89,7 +89,9 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
 }
 
 fn volumes(federation: &Federation) -> Vec<Value> {
-    vec![json!({ "name": "key", "secret": { "secretName": naming::process_keys(federation), "defaultMode": 0o440 } })]
+    vec![
+        json!({ "name": "key", "secret": { "secretName": naming::process_keys(federation), "defaultMode": 0o440 } }),
+    ]
 }
 
 /// Puts a shaper beside the agent, which finds it in a directory that is only theirs. It is not given the key.

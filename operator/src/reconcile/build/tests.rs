@@ -74,7 +74,8 @@ fn set_of(observed: &Observed, name: &str) -> Value {
 
 #[test]
 fn the_objects_of_the_quick_start_are_as_reviewed() {
-    let Desired { file, policy, sets, drifted, places, amended, orders } = built(&Observed::of(Arc::new(quickstart())));
+    let Desired { file, policy, sets, drifted, places, amended, orders } =
+        built(&Observed::of(Arc::new(quickstart())));
     assert_eq!((drifted, places, amended, orders), (vec![], None, None, vec![]));
     let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"]);
@@ -127,7 +128,10 @@ fn every_pod_is_confined() {
         assert!(container["resources"]["requests"]["cpu"].is_string());
         assert!(container["resources"]["limits"]["memory"].is_string());
         let env = container["env"].as_array().cloned().unwrap_or_default();
-        assert!(env.iter().all(|it| it["valueFrom"]["fieldRef"].is_object()), "no key stands in an environment");
+        assert!(
+            env.iter().all(|it| it["valueFrom"]["fieldRef"].is_object()),
+            "no key stands in an environment"
+        );
         assert!(container["image"].as_str().is_some_and(|it| !it.ends_with(":latest") && it.contains(':')));
         for volume in pod["volumes"].as_array().expect("it has volumes") {
             assert!(volume["hostPath"].is_null());
