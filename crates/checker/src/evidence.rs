@@ -310,7 +310,7 @@ mod tests {
     use faultline_core::{Boot, ClusterId, Digest, EndedBy, PlannedFault, StorageFate};
     use faultline_trace::manifest::{Bounds, LinkEntry};
 
-    const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept };
+    const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
 
     /// One planned crash, which happened, and a run that completed after it.
     fn good() -> Run {

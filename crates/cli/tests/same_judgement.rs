@@ -72,7 +72,7 @@ fn judged_by_all(text: &str) -> Judgement {
 
 #[test]
 fn a_crash_that_waits_for_a_fact_halts_processes_for_every_judge() {
-    let fault = "{ on: { event: checkpointRequested, cluster: nancy, occurrence: 2 }, crash: { cluster: lyon, node: 1 } }";
+    let fault = "{ when: { fact: checkpointRequested, cluster: nancy, occurrence: 2 }, crash: { cluster: lyon, node: 1 } }";
     for protocol in ["hc3i", "hydee", "independent"] {
         let judgement = judged_by_all(&federation(protocol, &format!("  faults: [{fault}]\n")));
         assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}: {:?}", judgement.reasons);
@@ -82,9 +82,12 @@ fn a_crash_that_waits_for_a_fact_halts_processes_for_every_judge() {
 
 #[test]
 fn a_run_that_its_deadline_ends_is_settled_for_every_judge_or_for_none() {
-    let cut_off = "  faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 10m } }]\n  deadline: ";
-    for (deadline, verdict) in [("8s", Verdict::Unknown), ("30s", Verdict::Fail)] {
-        let judgement = judged_by_all(&federation("hc3i", &format!("{cut_off}{deadline}\n")));
-        assert_eq!(judgement.verdict, verdict, "{deadline}: {:?}", judgement.reasons);
+    for (deadline, is_settled) in [("8s", false), ("30s", true)] {
+        // It computes for so long that nothing moves until the deadline.
+        let text = federation("hc3i", &format!("  deadline: {deadline}\n")).replace("20ms", "60s");
+        let judgement = judged_by_all(&text);
+        assert_eq!(judgement.verdict, Verdict::Unknown, "{deadline}: {:?}", judgement.reasons);
+        let losses = judgement.of(Property::NoLoss);
+        assert_eq!(losses.instances > 0 || losses.unknown.is_some(), is_settled, "{deadline}: {losses:?}");
     }
 }

@@ -15,8 +15,8 @@ use faultline_core::fault::LinkProperties;
 
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, Application, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_PER_CLUSTER,
-    MAX_PAIRS, MIN_DETECT_AFTER, ReplicateTo,
+    ANY, Application, Demand, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES,
+    MAX_NODES_PER_CLUSTER, MAX_PAIRS, MIN_DETECT_AFTER, ReplicateTo,
 };
 
 /// Something that is wrong with a federation.

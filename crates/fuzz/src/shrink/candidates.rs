@@ -52,7 +52,9 @@ fn clusters(spec: &FederationSpec) -> Smaller {
             if let Some(links) = &mut it.links {
                 links.pairs.retain(|pair| pair.from != gone && pair.to != gone);
             }
-            it.protocol.restate(|it| drop(it.checkpoint_every_in.remove(gone)));
+            it.protocol.restate(|it| {
+                it.checkpoint_every_in.remove(gone);
+            });
             if let Application::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =
                 &mut it.application
             {

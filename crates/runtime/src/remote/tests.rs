@@ -186,8 +186,9 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
         life: Life(0),
         up: false,
         started: false,
+        gone: false,
     };
-    let fault = Fault::Crash { process: ProcessId(SILENT), storage: StorageFate::Kept };
+    let fault = Fault::Crash { process: ProcessId(SILENT), storage: StorageFate::Kept, returns: true };
     let planned = PlannedFault { no: FaultNo(0), trigger: Trigger::At(Time::ZERO + PLANNED), fault };
     RunOptions {
         run_dir: dir.join("run"),

@@ -2,6 +2,7 @@
 //! manifest lists otherwise, or whose times go back.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use faultline_core::{FactNo, Life, ProcessId};
 
@@ -64,11 +65,12 @@ impl Bundle {
                 flaw(stream, FlawKind::TimeGoesBack(number));
             }
             let entry = FactsEntry { process: stream.0, life: stream.1, bytes: bytes.len() as u64, seal };
-            if trace.streams.contains_key(&stream) {
-                flaw(stream, FlawKind::Twice(name));
-            } else {
-                trace.streams.insert(stream, file.stream);
-                found.insert(stream, entry);
+            match trace.streams.entry(stream) {
+                Entry::Occupied(_) => flaw(stream, FlawKind::Twice(name)),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(file.stream);
+                    found.insert(stream, entry);
+                }
             }
         }
         if let Some(manifest) = manifest.filter(|_| has_ended) {
