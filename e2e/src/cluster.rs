@@ -210,6 +210,33 @@ impl Room {
         }
     }
 
+    /// Waits for the verdict of a run that lost lives of this cluster with their places, and returns it with the reasons of all
+    /// events. The cluster has rolled back. The run passes, or is unknown for nothing but facts that went with the lost lives.
+    ///
+    /// # Errors
+    ///
+    /// When the verdict or its reason is another one, or the cluster has not rolled back.
+    pub async fn outlives(&self, name: &str, cluster: &str) -> Result<BTreeSet<String>, Failure> {
+        let status = self.verdict(name).await?;
+        let completed = status.condition(condition::COMPLETED).ok_or("no condition says how it ended")?;
+        let said = (status.verdict.as_deref(), completed.reason.as_str());
+        let is_expected = match said {
+            (Some("pass"), "Pass") => true,
+            (Some("unknown"), "Unknown") => {
+                completed.message.contains("facts") && completed.message.contains("missing")
+            }
+            _ => false,
+        };
+        if !is_expected {
+            return Err(format!("the verdict is {said:?}: {}", completed.message).into());
+        }
+        let rollbacks = status.clusters.iter().find(|it| it.name == cluster).map(|it| it.rollbacks);
+        if rollbacks.is_none_or(|it| it < 1) {
+            return Err(format!("{cluster} has rolled back {rollbacks:?} times").into());
+        }
+        self.told().await
+    }
+
     /// Deletes a federation, and waits until nothing of it is left but what belongs to others.
     pub async fn delete(&self, name: &str) -> Result<(), Failure> {
         self.api::<Federation>().delete(name, &DeleteParams::default()).await?;

@@ -10,6 +10,19 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
+/// Whether a run passes. If it does not, it is unknown, and for nothing but its links: on a busy machine these are not as asked
+/// for, and that alone makes the verdict unknown.
+fn passes_but_for_links(summary: &Value) -> bool {
+    let properties = summary["properties"].as_array().expect("a summary lists its properties");
+    assert!(properties.len() > 1 && properties.iter().all(|it| it["verdict"].is_string()), "{summary}");
+    let open: Vec<&Value> = properties.iter().filter(|it| it["verdict"] != "pass").collect();
+    let of_links = |it: &&Value| it["property"] == "linksAsAsked" && it["verdict"] == "unknown";
+    assert!(open.iter().all(of_links), "{open:#?}");
+    let expected = if open.is_empty() { "pass" } else { "unknown" };
+    assert_eq!(summary["verdict"], expected, "{summary}");
+    open.is_empty()
+}
+
 #[test]
 fn a_node_is_killed_and_the_result_is_the_same() {
     let place = Place::new();
@@ -19,11 +32,7 @@ fn a_node_is_killed_and_the_result_is_the_same() {
     let json: Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(json["result"]["equal"], true);
     assert_eq!(json["faults"][0]["state"], "effective");
-    // On a busy machine the links are not as asked for, and that alone makes the verdict unknown.
-    let properties = json["properties"].as_array().unwrap();
-    let open = properties.iter().filter(|it| it["verdict"] != "pass" && it["property"] != "linksAsAsked");
-    assert_eq!(open.collect::<Vec<_>>(), [&Value::Null; 0]);
-    assert_eq!(run.status.code(), Some(if json["verdict"] == "pass" { 0 } else { 3 }));
+    assert_eq!(run.status.code(), Some(if passes_but_for_links(&json) { 0 } else { 3 }));
     place.faultline(["check", "run", "-q"]).assert().code(run.status.code().unwrap());
     assert_eq!(place.processes(), [] as [String; 0]);
 }
@@ -45,8 +54,7 @@ fn master_and_workers_outlive_the_master_and_the_event_logger() {
         assert_eq!(json["faults"][fault]["state"], "effective", "{json}");
     }
     let properties = json["properties"].as_array().unwrap();
-    let open = properties.iter().filter(|it| it["verdict"] != "pass" && it["property"] != "linksAsAsked");
-    assert_eq!(open.collect::<Vec<_>>(), [&Value::Null; 0]);
+    passes_but_for_links(&json);
     let repeated = properties.iter().find(|it| it["property"] == "repeatedOrder").unwrap();
     assert!(repeated["instances"].as_u64().unwrap() > 0, "{repeated}");
 }
@@ -70,7 +78,7 @@ fn a_cluster_joins_and_leaves_among_real_processes() {
     let run = place.faultline(["run", "guest.yaml", "--out", "run", "--format", "json"]).output().unwrap();
     let json: Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(json["run"]["outcome"], "completed", "{json}");
-    assert_ne!(json["verdict"], "fail", "{json}");
+    assert_eq!(run.status.code(), Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{json}");
     let told = place.faultline(["explain", "run"]).assert().code(0);
     let told = String::from_utf8_lossy(&told.get_output().stdout).into_owned();
     for part in ["nancy joined", "nancy left", "nancy-1 was killed"] {
@@ -92,7 +100,8 @@ fn protocols_are_compared_on_real_processes() {
     let told = compare(&protocols).code(0);
     let json: Value = serde_json::from_slice(&told.get_output().stdout).unwrap();
     assert_eq!(json["backend"], "local");
-    assert!(json["unprotectedSeconds"]["values"][0].as_f64().is_none_or(|it| it > 1.0), "{json}");
+    let unprotected = json["unprotectedSeconds"]["mean"].as_f64();
+    assert!(unprotected.is_some_and(|it| it > 1.0), "{json}");
     let back = |row: usize| json["protocols"][row]["quantities"]["rolledBackPercent"]["mean"].as_f64();
     assert_eq!((back(0), back(1)), (Some(100.0), Some(50.0)), "{json}");
     assert!(std::fs::read_to_string(place.path("out/index.html")).unwrap().contains("on real processes"));

@@ -85,11 +85,10 @@ async fn play(room: &Room, workers: &[String; 2], machines: &[Machine; 2]) -> Re
     machines[victim].start().await?;
     becomes(room, &workers[victim], true).await?;
 
+    let told = room.outlives(QUICK_START, CLUSTERS[victim]).await?;
+    assert!(told.contains("PlaceLost") || told.contains("TakenForDead"), "{told:?}");
     let status = room.verdict(QUICK_START).await?;
-    assert!(status.rollbacks.is_some_and(|it| it >= 1), "{status:#?}");
     assert!(status.clusters.iter().all(|it| it.state.as_deref() == Some("finished")), "{status:#?}");
-    // What the old ones said last went with their node. Nothing that is recorded is wrong.
-    assert_ne!(status.verdict.as_deref(), Some("fail"), "{status:#?}");
     room.delete(QUICK_START).await
 }
 
