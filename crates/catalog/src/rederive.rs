@@ -17,6 +17,8 @@ use faultline_trace::{Manifest, Trace};
 use crate::manifest::{draft, expected};
 use crate::{Hosted, Setup, Visitor, with_valid};
 
+/// Another set of properties for a link, given by its two ends.
+type LinkChange = ((ClusterId, ClusterId), LinkProperties);
 type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
 
 /// What a record says of its run, as far as that can be derived again.
@@ -145,7 +147,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
 }
 
 /// What the user changed while the run went on: faults that were added, and links, in their order.
-fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<((ClusterId, ClusterId), LinkProperties)>) {
+fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     let (mut added, mut relinked) = (Vec::new(), Vec::new());
     for (_, fact) in trace.supervisor() {
         let Fact::Changed(change) = fact else { continue };

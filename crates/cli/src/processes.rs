@@ -140,13 +140,8 @@ impl<'a> Compared<'a> {
         let forces_always = matches!(&federation.spec.protocol, Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage));
         let every = if forces_always { "-every-message" } else { "" };
         let name = format!("{}{every}-{faults}", federation.spec.protocol.name());
-<<<<<<< ours
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
         kept.map(|it| Made::of(&it.recording.run)).map_err(|trouble| {
-=======
-        let kept = self.evaluation.run(BackendName::Local, &name, &faultline_api::to_yaml(federation), seed);
-        kept.map(|it| it.recording.made(federation)).map_err(|trouble| {
->>>>>>> theirs
             self.trouble = Some(trouble);
             Interrupted
         })

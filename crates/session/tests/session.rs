@@ -3,8 +3,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use faultline_api::Federation;
+use faultline_catalog::Hosted;
 use faultline_checker::{Judgement, Property, Verdict};
-use faultline_core::Protocol;
 use faultline_core::fault::Outcome;
 use faultline_session::{
     Backend, Begun, Ended, Moment, Observer, Recording, RunError, Session, Simulator, Unjudged,
@@ -133,11 +133,7 @@ impl Backend for Lazy {
         Kind::Local
     }
 
-    fn run<P>(&mut self, begun: Begun<'_, P>) -> Result<(Ended, Option<Trace>), &'static str>
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
+    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), &'static str> {
         let on_disk = begun.bundle.read_manifest().unwrap();
         assert_eq!((on_disk.outcome, on_disk.backend), (None, Kind::Local));
         if self.gives_up {

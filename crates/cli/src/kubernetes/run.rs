@@ -33,7 +33,7 @@ const GIVEN_UP: u32 = 60;
 /// How a run ended.
 enum End {
     /// There is a record, and this supervisor has it.
-    Over(Supervisor),
+    Over(Box<Supervisor>),
     /// There is none, and there will be none.
     Without(Trouble),
 }
@@ -205,7 +205,7 @@ impl Watch<'_> {
         match supervisor.status(self.told).await {
             Ok(said) if is_over(&said) => {
                 self.show(&said, &status);
-                return Ok(seen.supervisor.take().map(End::Over));
+                return Ok(seen.supervisor.take().map(|it| End::Over(Box::new(it))));
             }
             // It is another one, which knows nothing of a run that is over.
             Ok(_) if is_over_there => seen.silent += 1,

@@ -685,7 +685,7 @@ mod tests {
 
     /// Eight numbers of so many seeds each, around a mean and farther and farther apart.
     fn rounds(mean: f64, seeds: u32) -> Spread {
-        let seed = |it: u32| mean + f64::from(it / 2 + 1) * if it % 2 == 0 { 1.0 } else { -1.0 };
+        let seed = |it: u32| mean + f64::from(it / 2 + 1) * if it.is_multiple_of(2) { 1.0 } else { -1.0 };
         let round = Spread::of((0..2 * seeds).map(seed));
         Spread::of([round.mean; 8])
     }

@@ -62,7 +62,8 @@ pub fn run(
     };
     let left = (journal.clone(), past.as_ref().map(places::incomplete).unwrap_or_default());
     let memory = Memory { journal, clock, past };
-    let settle = |ground| Remote::new(run, run_dir, names, files, ground, desk.clone(), replace_after, left);
+    let settle =
+        |ground| Remote::new((run, run_dir), names, files, ground, desk.clone(), replace_after, left);
     block_on(host(options, keys, listener, sum, memory, settle, observer))
 }
 

@@ -125,8 +125,7 @@ enum Answer {
 
 impl Remote {
     pub(super) fn new(
-        run: String,
-        run_dir: PathBuf,
+        (run, run_dir): (String, PathBuf),
         names: Names,
         files: Vec<(String, Vec<u8>)>,
         ground: Ground,
