@@ -118,6 +118,7 @@ pub const ANY: &str = "any";
 pub struct FederationSpec {
     /// Everything that is drawn at random is drawn from this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>", range(min = 0))]
     pub seed: Option<u64>,
     /// The clusters, in the order in which they and their processes are numbered.
     #[schemars(length(min = 1, max = 256))]
