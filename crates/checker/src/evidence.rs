@@ -29,6 +29,7 @@ pub fn contradictions(history: &History<'_>) -> Vec<String> {
     demands.completion(&mut reasons);
     demands.faults(&mut reasons);
     demands.links(&mut reasons);
+    demands.results(&mut reasons);
     reasons
 }
 
@@ -274,6 +275,22 @@ impl<'a> Demands<'a> {
         }
     }
 
+    /// The witness of a result names the place of the result in its stream.
+    fn results(&self, reasons: &mut Vec<String>) {
+        for (&(process, life), stream) in &self.history.trace.streams {
+            let is_elsewhere = |(number, (_, fact)): (u64, &(Time, Fact))| match fact {
+                Fact::Finished(finished) => (finished.0.life, finished.0.upto.0) != (life, number),
+                _ => false,
+            };
+            if (0..).zip(stream).any(is_elsewhere) && !self.history.trace.has_gap(process, life) {
+                let who = self.named(process, life);
+                reasons.push(format!(
+                    "the result of {who} is not where its witness says: facts before it changed"
+                ));
+            }
+        }
+    }
+
     /// Where links are measured, no application begins before all of them are.
     fn links(&self, reasons: &mut Vec<String>) {
         if !self.context.measures_links {
@@ -394,6 +411,18 @@ mod tests {
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().clear();
         });
         assert_eq!(why, "life 1 of lyon-0 never states its result");
+    }
+
+    #[test]
+    fn a_fact_that_is_removed_before_a_result_is_missed() {
+        let why = told(|run| run.state(1, Fact::Begun));
+        assert_eq!(why, "", "what follows a result is another matter");
+        let why = told(|run| {
+            run.state(1, Fact::Begun);
+            run.finish(1, Digest([0; 16]));
+            run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().remove(1);
+        });
+        assert!(why.starts_with("the result of life 1 of lyon-0 is not where its witness says"), "{why}");
     }
 
     #[test]
