@@ -1,0 +1,72 @@
+//! Manipulated records, as the command sees them: those of real processes, and what is said and drawn of damaged ones.
+
+mod common;
+
+#[path = "../../session/tests/evidence/attacks.rs"]
+mod attacks;
+
+use attacks::{Attack, attacks, copy};
+use common::{CRASH, Place, small};
+use faultline_trace::{Bundle, SealedBy};
+use serde_json::Value;
+
+/// What the command says of a record: the verdict, or that it cannot be read, and why.
+fn check(place: &Place, dir: &str) -> (&'static str, Vec<String>) {
+    let output = place.faultline(["check", dir, "--format", "json"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!errors.contains("panicked"), "{errors}");
+    let verdict = match output.status.code() {
+        Some(0) => "pass",
+        Some(1) => "fail",
+        Some(2) => return ("error", vec![errors]),
+        Some(3) => "unknown",
+        other => panic!("{other:?}: {errors}"),
+    };
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reasons = json["reasons"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned());
+    (verdict, reasons.collect())
+}
+
+#[test]
+fn a_record_of_real_processes_is_sealed_and_withstands() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    place.faultline(["run", "small.yaml", "--out", "run", "-q"]).assert().code(0);
+    assert_eq!(check(&place, "run"), ("pass", vec![]));
+    for entry in Bundle::open(place.path("run")).read_manifest().unwrap().facts {
+        let seal = entry.seal.expect("every stream is sealed");
+        let was_killed = (entry.process.0, entry.life.0) == (1, 1);
+        let by = if was_killed { SealedBy::Supervisor } else { SealedBy::Process };
+        assert_eq!((seal.by, seal.incomplete), (by, false), "{} {}", entry.process, entry.life);
+    }
+    for (number, Attack { name, told, act }) in attacks(&place.path("run")).iter().enumerate() {
+        let dir = format!("attacked-{number}");
+        copy(&place.path("run"), &place.path(&dir));
+        act.on(&place.path(&dir));
+        let (verdict, reasons) = check(&place, &dir);
+        assert_ne!(verdict, "pass", "{name}");
+        let is_told = told.iter().any(|told| reasons.iter().any(|it| it.contains(told)));
+        assert!(is_told || told.is_empty() || verdict == "error", "{name}: {reasons:?}");
+    }
+}
+
+#[test]
+fn damaged_records_can_be_explained_drawn_and_exported() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
+    for (number, Attack { name, act, .. }) in attacks(&place.path("run")).iter().enumerate() {
+        let dir = format!("attacked-{number}");
+        copy(&place.path("run"), &place.path(&dir));
+        act.on(&place.path(&dir));
+        let is_readable = check(&place, &dir).0 != "error";
+        for command in [&["explain"][..], &["report"], &["export", "--format", "csv"]] {
+            let arguments = command.iter().copied().chain([dir.as_str()]);
+            let output = place.faultline(arguments).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(!errors.contains("panicked"), "{name}, {command:?}: {errors}");
+            let expected = if is_readable { 0 } else { 2 };
+            assert_eq!(output.status.code(), Some(expected), "{name}, {command:?}: {errors}");
+        }
+    }
+}
