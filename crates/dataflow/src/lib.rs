@@ -7,14 +7,23 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`program`] | how a program is written |
+//! | [`graph`] | the tasks and values that a place has |
+//! | [`place`] | a process that runs tasks, steals and lends them |
+//! | [`recovery`] | what protocols see of places |
 //! | [`reference`](mod@reference) | what it computes, task after task |
 #![no_std]
 
 extern crate alloc;
 
+pub mod graph;
+pub mod place;
 pub mod program;
 pub mod programs;
+pub mod recovery;
 pub mod reference;
 
+pub use graph::{Deed, Graph};
+pub use place::{Place, PlaceConfig, Stealing};
 pub use program::{Access, Call, Data, Frame, Mode, Op, Outcome, Program, Use};
+pub use recovery::{Recovery, heir};
 pub use reference::reference;

@@ -6,9 +6,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Claim, ClusterId, Gauges, Host, Input, Life, Membership, Position, Promises, Protocol, Role,
-    Scope, Speaks, Stamp, Time,
+    Birth, Claim, ClusterId, Gauges, Host, Input, Life, Machine, Membership, Position, Promises, Protocol,
+    Role, Scope, Speaks, Stamp, Time,
 };
+use faultline_dataflow::recovery::{self, Recovery};
 use serde::{Deserialize, Serialize};
 
 /// One process without fault tolerance.
@@ -81,10 +82,52 @@ impl Protocol for NoProtocol {
     }
 }
 
+/// The same for programs of tasks: every leg of a theft passes.
+impl Recovery for NoProtocol {
+    type Config = ();
+    const FIFO: bool = false;
+
+    fn extra_processes(_: &()) -> Vec<Role> {
+        Vec::new()
+    }
+
+    fn start(birth: Birth<()>, _: Time, host: &mut dyn recovery::Host<Self>) -> Self {
+        let lost = birth.life > Life(1);
+        if lost {
+            give_up(birth.membership.cluster_of(birth.me), host);
+        } else {
+            host.release();
+        }
+        NoProtocol { lost }
+    }
+
+    fn handle(&mut self, input: recovery::Input<Self>, _: Time, host: &mut dyn recovery::Host<Self>) {
+        match input {
+            recovery::Input::Due(theft, leg) => host.pass(theft, leg),
+            recovery::Input::Membership(membership) if !self.lost => {
+                if let Some(cluster) = first_failed(&membership) {
+                    self.lost = true;
+                    host.hold();
+                    give_up(cluster, host);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
 fn first_failed(membership: &Membership) -> Option<ClusterId> {
     membership.members.iter().find(|member| !member.up || member.life > Life(1)).map(|member| member.cluster)
 }
 
-fn give_up(cluster: ClusterId, host: &mut dyn Host<NoProtocol>) {
+fn give_up(cluster: ClusterId, host: &mut dyn Machine<NoProtocol>) {
     host.claim(Claim::Unrecoverable { cluster, missing: Arc::from([]) });
 }

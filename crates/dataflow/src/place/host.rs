@@ -1,0 +1,177 @@
+//! The place as its protocol sees it.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::process::Packet;
+use faultline_core::{
+    Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot, Theft,
+    To,
+};
+
+use super::{Inner, Place, Word};
+use crate::graph::{Deed, Effects, Graph};
+use crate::program::Program;
+use crate::recovery::{Estate, Host, Leg, Recovery, root};
+
+/// The host that a protocol is given while it handles one input.
+pub(super) struct Desk<'a, P: Recovery, G: Program> {
+    pub(super) inner: &'a mut Inner<P, G>,
+    pub(super) out: &'a mut Out<Place<P, G>>,
+}
+
+impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
+    fn pass(&mut self, theft: Theft, leg: Leg) {
+        self.inner.pass(theft, leg, self.out);
+    }
+
+    fn is_lent(&self, theft: Theft) -> bool {
+        self.inner.graph.lent(theft).is_some()
+    }
+
+    fn debt(&self, theft: Theft) -> Option<bool> {
+        self.inner.graph.owed(theft).map(|_| self.inner.graph.is_done(theft))
+    }
+
+    fn asking(&self) -> Option<Theft> {
+        self.inner.thief.asking()
+    }
+
+    fn stop_asking(&mut self) {
+        self.inner.thief.stop();
+    }
+
+    fn loans(&self) -> Vec<Theft> {
+        self.inner.graph.loans().collect()
+    }
+
+    fn debts(&self) -> Vec<(Theft, bool)> {
+        self.inner.graph.debts().collect()
+    }
+
+    fn void(&mut self, theft: Theft) {
+        self.inner.void(theft, self.out);
+    }
+
+    fn forget(&mut self, theft: Theft) {
+        self.inner.forget(theft, self.out);
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        let graph = &self.inner.graph;
+        Snapshot {
+            witness: self.inner.witness(graph.effects()),
+            channels: Arc::from([]),
+            application: graph.save(),
+        }
+    }
+
+    fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>) {
+        let inner = &mut *self.inner;
+        inner.held = true;
+        inner.jobs.clear();
+        inner.thief.stop();
+        inner.merged.clear();
+        inner.unseen.clear();
+        let incarnation = Incarnation(inner.life.0);
+        let witness = from.map(|image| image.snapshot.witness).unwrap_or_default();
+        let name = from.map(|image| image.name);
+        inner.fact(FactKind::Restored, || Fact::Restored(Box::new((name, incarnation, witness))), self.out);
+        inner.graph = match from {
+            Some(image) => Graph::load(&image.snapshot.application),
+            None if inner.me == root(&inner.membership) => inner.first(self.out),
+            None => Graph::default(),
+        };
+        // What it was told while it restored stays true.
+        if let Some(digest) = inner.over.take() {
+            inner.end(digest, Effects::default(), self.out);
+        }
+    }
+
+    fn redo(&mut self, deeds: Vec<Deed>) {
+        deeds.into_iter().for_each(|deed| self.inner.graph.redo(deed));
+    }
+
+    fn absorb(&mut self, of: ProcessId, what: Estate<'_, P>) {
+        let inner = &mut *self.inner;
+        let image = if let Estate::Image(image) = what { Some(image) } else { None };
+        let witness = image.map(|it| it.snapshot.witness).unwrap_or_default();
+        let name = image.map(|it| it.name);
+        inner.fact(FactKind::Absorbed, || Fact::Absorbed(Box::new((of, name, witness))), self.out);
+        let graph = match what {
+            Estate::Image(image) => Graph::load(&image.snapshot.application),
+            Estate::Beginning if of == root(&inner.membership) => inner.first(self.out),
+            Estate::Beginning | Estate::Nothing => Graph::default(),
+        };
+        inner.graph.absorb(of, graph);
+        inner.reconcile_own(self.out);
+    }
+
+    fn is_mine(&self, process: ProcessId) -> bool {
+        self.inner.is_mine(process)
+    }
+
+    fn has_root(&self) -> bool {
+        self.inner.graph.owed(Theft::NONE).is_some()
+    }
+
+    fn is_over(&self) -> bool {
+        self.inner.over.is_some()
+    }
+
+    fn hold(&mut self) {
+        self.inner.held = true;
+    }
+
+    fn release(&mut self) {
+        self.inner.held = false;
+    }
+}
+
+impl<P: Recovery, G: Program> Machine<P> for Desk<'_, P, G> {
+    fn control(&mut self, to: To, message: P::Control) {
+        self.out.push(Action::Send { to, packet: Packet::Control(Word::Protocol(message)) });
+    }
+
+    fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {
+        self.out.push(Action::Send { to: To::One(to), packet: Packet::Image(image) });
+    }
+
+    fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
+        if image.name.is_part() {
+            let fact = || Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len())));
+            self.inner.fact(FactKind::Saved, fact, self.out);
+        }
+        self.out.push(Action::Persist(image));
+    }
+
+    fn read(&mut self, name: ImageName) {
+        self.out.push(Action::Read(name));
+    }
+
+    fn list(&mut self) {
+        self.out.push(Action::List);
+    }
+
+    fn delete(&mut self, name: ImageName) {
+        self.out.push(Action::Delete(name));
+    }
+
+    fn record(&mut self, version: u64, bytes: Arc<[u8]>) {
+        self.out.push(Action::Record { version, bytes });
+    }
+
+    fn started(&mut self) {
+        self.out.push(Action::Started);
+    }
+
+    fn held(&mut self) {
+        self.out.push(Action::Held);
+    }
+
+    fn claim(&mut self, claim: Claim) {
+        let kind = claim.kind();
+        self.inner.fact(kind, || Fact::Claim(Box::new(claim)), self.out);
+    }
+}

@@ -1,0 +1,203 @@
+//! What a place does with the messages of thefts.
+
+use alloc::vec::Vec;
+
+use faultline_core::process::Packet;
+use faultline_core::{Action, MessageId, Out, Payload, ProcessId, Theft, TheftStep, Time, To};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Inner, Mark, Place, Word};
+use crate::graph::{Deed, Effects, Loan, Payment};
+use crate::program::Program;
+use crate::recovery::{Input, Leg, Recovery, heir};
+
+impl<P: Recovery, G: Program> Inner<P, G> {
+    /// Whether this process answers for that one.
+    pub(super) fn is_mine(&self, process: ProcessId) -> bool {
+        process == self.me || self.graph.absorbed().contains(&process)
+    }
+
+    /// A leg with content arrived. While it is held, a place drops what it is given: what it will be, it does not know.
+    pub(super) fn arrived(
+        &mut self,
+        _from: ProcessId,
+        Mark { theft, leg }: Mark,
+        bytes: &[u8],
+        out: &mut Out<Place<P, G>>,
+    ) {
+        if self.held {
+            return;
+        }
+        match leg {
+            Leg::Task => self.take(theft, decode(bytes), out),
+            Leg::Result if self.is_mine(theft.victim) => self.merge(theft, decode(bytes), out),
+            _ => {}
+        }
+    }
+
+    /// A word arrived; what is the protocol's is given back.
+    pub(super) fn told(
+        &mut self,
+        from: ProcessId,
+        word: Word<P::Control>,
+        now: Time,
+        out: &mut Out<Place<P, G>>,
+    ) -> Option<Input<P>> {
+        match word {
+            Word::Leg(theft, Leg::Ask) if !self.held => self.asked(theft, out),
+            Word::Leg(theft, Leg::Receipt) if !self.held => self.forget(theft, out),
+            Word::Leg(..) => {}
+            Word::Nothing(theft) => self.thief.turned_away(theft, now),
+            Word::Over(digest) if self.is_rank => self.end(digest, Effects::default(), out),
+            Word::Over(_) => {}
+            Word::Hint(hint) => self.hear(hint, false, out),
+            Word::Protocol(message) => return Some(Input::Control { from, message }),
+        }
+        None
+    }
+
+    fn asked(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+        let thief = self.membership.member(theft.thief);
+        if self.over.is_some() || thief.gone || thief.life > theft.life {
+            // The thief hears that the program is over, or asks no more.
+        } else if self.graph.lent(theft).is_some() {
+            self.unseen.push_back(Input::Due(theft, Leg::Task));
+        } else if let Some((of, task)) = self.graph.lend(theft) {
+            self.step(theft, task, TheftStep::Lent, out);
+            self.did(|| Deed::Lent(theft, of, task));
+            self.unseen.push_back(Input::Due(theft, Leg::Task));
+        } else {
+            self.say(theft.thief, Word::Nothing(theft), out);
+        }
+    }
+
+    fn take(&mut self, theft: Theft, loan: Loan, out: &mut Out<Place<P, G>>) {
+        if self.thief.asking() != Some(theft) {
+            if self.graph.owed(theft).is_none() {
+                self.unseen.push_back(Input::Unwanted(theft, Leg::Task));
+            }
+            return;
+        }
+        self.thief.stop();
+        let (task, deed) = (loan.call.id, self.logs.then(|| Deed::Taken(theft, loan.clone())));
+        if self.graph.take(theft, loan) {
+            self.step(theft, task, TheftStep::Taken, out);
+            self.unseen.extend(deed.map(Input::Did));
+        }
+    }
+
+    fn merge(&mut self, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
+        let deed = self.logs.then(|| Deed::Merged(theft, payment.clone()));
+        let Some((task, of)) = self.graph.merge(theft, payment) else {
+            return self.unseen.push_back(Input::Unwanted(theft, Leg::Result));
+        };
+        self.step(theft, task, TheftStep::Merged, out);
+        self.unseen.extend(deed.map(Input::Did));
+        self.merged.insert(theft, task);
+        self.unseen.push_back(Input::Due(theft, Leg::Receipt));
+        self.check_done(of, out);
+    }
+
+    pub(super) fn forget(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+        if theft != Theft::NONE
+            && let Some(task) = self.graph.forget(theft)
+        {
+            self.step(theft, task, TheftStep::Forgotten, out);
+            self.did(|| Deed::Forgotten(theft));
+        }
+    }
+
+    pub(super) fn void(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+        if let Some(task) = self.graph.void(theft) {
+            self.step(theft, task, TheftStep::Voided, out);
+            self.did(|| Deed::Voided(theft));
+        }
+    }
+
+    /// Gives a leg to the network, or does at once what it is for.
+    pub(super) fn pass(&mut self, theft: Theft, leg: Leg, out: &mut Out<Place<P, G>>) {
+        match leg {
+            Leg::Ask => {
+                if self.thief.asking() == Some(theft) {
+                    self.say(theft.victim, Word::Leg(theft, leg), out);
+                }
+            }
+            Leg::Task => {
+                if let Some(loan) = self.graph.loan(theft).filter(|_| !self.is_mine(theft.thief)) {
+                    let task = loan.call.id;
+                    self.step(theft, task, TheftStep::Shipped, out);
+                    self.send(heir(&self.membership, theft.thief), theft, leg, &loan, out);
+                }
+            }
+            Leg::Result => self.pay(theft, out),
+            Leg::Receipt => {
+                let task = self.merged.remove(&theft).unwrap_or_default();
+                if !self.is_mine(theft.thief) {
+                    self.step(theft, task, TheftStep::Receipted, out);
+                    self.say(heir(&self.membership, theft.thief), Word::Leg(theft, leg), out);
+                }
+            }
+        }
+    }
+
+    fn pay(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+        let Some(payment) = self.graph.payment(theft) else { return };
+        if theft == Theft::NONE {
+            let value = payment.written.first().map(|(_, chunk)| chunk.clone());
+            let value = value.unwrap_or(faultline_core::Chunk::Bytes([].into()));
+            let digest = self.program.digest(&value);
+            self.say_to_all(&Word::Over(digest), out);
+            self.end(digest, payment.effects, out);
+        } else if self.is_mine(theft.victim) {
+            // Both sides of the theft are here: the result is there and the debt gone in one step.
+            self.merge(theft, payment, out);
+            self.forget(theft, out);
+        } else {
+            let (victim, task) = (heir(&self.membership, theft.victim), self.graph.owed(theft));
+            self.step(theft, task.expect("what is paid is owed"), TheftStep::Returned, out);
+            self.send(victim, theft, Leg::Result, &payment, out);
+        }
+    }
+
+    fn send(
+        &mut self,
+        to: ProcessId,
+        theft: Theft,
+        leg: Leg,
+        content: &impl Serialize,
+        out: &mut Out<Place<P, G>>,
+    ) {
+        let incarnation = faultline_core::Incarnation(theft.life.0);
+        let id = MessageId { from: self.me, to, incarnation, number: theft.number };
+        let bytes = postcard::to_allocvec(content).expect("a leg can be encoded");
+        let packet =
+            Packet::Application { id, stamp: Mark { theft, leg }, payload: Payload::from_slice(&bytes) };
+        out.push(Action::Send { to: To::One(to), packet });
+    }
+
+    /// After an absorption both sides of a theft may be here: what is lent to nobody is taken back, what is owed to nobody
+    /// dropped, and what is owed here paid.
+    pub(super) fn reconcile_own(&mut self, out: &mut Out<Place<P, G>>) {
+        let loans: Vec<Theft> = self.graph.loans().filter(|it| self.is_mine(it.thief)).collect();
+        for theft in loans.into_iter().filter(|it| self.graph.owed(*it).is_none()).collect::<Vec<_>>() {
+            if self.thief.asking() == Some(theft) {
+                self.thief.stop();
+            }
+            self.void(theft, out);
+        }
+        let debts: Vec<(Theft, bool)> =
+            self.graph.debts().filter(|(it, _)| *it != Theft::NONE && self.is_mine(it.victim)).collect();
+        for (theft, is_done) in debts {
+            if self.graph.lent(theft).is_none() {
+                self.forget(theft, out);
+            } else if is_done {
+                self.unseen.push_back(Input::Due(theft, Leg::Result));
+            }
+        }
+    }
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> T {
+    postcard::from_bytes(bytes).expect("places run the same program")
+}

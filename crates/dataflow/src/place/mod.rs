@@ -1,0 +1,414 @@
+//! A protocol around a graph of tasks: one process.
+//!
+//! The place runs tasks, steals and lends them, and states what it saw. It knows nothing of any protocol.
+
+mod host;
+mod legs;
+mod steal;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use faultline_core::process::{Gauges, In, Packet};
+use faultline_core::{
+    Action, Birth, Boot, Digest, Event, Fact, FactKind, FactKinds, FactNo, Job, JobNo, Life, Membership, Out,
+    Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId, Theft, TheftStep, Time, To, Witness,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::graph::{Deed, Effects, Graph};
+use crate::program::{Call, Frame, Outcome, Program};
+use crate::recovery::{Input, Leg, Recovery, root};
+use host::Desk;
+pub use steal::Stealing;
+use steal::Thief;
+
+/// The configuration of every place.
+#[derive(Clone, Debug)]
+pub struct PlaceConfig<P: Recovery, G: Program> {
+    /// Of the protocol.
+    pub protocol: Arc<P::Config>,
+    /// What is computed.
+    pub program: Arc<G>,
+    /// How work spreads.
+    pub stealing: Stealing,
+    /// In percent, by process: a task of cost 1 s takes 4 s at 25 %.
+    pub speeds: Arc<[u32]>,
+    /// How many tasks run at a time, by process.
+    pub cores: Arc<[u32]>,
+}
+
+/// A protocol around a graph of tasks: one process.
+#[derive(Clone, Debug)]
+pub struct Place<P: Recovery, G: Program> {
+    protocol: P,
+    inner: Inner<P, G>,
+}
+
+/// Everything of a place but the protocol.
+#[derive(Clone, Debug)]
+struct Inner<P: Recovery, G: Program> {
+    me: ProcessId,
+    life: Life,
+    is_rank: bool,
+    membership: Arc<Membership>,
+    program: Arc<G>,
+    speed: u32,
+    cores: usize,
+    graph: Graph,
+    held: bool,
+    jobs: Vec<Running>,
+    next_job: JobNo,
+    thief: Thief,
+    /// The result of the program, once it is known.
+    over: Option<Digest>,
+    /// The least number that tasks have told.
+    hint: u64,
+    /// The task of each theft whose result was merged and not yet receipted, for the facts.
+    merged: BTreeMap<Theft, TaskId>,
+    /// Tasks whose outcomes were applied in this life.
+    ran: u64,
+    /// Not yet seen by the protocol.
+    unseen: VecDeque<Input<P>>,
+    logs: bool,
+    /// The kinds of fact that somebody takes.
+    taken: FactKinds,
+    /// Facts of this life, stated or not.
+    facts: u64,
+}
+
+/// A job that is out.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    job: JobNo,
+    theft: Theft,
+    task: TaskId,
+    cost: Span,
+}
+
+/// What a leg with content carries beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The theft.
+    pub theft: Theft,
+    /// Which of its messages.
+    pub leg: Leg,
+}
+
+impl Stamp for Mark {
+    fn position(&self) -> Position {
+        Position::default()
+    }
+}
+
+/// What places say to each other without content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Word<C> {
+    /// A leg.
+    Leg(Theft, Leg),
+    /// The victim has no task for the thief.
+    Nothing(Theft),
+    /// The program has ended with this result.
+    Over(Digest),
+    /// A number that a task told.
+    Hint(u64),
+    /// A message of the protocol.
+    Protocol(C),
+}
+
+/// One task, run by a worker.
+#[derive(Clone, Debug)]
+pub struct TaskJob<G> {
+    program: Arc<G>,
+    call: Call,
+    cost: Span,
+    hint: u64,
+}
+
+impl<G> PartialEq for TaskJob<G> {
+    fn eq(&self, other: &TaskJob<G>) -> bool {
+        (&self.call, self.cost, self.hint) == (&other.call, other.cost, other.hint)
+    }
+}
+
+impl<G: Program> Job for TaskJob<G> {
+    type Output = Outcome;
+
+    fn cost(&self) -> Span {
+        self.cost
+    }
+
+    fn run(self) -> Outcome {
+        let mut frame = Frame::of(&self.call, self.hint);
+        self.program.run(&self.call, &mut frame);
+        frame.finish()
+    }
+}
+
+impl<P: Recovery, G: Program> Process for Place<P, G> {
+    type Stamp = Mark;
+    type Control = Word<P::Control>;
+    type Head = P::Head;
+    type Saved = P::Saved;
+    type Job = TaskJob<G>;
+    type Config = PlaceConfig<P, G>;
+    const FIFO: bool = P::FIFO;
+
+    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
+        let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
+        let of = |all: &Arc<[u32]>| all.get(me.index()).copied().unwrap_or(1).max(1);
+        let mut inner = Inner {
+            me,
+            life,
+            is_rank: membership.member(me).role == Role::RANK,
+            membership: membership.clone(),
+            program: config.program.clone(),
+            speed: config.speeds.get(me.index()).copied().unwrap_or(100).max(1),
+            cores: of(&config.cores) as usize,
+            graph: Graph::default(),
+            held: true,
+            jobs: Vec::new(),
+            next_job: JobNo(0),
+            thief: Thief::new(config.stealing, seed ^ u64::from(life.0)),
+            over: None,
+            hint: u64::MAX,
+            merged: BTreeMap::new(),
+            ran: 0,
+            unseen: VecDeque::new(),
+            logs: P::logs(&config.protocol),
+            taken: facts,
+            facts: 0,
+        };
+        if boot == Boot::Fresh && me == root(&membership) {
+            inner.graph = inner.first(out);
+        }
+        let config = config.protocol.clone();
+        let birth = Birth { me, life, boot, membership, config, record, seed, facts };
+        let protocol = P::start(birth, now, &mut Desk { inner: &mut inner, out });
+        let mut place = Place { protocol, inner };
+        place.settle(now, out);
+        place
+    }
+
+    fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>) {
+        let input = match event {
+            Event::Packet { from, packet: Packet::Application { stamp, payload, .. } } => {
+                self.inner.arrived(from, stamp, payload.bytes(), out);
+                None
+            }
+            Event::Packet { from, packet: Packet::Control(word) } => self.inner.told(from, word, now, out),
+            Event::Packet { from, packet: Packet::Image(image) } => Some(Input::Image { from, image }),
+            Event::Persisted(name) => {
+                if name.is_part() {
+                    self.inner.fact(FactKind::Durable, || Fact::Durable(name), out);
+                }
+                Some(Input::Persisted(name))
+            }
+            Event::PersistFailed(name) => Some(Input::PersistFailed(name)),
+            Event::Read { name, image } => Some(Input::Read { name, image }),
+            Event::Listed(images) => Some(Input::Listed(images)),
+            Event::Recorded { version } => Some(Input::Recorded { version }),
+            Event::Membership(membership) => {
+                self.inner.meet(&membership, out);
+                Some(Input::Membership(membership))
+            }
+            Event::Computed(no, outcome) => {
+                self.inner.computed(no, outcome, out);
+                None
+            }
+            Event::Timeout => self.protocol.next_deadline().filter(|it| *it <= now).map(|_| Input::Timeout),
+        };
+        if let Some(input) = input {
+            self.feed(input, now, out);
+        }
+        self.settle(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let question = self.inner.is_idle().then(|| self.inner.thief.next_question()).flatten();
+        self.protocol.next_deadline().into_iter().chain(question).min()
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges { progress: Progress { done: self.inner.ran, total: 0 }, ..self.protocol.gauges() }
+    }
+
+    fn control_kind(message: &Word<P::Control>) -> &'static str {
+        match message {
+            Word::Leg(_, Leg::Ask) => "ask",
+            Word::Leg(..) => "receipt",
+            Word::Nothing(_) => "nothing to steal",
+            Word::Over(_) => "over",
+            Word::Hint(_) => "hint",
+            Word::Protocol(message) => P::control_kind(message),
+        }
+    }
+}
+
+impl<P: Recovery, G: Program> Place<P, G> {
+    /// The protocol, for tests.
+    pub fn protocol(&self) -> &P {
+        &self.protocol
+    }
+
+    /// The graph, for tests.
+    pub fn graph(&self) -> &Graph {
+        &self.inner.graph
+    }
+
+    fn feed(&mut self, input: Input<P>, now: Time, out: &mut Out<Self>) {
+        self.protocol.handle(input, now, &mut Desk { inner: &mut self.inner, out });
+    }
+
+    /// Shows the protocol everything, then begins jobs, and asks for work.
+    fn settle(&mut self, now: Time, out: &mut Out<Self>) {
+        loop {
+            while let Some(input) = self.inner.unseen.pop_front() {
+                self.feed(input, now, out);
+            }
+            self.inner.compute(out);
+            if !self.inner.is_idle() {
+                return;
+            }
+            let Inner { me, life, membership, thief, unseen, .. } = &mut self.inner;
+            let Some(theft) = thief.ask(*me, *life, membership, now) else { return };
+            unseen.push_back(Input::Due(theft, Leg::Ask));
+        }
+    }
+}
+
+impl<P: Recovery, G: Program> Inner<P, G> {
+    fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact, out: &mut Out<Place<P, G>>) {
+        self.facts += 1;
+        if self.taken.contains(kind) {
+            out.push(Action::Fact(make()));
+        }
+    }
+
+    fn step(&mut self, theft: Theft, task: TaskId, step: TheftStep, out: &mut Out<Place<P, G>>) {
+        self.fact(step.kind(), || Fact::Theft { theft, task, step }, out);
+    }
+
+    fn did(&mut self, deed: impl FnOnce() -> Deed) {
+        if self.logs {
+            self.unseen.push_back(Input::Did(deed()));
+        }
+    }
+
+    fn say(&mut self, to: ProcessId, word: Word<P::Control>, out: &mut Out<Place<P, G>>) {
+        out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
+    }
+
+    /// Says something to every other rank that is up.
+    fn say_to_all(&mut self, word: &Word<P::Control>, out: &mut Out<Place<P, G>>) {
+        let membership = self.membership.clone();
+        for it in membership.with_role(Role::RANK) {
+            if it != self.me && membership.member(it).up {
+                self.say(it, word.clone(), out);
+            }
+        }
+    }
+
+    /// The graph that the program begins with.
+    fn first(&mut self, out: &mut Out<Place<P, G>>) -> Graph {
+        let mut frame = Frame::main();
+        let result = self.program.main(&mut frame);
+        let (outcome, result) = frame.finish_main(result);
+        let spawned = outcome.spawned.len() as u32;
+        self.fact(FactKind::Ran, || Fact::Ran { task: TaskId::MAIN, spawned, cost_us: 0 }, out);
+        Graph::begin(outcome, result)
+    }
+
+    fn witness(&self, effects: Effects) -> Witness {
+        let Effects { spawned, ran } = effects;
+        Witness { life: self.life, upto: FactNo(self.facts), sent: spawned, delivered: ran }
+    }
+
+    /// Whether it has room for work and nothing to do.
+    fn is_idle(&self) -> bool {
+        let may_work = self.is_rank && !self.held && self.over.is_none();
+        may_work && !self.graph.is_ready() && self.jobs.len() < self.cores
+    }
+
+    fn compute(&mut self, out: &mut Out<Place<P, G>>) {
+        while !self.held && self.over.is_none() && self.jobs.len() < self.cores {
+            let Some((theft, call)) = self.graph.next() else { return };
+            let cost = Span(self.program.cost(&call).0.saturating_mul(100) / u64::from(self.speed));
+            let job = self.next_job;
+            self.next_job = job.next();
+            self.jobs.push(Running { job, theft, task: call.id, cost });
+            let job_of = TaskJob { program: self.program.clone(), call, cost, hint: self.hint };
+            out.push(Action::Compute(job, job_of));
+        }
+    }
+
+    fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<Place<P, G>>) {
+        let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
+        let Running { theft, task, cost, .. } = self.jobs.swap_remove(index);
+        let spawned = outcome.spawned.len() as u32;
+        self.hear(outcome.told.unwrap_or(u64::MAX), true, out);
+        let deed = self.logs.then(|| Deed::Ran(theft, task, outcome.clone()));
+        if !self.graph.apply(theft, task, outcome) {
+            return;
+        }
+        self.ran += 1;
+        let cost_us = u32::try_from(cost.0 / 1000).unwrap_or(u32::MAX);
+        self.fact(FactKind::Ran, || Fact::Ran { task, spawned, cost_us }, out);
+        self.unseen.extend(deed.map(Input::Did));
+        self.check_done(theft, out);
+    }
+
+    /// A part has changed: its debt may be complete.
+    fn check_done(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+        if let Some(task) = self.graph.owed(theft).filter(|_| self.graph.is_done(theft)) {
+            if theft != Theft::NONE {
+                self.step(theft, task, TheftStep::Done, out);
+            }
+            self.unseen.push_back(Input::Due(theft, Leg::Result));
+        }
+    }
+
+    /// Takes a number that a task has told, here or elsewhere.
+    fn hear(&mut self, hint: u64, is_own: bool, out: &mut Out<Place<P, G>>) {
+        if hint < self.hint {
+            self.hint = hint;
+            if is_own {
+                self.say_to_all(&Word::Hint(hint), out);
+            }
+        }
+    }
+
+    fn meet(&mut self, membership: &Arc<Membership>, out: &mut Out<Place<P, G>>) {
+        let before = core::mem::replace(&mut self.membership, membership.clone());
+        self.thief.meet(membership);
+        let mut failed = false;
+        for (index, (old, new)) in before.members.iter().zip(membership.members.iter()).enumerate() {
+            failed |= old.up && (!new.up || new.life != old.life);
+            let it = ProcessId(index as u32);
+            let is_new = new.up && (!old.up || new.life != old.life) && it != self.me;
+            if is_new && new.role == Role::RANK {
+                if self.hint < u64::MAX {
+                    self.say(it, Word::Hint(self.hint), out);
+                }
+                if let Some(digest) = self.over {
+                    self.say(it, Word::Over(digest), out);
+                }
+            }
+        }
+        // The process that says so may have failed before all had heard it.
+        if let Some(digest) = self.over.filter(|_| failed) {
+            self.say_to_all(&Word::Over(digest), out);
+        }
+    }
+
+    /// The program has ended. Its result is that of the debt to nobody, of which only one place has the evidence.
+    fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<Place<P, G>>) {
+        if self.over.replace(digest).is_none() {
+            let witness = self.witness(effects);
+            self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Whom a place without work asks for some.
+
+use faultline_core::{Life, Membership, ProcessId, Role, Span, Theft, Time};
+
+/// How places steal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stealing {
+    /// After being turned away, a place waits for this long before it asks again.
+    pub patience: Span,
+    /// Percentage of the questions that stay within the place's cluster, if another of its processes is up.
+    pub cluster_first: u8,
+}
+
+/// A place's side of stealing.
+#[derive(Clone, Debug)]
+pub(super) struct Thief {
+    stealing: Stealing,
+    /// What it asks for, and the life of the victim.
+    asking: Option<(Theft, Life)>,
+    number: u32,
+    /// It does not ask before.
+    not_before: Time,
+    random: u64,
+}
+
+impl Thief {
+    pub(super) fn new(stealing: Stealing, seed: u64) -> Thief {
+        Thief { stealing, asking: None, number: 0, not_before: Time::ZERO, random: seed }
+    }
+
+    pub(super) fn asking(&self) -> Option<Theft> {
+        self.asking.map(|(theft, _)| theft)
+    }
+
+    /// Stops asking, whatever the answer is.
+    pub(super) fn stop(&mut self) {
+        self.asking = None;
+    }
+
+    /// The victim has nothing.
+    pub(super) fn turned_away(&mut self, theft: Theft, now: Time) {
+        if self.asking() == Some(theft) {
+            self.asking = None;
+            self.not_before = now + self.stealing.patience;
+        }
+    }
+
+    /// Stops asking a process that failed since it was asked.
+    pub(super) fn meet(&mut self, membership: &Membership) {
+        let failed = |(theft, life): (Theft, Life)| {
+            let victim = membership.member(theft.victim);
+            !victim.up || victim.life != life || victim.gone
+        };
+        if self.asking.is_some_and(failed) {
+            self.asking = None;
+        }
+    }
+
+    /// When a place without work asks next; `None` while it asks.
+    pub(super) fn next_question(&self) -> Option<Time> {
+        self.asking.is_none().then_some(self.not_before)
+    }
+
+    /// Asks a process, if there is one and it is time.
+    pub(super) fn ask(
+        &mut self,
+        me: ProcessId,
+        life: Life,
+        membership: &Membership,
+        now: Time,
+    ) -> Option<Theft> {
+        if self.next_question()? > now {
+            return None;
+        }
+        let cluster = membership.cluster_of(me);
+        let is_near = |it: &ProcessId| membership.cluster_of(*it) == cluster;
+        let all = || {
+            let is_up = |it: &ProcessId| {
+                let member = membership.member(*it);
+                member.up && !member.gone && membership.is_present(*it)
+            };
+            membership.with_role(Role::RANK).filter(move |it| *it != me && is_up(it))
+        };
+        let (count, near) = (all().count() as u64, all().filter(is_near).count() as u64);
+        let stays = self.draw(100) < u64::from(self.stealing.cluster_first);
+        let victim = match (near, count) {
+            (_, 0) => {
+                // Nobody to ask: looks again after a while, or when the membership changes.
+                self.not_before = now + self.stealing.patience;
+                return None;
+            }
+            (1.., _) if stays => all().filter(is_near).nth(self.draw(near) as usize),
+            _ => all().nth(self.draw(count) as usize),
+        }?;
+        self.number += 1;
+        let theft = Theft { victim, thief: me, life, number: self.number };
+        self.asking = Some((theft, membership.member(victim).life));
+        Some(theft)
+    }
+
+    /// A number below `limit`, by SplitMix64.
+    fn draw(&mut self, limit: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.random;
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (x ^ (x >> 31)) % limit
+    }
+}
