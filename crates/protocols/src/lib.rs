@@ -8,3 +8,4 @@ pub mod hc3i;
 pub mod hydee;
 pub mod none;
 pub mod placement;
+pub mod theft;

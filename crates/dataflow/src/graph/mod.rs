@@ -93,7 +93,7 @@ impl Graph {
     }
 
     /// The newest task that may run, with its inputs. From now on it executes.
-    pub fn next(&mut self) -> Option<(Theft, Call)> {
+    pub fn execute(&mut self) -> Option<(Theft, Call)> {
         let (theft, task) = self.ready.pop_back()?;
         let part = self.parts.get_mut(&theft).expect("a ready task belongs to a part");
         Some((theft, part.execute(task)))

@@ -19,7 +19,7 @@ fn first<G: Program>(program: &G) -> Graph {
 
 /// Runs the newest task, if there is one.
 fn step<G: Program>(program: &G, graph: &mut Graph, deeds: &mut Vec<Deed>) -> bool {
-    let Some((theft, call)) = graph.next() else { return false };
+    let Some((theft, call)) = graph.execute() else { return false };
     let mut frame = Frame::of(&call, u64::MAX);
     program.run(&call, &mut frame);
     let outcome = frame.finish();

@@ -335,7 +335,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
 
     fn compute(&mut self, out: &mut Out<Place<P, G>>) {
         while !self.held && self.over.is_none() && self.jobs.len() < self.cores {
-            let Some((theft, call)) = self.graph.next() else { return };
+            let Some((theft, call)) = self.graph.execute() else { return };
             let cost = Span(self.program.cost(&call).0.saturating_mul(100) / u64::from(self.speed));
             let job = self.next_job;
             self.next_job = job.next();

@@ -1,0 +1,57 @@
+//! Who holds copies of whose images: a function of the membership alone.
+
+use alloc::vec::Vec;
+
+use faultline_core::{Membership, Presence, ProcessId, Role};
+
+use super::config::Config;
+use crate::placement::ReplicateTo;
+
+/// The processes that hold copies of `owner`'s images.
+pub(super) fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
+    let copies = usize::from(config.replicas);
+    let stays = |it: &ProcessId| !membership.member(*it).gone;
+    candidates(config, membership, owner).into_iter().filter(stays).take(copies).collect()
+}
+
+/// The processes that may ever have held copies of `owner`'s images: with each process that goes, the next one takes over.
+pub(super) fn all_holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
+    let gone = membership.members.iter().filter(|it| it.gone).count();
+    let mut all = candidates(config, membership, owner);
+    all.truncate(usize::from(config.replicas) + gone);
+    all.retain(|it| !membership.member(*it).gone);
+    all
+}
+
+/// In the order of preference.
+fn candidates(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
+    let ranks = ring(membership, owner);
+    let cluster = membership.cluster_of(owner);
+    let is_near = |it: &ProcessId| membership.cluster_of(*it) == cluster;
+    let (near, far): (Vec<_>, Vec<_>) = ranks.into_iter().partition(is_near);
+    match config.replicate_to {
+        ReplicateTo::SameCluster => near.into_iter().chain(far).collect(),
+        ReplicateTo::OtherCluster => far.into_iter().chain(near).collect(),
+        ReplicateTo::SharedStorage => {
+            membership.with_role(Role::STORAGE_SERVER).chain(far).chain(near).collect()
+        }
+    }
+}
+
+/// The other ranks that are there from the beginning, from the owner's next cluster on, each cluster from the owner's own place
+/// in its cluster on, so that the owners of a cluster spread over the holders of another.
+fn ring(membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
+    let own = membership.cluster_of(owner).index();
+    let clusters = membership.clusters.len();
+    let place =
+        membership.clusters.get(own).and_then(|it| it.processes.binary_search(&owner).ok()).unwrap_or(0);
+    let ordered = (0..clusters).map(|step| &membership.clusters[(own + 1 + step) % clusters]);
+    let there = ordered.filter(|it| it.presence == Presence::Permanent);
+    there
+        .flat_map(|cluster| {
+            let all = &cluster.processes;
+            (0..all.len()).map(move |step| all[(place + step) % all.len()])
+        })
+        .filter(|it| *it != owner)
+        .collect()
+}

@@ -1,0 +1,174 @@
+//! Random federations with random faults.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use faultline_core::fault::{LinkProperties, Outcome};
+use faultline_core::{
+    Cluster, ClusterId, Digest, Fact, FactKind, Fault, FaultNo, Life, Member, Membership, MembershipVersion,
+    NodeId, PlannedFault, ProcessId, Role, Scope, Span, StorageFate, TheftStep, Time, Trigger,
+};
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::programs::fibonacci::Fibonacci;
+use faultline_dataflow::programs::graph::Graph;
+use faultline_dataflow::programs::queens::Queens;
+use faultline_dataflow::{Place, PlaceConfig, Recovery, Stealing, reference};
+use faultline_sim::{Config, Links};
+use faultline_trace::Record;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A federation, a program and what is done to them.
+#[derive(Clone, Debug)]
+pub(crate) struct Federation {
+    pub(crate) seed: u64,
+    pub(crate) clusters: Vec<u32>,
+    pub(crate) program: Flow,
+    pub(crate) faults: Vec<(Trigger, Fault)>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) ended: Time,
+    /// What ranks say that the result is.
+    pub(crate) digests: Vec<Digest>,
+    pub(crate) thefts: usize,
+    pub(crate) absorbed: usize,
+    pub(crate) restored: usize,
+}
+
+/// After which faults come, among others: every step of a theft, and of a recovery.
+const KINDS: [FactKind; 12] = [
+    FactKind::Ran,
+    FactKind::Lent,
+    FactKind::Shipped,
+    FactKind::Taken,
+    FactKind::Done,
+    FactKind::Returned,
+    FactKind::Merged,
+    FactKind::Receipted,
+    FactKind::Saved,
+    FactKind::Durable,
+    FactKind::Restored,
+    FactKind::Absorbed,
+];
+
+impl Federation {
+    /// A random federation with up to so many faults.
+    pub(crate) fn random(seed: u64, most_faults: u32) -> Federation {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let clusters: Vec<u32> = (0..rng.random_range(1..=3)).map(|_| rng.random_range(1..=3)).collect();
+        let task_time = Span::from_millis(rng.random_range(1..=20));
+        let program = match rng.random_range(0..3) {
+            0 => Flow::Fibonacci(Fibonacci { n: 14, threshold: 5, task_time }),
+            1 => Flow::Queens(Queens { n: 6, depth: 3, task_time }),
+            _ => Flow::Graph(Graph { seed, depth: 4, width: 4, task_time }),
+        };
+        let mut federation = Federation { seed, clusters, program, faults: Vec::new() };
+        for _ in 0..rng.random_range(0..=most_faults) {
+            let fault = federation.fault(&mut rng);
+            federation.faults.push(fault);
+        }
+        federation
+    }
+
+    fn fault(&self, rng: &mut ChaCha8Rng) -> (Trigger, Fault) {
+        let trigger = if rng.random_range(0..4) == 0 {
+            Trigger::At(Time::ZERO + Span::from_millis(rng.random_range(1..1500)))
+        } else {
+            let fact = KINDS[rng.random_range(0..KINDS.len())];
+            Trigger::When { fact, cluster: None, process: None, occurrence: rng.random_range(1..=20) }
+        };
+        let storage = if rng.random_range(0..3) == 0 { StorageFate::Lost } else { StorageFate::Kept };
+        let returns = rng.random_range(0..2) == 0;
+        let fault = if rng.random_range(0..4) == 0 {
+            let cluster = ClusterId(rng.random_range(0..self.clusters.len()) as u16);
+            Fault::LoseCluster { cluster, storage, returns }
+        } else {
+            let process = ProcessId(rng.random_range(0..self.ranks()));
+            Fault::Crash { process, storage, returns }
+        };
+        (trigger, fault)
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.clusters.iter().sum()
+    }
+
+    pub(crate) fn expected(&self) -> Digest {
+        reference(&self.program).0
+    }
+
+    fn membership(&self, extra: Vec<Role>) -> Membership {
+        let (mut members, mut clusters) = (Vec::new(), Vec::new());
+        let member = |cluster, role, node| Member {
+            cluster,
+            role,
+            node: NodeId(node),
+            life: Life(0),
+            up: false,
+            started: false,
+            gone: false,
+        };
+        for (cluster, &size) in (0..).zip(&self.clusters) {
+            let first = members.len() as u32;
+            clusters.push(Cluster::new((first..first + size).map(ProcessId).collect()));
+            members.extend((first..first + size).map(|it| member(ClusterId(cluster), Role::RANK, it)));
+        }
+        for role in extra {
+            members.push(member(ClusterId::OUTSIDE, role, members.len() as u32));
+        }
+        Membership { version: MembershipVersion(0), members: members.into(), clusters: clusters.into() }
+    }
+
+    pub(crate) fn run<P: Recovery + Send + 'static>(&self, protocol: P::Config) -> Ended {
+        let membership = self.membership(P::extra_processes(&protocol));
+        let numbered = (0..).zip(self.faults.clone());
+        let plan = numbered.map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no), trigger, fault });
+        let supervisor = faultline_supervisor::Config {
+            detect_after: Span::from_millis(100),
+            restart_after: Span::from_millis(20),
+            volatile_storage: false,
+            deadline: Span::from_secs(120),
+            start_within: None,
+            scope: Scope::Process,
+            joins: Vec::new(),
+            plan: plan.collect(),
+            least_work_left_percent: 0,
+        };
+        let link = |latency: Span| LinkProperties {
+            latency,
+            jitter: Span(latency.0 / 4),
+            ..LinkProperties::default()
+        };
+        let links =
+            Links::uniform(self.clusters.len(), link(Span::from_micros(50)), link(Span::from_millis(2)));
+        let stealing = Stealing { patience: Span::from_millis(1), cluster_first: 50 };
+        let place = PlaceConfig::<P, Flow> {
+            protocol: Arc::new(protocol),
+            program: Arc::new(self.program.clone()),
+            stealing,
+            speeds: (0..self.ranks()).map(|it| 25 * (1 + (self.seed as u32 + it) % 4)).collect(),
+            cores: (0..self.ranks()).map(|it| 1 + (self.seed as u32 + it) % 2).collect(),
+        };
+        let mut config = Config::new(Arc::new(place), membership, links, supervisor, self.seed);
+        config.paranoid = self.seed.is_multiple_of(16);
+        let mut facts: Vec<Record> = Vec::new();
+        let run = faultline_sim::run::<Place<P, Flow>>(config, &mut facts);
+        let mut digests = BTreeSet::new();
+        let (mut thefts, mut absorbed, mut restored) = (0, 0, 0);
+        for record in &facts {
+            match &record.fact {
+                Fact::Finished(finished) => drop(digests.insert(finished.1)),
+                Fact::Absorbed(_) => absorbed += 1,
+                Fact::Restored(_) => restored += 1,
+                Fact::Theft { step: TheftStep::Merged, .. } => thefts += 1,
+                _ => {}
+            }
+        }
+        let digests = digests.into_iter().collect();
+        Ended { outcome: run.outcome, ended: run.ended, digests, thefts, absorbed, restored }
+    }
+}
