@@ -166,7 +166,8 @@ fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
     // The storage had gone with the old place: the first life at the new one ends before it begins.
     let trace = Bundle::open(setting.dir.path().join("out")).read_trace().unwrap();
     let lives: Vec<_> = trace.streams.keys().filter(|it| it.0 == ProcessId(1)).map(|it| it.1).collect();
-    assert_eq!(lives, [Life(1), Life(3)]);
+    assert_eq!(lives, [Life(1), Life(2), Life(3)]);
+    assert!(trace.streams[&(ProcessId(1), Life(2))].is_empty(), "its stream is sealed, and holds nothing");
     assert!(child_of(agent.as_raw()).is_none(), "the old process has ended");
 }
 

@@ -595,12 +595,13 @@ async fn the_rights_are_those_that_are_used() {
     set["status"] = json!({ "replicas": 0 });
     rare.server.put(&format!("{SETS}/quickstart-paris"), set);
     rare.make_pods();
-    rare.server.remove(&format!("{SETS}/quickstart-rennes"));
     let path = format!("{PODS}/quickstart-rennes-2");
     let uid = rare.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     rare.supervisor.say(|it| {
         it.requests = vec![Request { id: 1, action: Action::DeleteVolume, process: "rennes-2".into(), uid }];
     });
+    rare.look().await.unwrap();
+    rare.server.remove(&format!("{SETS}/quickstart-rennes"));
     rare.look().await.unwrap();
     rare.delete_federation();
     rare.look().await.unwrap();

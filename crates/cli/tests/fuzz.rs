@@ -89,6 +89,10 @@ fn what_cannot_be_searched_for_is_explained() {
         .assert()
         .code(2)
         .stderr(contains("no known defect `no-brain`"));
-    place.faultline(["fuzz", "--protocol", "paxos"]).assert().code(2).stderr(contains("there are: hc3i, hydee"));
+    place
+        .faultline(["fuzz", "--protocol", "paxos"])
+        .assert()
+        .code(2)
+        .stderr(contains("there are: hc3i, hydee"));
     place.faultline(["errata", "paxos"]).assert().code(2).stderr(contains("there are errata of: hc3i"));
 }

@@ -76,15 +76,18 @@ fn a_crash_that_waits_for_a_fact_halts_processes_for_every_judge() {
     for protocol in ["hc3i", "hydee", "independent"] {
         let judgement = judged_by_all(&federation(protocol, &format!("  faults: [{fault}]\n")));
         assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}: {:?}", judgement.reasons);
-        assert!(judgement.of(Property::BoundedLoss).instances > 0, "{protocol}");
+        // Independent checkpoints promise no bound: a rollback can undo any number of them.
+        let is_bounded = protocol != "independent";
+        assert_eq!(judgement.of(Property::BoundedLoss).instances > 0, is_bounded, "{protocol}");
     }
 }
 
 #[test]
 fn a_run_that_its_deadline_ends_is_settled_for_every_judge_or_for_none() {
     for (deadline, is_settled) in [("8s", false), ("30s", true)] {
-        // It computes for so long that nothing moves until the deadline.
-        let text = federation("hc3i", &format!("  deadline: {deadline}\n")).replace("20ms", "60s");
+        // Nothing moves until the deadline.
+        let fault = "  faults: [{ at: 100ms, partition: { from: lyon, to: nancy, for: 1h } }]\n";
+        let text = federation("hc3i", &format!("{fault}  deadline: {deadline}\n")).replace("300ms", "never");
         let judgement = judged_by_all(&text);
         assert_eq!(judgement.verdict, Verdict::Unknown, "{deadline}: {:?}", judgement.reasons);
         let losses = judgement.of(Property::NoLoss);

@@ -109,14 +109,14 @@ fn an_observer_sees_every_fact_and_can_interrupt() {
     assert!(watched == whole, "whoever watches changes nothing");
     assert_eq!((counting.begun, counting.facts), (1, whole.trace.len() as u64));
 
-    let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: 2 };
+    let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: 1 };
     let interrupted = session.simulate(&mut Simulator::new(&mut counting)).unwrap();
     assert_eq!(interrupted.manifest.outcome, Some(Outcome::Interrupted));
     assert_eq!(counting.facts, interrupted.trace.len() as u64);
     assert!(counting.facts < whole.trace.len() as u64);
 
     let mut nobody = ();
-    let mut simulator = Simulator::new(&mut nobody).at_most(2000);
+    let mut simulator = Simulator::new(&mut nobody).at_most(500);
     let limited = session.simulate(&mut simulator).unwrap();
     assert_eq!((limited.manifest.outcome, simulator.stats().events), (Some(Outcome::Interrupted), 2000));
 }
@@ -195,10 +195,12 @@ fn inputs_are_recorded_when_they_are_asked_for() {
     }
 }
 
-/// A program that computes for so long that nothing moves until the deadline.
+/// A program whose messages a partition holds back until the deadline, so that nothing moves.
 fn silent(deadline: &str) -> Judgement {
     let text = TEXT.lines().filter(|it| !it.contains("faults:")).collect::<Vec<_>>().join("\n");
-    let text = text.replace("stepTime: 20ms", "stepTime: 60s");
+    let text = text.replace("checkpointEvery: 300ms", "checkpointEvery: never");
+    let text =
+        format!("{text}\n  faults: [{{ at: 100ms, partition: {{ from: lyon, to: nancy, for: 1h }} }}]");
     let federation = federation(&format!("{text}\n  deadline: {deadline}\n"));
     let run = simulated(Session::new(&federation).seed(3));
     assert_eq!(run.manifest.outcome, Some(Outcome::Deadline));

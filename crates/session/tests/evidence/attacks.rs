@@ -328,7 +328,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.resealed("another fault injected than planned", &["the plan does not hold it"], |_, trace| {
         for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
             if let Fact::Injecting { fault, .. } = fact {
-                **fault = Fault::Crash { process: ProcessId(1), storage: StorageFate::Lost };
+                **fault = Fault::Crash { process: ProcessId(1), storage: StorageFate::Lost, returns: true };
             }
         }
     });
