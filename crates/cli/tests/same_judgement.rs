@@ -86,8 +86,9 @@ fn a_crash_that_waits_for_a_fact_halts_processes_for_every_judge() {
 fn a_run_that_its_deadline_ends_is_settled_for_every_judge_or_for_none() {
     for (deadline, is_settled) in [("8s", false), ("30s", true)] {
         // Nothing moves until the deadline.
-        let fault = "  faults: [{ at: 100ms, partition: { from: lyon, to: nancy, for: 1h } }]\n";
-        let text = federation("hc3i", &format!("{fault}  deadline: {deadline}\n")).replace("300ms", "never");
+        let fault = "  faults: [{ at: 500ms, crash: { cluster: lyon, node: 1 } }]\n";
+        let text = federation("hc3i", &format!("{fault}  deadline: {deadline}\n"))
+            .replace("restartAfter: 50ms", "restartAfter: 1h");
         let judgement = judged_by_all(&text);
         assert_eq!(judgement.verdict, Verdict::Unknown, "{deadline}: {:?}", judgement.reasons);
         let losses = judgement.of(Property::NoLoss);

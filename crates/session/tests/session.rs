@@ -101,7 +101,7 @@ impl Observer for Counting {
 
 #[test]
 fn an_observer_sees_every_fact_and_can_interrupt() {
-    let federation = federation(TEXT);
+    let federation = federation(&TEXT.replace("steps: 60", "steps: 600"));
     let session = Session::new(&federation).seed(3);
     let whole = simulated(session);
     let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: u32::MAX };
@@ -109,14 +109,14 @@ fn an_observer_sees_every_fact_and_can_interrupt() {
     assert!(watched == whole, "whoever watches changes nothing");
     assert_eq!((counting.begun, counting.facts), (1, whole.trace.len() as u64));
 
-    let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: 1 };
+    let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: 2 };
     let interrupted = session.simulate(&mut Simulator::new(&mut counting)).unwrap();
     assert_eq!(interrupted.manifest.outcome, Some(Outcome::Interrupted));
     assert_eq!(counting.facts, interrupted.trace.len() as u64);
     assert!(counting.facts < whole.trace.len() as u64);
 
     let mut nobody = ();
-    let mut simulator = Simulator::new(&mut nobody).at_most(500);
+    let mut simulator = Simulator::new(&mut nobody).at_most(2000);
     let limited = session.simulate(&mut simulator).unwrap();
     assert_eq!((limited.manifest.outcome, simulator.stats().events), (Some(Outcome::Interrupted), 2000));
 }
@@ -195,12 +195,11 @@ fn inputs_are_recorded_when_they_are_asked_for() {
     }
 }
 
-/// A program whose messages a partition holds back until the deadline, so that nothing moves.
+/// A process fails and is not restarted before the deadline, so that nothing moves.
 fn silent(deadline: &str) -> Judgement {
     let text = TEXT.lines().filter(|it| !it.contains("faults:")).collect::<Vec<_>>().join("\n");
-    let text = text.replace("checkpointEvery: 300ms", "checkpointEvery: never");
-    let text =
-        format!("{text}\n  faults: [{{ at: 100ms, partition: {{ from: lyon, to: nancy, for: 1h }} }}]");
+    let text = text.replace("restartAfter: 50ms", "restartAfter: 1h");
+    let text = format!("{text}\n  faults: [{{ at: 500ms, crash: {{ cluster: lyon, node: 1 }} }}]");
     let federation = federation(&format!("{text}\n  deadline: {deadline}\n"));
     let run = simulated(Session::new(&federation).seed(3));
     assert_eq!(run.manifest.outcome, Some(Outcome::Deadline));

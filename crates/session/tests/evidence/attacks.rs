@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Fact, Fault, Life, ProcessId, Role, Span, StorageFate, Time};
+use faultline_core::{Fact, Fault, Life, ProcessId, Role, Span, Time};
 use faultline_trace::manifest::Backend;
 use faultline_trace::{Bundle, Manifest, Trace, split_body};
 use serde_json::Value;
@@ -127,8 +127,9 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     let (manifest, trace) = (bundle.read_manifest().unwrap(), bundle.read_trace().unwrap());
     let mut attacks = Attacks::default();
     let failed = trace.streams.keys().find(|(_, life)| *life == Life(2)).expect("a process failed").0;
-    let (earlier, later) = ((failed, Life(1)), (failed, Life(2)));
-    let other = (0..).map(|it| (ProcessId(it), Life(1))).find(|it| it.0 != failed).unwrap();
+    let newest = |process| (process, trace.lives(process).next_back().expect("every process lives").0);
+    let (earlier, later) = ((failed, Life(1)), newest(failed));
+    let other = newest((0..).map(ProcessId).find(|it| *it != failed).unwrap());
     let speaks = |process| trace.streams.get(&(process, Life(1))).is_some_and(|stream| stream.len() > 3);
     let mut extra = (0..).map(ProcessId).zip(&manifest.processes);
     let extra = extra.find(|(process, it)| it.role != Role::RANK && speaks(*process));
@@ -137,7 +138,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         (SUPERVISOR, "the supervisor".to_owned()),
         (earlier, "an earlier life".to_owned()),
         (later, "the last life of a rank that failed".to_owned()),
-        (other, "a rank that never failed".to_owned()),
+        (other, "another rank".to_owned()),
     ];
     streams.extend(extra.map(|(stream, name)| (stream, format!("{name} (no rank)"))));
 
@@ -294,7 +295,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.without("completed", &["does not say that the run completed"], |fact| *fact == Fact::Completed);
     attacks.resealed(
         "a fault's facts removed, and its account edited",
-        &["says nothing of it"],
+        &["says nothing of it", "which no planned fault explains"],
         |manifest, trace| {
             let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
             facts.retain(|(_, fact)| {
@@ -328,7 +329,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.resealed("another fault injected than planned", &["the plan does not hold it"], |_, trace| {
         for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
             if let Fact::Injecting { fault, .. } = fact {
-                **fault = Fault::Crash { process: ProcessId(1), storage: StorageFate::Lost, returns: true };
+                **fault = Fault::Pause { process: ProcessId(1), span: Span(1) };
             }
         }
     });
@@ -349,7 +350,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             });
         }
         if !told.is_empty() {
-            attacks.resealed(format!("last half of {who} removed"), told, move |_, trace| {
+            attacks.resealed(format!("last half of {who} removed"), &[], move |_, trace| {
                 let facts = trace.streams.get_mut(&stream).unwrap();
                 facts.truncate(facts.len() / 2);
             });
