@@ -13,6 +13,7 @@ use faultline_catalog::Defect;
 use faultline_fuzz::Protocol;
 
 use crate::kubernetes::{FetchArguments, KubernetesArguments};
+use crate::sweep::SweepArguments;
 
 /// A testbed for rollback-recovery in federations of clusters.
 ///
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Import(ImportArguments),
     Reproduce(ReproduceArguments),
     Compare(CompareArguments),
+    Sweep(SweepArguments),
     Cluster(ClusterArguments),
     Check(CheckArguments),
     Explain(ExplainArguments),
@@ -285,7 +287,9 @@ pub(crate) struct ClusterArguments {
 }
 
 /// A whole number in `range`; the error names the range.
-fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+pub(crate) fn number<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
         let wrong = || format!("write a whole number from {} to {}", range.start(), range.end());
         let value = text.parse().ok().filter(|it| range.contains(it)).ok_or_else(wrong)?;
@@ -294,7 +298,7 @@ fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Resul
 }
 
 /// How many at the same time.
-fn jobs(text: &str) -> Result<NonZero<usize>, String> {
+pub(crate) fn jobs(text: &str) -> Result<NonZero<usize>, String> {
     let jobs = number::<usize>(1..=1024)(text)?;
     Ok(NonZero::new(jobs).expect("the range begins with 1"))
 }

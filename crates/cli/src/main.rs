@@ -23,6 +23,7 @@ mod run;
 mod runner;
 mod screen;
 mod simulate;
+mod sweep;
 mod trouble;
 
 use std::process::ExitCode;
@@ -69,6 +70,7 @@ fn perform(command: Command) -> Result<Exit, Trouble> {
         Command::Import(arguments) => paper::import(&arguments),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Sweep(arguments) => sweep::sweep(&arguments),
         Command::Cluster(arguments) => cluster::cluster(&arguments),
         Command::Check(arguments) => recording::check(&arguments),
         Command::Explain(arguments) => recording::tell(&arguments),

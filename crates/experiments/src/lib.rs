@@ -12,6 +12,7 @@
 //! | [`mod@simulate`] | one run, told in numbers |
 //! | [`statistics`] | the numbers of a run |
 //! | [`measures`] | the same as a flat list, and their spread over runs |
+//! | [`sweep`] | one federation at many settings of its parameters |
 //! | [`table1`] | the HydEE paper's table of clusterings, repeated |
 //! | [`tell`] | them as text, JSON and CSV |
 
@@ -23,6 +24,7 @@ pub mod reproduce;
 pub mod samples;
 pub mod simulate;
 pub mod statistics;
+pub mod sweep;
 pub mod table1;
 pub mod tell;
 

@@ -187,13 +187,22 @@ pub struct Tally {
 /// One run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    seed: u64,
-    completed: bool,
-    verdict: Verdict,
-    reasons: Vec<String>,
+    pub(crate) seed: u64,
+    pub(crate) completed: bool,
+    pub(crate) verdict: Verdict,
+    pub(crate) reasons: Vec<String>,
     ranks: u32,
     logs: Logs,
-    costs: Costs,
+    pub(crate) costs: Costs,
+}
+
+impl Run {
+    /// A run of `federation` that was made.
+    pub(crate) fn of(federation: &Federation, seed: u64, made: Made) -> Run {
+        let Made { completed, judgement: Judgement { verdict, reasons, .. }, costs } = made;
+        let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
+        Run { seed, completed, verdict, reasons, ranks, logs: federation.spec.protocol.logs(), costs }
+    }
 }
 
 impl Comparison {
@@ -326,11 +335,7 @@ impl Bench<'_, '_> {
         let what = protocol.name();
         tell(what, *done);
         let mut runs = Vec::new();
-        let run = |seed, made| {
-            let Made { completed, judgement: Judgement { verdict, reasons, .. }, costs } = made;
-            let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
-            Run { seed, completed, verdict, reasons, ranks, logs: protocol.logs(), costs }
-        };
+        let run = |seed, made| Run::of(federation, seed, made);
         let all = (first_seed..).take(seeds as usize);
         if let Runs::Elsewhere(_, maker) = &mut self.maker {
             for seed in all {

@@ -21,7 +21,7 @@ pub struct Quantity {
     /// Whether it stands in the picture.
     pub drawn: bool,
     /// Of one run, given the seconds that the same seed takes unprotected and without faults; `None` when the run has none.
-    pub(super) of: fn(&Run, Option<f64>) -> Option<f64>,
+    pub(crate) of: fn(&Run, Option<f64>) -> Option<f64>,
 }
 
 /// What a quantity is counted in.

@@ -1,0 +1,100 @@
+//! One federation at many settings.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use common::Place;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+const FAULT: &str = "  faults: [{ at: 300ms, crash: { cluster: nancy, node: 0 } }]\n";
+const TWO: [&str; 6] = [
+    "sweep",
+    "small.yaml",
+    "--set",
+    "protocol.hc3i.checkpointEvery=50ms,400ms",
+    "--set",
+    "links.between.latency=1ms..16ms/3",
+];
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("small.yaml", common::small(FAULT));
+    place
+}
+
+fn json(place: &Place, name: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(place.path(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn a_grid_is_run_judged_and_told() {
+    let place = place();
+    let run = place.faultline(TWO.into_iter().chain(["--seeds", "3", "--best", "lostWork", "--out", "out"]));
+    let told = contains("checkpointEvery").and(contains("4ms")).and(contains("Least work undone"));
+    { run }.assert().code(0).stdout(told);
+    let sweep = json(&place, "out/sweep.json");
+    assert_eq!(sweep["settings"].as_array().unwrap().len(), 6);
+    assert_eq!(sweep["missing"], 0);
+    for setting in sweep["settings"].as_array().unwrap() {
+        assert_eq!((&setting["runs"], &setting["pass"]), (&3.into(), &3.into()), "{setting}");
+    }
+    let csv = fs::read_to_string(place.path("out/runs.csv")).unwrap();
+    let seeds: BTreeSet<&str> = csv.lines().skip(1).map(|it| it.split(',').nth(2).unwrap()).collect();
+    assert_eq!((csv.lines().count(), seeds.len()), (1 + 6 * 3, 3), "{csv}");
+    // What the sweep found is what its own file of a setting gives.
+    let best = sweep["best"]["setting"].as_u64().unwrap();
+    let file = format!("out/settings/{best}.yaml");
+    place.faultline(["validate", &file]).assert().code(0);
+    let page = fs::read_to_string(place.path("out/index.html")).unwrap();
+    assert!(page.contains(&format!("settings/{best}.yaml")) && page.contains("class=\"cell\""), "a heat map");
+}
+
+#[test]
+fn jobs_change_nothing_and_a_cut_sweep_is_resumed_to_the_same() {
+    let place = place();
+    let sweep = |out: &str, more: &[&str]| {
+        let common = ["--out", out, "--format", "csv"];
+        place.faultline(TWO.into_iter().chain(common).chain(more.iter().copied()))
+    };
+    let whole = sweep("whole", &["--seeds", "3", "--jobs", "2"]).assert().code(0);
+    let whole = String::from_utf8(whole.get_output().stdout.clone()).unwrap();
+    sweep("cut", &["--seeds", "2", "--jobs", "1"]).assert().code(0);
+    // The program was killed while it wrote a run.
+    let kept = place.path("cut/runs.jsonl");
+    let text = fs::read_to_string(&kept).unwrap();
+    fs::write(&kept, &text[..text.len() - 20]).unwrap();
+    sweep("cut", &["--seeds", "3"])
+        .assert()
+        .code(2)
+        .stderr(contains("already has runs").and(contains("--resume")));
+    let resumed = sweep("cut", &["--seeds", "3", "--resume"]).assert().code(0);
+    assert_eq!(String::from_utf8(resumed.get_output().stdout.clone()).unwrap(), whole);
+    let other = contains("it holds another sweep");
+    let run = ["sweep", "small.yaml", "--set", "seed=1,2", "--out", "cut", "--resume"];
+    place.faultline(run).assert().code(2).stderr(other);
+    // A line in the middle that is no run is not skipped in silence.
+    fs::write(&kept, text.replacen("\"setting\":0", "\"setting\":x", 1)).unwrap();
+    sweep("cut", &["--seeds", "3", "--resume"]).assert().code(2).stderr(contains("line 2"));
+}
+
+#[test]
+fn what_cannot_be_swept_is_refused_before_anything_runs() {
+    let place = place();
+    let refused = |set: &str, why: &str| {
+        let run = place.faultline(["sweep", "small.yaml", "--set", set, "--out", "out"]).assert().code(2);
+        let said = String::from_utf8_lossy(&run.get_output().stderr).replace("│", "");
+        let said: Vec<&str> = said.split_whitespace().collect();
+        assert!(said.join(" ").contains(why), "{said:?}");
+    };
+    refused("protocol.hydee.replicas=1,2", "the file's protocol is `hc3i`, not `hydee`");
+    refused("protocol.hc3i.replica=1,2", "unknown field `replica`");
+    refused("protocol.hc3i.replicas=0,7", "replicas");
+    refused("clusters.rome.nodes=1,2", "there is no `rome`; there are `lyon`, `nancy`");
+    refused("links.between.latency=1ms..2ms", "1ms..2ms");
+    refused("seed=1,1", "`1` appears twice");
+    assert!(!place.path("out").exists(), "nothing was written");
+}

@@ -1,0 +1,53 @@
+//! Which setting has the least of a quantity, and how certain that is.
+
+use super::Sweep;
+use crate::compare::estimate::Estimate;
+use crate::compare::quantity::Quantity;
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// The setting with the least mean.
+    pub setting: usize,
+    /// Its mean.
+    pub mean: f64,
+    /// Other settings that these seeds cannot tell from it: the interval of the difference, seed by seed, contains zero.
+    pub ties: Vec<usize>,
+    /// The nearest setting that is certainly worse, and by how much.
+    pub next: Option<(usize, Estimate)>,
+    /// Settings that are out of the question, because a run of theirs did not complete or did not pass.
+    pub excluded: Vec<usize>,
+}
+
+/// Finds the setting with the least mean of `quantity`; `None` when no setting has runs that all completed and passed and
+/// have the quantity.
+///
+/// Settings are compared by the differences of the runs with the same seed, whose interval covers the true difference with a
+/// confidence of 95 % (Student's t). With one seed nothing is certain, and every other setting is a tie.
+pub fn best(sweep: &Sweep, quantity: &Quantity) -> Option<Best> {
+    let settings = 0..sweep.plan.settings.len();
+    let (sound, excluded): (Vec<usize>, Vec<usize>) =
+        settings.partition(|&it| sweep.of(it).next().is_some() && sweep.of(it).all(|run| run.is_sound()));
+    let mean = |setting: usize| Some(sweep.estimate(setting, quantity)?.mean());
+    let mut ranked: Vec<(usize, f64)> = sound.into_iter().filter_map(|it| Some((it, mean(it)?))).collect();
+    ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (&(setting, mean), others) = ranked.split_first()?;
+    let (mut ties, mut next) = (Vec::new(), None);
+    for &(other, _) in others {
+        let difference = Estimate::of(differences(sweep, quantity, setting, other));
+        match difference.filter(|it| it.half_width.is_some_and(|half| it.mean() > half)) {
+            Some(certain) => next = next.or(Some((other, certain))),
+            None => ties.push(other),
+        }
+    }
+    Some(Best { setting, mean, ties, next, excluded })
+}
+
+/// By how much `other` exceeds `setting`, for every seed that both have.
+fn differences(sweep: &Sweep, quantity: &Quantity, setting: usize, other: usize) -> Vec<f64> {
+    let value = |setting: usize, seed: u64| {
+        sweep.of(setting).find(|it| it.seed == seed)?.values.get(quantity.name).copied()
+    };
+    let seeds = sweep.of(setting).map(|it| it.seed);
+    seeds.filter_map(|seed| Some(value(other, seed)? - value(setting, seed)?)).collect()
+}

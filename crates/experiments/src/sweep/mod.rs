@@ -1,0 +1,352 @@
+//! One federation at many settings of its parameters: what each setting costs, and which is best.
+//!
+//! Every setting runs with the same seeds, so that two settings are compared seed by seed. Runs are made in virtual time and
+//! each is judged. Nothing here writes: the caller keeps every run as it ends, and may hand kept runs in again to continue.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`parameter`] | what is varied: a field of the file, and its values |
+//! | [`best`] | which setting has the least of a quantity, and how certain that is |
+//! | [`tell`] | the sweep as text, JSON and CSV |
+//! | [`page`] | the sweep as one page, with pictures |
+
+pub mod best;
+pub mod page;
+pub mod parameter;
+pub mod tell;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use faultline_api::{Federation, validate};
+use faultline_catalog::SetupError;
+use faultline_checker::Verdict;
+use faultline_sim::in_order;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::compare::estimate::Estimate;
+use crate::compare::quantity::{QUANTITIES, Quantity, Unit};
+use crate::compare::{Made, Run};
+pub use parameter::{Parameter, ParameterError, PlaceError};
+
+/// Most settings of one sweep.
+pub const MOST_SETTINGS: usize = 4096;
+
+/// The quantities of [`QUANTITIES`] that need no unprotected run to compare with.
+const SHARED: [&str; 7] = [
+    "rolledBackPercent",
+    "recoverySeconds",
+    "outages",
+    "checkpointsPerProcess",
+    "forcedPerProcess",
+    "checkpointBytes",
+    "loggedBytes",
+];
+
+/// What a sweep measures of its own.
+const OWN: [Quantity; 2] = [
+    Quantity {
+        name: "seconds",
+        title: "time to completion",
+        unit: Unit::Seconds,
+        faulty: true,
+        drawn: true,
+        of: |run, _| run.completed.then_some(run.costs.seconds),
+    },
+    Quantity {
+        name: "lostWork",
+        title: "work undone by rollbacks, all processes",
+        unit: Unit::Seconds,
+        faulty: true,
+        drawn: true,
+        of: |run, _| {
+            run.completed.then(|| run.costs.outages.iter().map(|it| it.lost_seconds).sum::<f64>() + 0.0)
+        },
+    },
+];
+
+/// Everything that a sweep measures; of each, less is better.
+pub fn quantities() -> impl Iterator<Item = &'static Quantity> {
+    let shared = SHARED.iter().map(|name| QUANTITIES.iter().find(|it| it.name == *name).expect("it is one"));
+    OWN.iter().chain(shared)
+}
+
+/// Why a sweep cannot begin.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SweepError {
+    /// Nothing varies.
+    #[error("there is nothing to vary; name a field with `--set PATH=VALUES`")]
+    Nothing,
+    /// Two parameters vary the same field.
+    #[error("`{0}` is set twice; put all of its values behind one `--set`")]
+    Twice(String),
+    /// There are more settings than [`MOST_SETTINGS`].
+    #[error("{0} settings are more than {MOST_SETTINGS}; leave values out, or draw some with `--sample N`")]
+    Settings(usize),
+    /// A value has no place in the file.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The file is not a federation any more with these values.
+    #[error("{setting}: {why}")]
+    Invalid {
+        /// The values.
+        setting: String,
+        /// What is wrong with them.
+        why: String,
+    },
+}
+
+/// A sweep before its runs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The federation's name.
+    pub name: String,
+    /// What varies.
+    pub parameters: Vec<Parameter>,
+    /// The settings, numbered from 0 in the order of the grid: the last parameter changes first.
+    pub settings: Vec<Setting>,
+}
+
+/// One setting of all parameters.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// For each parameter, which of its values.
+    pub choice: Vec<usize>,
+    /// The federation with these values.
+    pub federation: Federation,
+}
+
+/// What came of one run, as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Measured {
+    /// The number of the setting.
+    pub setting: usize,
+    /// The seed.
+    pub seed: u64,
+    /// Whether the application finished.
+    pub completed: bool,
+    /// What the checkers say of it.
+    pub verdict: Verdict,
+    /// Why it did not pass; empty if it did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// By name of the quantity; one that the run does not have is missing.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// A sweep with the runs that have been made.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What was to be run.
+    pub plan: Plan,
+    /// Seeds of every setting, consecutive from the first.
+    pub seeds: (u64, u32),
+    /// The runs, in the order of settings and seeds.
+    pub runs: Vec<Measured>,
+}
+
+impl Plan {
+    /// Plans the whole grid, or `sample` settings of it that are drawn with the seed.
+    pub fn new(
+        federation: &Federation,
+        parameters: Vec<Parameter>,
+        sample: Option<(usize, u64)>,
+    ) -> Result<Plan, SweepError> {
+        if parameters.is_empty() {
+            return Err(SweepError::Nothing);
+        }
+        let mut paths = BTreeSet::new();
+        if let Some(twice) = parameters.iter().find(|it| !paths.insert(&it.path)) {
+            return Err(SweepError::Twice(twice.path.clone()));
+        }
+        let total = parameters.iter().fold(1_usize, |product, it| product.saturating_mul(it.values.len()));
+        let chosen: Vec<usize> = match sample {
+            Some((count, seed)) if count < total => drawn(count, total, seed),
+            _ => (0..total.min(MOST_SETTINGS + 1)).collect(),
+        };
+        if chosen.len() > MOST_SETTINGS {
+            return Err(SweepError::Settings(total));
+        }
+        let document = parameter::document(federation);
+        let setting = |number: usize| {
+            let choice = choice(&parameters, number);
+            let federation = with(&document, &parameters, &choice)?;
+            Ok(Setting { choice, federation })
+        };
+        let settings = chosen.into_iter().map(setting).collect::<Result<_, SweepError>>()?;
+        let name = federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned());
+        Ok(Plan { name, parameters, settings })
+    }
+
+    /// The values of a setting, as they were written.
+    pub fn values(&self, setting: usize) -> Vec<&str> {
+        let choice = &self.settings[setting].choice;
+        self.parameters.iter().zip(choice).map(|(it, &index)| it.values[index].0.as_str()).collect()
+    }
+
+    /// A setting in words: `checkpointEvery=1s latency=5ms`.
+    pub fn words(&self, setting: usize) -> String {
+        words(&self.parameters, &self.settings[setting].choice)
+    }
+}
+
+fn words(parameters: &[Parameter], choice: &[usize]) -> String {
+    let word = |(it, &index): (&Parameter, &usize)| format!("{}={}", it.short(), it.values[index].0);
+    parameters.iter().zip(choice).map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Which value of each parameter the setting with this number has.
+fn choice(parameters: &[Parameter], number: usize) -> Vec<usize> {
+    let mut rest = number;
+    let mut choice: Vec<usize> = parameters
+        .iter()
+        .rev()
+        .map(|it| {
+            let index = rest % it.values.len();
+            rest /= it.values.len();
+            index
+        })
+        .collect();
+    choice.reverse();
+    choice
+}
+
+fn with(document: &Value, parameters: &[Parameter], choice: &[usize]) -> Result<Federation, SweepError> {
+    let mut document = document.clone();
+    for (parameter, &index) in parameters.iter().zip(choice) {
+        parameter::place(&mut document, &parameter.path, &parameter.values[index].1)?;
+    }
+    let invalid = |why: String| SweepError::Invalid { setting: words(parameters, choice), why };
+    let federation: Federation =
+        serde_json::from_value(document).map_err(|error| invalid(error.to_string()))?;
+    match validate(&federation).into_iter().next() {
+        Some(it) => Err(invalid(format!("{}: {}; {}", it.path, it.message, it.help))),
+        None => Ok(federation),
+    }
+}
+
+/// `count` different numbers below `total`, ascending, each subset as likely as any other (Floyd's algorithm).
+fn drawn(count: usize, total: usize, seed: u64) -> Vec<usize> {
+    use rand::{RngExt, SeedableRng};
+    let mut chance = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    let mut chosen = BTreeSet::new();
+    for last in total - count..total {
+        let draw = chance.random_range(0..=last as u64) as usize;
+        if !chosen.insert(draw) {
+            chosen.insert(last);
+        }
+    }
+    chosen.into_iter().collect()
+}
+
+impl Sweep {
+    /// Makes the runs that are not among `runs`, the runs of an earlier part of this sweep. `each` sees every new run as it
+    /// ends, in the order of settings and seeds. Once `interrupted` is raised no more runs begin, and the sweep has those
+    /// that were made.
+    pub fn run(
+        plan: Plan,
+        seeds: (u64, u32),
+        mut runs: Vec<Measured>,
+        jobs: NonZero<usize>,
+        interrupted: &AtomicBool,
+        mut each: impl FnMut(&Measured),
+    ) -> Result<Sweep, SetupError> {
+        let (first, count) = seeds;
+        let wanted = |it: &Measured| {
+            it.setting < plan.settings.len() && it.seed >= first && it.seed - first < u64::from(count)
+        };
+        runs.retain(wanted);
+        let made: BTreeSet<(usize, u64)> = runs.iter().map(|it| (it.setting, it.seed)).collect();
+        let all = (0..plan.settings.len())
+            .flat_map(|setting| (first..).take(count as usize).map(move |seed| (setting, seed)))
+            .filter(|it| !made.contains(it));
+        let work = |(setting, seed): (usize, u64)| {
+            let federation = &plan.settings[setting].federation;
+            Ok(Measured::of(
+                setting,
+                Run::of(federation, seed, Made::simulated(federation, seed, interrupted)?),
+            ))
+        };
+        let flow = in_order(jobs, all, work, |run| match run {
+            _ if interrupted.load(Ordering::Relaxed) => ControlFlow::Break(None),
+            Ok(run) => {
+                each(&run);
+                runs.push(run);
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(Some(error)),
+        });
+        if let ControlFlow::Break(Some(error)) = flow {
+            return Err(error);
+        }
+        runs.sort_by_key(|it| (it.setting, it.seed));
+        Ok(Sweep { plan, seeds, runs })
+    }
+
+    /// Runs that are still to be made.
+    pub fn missing(&self) -> usize {
+        self.plan.settings.len() * self.seeds.1 as usize - self.runs.len()
+    }
+
+    /// Whether a run violated something.
+    pub fn has_failed(&self) -> bool {
+        self.runs.iter().any(|it| it.verdict == Verdict::Fail)
+    }
+
+    /// The runs of a setting.
+    pub fn of(&self, setting: usize) -> impl Iterator<Item = &Measured> {
+        self.runs.iter().filter(move |it| it.setting == setting)
+    }
+
+    /// A quantity at a setting; `None` when no run has it.
+    pub fn estimate(&self, setting: usize, quantity: &Quantity) -> Option<Estimate> {
+        Estimate::of(self.of(setting).filter_map(|it| it.values.get(quantity.name).copied()))
+    }
+
+    /// The quantities that differ between runs: one that is the same everywhere says nothing.
+    pub fn varying(&self) -> Vec<&'static Quantity> {
+        let varies = |quantity: &&Quantity| {
+            let mut values = self.runs.iter().filter_map(|it| it.values.get(quantity.name));
+            let first = values.next();
+            values.any(|it| Some(it) != first)
+        };
+        quantities().filter(varies).collect()
+    }
+}
+
+impl Measured {
+    /// Whether the run completed and passed.
+    pub fn is_sound(&self) -> bool {
+        self.completed && self.verdict == Verdict::Pass
+    }
+
+    fn of(setting: usize, run: Run) -> Measured {
+        let values = quantities().filter_map(|it| Some((it.name.to_owned(), (it.of)(&run, None)?))).collect();
+        let Run { seed, completed, verdict, reasons, .. } = run;
+        Measured { setting, seed, completed, verdict, reasons, values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_changes_its_last_parameter_first_and_a_sample_repeats() {
+        let parameters: Vec<Parameter> =
+            ["a=1,2,3", "b=x,y"].map(|it| it.parse().expect("valid")).into_iter().collect();
+        let all: Vec<Vec<usize>> = (0..6).map(|it| choice(&parameters, it)).collect();
+        assert_eq!(all[..3], [vec![0, 0], vec![0, 1], vec![1, 0]]);
+        assert_eq!(all[5], [2, 1]);
+        let sample = drawn(10, 1000, 7);
+        assert_eq!(sample.len(), 10);
+        assert_eq!(sample, drawn(10, 1000, 7));
+        assert_ne!(sample, drawn(10, 1000, 8));
+        assert_eq!(drawn(5, 5, 1), [0, 1, 2, 3, 4]);
+    }
+}

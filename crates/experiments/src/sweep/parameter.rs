@@ -1,0 +1,285 @@
+//! What a sweep varies: a field of the federation file, and the values that it takes.
+
+use std::str::FromStr;
+
+use faultline_api::Federation;
+use faultline_api::quantity::{Duration, Size};
+use faultline_core::Span;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// Most points that a range may have.
+const MOST_STEPS: usize = 1000;
+/// The fields whose single key is a kind, which a path below another kind cannot reach.
+const KINDS: [&str; 2] = ["protocol", "application"];
+
+/// A field of the federation file, and the values that it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Where the field is below `spec`, with dots between the names: `protocol.hc3i.checkpointEvery`. A cluster or a fault is
+    /// reached by its name or by its index from 0: `clusters.paris.nodes`.
+    pub path: String,
+    /// The values as they were written, and as the file has them.
+    pub values: Vec<(String, Value)>,
+}
+
+/// Why a parameter cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ParameterError {
+    /// There is no path, or there are no values.
+    #[error("expected PATH=VALUES, as in `protocol.hc3i.checkpointEvery=1s,2s,5s` (found `{0}`)")]
+    Shape(String),
+    /// A value stands there twice.
+    #[error("the value `{0}` appears twice; remove one")]
+    Twice(String),
+    /// The number of points of a range.
+    #[error(
+        "a range ends in the number of its points, from 2 to {MOST_STEPS}, as in `1ms..100ms/5` (found `{0}`)"
+    )]
+    Steps(String),
+    /// The ends of a range are neither two durations, nor two sizes, nor two numbers.
+    #[error("the ends of a range are two durations, two sizes or two numbers (found `{0}`)")]
+    Ends(String),
+    /// The range goes down.
+    #[error("a range begins with its smaller end (found `{0}`)")]
+    Down(String),
+}
+
+/// Why a value cannot be put into a federation.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlaceError {
+    /// The path names another protocol or application than the file has.
+    #[error("`{path}`: the file's {field} is `{found}`, not `{asked}`")]
+    Kind {
+        /// The whole path.
+        path: String,
+        /// `protocol` or `application`.
+        field: String,
+        /// What the file has.
+        found: String,
+        /// What the path names.
+        asked: String,
+    },
+    /// A list has no such element.
+    #[error("`{path}`: there is no `{asked}`; there are {known}")]
+    Element {
+        /// The whole path.
+        path: String,
+        /// What the path names.
+        asked: String,
+        /// The names, or the indices, that there are.
+        known: String,
+    },
+    /// The path leads through a value that has no fields.
+    #[error("`{path}`: `{at}` has no fields")]
+    Leaf {
+        /// The whole path.
+        path: String,
+        /// The part of it that has none.
+        at: String,
+    },
+}
+
+impl FromStr for Parameter {
+    type Err = ParameterError;
+
+    fn from_str(text: &str) -> Result<Parameter, ParameterError> {
+        let shape = || ParameterError::Shape(text.to_owned());
+        let (path, values) = text.split_once('=').ok_or_else(shape)?;
+        let path = path.strip_prefix("spec.").unwrap_or(path);
+        if path.split('.').any(str::is_empty) || values.split(',').any(|it| it.trim().is_empty()) {
+            return Err(shape());
+        }
+        let mut all: Vec<(String, Value)> = Vec::new();
+        for value in values.split(',').map(str::trim) {
+            let written = match value.split_once("..") {
+                Some((from, rest)) => range(value, from, rest)?,
+                None => vec![value.to_owned()],
+            };
+            for value in written {
+                if all.iter().any(|(known, _)| *known == value) {
+                    return Err(ParameterError::Twice(value));
+                }
+                let parsed = scalar(&value);
+                all.push((value, parsed));
+            }
+        }
+        Ok(Parameter { path: path.to_owned(), values: all })
+    }
+}
+
+impl Parameter {
+    /// The last name of the path, which is enough where no other parameter ends in the same.
+    pub fn short(&self) -> &str {
+        self.path.rsplit('.').next().expect("a path has a name")
+    }
+}
+
+/// A value as YAML understands it, scalars only.
+fn scalar(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+/// The points of `FROM..TO/N`: evenly spaced in ratio, or, where the range begins at zero, in difference.
+fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterError> {
+    let steps = || ParameterError::Steps(text.to_owned());
+    let (to, steps_text) = rest.split_once('/').ok_or_else(steps)?;
+    let count: usize = steps_text.parse().map_err(|_| steps())?;
+    if !(2..=MOST_STEPS).contains(&count) {
+        return Err(steps());
+    }
+    let duration = |text: &str| text.parse::<Duration>().map(|it| it.0.0 as f64);
+    let size = |text: &str| text.parse::<Size>().map(|it| it.0 as f64);
+    let (ends, print): ((f64, f64), fn(f64) -> String) =
+        if let (Ok(from), Ok(to)) = (from.parse(), to.parse()) {
+            ((from, to), if from.fract() == 0.0 && to.fract() == 0.0 { whole } else { decimal })
+        } else if let (Ok(from), Ok(to)) = (duration(from), duration(to)) {
+            ((from, to), |it| Duration(Span(three_digits(it) as u64)).to_string())
+        } else if let (Ok(from), Ok(to)) = (size(from), size(to)) {
+            ((from, to), |it| Size(three_digits(it) as u64).to_string())
+        } else {
+            return Err(ParameterError::Ends(text.to_owned()));
+        };
+    let (from, to) = ends;
+    if !(from < to) {
+        return Err(ParameterError::Down(text.to_owned()));
+    }
+    let at = |step: usize| {
+        let share = step as f64 / (count - 1) as f64;
+        match step {
+            0 => from,
+            it if it == count - 1 => to,
+            _ if from > 0.0 => from * (to / from).powf(share),
+            _ => from + (to - from) * share,
+        }
+    };
+    let mut points: Vec<String> = (0..count).map(|step| print(at(step))).collect();
+    // Whole numbers that are close together round to the same.
+    points.dedup();
+    Ok(points)
+}
+
+fn whole(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+fn decimal(value: f64) -> String {
+    three_digits(value).to_string()
+}
+
+/// Rounded to three significant digits: nobody asks for 3.16227766 ms.
+fn three_digits(value: f64) -> f64 {
+    if value == 0.0 {
+        return value;
+    }
+    let unit = 10_f64.powi(value.abs().log10().floor() as i32 - 2);
+    if unit >= 1.0 { (value / unit).round() * unit } else { (value / unit).round() / (1.0 / unit).round() }
+}
+
+/// Puts `value` at `path` below `spec` of a federation in its JSON form; sections that the file leaves out are made.
+pub(super) fn place(federation: &mut Value, path: &str, value: &Value) -> Result<(), PlaceError> {
+    let names: Vec<&str> = path.split('.').collect();
+    let mut at = &mut federation["spec"];
+    for (depth, name) in names.iter().enumerate() {
+        at = match at {
+            Value::Null => {
+                *at = Value::Object(Map::new());
+                at.as_object_mut().expect("it was just made").entry(*name).or_insert(Value::Null)
+            }
+            Value::Object(fields) => {
+                let kind = depth == 1 && KINDS.contains(&names[0]);
+                if let (true, Some(found), false) = (kind, fields.keys().next(), fields.contains_key(*name)) {
+                    return Err(PlaceError::Kind {
+                        path: path.to_owned(),
+                        field: names[0].to_owned(),
+                        found: found.clone(),
+                        asked: (*name).to_owned(),
+                    });
+                }
+                fields.entry(*name).or_insert(Value::Null)
+            }
+            Value::Array(elements) => {
+                let named = |it: &Value| it.get("name").and_then(Value::as_str) == Some(name);
+                let index = name.parse().ok().or_else(|| elements.iter().position(named));
+                match index {
+                    Some(index) if index < elements.len() => &mut elements[index],
+                    _ => return Err(unknown_element(path, name, elements)),
+                }
+            }
+            _ => {
+                return Err(PlaceError::Leaf { path: path.to_owned(), at: names[..depth].join(".") });
+            }
+        };
+    }
+    *at = value.clone();
+    Ok(())
+}
+
+fn unknown_element(path: &str, asked: &str, elements: &[Value]) -> PlaceError {
+    let name = |(index, it): (usize, &Value)| match it.get("name").and_then(Value::as_str) {
+        Some(name) => format!("`{name}`"),
+        None => format!("`{index}`"),
+    };
+    let known: Vec<String> = elements.iter().enumerate().map(name).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    PlaceError::Element { path: path.to_owned(), asked: asked.to_owned(), known }
+}
+
+/// A federation in the form in which values are put into it.
+pub(super) fn document(federation: &Federation) -> Value {
+    serde_json::to_value(federation).expect("a federation has a JSON form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Result<Vec<String>, ParameterError> {
+        let parameter: Parameter = text.parse()?;
+        Ok(parameter.values.into_iter().map(|it| it.0).collect())
+    }
+
+    #[test]
+    fn ranges_are_even_in_ratio_and_from_zero_in_difference() {
+        assert_eq!(values("a.b=1ms..100ms/5").expect("valid"), ["1ms", "3160us", "10ms", "31600us", "100ms"]);
+        assert_eq!(values("a=0..8/5").expect("valid"), ["0", "2", "4", "6", "8"]);
+        assert_eq!(values("a=1..3/5").expect("valid"), ["1", "2", "3"], "whole numbers stay whole");
+        assert_eq!(values("a=0.1..1.6/5").expect("valid"), ["0.1", "0.2", "0.4", "0.8", "1.6"]);
+        assert_eq!(values("a=1s,never, 5s").expect("valid"), ["1s", "never", "5s"]);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_names_what_was_found() {
+        let refused = |text: &str| values(text).expect_err("invalid").to_string();
+        assert!(refused("checkpointEvery").contains("`checkpointEvery`"));
+        assert!(refused("a=").contains("expected PATH=VALUES"));
+        assert!(refused("a..b=1").contains("expected PATH=VALUES"));
+        assert!(refused("a=1s,1s").contains("`1s` appears twice"));
+        assert!(refused("a=1s..5s").contains("`1s..5s`"));
+        assert!(refused("a=1s..5s/1").contains("from 2 to"));
+        assert!(refused("a=1s..5KiB/3").contains("two durations"));
+        assert!(refused("a=5s..1s/3").contains("smaller end"));
+        assert!(refused("a=1..nan/3").contains("smaller end"));
+    }
+
+    #[test]
+    fn values_reach_named_elements_and_sections_that_were_left_out() {
+        let mut it =
+            serde_json::json!({ "spec": { "clusters": [{ "name": "a" }], "protocol": { "hydee": {} } } });
+        place(&mut it, "clusters.a.nodes", &Value::from(3)).expect("there is one");
+        place(&mut it, "links.between.latency", &Value::from("5ms")).expect("made");
+        assert_eq!(it["spec"]["clusters"][0]["nodes"], 3);
+        assert_eq!(it["spec"]["links"]["between"]["latency"], "5ms");
+        let refused =
+            |path: &str, it: &mut Value| place(it, path, &Value::Null).expect_err("nowhere").to_string();
+        assert!(refused("clusters.b.nodes", &mut it).contains("there is no `b`; there are `a`"));
+        assert!(refused("clusters.7.nodes", &mut it).contains("there is no `7`"));
+        assert!(refused("protocol.hc3i.replicas", &mut it).contains("is `hydee`, not `hc3i`"));
+        assert!(
+            refused("links.between.latency.x", &mut it).contains("`links.between.latency` has no fields")
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! A sweep as text, as JSON, and as CSV with a line for every run.
+
+use std::fmt::Write;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use faultline_checker::Verdict;
+use faultline_report::explain::count;
+use serde_json::{Value, json};
+
+use super::Sweep;
+use super::best::{Best, best};
+use crate::compare::quantity::Quantity;
+
+/// Settings that are named one by one; more are counted.
+const NAMED: usize = 4;
+/// Reasons for runs that did not pass.
+const REASONS: usize = 3;
+
+/// What is varied, and how much was run.
+pub fn scope(sweep: &Sweep) -> String {
+    let Sweep { plan, seeds, runs } = sweep;
+    let varied: Vec<String> =
+        plan.parameters.iter().map(|it| format!("{} ({} values)", it.path, it.values.len())).collect();
+    format!(
+        "{}; {} of {} with seeds {} to {}, in virtual time",
+        varied.join(" x "),
+        runs.len(),
+        count(plan.settings.len() as u64 * u64::from(seeds.1), "run"),
+        seeds.0,
+        seeds.0.saturating_add(u64::from(seeds.1)) - 1
+    )
+}
+
+/// The sweep as a table with a row for each setting, and below it which setting has the least of `quantity`.
+pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
+    let mut table = Table::new();
+    let drawn = sweep.varying();
+    let head = sweep.plan.parameters.iter().map(|it| it.short()).chain(["verdicts"]);
+    table.load_style(NOTHING).force_no_tty().set_header(head.chain(drawn.iter().map(|it| it.title)));
+    for setting in 0..sweep.plan.settings.len() {
+        let mut row: Vec<String> = sweep.plan.values(setting).into_iter().map(str::to_owned).collect();
+        row.push(verdicts(sweep, setting));
+        row.extend(drawn.iter().map(|it| cell(sweep, setting, it)));
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(sweep.plan.parameters.len() + 1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let table: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
+    let mut text = format!("{}: {}\n\n{table}\n", sweep.plan.name, scope(sweep));
+    for sentence in conclusions(sweep, quantity).into_iter().chain(reasons(sweep)) {
+        writeln!(text, "{sentence}").expect("a string takes everything");
+    }
+    text
+}
+
+/// A quantity at a setting, with its interval where there are enough runs for one.
+pub(super) fn cell(sweep: &Sweep, setting: usize, quantity: &Quantity) -> String {
+    sweep.estimate(setting, quantity).map_or_else(|| "-".to_owned(), |it| quantity.unit.text(&it))
+}
+
+/// How many runs of a setting passed, were not decided, or failed.
+pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
+    let all = [(Verdict::Pass, "pass"), (Verdict::Unknown, "unknown"), (Verdict::Fail, "fail")];
+    let told = all.into_iter().filter_map(|(verdict, word)| {
+        let runs = sweep.of(setting).filter(|it| it.verdict == verdict).count();
+        (runs > 0).then(|| format!("{runs} {word}"))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { "not run".to_owned() } else { told.join(", ") }
+}
+
+/// Which setting has the least of `quantity`, in sentences.
+pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
+    let Some(Best { setting, mean, ties, next, excluded }) = best(sweep, quantity) else {
+        return vec![format!(
+            "No setting can be called best for {}: none has only runs that completed and passed.",
+            quantity.title
+        )];
+    };
+    let words = |setting: usize| sweep.plan.words(setting);
+    let named = |settings: &[usize]| {
+        let some: Vec<String> = settings.iter().take(NAMED).map(|&it| words(it)).collect();
+        let more = settings.len().saturating_sub(NAMED);
+        if more == 0 { some.join("; ") } else { format!("{}; and {more} more", some.join("; ")) }
+    };
+    let mut told =
+        vec![format!("Least {}: {} with {}.", quantity.title, words(setting), quantity.unit.brief(mean))];
+    if !ties.is_empty() {
+        told.push(format!("These seeds cannot tell it from {}; add seeds to decide.", named(&ties)));
+    }
+    if let Some((other, difference)) = next {
+        told.push(format!(
+            "The nearest setting that is worse with 95 % confidence is {}, by {} (seed by seed).",
+            words(other),
+            quantity.unit.text(&difference)
+        ));
+    }
+    if !excluded.is_empty() {
+        told.push(format!("Left out, because a run did not complete or did not pass: {}.", named(&excluded)));
+    }
+    told
+}
+
+/// Why runs did not pass: some different reasons.
+pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
+    let mut seen = Vec::new();
+    for run in &sweep.runs {
+        for reason in &run.reasons {
+            if seen.len() < REASONS && !seen.iter().any(|(_, known)| *known == reason) {
+                seen.push((run, reason));
+            }
+        }
+    }
+    let told = |(run, reason): (&super::Measured, &String)| {
+        format!("{}, seed {}: {reason}", sweep.plan.words(run.setting), run.seed)
+    };
+    seen.into_iter().map(told).collect()
+}
+
+/// A line for every run.
+pub fn csv(sweep: &Sweep) -> String {
+    let quantities: Vec<&Quantity> = super::quantities().collect();
+    let mut head: Vec<&str> = sweep.plan.parameters.iter().map(|it| it.path.as_str()).collect();
+    head.extend(["seed", "completed", "verdict"]);
+    head.extend(quantities.iter().map(|it| it.name));
+    let mut text = head.join(",") + "\n";
+    for run in &sweep.runs {
+        let mut line: Vec<String> = sweep.plan.values(run.setting).into_iter().map(str::to_owned).collect();
+        let verdict = serde_json::to_value(run.verdict).expect("a verdict has a JSON form");
+        line.extend([
+            run.seed.to_string(),
+            run.completed.to_string(),
+            verdict.as_str().expect("it is a word").to_owned(),
+        ]);
+        let value = |it: &&Quantity| run.values.get(it.name).map(f64::to_string).unwrap_or_default();
+        line.extend(quantities.iter().map(value));
+        text += &(line.join(",") + "\n");
+    }
+    text
+}
+
+/// Every setting with its estimates, and the best one.
+pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
+    let setting = |number: usize| {
+        let values: serde_json::Map<String, Value> = sweep
+            .plan
+            .parameters
+            .iter()
+            .zip(sweep.plan.values(number))
+            .map(|(it, value)| (it.path.clone(), value.into()))
+            .collect();
+        let estimates: serde_json::Map<String, Value> = super::quantities()
+            .filter_map(|it| Some((it.name.to_owned(), json!(sweep.estimate(number, it)?))))
+            .collect();
+        let count = |verdict| sweep.of(number).filter(|it| it.verdict == verdict).count();
+        json!({
+            "setting": number + 1,
+            "values": values,
+            "runs": sweep.of(number).count(),
+            "completed": sweep.of(number).filter(|it| it.completed).count(),
+            "pass": count(Verdict::Pass),
+            "unknown": count(Verdict::Unknown),
+            "fail": count(Verdict::Fail),
+            "quantities": estimates,
+        })
+    };
+    let best = best(sweep, quantity).map(|it| {
+        json!({
+            "quantity": quantity.name,
+            "setting": it.setting + 1,
+            "mean": it.mean,
+            "ties": it.ties.iter().map(|it| it + 1).collect::<Vec<_>>(),
+            "nearestWorse": it.next.map(|(other, difference)| json!({ "setting": other + 1, "difference": difference })),
+            "excluded": it.excluded.iter().map(|it| it + 1).collect::<Vec<_>>(),
+        })
+    });
+    let document = json!({
+        "name": sweep.plan.name,
+        "firstSeed": sweep.seeds.0,
+        "seeds": sweep.seeds.1,
+        "missing": sweep.missing(),
+        "settings": (0..sweep.plan.settings.len()).map(setting).collect::<Vec<_>>(),
+        "best": best,
+    });
+    let mut text = serde_json::to_string_pretty(&document).expect("it is JSON");
+    text.push('\n');
+    text
+}
