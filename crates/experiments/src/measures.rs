@@ -98,7 +98,10 @@ pub fn short(value: f64) -> String {
     let text = match value.abs() {
         it if it >= 100.0 => format!("{value:.0}"),
         it if it >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        it if it >= 0.01 || it == 0.0 => format!("{value:.2}"),
+        // What is not zero is not told as zero.
+        it if it >= 1e-6 => format!("{value:.0$}", (1.0 - it.log10().floor()) as usize),
+        _ => format!("{value:.0e}"),
     };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
@@ -203,5 +206,6 @@ mod tests {
         assert_eq!(Spread::of([0.25]).text(), "0.25");
         assert_eq!(Spread::of([]).text(), "-");
         assert_eq!([short(2920.0), short(0.0), short(100.04), short(99.96)], ["2920", "0", "100", "100"]);
+        assert_eq!([short(0.0042), short(-0.00037), short(2e-9)], ["0.0042", "-0.00037", "2e-9"]);
     }
 }

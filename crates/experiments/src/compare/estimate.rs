@@ -4,6 +4,10 @@ use serde::Serialize;
 
 use crate::measures::Spread;
 
+/// With fewer runs than this there is no interval: Student's would be several times as wide as the range of the runs, and say
+/// less than the runs themselves.
+pub const FEW: usize = 5;
+
 /// A mean over runs with different seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -12,7 +16,7 @@ pub struct Estimate {
     #[serde(flatten)]
     pub spread: Spread,
     /// Half the width of the interval that covers the mean of all possible runs with a confidence of 95 % (Student's t);
-    /// absent for a single run.
+    /// absent below [`FEW`] runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_width: Option<f64>,
 }
@@ -22,7 +26,7 @@ impl Estimate {
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Estimate> {
         let spread = Spread::of(values);
         let runs = spread.runs;
-        let half_width = (runs > 1).then(|| student(runs - 1) * spread.deviation / (runs as f64).sqrt());
+        let half_width = (runs >= FEW).then(|| student(runs - 1) * spread.deviation / (runs as f64).sqrt());
         (runs > 0).then_some(Estimate { spread, half_width })
     }
 
@@ -54,12 +58,12 @@ mod tests {
 
     #[test]
     fn the_interval_is_that_of_student() {
-        let estimate = Estimate::of([9.0, 11.0, 10.0, 10.0]).expect("four values");
-        // The deviation is sqrt(2/3), the quantile for three degrees of freedom 3.182.
-        let expected = 3.182 * (2.0_f64 / 3.0).sqrt() / 2.0;
+        let estimate = Estimate::of([9.0, 11.0, 10.0, 9.0, 11.0]).expect("five values");
+        // The deviation is 1, the quantile for four degrees of freedom 2.776.
+        let expected = 2.776 / 5.0_f64.sqrt();
         assert_eq!(estimate.mean(), 10.0);
-        assert!((estimate.half_width.expect("several") - expected).abs() < 1e-12, "{estimate:?}");
-        assert_eq!(Estimate::of([4.0]).expect("one").half_width, None);
+        assert!((estimate.half_width.expect("enough") - expected).abs() < 1e-12, "{estimate:?}");
+        assert_eq!(Estimate::of([4.0, 5.0, 6.0, 5.0]).expect("four").half_width, None);
         assert_eq!(Estimate::of([]), None);
     }
 }

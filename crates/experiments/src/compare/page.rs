@@ -6,6 +6,7 @@ use faultline_report::style;
 use faultline_trace::manifest::Backend;
 use maud::{Markup, PreEscaped, html};
 
+use super::estimate::FEW;
 use super::quantity::{QUANTITIES, Quantity};
 use super::tell::{cell, finished, on, remarks, seeds, verdicts};
 use super::{Comparison, Row};
@@ -13,10 +14,11 @@ use super::{Comparison, Row};
 /// Of the picture, beside the colours of the page.
 const STYLE: &str = ".bars text{font:12px system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif;fill:var(--ink)}\
 .bars .title{font-weight:600}.bars .side{fill:var(--faint);font-weight:600;font-size:13px}.bars .faint{fill:var(--faint)}.bars .end{text-anchor:end}\
-.bars .bar{fill:var(--c);fill-opacity:.75}.bars .axis{stroke:var(--grid)}.bars .whisker{stroke:var(--ink);stroke-width:1.3;fill:none}\
+.bars .bar{fill:var(--c);fill-opacity:.75}.bars .axis{stroke:var(--grid)}.bars .whisker{stroke:var(--ink);stroke-width:1.3;fill:none}.bars .run{fill:var(--ink)}\
 .bars{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px;margin:14px 0}.paper{fill:var(--paper)}";
 /// Of the page alone.
-const TABLE: &str = ".comparison td{white-space:nowrap}.comparison .group td{padding-top:18px;color:var(--faint);font-weight:600}\
+const TABLE: &str = ".comparison td{white-space:nowrap;padding-right:9px}.comparison td:first-child{white-space:normal;min-width:130px}\
+.comparison small{display:block;color:var(--faint);font-size:11.5px}.comparison .group td{padding-top:18px;color:var(--faint);font-weight:600}\
 .prose{max-width:86ch}";
 
 const PANEL: f64 = 424.0;
@@ -26,13 +28,20 @@ const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
 /// Beside a bar, for its number.
 const NUMBER: f64 = 92.0;
+/// Protocols that a heading names; more are counted.
+const NAMED: usize = 4;
 
 /// The page.
 pub fn render(it: &Comparison) -> String {
     let protocols: Vec<&str> = it.rows.iter().map(|row| row.protocol.as_str()).collect();
+    let compared = if protocols.len() > NAMED {
+        count(protocols.len() as u64, "protocol")
+    } else {
+        protocols.join(", ")
+    };
     let body = html! {
         header { div {
-            h1 { (it.name) ": " (protocols.join(", ")) }
+            h1 { (it.name) ": " (compared) }
             p.meta {
                 (it.application) " on " (count(it.ranks.into(), "process")) " in " (count(it.clusters as u64, "cluster"))
                 ", " (seeds(it)) ", " (on(it))
@@ -41,7 +50,7 @@ pub fn render(it: &Comparison) -> String {
         p.prose {
             "Every protocol runs the same application with the same seeds, once without faults and once with those of the "
             "file. Every run is judged by the same checkers. Numbers are means over the seeds, with the interval that covers "
-            "the true mean with a confidence of 95 %."
+            "the true mean with a confidence of 95 %; of fewer than " (FEW) " runs, with their range."
             @if let Some(unprotected) = &it.unprotected {
                 " Unprotected and without faults the application takes "
                 (super::quantity::Unit::Seconds.text(unprotected)) "; that is the measure of every overhead, seed by seed."
@@ -101,8 +110,11 @@ fn picture(it: &Comparison) -> Markup {
 }
 
 fn panel(it: &Comparison, quantity: &Quantity) -> Markup {
-    let upper =
-        |row: &Row| row.values.get(quantity.name).map_or(0.0, |it| it.mean() + it.half_width.unwrap_or(0.0));
+    let upper = |row: &Row| {
+        row.values
+            .get(quantity.name)
+            .map_or(0.0, |it| it.spread.most.max(it.mean() + it.half_width.unwrap_or(0.0)))
+    };
     let most = it.rows.iter().map(upper).fold(0.0, f64::max);
     let room = PANEL - NAME - NUMBER;
     let scale = |value: f64| if most > 0.0 { n(value.max(0.0) / most * room) } else { 0.0 };
@@ -113,20 +125,24 @@ fn panel(it: &Comparison, quantity: &Quantity) -> Markup {
         line.axis x1=(NAME) x2=(NAME) y1=(HEAD) y2=(bottom) {}
         @for (index, row) in it.rows.iter().enumerate() {
             @let y = HEAD + index as f64 * ROW;
-            g class={ "c" (index % 6) } {
+            g.c0 {
                 text.end x=(NAME - 8.0) y=(y + 15.0) { (row.protocol) }
                 @match row.values.get(quantity.name) {
                     Some(value) => {
                         @let half = value.half_width.unwrap_or(0.0);
-                        @let end = NAME + scale(value.mean() + half);
                         rect.bar x=(NAME) y=(y + 4.0) width=(scale(value.mean())) height=(ROW - 8.0) rx="2" {
                             title { (row.protocol) ": " (quantity.unit.text(value)) }
                         }
                         @if half > 0.0 {
                             @let start = NAME + scale(value.mean() - half);
+                            @let end = NAME + scale(value.mean() + half);
                             path.whisker d={ "M" (start) " " (y + 8.0) "v6m0 -3H" (end) "m0 -3v6" } {}
+                        } @else if value.spread.runs > 1 && value.spread.runs < FEW {
+                            // Of few runs the outermost are drawn instead of an interval.
+                            circle.run cx=(NAME + scale(value.spread.least)) cy=(y + 11.0) r="2.4" {}
+                            circle.run cx=(NAME + scale(value.spread.most)) cy=(y + 11.0) r="2.4" {}
                         }
-                        text x=(end + 6.0) y=(y + 15.0) { (quantity.unit.brief(value.mean())) }
+                        text.end x=(PANEL) y=(y + 15.0) { (quantity.unit.brief(value.mean())) }
                     }
                     None => text.faint x=(NAME + 6.0) y=(y + 15.0) { @if row.cannot.is_some() || (quantity.faulty && row.cannot_with_faults.is_some()) { "not run" } @else { "none finished" } }
                 }
@@ -138,8 +154,8 @@ fn panel(it: &Comparison, quantity: &Quantity) -> Markup {
 fn table(it: &Comparison) -> Markup {
     html! {
         div.table { table.comparison {
-            thead { tr { th {} @for (index, row) in it.rows.iter().enumerate() {
-                th.num { span class={ "dot c" (index % 6) } {} (row.protocol) }
+            thead { tr { th {} @for row in &it.rows {
+                th.num { (row.protocol) }
             } } }
             tbody {
                 @for (title, faulty) in [("Without faults", false), ("With the faults of the file", true)] {
@@ -154,12 +170,23 @@ fn table(it: &Comparison) -> Markup {
                             td.num { (finished(tally)) }
                         } }
                         @for quantity in QUANTITIES.iter().filter(|it| it.faulty == faulty) {
-                            tr { td { (quantity.title) } @for row in &it.rows { td.num { (cell(row, quantity)) } } }
+                            tr { td { (quantity.title) } @for row in &it.rows { td.num { (number(row, quantity)) } } }
                         }
                     }
                 }
             }
         } }
+    }
+}
+
+/// A number, with what is known of its precision below it, so that the table of many protocols stays narrow.
+fn number(row: &Row, quantity: &Quantity) -> Markup {
+    let text = cell(row, quantity);
+    match (text.split_once(' '), row.values.get(quantity.name)) {
+        (Some((_, precision)), Some(value)) if precision.starts_with(['±', '[']) => {
+            html! { (quantity.unit.brief(value.mean())) small { (precision) } }
+        }
+        _ => html! { (text) },
     }
 }
 

@@ -5,7 +5,7 @@ use faultline_report::text::span;
 
 use super::Run;
 use super::estimate::Estimate;
-use crate::measures::short;
+use crate::measures::{Spread, short};
 
 /// One number by which protocols are compared.
 #[derive(Clone, Copy, Debug)]
@@ -153,14 +153,23 @@ pub const QUANTITIES: [Quantity; 13] = [
 ];
 
 impl Unit {
-    /// For people: the mean and, where it is known, half the width of its interval, in one unit.
+    /// For people: the mean with half the width of its interval, or with the range of few runs, in one unit.
     pub fn text(self, estimate: &Estimate) -> String {
         let mean = estimate.mean();
         let (divisor, unit) = self.scale(mean);
-        let value = short(mean / divisor);
         let value = match estimate.half_width.map(|it| short(it / divisor)) {
-            Some(half) if half != "0" => format!("{value} ±{half}"),
-            _ => value,
+            Some(half) if half != "0" => format!("{} ±{half}", short(mean / divisor)),
+            Some(_) => short(mean / divisor),
+            None => {
+                let Spread { least, most, .. } = estimate.spread;
+                Spread {
+                    mean: mean / divisor,
+                    least: least / divisor,
+                    most: most / divisor,
+                    ..estimate.spread
+                }
+                .text()
+            }
         };
         if unit.is_empty() { value } else { format!("{value} {unit}") }
     }
@@ -217,7 +226,8 @@ mod tests {
         let text = |unit: Unit, values: &[f64]| {
             unit.text(&Estimate::of(values.iter().copied()).expect("there are values"))
         };
-        assert_eq!(text(Unit::Bytes, &[2e6, 2.2e6]), "2.1 ±1.27 MB");
+        assert_eq!(text(Unit::Bytes, &[2e6, 2.2e6, 2e6, 2.2e6, 2.1e6]), "2.1 ±0.12 MB");
+        assert_eq!(text(Unit::Bytes, &[2e6, 2.2e6]), "2.1 [2..2.2] MB", "two runs have no interval");
         assert_eq!(text(Unit::Percent, &[3.25]), "3.25 %");
         assert_eq!(text(Unit::Count, &[3.0, 3.0]), "3");
         assert_eq!(text(Unit::Seconds, &[0.25]), "250 ms");

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::Sweep;
 use super::best::best;
 use super::tell::{cell, conclusions, reasons, scope, verdicts};
-use crate::compare::estimate::Estimate;
+use crate::compare::estimate::{Estimate, FEW};
 use crate::compare::quantity::Quantity;
 
 const STYLE: &str = ".sweep text{font:12px system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif;fill:var(--faint)}\
@@ -25,8 +25,6 @@ const HEIGHT: f64 = 250.0;
 const BOTTOM: f64 = 40.0;
 /// Of a cell of a heat map.
 const ROW: f64 = 30.0;
-/// With fewer runs than this their points are drawn instead of an interval, which would say little.
-const FEW: usize = 5;
 
 /// The page. `file` gives the file of a setting, relative to the page.
 pub fn render(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> String {
@@ -93,7 +91,7 @@ fn line(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> M
     let runs = |setting: usize| -> Vec<f64> {
         sweep.of(setting).filter_map(|it| it.values.get(quantity.name).copied()).collect()
     };
-    let upper = |it: &Estimate| it.mean() + it.half_width.filter(|_| it.spread.runs >= FEW).unwrap_or(0.0);
+    let upper = |it: &Estimate| it.mean() + it.half_width.unwrap_or(0.0);
     let highest = |setting: usize| {
         let whisker = sweep.estimate(setting, quantity).map_or(0.0, |it| upper(&it));
         let points = if runs(setting).len() < FEW { runs(setting) } else { Vec::new() };
