@@ -155,7 +155,7 @@ fn table(it: &Comparison) -> Markup {
     html! {
         div.table { table.comparison {
             thead { tr { th {} @for row in &it.rows {
-                th.num { (row.protocol) }
+                th.num { (breakable(&row.protocol)) }
             } } }
             tbody {
                 @for (title, faulty) in [("Without faults", false), ("With the faults of the file", true)] {
@@ -177,6 +177,11 @@ fn table(it: &Comparison) -> Markup {
             }
         } }
     }
+}
+
+/// A name that may be broken before its capitals, so that a column is no wider than its numbers.
+fn breakable(name: &str) -> Markup {
+    html! { @for letter in name.chars() { @if letter.is_uppercase() { wbr; } (letter) } }
 }
 
 /// A number, with what is known of its precision below it, so that the table of many protocols stays narrow.
