@@ -1,4 +1,4 @@
-//! The programs that protocols protect.
+//! The programs that protocols protect against failures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,17 +12,18 @@ use crate::membership::Membership;
 use crate::message::Payload;
 use crate::time::Span;
 
-/// A piece of computation that owns its data, so that it runs on a worker while the process handles messages.
+/// A piece of computation that owns its data, so that a worker can run it while the process handles messages.
 pub trait Job: Clone + Debug + PartialEq + Send + 'static {
-    /// What the computation gives back.
+    /// The result of the computation, handed back to the application through [`Application::computed`].
     type Output: Clone + Debug + PartialEq + Send + 'static;
-    /// How long it takes: what the simulator charges, and what a real driver spends at least, by waiting out the rest.
+    /// Returns how long the computation takes. The simulator charges exactly this; a real driver spends at least
+    /// this, by waiting for the remainder.
     fn cost(&self) -> Span;
-    /// Computes. Pure: no clock, no I/O, no shared state.
+    /// Computes the output. Must be pure: no clock, no I/O, no shared state.
     fn run(self) -> Self::Output;
 }
 
-/// Identifies the result of an application: equal results, equal digests.
+/// Identifies the result of an application: equal results have equal digests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Digest(pub [u8; 16]);
 
@@ -38,22 +39,22 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// How far an application is, in steps of its own.
+/// Progress of an application, in steps that the application defines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Steps done.
+    /// Steps completed so far.
     pub done: u64,
-    /// Steps in all; 0 when unknown.
+    /// Total number of steps; 0 if unknown.
     pub total: u64,
 }
 
-/// Where an application puts what it sends.
+/// Collects what an application sends and consumes while it handles one event.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
-    /// Messages in the order of sending.
+    /// Messages in the order in which they were sent.
     pub sends: Vec<(ProcessId, Payload)>,
-    /// Messages consumed, in the order of consuming: how many of `sends` went before, the sender, the number on its
-    /// channel.
+    /// Messages consumed, in order: how many entries of `sends` precede the consumption, the sender, and the number
+    /// on the sender's channel.
     pub consumed: Vec<(usize, ProcessId, u32)>,
 }
 
@@ -64,11 +65,12 @@ impl Outbox {
         self.sends.push((to, payload));
     }
 
-    /// Says that from here on the program's actions may depend on message `number` from `from` (the first is 0), which
-    /// has been delivered. What was delivered and not consumed has influenced nothing that the program sends.
+    /// Declares that the program's later actions may depend on message `number` from `from` (the first is 0), which
+    /// has been delivered. A message that was delivered but not consumed has influenced nothing that the program
+    /// sends.
     ///
-    /// A protocol that [repeats](crate::Protocol::REPEATS) executions orders messages by what was consumed before them;
-    /// others do not look.
+    /// A protocol that [relies on repetition](crate::Protocol::REPEATS) orders messages by what was consumed before
+    /// them; other protocols ignore consumption.
     pub fn consume(&mut self, from: ProcessId, number: u32) {
         self.consumed.push((self.sends.len(), from, number));
     }
@@ -76,34 +78,35 @@ impl Outbox {
 
 /// One rank of a parallel program: explicit state, explicit sends and receipts, no clock, no I/O.
 ///
-/// A rank acts when a message is delivered or a job returns. It is never delivered to, nor asked for a job, while its
-/// protocol holds it.
+/// A rank acts when a message is delivered or a job returns. While its protocol holds it, it is neither delivered
+/// messages nor asked for jobs.
 pub trait Application: Clone + Debug + Sized {
-    /// Its computation.
+    /// The rank's computation.
     type Job: Job;
-    /// Its parameters, equal for all ranks.
+    /// Parameters of the program, equal for all ranks.
     type Config: Clone + Debug;
 
-    /// The state before the first step. `seed` is this rank's own.
+    /// Creates the state before the first step. `seed` differs from rank to rank.
     fn new(config: &Arc<Self::Config>, me: ProcessId, membership: &Membership, seed: u64) -> Self;
-    /// A message has arrived.
+    /// Handles a message that the protocol delivers.
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox);
-    /// A job has returned.
+    /// Handles the output of a job that has returned.
     fn computed(&mut self, done: <Self::Job as Job>::Output, out: &mut Outbox);
-    /// The next computation, when one is possible. Not asked again until it has returned.
+    /// Returns the next computation if one is possible. Not called again until that job has returned.
     fn next_job(&mut self) -> Option<Self::Job>;
-    /// The state now. `None`: the job that is out holds it; asked again when it is back.
+    /// Returns the current state, or `None` while the job in progress holds it; the composite asks again once the job
+    /// has returned.
     fn snapshot(&self) -> Option<Arc<[Chunk]>>;
-    /// Replaces the state by a saved one, or by the initial one when `chunks` is `None`. A job that is out is void.
-    /// A *salted* application mixes `salt` into everything it sends from now on, so that a re-execution differs from
-    /// the execution it repeats.
+    /// Replaces the state by a saved one, or by the initial one if `chunks` is `None`. The output of a job in
+    /// progress is discarded. A *salted* application mixes `salt` into everything that it sends after this call, so
+    /// that a re-execution differs from the execution that it repeats.
     fn restore(&mut self, chunks: Option<&[Chunk]>, salt: Incarnation);
-    /// The result, once the rank has finished.
+    /// Returns the digest of the result once the rank has finished.
     fn result(&self) -> Option<Digest>;
-    /// How far it is.
+    /// Returns the rank's progress.
     fn progress(&self) -> Progress;
-    /// What each rank computes when nothing fails; `None` when that is an accident of timing, or nothing computes it in
-    /// another way. `seed` gives each rank's own seed.
+    /// Returns the digest that each rank computes in a run without failures. `None` if that depends on timing, or if
+    /// there is no independent way to compute it. `seed` returns the seed of each rank.
     fn reference(
         _config: &Arc<Self::Config>,
         _membership: &Membership,
@@ -111,13 +114,13 @@ pub trait Application: Clone + Debug + Sized {
     ) -> Option<Vec<(ProcessId, Digest)>> {
         None
     }
-    /// Whether this rank has left the program: from this state on it neither sends nor is sent to. Only ranks of a cluster
-    /// that leaves ever say so, and all of them do in the end.
+    /// Returns whether this rank has left the program: from this state on, it neither sends nor receives messages.
+    /// Only ranks of a cluster that leaves ever return `true`, and each of them eventually does.
     fn has_left(&self) -> bool {
         false
     }
 }
 
-/// Values that drivers move between processes or to storage.
+/// Values that drivers move between processes or write to storage.
 pub trait Wire: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {}
 impl<T: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static> Wire for T {}

@@ -1,29 +1,29 @@
-//! Small numbers by process: sparse while few processes have one, dense when many do.
+//! One small number per process: sparse while few processes have a number, dense when many do.
 //!
-//! A process of a large cluster talks to few others in most programs, and to all of them in some. One table by sender and
-//! receiver would not fit into memory, and a sorted list alone costs a search for each message.
+//! In most programs a process of a large cluster talks to a few others, in some to all of them. A table of all pairs
+//! of senders and receivers would not fit into memory, and a sorted list alone would cost a search per message.
 
 use alloc::vec::Vec;
 
 use crate::id::ProcessId;
 
-/// A number per process, 0 where none was set.
+/// A number per process, 0 by default.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// Ascending.
+    /// Sorted by process.
     sparse: Vec<(ProcessId, u32)>,
-    /// From `first` on.
+    /// The numbers of consecutive processes, starting with process `first`.
     dense: Vec<u32>,
     first: u32,
 }
 
 impl Counters {
-    /// Below this many entries a search is as fast as an index.
+    /// Below this many entries, a search is as fast as an index.
     const FEW: usize = 16;
-    /// A dense table may be this many times as long as it has entries.
+    /// Largest permitted ratio of a dense table's length to its number of entries.
     const SPARSENESS: usize = 4;
 
-    /// The number of `process`, to be changed.
+    /// Returns a mutable reference to the number of `process`.
     #[inline]
     pub fn get_mut(&mut self, process: ProcessId) -> &mut u32 {
         let place = process.0.wrapping_sub(self.first) as usize;
@@ -47,7 +47,7 @@ impl Counters {
         }
     }
 
-    /// Every number that is not 0, ascending by process.
+    /// Iterates over all numbers other than 0, ascending by process.
     pub fn iter(&self) -> impl Iterator<Item = (ProcessId, u32)> + '_ {
         let dense =
             self.dense.iter().enumerate().map(|(place, &it)| (ProcessId(self.first + place as u32), it));
@@ -62,8 +62,8 @@ impl Counters {
         self.dense.clear();
     }
 
-    /// Makes a table of all processes, or else of those in the middle, if that does not waste too much; those far from
-    /// most others stay in the list.
+    /// Switches to a dense table of all processes, or of those in the middle if the full table would waste too much
+    /// space. The outliers then stay in the list.
     fn maybe_densify(&mut self) {
         let mut all: Vec<(ProcessId, u32)> = self.iter().collect();
         all.extend(self.sparse.iter().filter(|&&(_, number)| number == 0));
@@ -110,7 +110,7 @@ mod tests {
         let mut random = 1_u32;
         for round in 0..20_000_u32 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Few far apart, then many side by side, then some beyond them on either side.
+            // Few processes far apart, then many adjacent ones, then some beyond them on either side.
             let process = ProcessId(match round {
                 0..100 => (random >> 16) * 1000 % 10_000,
                 100..19_000 => 5_000 + (random >> 16) % 200,

@@ -1,8 +1,8 @@
-//! Facts: the only observation channel. Triggers, metrics, golden files, checkers, dashboards and diagrams all speak
-//! of these.
+//! Facts: the only observation channel. Triggers, metrics, golden files, checkers, dashboards and diagrams all use
+//! them.
 //!
-//! The composite states what it saw itself (sent, delivered, saved, …). What only the protocol can know is a
-//! [`Claim`]: its own word, never taken as evidence. The supervisor states what it did to processes.
+//! The composite states what it observed itself (sent, delivered, saved, …). What only the protocol can know is a
+//! [`Claim`]: self-reported, and never used as evidence. The supervisor states what it did to processes.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,189 +19,193 @@ use crate::membership::Boot;
 use crate::message::MessageId;
 use crate::time::Span;
 
-/// Evidence of what a state contains: a cut in the process's fact stream and two multiset hashes. The checker rebuilds
-/// the sets from the facts before the cut and compares.
+/// Evidence of what a state contains: a cut in the process's stream of facts and two multiset hashes. The checker
+/// rebuilds both sets from the facts before the cut, and compares the hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
-    /// The life whose stream is cut.
+    /// The life to whose stream the cut belongs.
     pub life: Life,
-    /// Facts of that life before this number are part of the state (together with what that life had restored).
+    /// Facts of that life with a smaller number are part of the state, together with the state that the life
+    /// restored.
     pub upto: FactNo,
-    /// Wrapping sum of [`MessageId::mix`] over everything sent; in a program of tasks of [`TaskId`] over the tasks spawned.
+    /// Wrapping sum of [`MessageId::mix`] over all messages sent; in a program of tasks, sum of [`TaskId`] over the
+    /// tasks spawned.
     pub sent: u64,
-    /// Wrapping sum of [`MessageId::mix`] over everything delivered; in a program of tasks of [`TaskId`] over the tasks run.
+    /// Wrapping sum of [`MessageId::mix`] over all messages delivered; in a program of tasks, sum of [`TaskId`] over
+    /// the tasks run.
     pub delivered: u64,
 }
 
-/// The vectors of a committed HC3I checkpoint (section 3.2, and finding 5 of the errata: one vector decides forcing, the
-/// other rollback).
+/// The vectors of a committed HC3I checkpoint (section 3.2; finding 5 of the errata: one vector decides forcing, the
+/// other decides rollbacks).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vectors {
-    /// Direct dependencies vector, indexed by cluster.
+    /// Direct dependencies vector (DDV), indexed by cluster.
     pub ddv: Arc<[Position]>,
-    /// Greatest position *delivered* from each cluster and incarnation, ascending; absent means none.
+    /// Greatest position *delivered* from each cluster and incarnation, ascending; no entry if nothing was delivered.
     pub delivered: Arc<[(ClusterId, Position)]>,
 }
 
-/// Why a cluster rolled back.
+/// The reason for a cluster's rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// One of its own processes failed.
+    /// A process of the cluster failed.
     Failure,
     /// Another cluster's rollback undid a message that this one had delivered.
     Alert {
-        /// That cluster.
+        /// The cluster that rolled back.
         from: ClusterId,
-        /// What it restored, under its new incarnation.
+        /// The checkpoint that it restored, under its new incarnation.
         position: Position,
     },
 }
 
-/// What only a protocol knows: marked as its own word.
+/// Facts that only a protocol can know. Self-reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Claim {
-    /// The coordinator asks its cluster for checkpoint `position.sn` (the one being taken).
+    /// The coordinator asks its cluster to take checkpoint `position.sn`.
     CheckpointRequested {
-        /// Of the checkpoint to be.
+        /// Position of the requested checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt at that checkpoint.
         attempt: Attempt,
-        /// By a message from another cluster, rather than by the timer.
+        /// Whether a message from another cluster caused the request; otherwise the timer did.
         forced: bool,
     },
     /// This process applied the commit of a checkpoint.
     Committed {
-        /// Of the checkpoint.
+        /// Position of the checkpoint.
         position: Position,
-        /// The try that succeeded.
+        /// The attempt that succeeded.
         attempt: Attempt,
-        /// By a message from another cluster, rather than by the timer.
+        /// Whether a message from another cluster forced the checkpoint; otherwise the timer triggered it.
         forced: bool,
         /// Time during which this process's application was frozen.
         frozen: Span,
         /// The checkpoint's vectors.
         vectors: Arc<Vectors>,
     },
-    /// This process gave up a checkpoint that was being taken.
+    /// This process discarded a checkpoint that was being taken.
     Aborted {
-        /// Of the checkpoint.
+        /// Position of the discarded checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt that was discarded.
         attempt: Attempt,
     },
     /// This process takes part in a recovery round.
     RecoveryStarted {
         /// Sum of the lives of the cluster's processes.
         lives: u64,
-        /// Counts rounds among the same lives.
+        /// Number of the round among rounds with the same sum of lives.
         round: u32,
     },
-    /// This process goes on from `to`, under incarnation `to.incarnation`.
+    /// This process resumes from `to`, under incarnation `to.incarnation`.
     RolledBack {
-        /// The checkpoint, under the *new* incarnation; SN 0 is the configuration.
+        /// The checkpoint, under the *new* incarnation. SN 0 is the initial state.
         to: Position,
         /// The checkpoint, under the incarnation that took it.
         checkpoint: Position,
-        /// Why.
+        /// The reason for the rollback.
         cause: Cause,
-        /// The vectors of the restored checkpoint, which need not have been committed before the failure.
+        /// The vectors of the restored checkpoint, which may not have been committed before the failure.
         vectors: Arc<Vectors>,
     },
-    /// This process learnt of another cluster's rollback.
+    /// This process learned of another cluster's rollback.
     Alerted {
-        /// That cluster.
+        /// The cluster that rolled back.
         from: ClusterId,
-        /// What it restored, under its new incarnation.
+        /// The checkpoint that it restored, under its new incarnation.
         position: Position,
     },
     /// This process re-sends a logged message.
     Resent {
-        /// The message.
+        /// Identity of the message, unchanged since its first send.
         id: MessageId,
     },
     /// A message waits for the checkpoint that it forces.
     Forcing {
-        /// The message.
+        /// Identity of the waiting message.
         id: MessageId,
     },
-    /// This process removed what no recovery needs any more.
+    /// This process removed what no recovery can need any more.
     Collected {
-        /// The collection.
+        /// Number of the garbage collection.
         round: u32,
-        /// Checkpoints of its cluster with a smaller SN are gone.
+        /// Checkpoints of the cluster with a smaller SN have been removed.
         below: Sn,
-        /// Checkpoints kept.
+        /// Checkpoints that remain.
         kept: u32,
         /// Log entries removed.
         log: u32,
     },
-    /// A re-execution sent a message in another phase than the execution had: the program does not repeat itself, so that
-    /// the protocol cannot protect it.
+    /// A re-execution sent a message in a different phase than the original execution. The program is not
+    /// send-deterministic, so the protocol cannot protect it.
     NotRepeated {
-        /// The message.
+        /// Identity of the message.
         id: MessageId,
-        /// Its phase as its receiver recorded it.
+        /// Phase that the receiver recorded for the message.
         recorded: u32,
-        /// Its phase in the re-execution.
+        /// Phase of the message in the re-execution.
         repeated: u32,
     },
-    /// Everything that this process should hold, it holds again, after its storage was lost.
+    /// After the loss of its storage, this process again stores everything that it should.
     Protected,
     /// No checkpoint of the cluster can be restored.
     Unrecoverable {
-        /// The cluster.
+        /// The unrecoverable cluster.
         cluster: ClusterId,
-        /// For each member whose part is missing everywhere: the newest checkpoint that lacks it, and who was asked.
+        /// For each member whose part no storage holds: the newest checkpoint that lacks it, and the processes that
+        /// were asked.
         missing: Arc<[(ImageName, Vec<ProcessId>)]>,
     },
-    /// This process has a message whose send a rollback undid, and which will be sent again.
+    /// This process has delivered a message whose send a rollback undid. The sender will send it again.
     Orphaned {
-        /// The message.
+        /// Identity of the orphan message.
         id: MessageId,
-        /// Its phase as recorded when it was received.
+        /// Phase of the message, recorded when it was received.
         phase: u32,
     },
-    /// The coordinator of a cluster that leaves: no recovery can want anything of the cluster any more.
+    /// The coordinator of a leaving cluster reports that no recovery can need anything from the cluster any more.
     Released {
-        /// The cluster.
+        /// The leaving cluster.
         cluster: ClusterId,
     },
-    /// Logged messages left this process's memory, because they are durable in its storage and at its holders.
+    /// Logged messages left this process's memory, since its own storage and its holders have made them durable.
     Spilled {
-        /// How many.
+        /// Number of messages that left the memory.
         messages: u32,
-        /// Their content.
+        /// Payload of these messages, in bytes.
         bytes: u64,
-        /// Content of all messages that are still in memory.
+        /// Payload of all messages that are still in memory, in bytes.
         left: u64,
     },
 }
 
-/// What happens in a theft of a task, in this order unless something fails.
+/// Steps of the theft of a task. Without failures they occur in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TheftStep {
-    /// The victim set a task aside for the thief.
+    /// The victim reserved a task for the thief.
     Lent,
-    /// The victim's protocol let the task go to the network, for the first time or again.
+    /// The victim's protocol handed the task to the network, for the first time or again.
     Shipped,
-    /// The thief has the task.
+    /// The thief received the task.
     Taken,
-    /// The thief has everything that it owes for the task.
+    /// The thief completed everything that it owes the victim for the task.
     Done,
-    /// The thief's protocol let the result go to the network, for the first time or again.
+    /// The thief's protocol handed the result to the network, for the first time or again.
     Returned,
     /// The result became part of the victim's state.
     Merged,
-    /// The victim's protocol told the thief that the result is not wanted again.
+    /// The victim's protocol told the thief that it does not need the result again.
     Receipted,
-    /// The thief dropped what it owed, done or not.
+    /// The thief dropped what it owed, whether complete or not.
     Forgotten,
-    /// The victim took the task back, to run it or lend it again.
+    /// The victim reclaimed the task, to run it or to lend it again.
     Voided,
 }
 
 impl TheftStep {
-    /// What a fact of this step is called.
+    /// Returns the kind of a fact that states this step.
     pub const fn kind(self) -> FactKind {
         match self {
             TheftStep::Lent => FactKind::Lent,
@@ -217,118 +221,121 @@ impl TheftStep {
     }
 }
 
-/// One fact, as it stands in a process's stream. The driver adds process, life, number and time.
+/// One entry of a process's stream of facts. The driver adds process, life, number and time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     /// The application sent a message.
     Sent {
-        /// The message.
+        /// Identity of the message.
         id: MessageId,
-        /// The length of its content.
+        /// Length of its payload, in bytes.
         bytes: u32,
     },
-    /// The protocol let a message go to the network, for the first time or again.
+    /// The protocol handed a message to the network, for the first time or again.
     Transmitted {
-        /// The message.
+        /// Identity of the message.
         id: MessageId,
-        /// The sender's position as piggybacked.
+        /// Position of the sender, as piggybacked on the message.
         position: Position,
     },
-    /// The protocol kept a message from the network, because its receiver has it.
+    /// The protocol did not hand a message to the network, since the receiver already has it.
     Suppressed(MessageId),
     /// The application received a message.
     Delivered(MessageId),
-    /// The application's actions may depend on a message from here on. Stated under protocols that repeat executions.
+    /// The application's later actions may depend on the message. Stated only under protocols that rely on repetition
+    /// ([`Protocol::REPEATS`](crate::Protocol::REPEATS)).
     Consumed(MessageId),
-    /// The protocol dropped a message that a rollback of its sender had undone.
+    /// The protocol dropped a message that a rollback of its sender undid.
     DroppedStale(MessageId),
-    /// An image was handed to the storage; its application state has this many bytes.
+    /// The process handed an image to its storage. The number is the size of its application state in bytes.
     Saved(Box<(ImageName, Witness, u64)>),
-    /// The storage reported an image durable here; the owner may be another process.
+    /// The process's storage reported an image durable. The image may belong to another process.
     Durable(ImageName),
-    /// The application's state was replaced by an image's, under this incarnation; no image means the initial state.
+    /// The application's state was replaced by that of an image, under this incarnation. Without an image, by the
+    /// initial state.
     Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
-    /// The application is finished in this state. Stated again when the state changes after that.
+    /// The application has finished in this state. Stated again if the state changes afterwards.
     Finished(Box<(Witness, Digest)>),
-    /// The outcome of a task was applied to the state, which now has the tasks that it spawned: all children of `task`
-    /// with smaller indices than `spawned`.
+    /// The outcome of a task was applied to the state. The state now contains the tasks that it spawned: all children
+    /// of `task` with an index below `spawned`.
     Ran {
-        /// The task.
+        /// Identity of the task.
         task: TaskId,
-        /// How many tasks it spawned.
+        /// Number of tasks that it spawned.
         spawned: u32,
-        /// How long it took, in microseconds: what its program says, by the speed of the place.
+        /// Duration of the task in microseconds: the program's figure, scaled by the speed of the place.
         cost_us: u32,
     },
-    /// A step of a theft.
+    /// One step of the theft of a task.
     Theft {
-        /// The theft.
+        /// Identity of the theft.
         theft: Theft,
-        /// What is stolen.
+        /// The stolen task.
         task: TaskId,
-        /// What happened.
+        /// The step that happened.
         step: TheftStep,
     },
-    /// The state of a process that is gone for good became part of this one's: that of an image, or (without one) the
-    /// state in which the process began.
+    /// The state of a process that will not return became part of this process's state: the state of an image, or
+    /// without one the process's initial state.
     Absorbed(Box<(ProcessId, Option<ImageName>, Witness)>),
-    /// The protocol's own word.
+    /// A statement of the protocol, self-reported.
     Claim(Box<Claim>),
 
-    /// Supervisor: a life of a process was started.
+    /// Supervisor: it started a life of a process.
     LifeStarted {
-        /// The process.
+        /// The process that starts.
         process: ProcessId,
-        /// The life.
+        /// Number of the new life.
         life: Life,
-        /// How it begins.
+        /// How the life begins.
         boot: Boot,
     },
-    /// Supervisor: the application may begin, everywhere.
+    /// Supervisor: all ranks may start the application.
     Begun,
-    /// Supervisor, before it acts: fault `no` of the plan is being injected.
+    /// Supervisor, before it acts: it is injecting fault `no` of the plan.
     Injecting {
-        /// In the plan.
+        /// Number of the fault in the plan.
         no: FaultNo,
-        /// What exactly is done.
+        /// The fault, with its target resolved.
         fault: Box<Fault>,
     },
-    /// Supervisor: fault `no` found nothing to act on, or came too late to matter.
+    /// Supervisor: fault `no` had no target left, or came too late to have an effect.
     Ineffective {
-        /// In the plan.
+        /// Number of the fault in the plan.
         no: FaultNo,
-        /// Why.
+        /// The reason, in words.
         reason: Arc<str>,
     },
-    /// Supervisor, before the kill: this life ends here, by an injected fault or because it cannot go on.
+    /// Supervisor, before it kills the process: a life ends here, because of an injected fault or because it cannot
+    /// continue.
     Failed {
-        /// The process.
+        /// The process that fails.
         process: ProcessId,
         /// The life that ends.
         life: Life,
-        /// What becomes of its node's storage.
+        /// What happens to the storage of the process's node.
         storage: StorageFate,
-        /// What ends it.
+        /// The cause of the failure.
         by: EndedBy,
     },
-    /// Supervisor: the end of a life was noticed and is announced.
+    /// Supervisor: it detected the end of a life, and announces it.
     Detected {
-        /// The process.
+        /// The process that failed.
         process: ProcessId,
-        /// The life.
+        /// The life that has ended.
         life: Life,
     },
-    /// Supervisor: every rank has finished and no message is under way.
+    /// Supervisor: every rank has finished, and no message is in transit.
     Completed,
-    /// Supervisor, before it acts: the user of the federation changed this while it runs.
+    /// Supervisor, before it acts: the user changed the running federation.
     Changed(Box<Change>),
-    /// Supervisor, before it announces its processes: this cluster joins.
+    /// Supervisor, before it announces the cluster's processes: a cluster joins.
     Joined(ClusterId),
-    /// Supervisor, before it ends its processes for good and gives their storage back: this cluster leaves.
+    /// Supervisor, before it ends the cluster's processes permanently and releases their storage: a cluster leaves.
     Left(ClusterId),
 }
 
-/// The kinds of fact, as users name them in triggers (`checkpointRequested`) and metrics.
+/// The kinds of facts, as users name them in triggers (`checkpointRequested`) and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "each is documented at the fact it names")]
@@ -382,10 +389,10 @@ pub enum FactKind {
 }
 
 impl Fact {
-    /// What kind of fact this is.
+    /// Returns the kind of this fact.
     #[inline]
     pub fn kind(&self) -> FactKind {
-        // By itself, so that the rest is a table.
+        // Separate from the `match`, so that the compiler turns the rest into a table.
         if let Fact::Claim(claim) = self {
             return claim.kind();
         }
@@ -419,7 +426,7 @@ impl Fact {
 }
 
 impl Claim {
-    /// What kind of fact this is.
+    /// Returns the kind of a fact that states this claim.
     pub fn kind(&self) -> FactKind {
         match self {
             Claim::CheckpointRequested { .. } => FactKind::CheckpointRequested,
@@ -442,7 +449,7 @@ impl Claim {
 }
 
 impl FactKind {
-    /// The kinds that a process states and a trigger may wait for.
+    /// The kinds that a process states, and that a trigger can wait for.
     pub const OF_PROCESSES: [FactKind; 36] = [
         FactKind::Sent,
         FactKind::Transmitted,
@@ -483,23 +490,23 @@ impl FactKind {
     ];
 }
 
-/// A set of kinds of fact.
+/// A set of kinds of facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FactKinds(u64);
 
 impl FactKinds {
-    /// No kind.
+    /// The empty set.
     pub const NONE: FactKinds = FactKinds(0);
-    /// Every kind.
+    /// The set of all kinds.
     pub const ALL: FactKinds = FactKinds(u64::MAX);
 
-    /// Whether `kind` is among them.
+    /// Returns whether the set contains `kind`.
     #[inline]
     pub const fn contains(self, kind: FactKind) -> bool {
         self.0 & 1 << kind as u64 != 0
     }
 
-    /// The kinds of both sets.
+    /// Returns the union of both sets.
     pub const fn union(self, other: FactKinds) -> FactKinds {
         FactKinds(self.0 | other.0)
     }

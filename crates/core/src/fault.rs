@@ -1,5 +1,5 @@
-//! What can be done to a federation, and when, and what became of it. A plan is expanded from a seed once, by
-//! `faultline-api`, and means the same on every backend.
+//! Faults: what can be done to a federation, when, and with which outcome. `faultline-api` expands a plan from a seed
+//! once; the plan means the same on every backend.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,33 +11,33 @@ use crate::image::ImageName;
 use crate::message::MessageId;
 use crate::time::{Span, Time};
 
-/// What becomes of a node's stable storage when the node fails.
+/// What happens to a node's stable storage when the node fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StorageFate {
-    /// The next life finds it as it was.
+    /// The next life finds the storage unchanged.
     #[default]
     Kept,
-    /// Gone.
+    /// The content of the storage is lost.
     Lost,
 }
 
-/// What ends a life that its supervisor ends, or knows to be over.
+/// The cause of a life's end, as the supervisor knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EndedBy {
-    /// A fault of the plan: one that kills, or a pause in which it was taken for dead.
+    /// A fault of the plan: a kill, or a pause long enough for the process to be declared failed.
     Fault(FaultNo),
-    /// It gave no sign of life for so long that it is taken for dead.
+    /// The process sent no sign of life for so long that it was declared failed.
     Silence,
-    /// The place that it was at is gone: its pod, on Kubernetes.
+    /// The place of the process no longer exists; on Kubernetes, its pod.
     PlaceLost,
-    /// It was to begin at a place that does not have what the process had stored.
+    /// The process was about to start at a place that does not have its stored data.
     StorageLost,
-    /// The supervisor was started again, and lives end with the one before.
+    /// The supervisor restarted; a life ends with the supervisor that started it.
     SupervisorRestarted,
 }
 
 impl EndedBy {
-    /// The fault of the plan, if it was one.
+    /// Returns the fault of the plan that ended the life, if one did.
     pub fn fault(self) -> Option<FaultNo> {
         match self {
             EndedBy::Fault(no) => Some(no),
@@ -46,87 +46,88 @@ impl EndedBy {
     }
 }
 
-/// Emulated properties of a link, one direction.
+/// Emulated properties of a link in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkProperties {
     /// One-way delay.
     pub latency: Span,
-    /// Half-width of a uniform distribution around the delay.
+    /// Half the width of a uniform distribution around the delay.
     pub jitter: Span,
-    /// Bytes per second; 0 is unlimited.
+    /// Bytes per second; 0 means unlimited.
     pub bandwidth: u64,
-    /// Packets lost, in parts per million; the transport re-sends, so a loss appears as delay.
+    /// Packet loss in parts per million. The transport re-sends lost packets, so that a loss appears as delay.
     pub loss_ppm: u32,
 }
 
-/// What a storage does wrong.
+/// How a storage misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StorageFault {
-    /// Writes take this much longer.
+    /// Each write takes this much longer.
     Slow(Span),
-    /// Writes fail.
+    /// All writes fail.
     Full,
-    /// Images that are read back fail their checksum, and so count as absent.
+    /// Images fail their checksum when read, and so count as absent.
     Corrupt,
 }
 
-/// One fault, its target resolved to processes and clusters.
+/// One fault, with its target resolved to processes and clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
-    /// The process is killed.
+    /// A process is killed.
     Crash {
-        /// Whom.
+        /// The process to kill.
         process: ProcessId,
-        /// What becomes of its storage.
+        /// What happens to the storage of its node.
         storage: StorageFate,
-        /// Whether a next life follows. If not, its process is gone for good, also if it was dead already.
+        /// Whether another life follows. If not, the process is gone permanently, even if it had already failed.
         returns: bool,
     },
-    /// The process is stopped, and goes on after a while unless it was fenced in between.
+    /// A process is stopped, and resumes after `span` unless it was fenced in the meantime.
     Pause {
-        /// Whom.
+        /// The process to stop.
         process: ProcessId,
-        /// How long.
+        /// Duration of the pause.
         span: Span,
     },
-    /// All processes of a cluster are killed at once.
+    /// All processes of a cluster are killed at the same time.
     LoseCluster {
-        /// Which.
+        /// The cluster to kill.
         cluster: ClusterId,
-        /// What becomes of their storage.
+        /// What happens to the storage of its nodes.
         storage: StorageFate,
-        /// Whether next lives follow. If not, its processes are gone for good, also those that were dead already.
+        /// Whether further lives follow. If not, the processes are gone permanently, including those that had already
+        /// failed.
         returns: bool,
     },
-    /// The link from one cluster to another (or within one) changes.
+    /// The properties of a link change, from one cluster to another or within a cluster.
     Link {
-        /// Sending side.
+        /// Sending cluster.
         from: ClusterId,
-        /// Receiving side.
+        /// Receiving cluster.
         to: ClusterId,
-        /// The new properties; `None` restores those of the federation.
+        /// The new properties; `None` restores those of the federation file.
         properties: Option<LinkProperties>,
-        /// How long; `None` is until the end.
+        /// Duration of the change; `None` lasts until the end of the run.
         span: Option<Span>,
     },
-    /// Nothing passes from one cluster to another until it is healed: delay, never loss.
+    /// No packet passes from one cluster to another until the partition heals. Packets are delayed, never lost.
     Partition {
-        /// Sending side.
+        /// Sending cluster.
         from: ClusterId,
-        /// Receiving side.
+        /// Receiving cluster.
         to: ClusterId,
-        /// Also the other way.
+        /// Whether packets are stopped in the opposite direction, too.
         both: bool,
-        /// How long.
+        /// Duration of the partition.
         span: Span,
     },
     /// A node's storage misbehaves.
     Storage {
-        /// Of the node of this process.
+        /// The process whose node has the storage.
         process: ProcessId,
-        /// How.
+        /// The misbehaviour.
         how: StorageFault,
-        /// How long; `None` is until the end.
+        /// Duration of the misbehaviour; `None` lasts until the end of the run.
         span: Option<Span>,
     },
 }
@@ -134,23 +135,24 @@ pub enum Fault {
 /// When a fault is injected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trigger {
-    /// At an instant, counted from the beginning of the application.
+    /// At an instant, counted from the start of the application.
     At(Time),
-    /// When a fact is stated: its process is halted before its next action until the fault has been injected.
+    /// When a process states a fact. The process is halted before its next action until the fault has been injected.
     When {
-        /// The fact.
+        /// The kind of fact to wait for.
         fact: FactKind,
-        /// By a process of this cluster; `None` is any.
+        /// The cluster of the process that states the fact; `None` matches all clusters.
         cluster: Option<ClusterId>,
-        /// By this process; `None` is any.
+        /// The process that states the fact; `None` matches all processes.
         process: Option<ProcessId>,
-        /// The how-manieth such fact, from 1, in the order in which the supervisor sees them.
+        /// Which occurrence of the fact triggers the fault, counted from 1 in the order in which the supervisor sees
+        /// them.
         occurrence: u32,
     },
 }
 
 impl Trigger {
-    /// The kind of fact that it waits for.
+    /// Returns the kind of fact that the trigger waits for; `None` for an instant.
     pub fn fact(&self) -> Option<FactKind> {
         match self {
             Trigger::At(_) => None,
@@ -158,7 +160,7 @@ impl Trigger {
         }
     }
 
-    /// Whether a fact of this kind, stated by `process` of `cluster`, counts.
+    /// Returns whether the trigger counts a fact of this kind, stated by process `by` of cluster `of`.
     pub fn matches(&self, kind: FactKind, by: ProcessId, of: ClusterId) -> bool {
         match self {
             Trigger::At(_) => false,
@@ -172,64 +174,64 @@ impl Trigger {
 /// One entry of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedFault {
-    /// Its place in the plan.
+    /// Number of the fault in the plan.
     pub no: FaultNo,
-    /// When.
+    /// When the fault is injected.
     pub trigger: Trigger,
-    /// What.
+    /// The fault to inject.
     pub fault: Fault,
 }
 
-/// What the user of a federation may change while it runs.
+/// What a user may change while a federation runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// From now on this is what the federation asks of a link. A fault that has changed the link stays in force.
+    /// The federation's own properties of a link. A fault that currently overrides the link stays in force.
     Link {
-        /// Sending side.
+        /// Sending cluster.
         from: ClusterId,
-        /// Receiving side.
+        /// Receiving cluster.
         to: ClusterId,
-        /// The properties.
+        /// The new properties.
         properties: LinkProperties,
     },
-    /// One more fault, numbered after those that are planned.
+    /// An additional fault, numbered after those already in the plan.
     Fault(PlannedFault),
-    /// Every process stands still (`true`), or goes on. Neither the deadline nor the times of faults count what lies
-    /// between.
+    /// All processes are paused (`true`) or resumed (`false`). A pause counts neither towards the deadline nor
+    /// towards the times of faults.
     Pause(bool),
 }
 
-/// What became of a planned fault.
+/// The state of a planned fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FaultState {
-    /// Not yet due.
+    /// Not yet due, or waiting for its trigger.
     Pending,
-    /// Injected, and it changed something.
+    /// Injected, with an effect.
     Effective,
-    /// It changed nothing, for this reason.
+    /// Without effect, for the reason given.
     Ineffective(Arc<str>),
 }
 
-/// One line of the supervisor's account of its plan.
+/// One line of the supervisor's account of the plan: a fault and what became of it.
 pub type FaultAccount = (FaultNo, FaultState);
 
-/// How a run ended, before anyone has judged it.
+/// How a run ended, before it has been judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Every rank finished and no message was under way.
+    /// Every rank finished, and no message was in transit.
     Completed,
-    /// The deadline passed.
+    /// The run exceeded its deadline.
     Deadline,
-    /// Someone ended it.
+    /// A user or a signal ended the run.
     Interrupted,
-    /// A cluster has no checkpoint left that could be restored.
+    /// A cluster has no checkpoint that can be restored.
     Unrecoverable {
-        /// The cluster.
+        /// The unrecoverable cluster.
         cluster: ClusterId,
-        /// The parts that are missing, and who was asked for them.
+        /// The missing parts, and the processes that were asked for each.
         missing: Arc<[(ImageName, Vec<ProcessId>)]>,
     },
-    /// The program does not repeat itself, which its protocol relies on.
+    /// The program is not send-deterministic, although its protocol depends on it.
     NotRepeated {
         /// The message that a re-execution sent differently.
         id: MessageId,

@@ -1,4 +1,4 @@
-//! Identities. A bare integer never stands in a signature.
+//! Identities. Signatures use these newtypes instead of bare integers.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,11 @@ macro_rules! number {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The number after this one. Panics when the numbers are used up: that is a defect, not a condition.
+            /// Returns the next number.
+            ///
+            /// # Panics
+            ///
+            /// Panics if no number is left. Only a bug can get there.
             #[must_use]
             pub const fn next(self) -> Self {
                 match self.0.checked_add(1) {
@@ -20,7 +24,7 @@ macro_rules! number {
                 }
             }
 
-            /// The number as an index into a dense table.
+            /// Returns the number as an index into a dense table.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
@@ -35,11 +39,11 @@ macro_rules! number {
 }
 
 number!(
-    /// A logical participant. It keeps its id for ever, whichever node runs it.
+    /// A logical participant. It keeps its identity permanently, whichever node runs it.
     ProcessId(u32), "p"
 );
 number!(
-    /// A place: a machine with a storage of its own.
+    /// A node: a machine with its own storage, on which a process runs.
     NodeId(u32), "n"
 );
 number!(
@@ -47,49 +51,49 @@ number!(
     ClusterId(u16), "c"
 );
 number!(
-    /// One run of a process, numbered durably outside the nodes by the supervisor; the first is 1.
+    /// One run of a process. The supervisor numbers lives durably, outside the nodes, from 1.
     Life(u32), "life "
 );
 number!(
-    /// Counts the rollbacks of a cluster, also those without a death. Never means a life.
+    /// Counts the rollbacks of a cluster, including those without a failure of its own. Never refers to a life.
     Incarnation(u32), "incarnation "
 );
 number!(
-    /// Sequence number of a cluster-level checkpoint (HC3I section 3.1); the first checkpoint is 1, 0 is "none".
+    /// Sequence number of a cluster-level checkpoint (HC3I, section 3.1). The first checkpoint is 1; 0 means none.
     Sn(u32), "SN "
 );
 number!(
-    /// One try at taking a checkpoint; parts of different attempts are never mixed.
+    /// One attempt at taking a checkpoint. Parts of different attempts are never combined.
     Attempt(u32), "attempt "
 );
 number!(
-    /// A piece of computation handed to a worker, numbered within a life.
+    /// A computation handed to a worker, numbered within a life.
     JobNo(u32), "job "
 );
 number!(
-    /// Position of a fact in its process's stream, without gaps within a life, starting at 0.
+    /// Position of a fact in the stream of its process: consecutive within a life, from 0.
     FactNo(u64), "fact "
 );
 number!(
-    /// Version of the membership; greater is newer.
+    /// Version of the membership. Greater numbers are newer.
     MembershipVersion(u64), "membership "
 );
 number!(
-    /// Position of a fault in the plan of a run.
+    /// Number of a fault in the plan of a run.
     FaultNo(u32), "fault "
 );
 
 impl ProcessId {
-    /// The supervisor, which speaks facts but is not a process of the federation.
+    /// The supervisor, which states facts but is not a process of the federation.
     pub const SUPERVISOR: ProcessId = ProcessId(u32::MAX);
 }
 
 impl ClusterId {
-    /// The place of processes that stand in no cluster of the federation (a storage server, a recovery process).
+    /// Stands for the cluster of processes outside all clusters (a storage server, a recovery process).
     pub const OUTSIDE: ClusterId = ClusterId(u16::MAX);
 }
 
-/// What a process is for, named by its protocol. Rank 0 of every protocol runs the application.
+/// The purpose of a process, named by its protocol. Role 0 of every protocol runs the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Role(pub u8);
@@ -97,26 +101,26 @@ pub struct Role(pub u8);
 impl Role {
     /// A rank of the application.
     pub const RANK: Role = Role(0);
-    /// Holds images for others, outside every cluster; runs no application.
+    /// Stores images for other processes. Outside all clusters; runs no application.
     pub const STORAGE_SERVER: Role = Role(1);
-    /// Directs a recovery, outside every cluster; runs no application.
+    /// Directs a recovery. Outside all clusters; runs no application.
     pub const RECOVERY_PROCESS: Role = Role(2);
-    /// Holds the order in which ranks were delivered messages, outside every cluster; runs no application.
+    /// Stores the order in which messages were delivered to ranks. Outside all clusters; runs no application.
     pub const EVENT_LOGGER: Role = Role(3);
 }
 
 /// A point in the history of a cluster: checkpoint `sn` of incarnation `incarnation`. Ordered lexicographically, so
-/// that what a rollback undid is smaller than what came after it.
+/// that what a rollback undid is smaller than everything after the rollback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
-    /// How many rollbacks came before.
+    /// Number of rollbacks before this point.
     pub incarnation: Incarnation,
     /// The last committed checkpoint.
     pub sn: Sn,
 }
 
 impl Position {
-    /// Shorthand for the two numbers.
+    /// Creates a position from its two numbers.
     pub const fn new(incarnation: u32, sn: u32) -> Self {
         Position { incarnation: Incarnation(incarnation), sn: Sn(sn) }
     }
@@ -144,54 +148,54 @@ macro_rules! hash {
 }
 
 hash!(
-    /// A task of a program of tasks: a hash of its parent and its place among the parent's children, so that every
-    /// execution of a program names its tasks alike.
+    /// A task of a program of tasks: a hash of its parent and its index among the parent's children, so that all
+    /// executions of a program give a task the same identity.
     TaskId
 );
 hash!(
-    /// Data that the tasks of a program share: a hash of the task that created it and its place among what that task
-    /// created.
+    /// Data that the tasks of a program share: a hash of the task that created it and its index among the data that
+    /// this task created.
     DataId
 );
 
 impl TaskId {
-    /// The first task of a program.
+    /// The first task of every program.
     pub const MAIN: TaskId = TaskId(finish(0x6D61_696E));
 
-    /// The task that this one spawns after `index` others.
+    /// Returns the child that this task spawns after `index` others.
     #[inline]
     #[must_use]
     pub const fn child(self, index: u32) -> TaskId {
         TaskId(finish(self.0.wrapping_add(finish(index as u64 + 1))))
     }
 
-    /// The data that this task creates after `index` others.
+    /// Returns the data that this task creates after `index` others.
     #[inline]
     pub const fn data(self, index: u32) -> DataId {
         DataId(finish(!self.0.wrapping_add(finish(index as u64 + 1))))
     }
 }
 
-/// One value of a piece of data, assigned once.
+/// One value of a piece of shared data, assigned once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {
-    /// The data.
+    /// The data that has this value.
     pub data: DataId,
-    /// Counts from 1 in the program order of the task that created the data.
+    /// Number of the value, counted from 1 in the program order of the task that created the data.
     pub n: u32,
 }
 
-/// One theft of a task: a place without work asks another one for some. Unique for ever: a new life of the thief asks under
-/// new numbers of its own.
+/// One theft of a task: a place without work asks another place for some. The identity is never reused: a new life of
+/// the thief numbers its thefts afresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Theft {
-    /// The process that is asked.
+    /// The process that is asked for work.
     pub victim: ProcessId,
-    /// The process that asks.
+    /// The process that asks for work.
     pub thief: ProcessId,
-    /// The life of the thief in which it asked first.
+    /// The life of the thief that asked first.
     pub life: Life,
-    /// Counts what the thief asks for in that life, from 1.
+    /// Number of the request within that life, from 1.
     pub number: u32,
 }
 

@@ -7,27 +7,28 @@ use serde::{Deserialize, Serialize};
 use crate::fact::Witness;
 use crate::id::{Attempt, Incarnation, Position, ProcessId, Sn};
 
-/// Names one process's part of one attempt at one checkpoint, or something [else](ImageName::is_part). Unique for ever.
+/// Name of one process's part of one attempt at a checkpoint, or of something [else](ImageName::is_part). Never
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ImageName {
-    /// Whose state it is, which need not be who stores it.
+    /// The process whose state the image holds. Another process may store it.
     pub owner: ProcessId,
-    /// Incarnation of the owner's cluster.
+    /// Incarnation of the owner's cluster when the image was taken.
     pub incarnation: Incarnation,
-    /// The checkpoint.
+    /// Sequence number of the checkpoint.
     pub sn: Sn,
-    /// The try at it.
+    /// The attempt at the checkpoint.
     pub attempt: Attempt,
 }
 
 impl ImageName {
-    /// The checkpoint's point in its cluster's history.
+    /// Returns the checkpoint's position in the history of its cluster.
     pub const fn position(self) -> Position {
         Position { incarnation: self.incarnation, sn: self.sn }
     }
 
-    /// Whether it is a part of a checkpoint. Checkpoints are numbered from 1; under the number 0 a protocol may put aside
-    /// what is no state of an application. No fact is stated of that.
+    /// Returns whether the image is a part of a checkpoint. Checkpoints are numbered from 1; a protocol may use the
+    /// number 0 to store data that is not application state. No fact is stated about such images.
     pub const fn is_part(self) -> bool {
         self.sn.0 > 0
     }
@@ -43,17 +44,17 @@ impl fmt::Display for ImageName {
     }
 }
 
-/// A piece of application state, opaque to protocols. Shared between images that hold the same piece.
+/// A piece of application state, opaque to protocols. Images that contain the same piece share it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Chunk {
-    /// A length without bytes, for simulations in which only the size counts.
+    /// A length without content, for simulations in which only the size matters.
     Virtual(u64),
-    /// The bytes.
+    /// The content itself.
     Bytes(Arc<[u8]>),
 }
 
 impl Chunk {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Chunk::Virtual(len) => *len,
@@ -61,7 +62,7 @@ impl Chunk {
         }
     }
 
-    /// Whether the length is zero.
+    /// Returns whether the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -73,38 +74,39 @@ impl fmt::Debug for Chunk {
     }
 }
 
-/// What the composite saves around the application: invisible to the protocol, which only carries it.
+/// What the composite saves around the application. Opaque to the protocol, which only carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The evidence of what the state contains.
+    /// Evidence of what the state contains.
     pub witness: Witness,
-    /// Next message number of each channel, by receiver, ascending.
+    /// Next message number of each channel: one entry per receiver, ascending.
     pub channels: Arc<[(ProcessId, u32)]>,
-    /// The application's state.
+    /// The application's own state.
     pub application: Arc<[Chunk]>,
 }
 
 impl Snapshot {
-    /// Bytes of application state.
+    /// Returns the size of the application state in bytes.
     pub fn len(&self) -> u64 {
         self.application.iter().map(Chunk::len).sum()
     }
 
-    /// Whether the application has no state.
+    /// Returns whether the application state is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// One part of a checkpoint: typed inside the process, bytes at the driver's edge.
+/// One part of a checkpoint: typed inside the process, bytes at the edge of the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Image<H, V> {
-    /// Its name.
+    /// Unique name of the image.
     pub name: ImageName,
-    /// The little that a listing of a storage returns: what recovery needs to choose among images without reading them.
+    /// Small header that a listing of the storage returns, so that recovery can choose among images without reading
+    /// them.
     pub head: Arc<H>,
-    /// The rest of the protocol's saved state.
+    /// The remaining saved state of the protocol.
     pub saved: Arc<V>,
-    /// The application with its evidence.
+    /// The application's state with its evidence.
     pub snapshot: Snapshot,
 }

@@ -1,19 +1,19 @@
-//! The kernel of Faultline: the words every other crate speaks.
+//! The kernel of Faultline: the vocabulary that all other crates share.
 //!
-//! A *process* is a state machine without I/O: it takes events, returns actions, and never reads a clock, a random
-//! number or a socket. Drivers (`faultline-sim`, `faultline-runtime`) own time, network, storage and failures. The
-//! crate is `no_std` so that a protocol cannot reach them even by mistake.
+//! A *process* is a state machine without I/O: it handles events and returns actions, and never reads a clock, a
+//! random number or a socket. Drivers (`faultline-sim`, `faultline-runtime`) own time, network, storage and failures.
+//! The crate is `no_std`, so that a protocol cannot reach any of them even by mistake.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`id`], [`time`] | newtypes for everything that has a number |
-//! | [`membership`] | who is where, in which life |
-//! | [`message`], [`image`] | what crosses the network, what reaches stable storage |
+//! | [`id`], [`time`] | newtypes for everything that is numbered |
+//! | [`membership`] | which process runs where, and in which life |
+//! | [`message`], [`image`] | what crosses the network, and what reaches stable storage |
 //! | [`process`] | the one trait that a driver sees, its events and actions |
-//! | [`protocol`], [`application`] | the two state machines a process is made of |
+//! | [`protocol`], [`application`] | the two state machines that make up a process |
 //! | [`promises`] | what a protocol promises beyond what every protocol owes |
-//! | [`node`] | their composition |
-//! | [`counters`] | numbers by process, sparse or dense |
+//! | [`node`] | the composition of a protocol and an application |
+//! | [`counters`] | one number per process, sparse or dense |
 //! | [`fact`] | the only observation channel |
 //! | [`fault`] | what can be done to a federation, and when |
 #![no_std]

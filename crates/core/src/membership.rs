@@ -1,4 +1,4 @@
-//! Who is where, in which life. Published by the supervisor, the same for everyone.
+//! Membership: which process runs where, and in which life. The supervisor publishes the same view to all processes.
 
 use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
@@ -6,102 +6,107 @@ use serde::{Deserialize, Serialize};
 use crate::fact::FactKinds;
 use crate::id::{ClusterId, Life, MembershipVersion, NodeId, ProcessId, Role};
 
-/// One process as the supervisor sees it.
+/// The supervisor's entry for one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// The cluster, or [`ClusterId::OUTSIDE`].
+    /// The process's cluster, or [`ClusterId::OUTSIDE`].
     pub cluster: ClusterId,
-    /// What the process is for.
+    /// The purpose of the process.
     pub role: Role,
-    /// Where it runs.
+    /// The node on which the process runs.
     pub node: NodeId,
-    /// Its newest life; 0 before the first.
+    /// The newest life; 0 before the first.
     pub life: Life,
-    /// Whether that life is running. False from the detection of a failure until the next life has registered.
+    /// Whether that life is running. `false` from the detection of a failure until the next life has registered.
     pub up: bool,
-    /// Whether the supervisor has durably recorded that those for whom this process asked were allowed to act
-    /// (see [`crate::process::Action::Started`]). A failure before that starts again from the configuration.
+    /// Whether the supervisor has durably recorded that this process, and the processes for which it asked, may act
+    /// (see [`crate::process::Action::Started`]). After a failure before that point, they start from their initial
+    /// state.
     pub started: bool,
-    /// Whether it never lives again. True from the detection of its failure on, or, where it had failed already, from the
-    /// fault that says so.
+    /// Whether the process will never live again. Set when its failure is detected, or, if it had already failed,
+    /// when the fault that makes the failure permanent is injected.
     pub gone: bool,
 }
 
-/// One cluster as the supervisor sees it.
+/// The supervisor's entry for one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// Its processes, ascending.
+    /// Processes of the cluster, ascending.
     pub processes: Arc<[ProcessId]>,
-    /// Whether it is there.
+    /// Whether the cluster takes part in the federation at present.
     pub presence: Presence,
 }
 
 impl Cluster {
-    /// A cluster that is there from the beginning to the end.
+    /// Creates a cluster that is present from the start to the end of the run.
     pub fn new(processes: Arc<[ProcessId]>) -> Cluster {
         Cluster { processes, presence: Presence::Permanent }
     }
 }
 
-/// Whether a cluster is there. Ordered: none ever goes back.
+/// Presence of a cluster in the federation. Ordered: a presence only ever increases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Presence {
-    /// From the beginning to the end.
+    /// Present from the start to the end of the run.
     #[default]
     Permanent,
-    /// It joins later: nobody of it lives yet.
+    /// Will join later. None of its processes has lived yet.
     Awaited,
-    /// It has joined, or will leave, or both.
+    /// Has joined, will leave, or both.
     Present,
-    /// It has left: none of its processes lives again, and its storage is gone.
+    /// Has left. None of its processes lives again, and its storage has been released.
     Left,
 }
 
 impl Presence {
-    /// Whether it has joined and not left.
+    /// Returns whether the cluster is part of the federation at present.
     pub fn is_there(self) -> bool {
         matches!(self, Presence::Permanent | Presence::Present)
     }
 }
 
-/// A versioned view of the federation. Shared: a new version is a new value.
+/// A versioned view of the federation. Immutable and shared: a new version is a new value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
-    /// Greater is newer.
+    /// Greater versions are newer.
     pub version: MembershipVersion,
-    /// Indexed by [`ProcessId`].
+    /// One entry per process, indexed by [`ProcessId`].
     pub members: Arc<[Member]>,
-    /// Indexed by [`ClusterId`].
+    /// One entry per cluster, indexed by [`ClusterId`].
     pub clusters: Arc<[Cluster]>,
 }
 
 impl Membership {
-    /// The entry of `process`. Panics when there is no such process.
+    /// Returns the entry of `process`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such process.
     pub fn member(&self, process: ProcessId) -> &Member {
         &self.members[process.index()]
     }
 
-    /// The cluster of `process`, [`ClusterId::OUTSIDE`] for one that stands in none.
+    /// Returns the cluster of `process`, [`ClusterId::OUTSIDE`] if it is in none.
     pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
         self.member(process).cluster
     }
 
-    /// Whether the cluster of `process` is there; what stands outside every cluster always is.
+    /// Returns whether the cluster of `process` is present. A process outside all clusters always is.
     pub fn is_present(&self, process: ProcessId) -> bool {
         self.presence(self.cluster_of(process)).is_there()
     }
 
-    /// Whether `cluster` is there; [`ClusterId::OUTSIDE`] always is.
+    /// Returns the presence of `cluster`. [`ClusterId::OUTSIDE`] is permanent.
     pub fn presence(&self, cluster: ClusterId) -> Presence {
         self.clusters.get(cluster.index()).map_or(Presence::Permanent, |it| it.presence)
     }
 
-    /// The processes of `cluster`, ascending.
+    /// Returns the processes of `cluster`, ascending.
     pub fn processes_of(&self, cluster: ClusterId) -> &Arc<[ProcessId]> {
         &self.clusters[cluster.index()].processes
     }
 
-    /// Every process of `role`, ascending.
+    /// Iterates over all processes with `role`, ascending.
     pub fn with_role(&self, role: Role) -> impl Iterator<Item = ProcessId> + '_ {
         self.members
             .iter()
@@ -111,22 +116,23 @@ impl Membership {
     }
 }
 
-/// Which ranks take checkpoints together, and go back together: a *group*. Groups are numbered like clusters; the processes
-/// outside every cluster stand in no group.
+/// The unit that takes checkpoints and rolls back together: a *group* of ranks. Groups are numbered like clusters.
+/// Processes outside all clusters belong to no group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Scope {
-    /// Each rank by itself.
+    /// Each rank is a group.
     Process,
-    /// The ranks of a cluster.
+    /// The ranks of each cluster form a group.
     #[default]
     Cluster,
-    /// All ranks.
+    /// All ranks form one group.
     Federation,
 }
 
 impl Scope {
-    /// The group of a process: [`ClusterId::OUTSIDE`] for one that stands in none. Ranks come before all others.
+    /// Returns the group of a process, [`ClusterId::OUTSIDE`] if it is in none. Assumes that ranks are numbered
+    /// before all other processes.
     #[inline]
     pub fn group_of(self, membership: &Membership, process: ProcessId) -> ClusterId {
         match self {
@@ -137,7 +143,7 @@ impl Scope {
         }
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn groups(self, membership: &Membership) -> usize {
         match self {
             Scope::Process => membership.with_role(Role::RANK).count(),
@@ -146,7 +152,7 @@ impl Scope {
         }
     }
 
-    /// The members of a group, ascending.
+    /// Returns the members of a group, ascending.
     pub fn members(self, membership: &Membership, group: ClusterId) -> Arc<[ProcessId]> {
         match self {
             Scope::Process => Arc::from([ProcessId(group.0.into())]),
@@ -156,35 +162,36 @@ impl Scope {
     }
 }
 
-/// How a life begins, decided by the supervisor from the life number and what it knows of the storage; never by
-/// finding an empty disk.
+/// How a life begins. The supervisor decides this from the number of the life and what it knows of the storage; an
+/// empty disk is never taken as the sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Boot {
     /// The first life.
     Fresh,
-    /// The storage of the previous life was kept.
+    /// The storage of the previous life is intact.
     Restarted,
-    /// The storage was lost. Sticky until the process has reported [`crate::process::Action::Held`].
+    /// The storage was lost. Remains in force for further lives until the process has reported
+    /// [`crate::process::Action::Held`].
     Replaced,
 }
 
-/// What a process is told at its start.
+/// What the driver tells a process when a life begins.
 #[derive(Clone, Debug)]
 pub struct Birth<C> {
-    /// Its identity.
+    /// Identity of the process.
     pub me: ProcessId,
-    /// This life.
+    /// Number of the new life.
     pub life: Life,
     /// How the life begins.
     pub boot: Boot,
-    /// The membership as of now; `me` is up in it.
+    /// The current membership, in which `me` is up.
     pub membership: Arc<Membership>,
-    /// The configuration, equal for all processes.
+    /// Configuration, equal for all processes.
     pub config: Arc<C>,
-    /// The last durable [`crate::process::Action::Record`], unless the storage was lost.
+    /// The last durable [`crate::process::Action::Record`]; `None` if there is none or the storage was lost.
     pub record: Option<Arc<[u8]>>,
-    /// Seed of this process's own random choices.
+    /// Seed of the process's own random choices.
     pub seed: u64,
-    /// The kinds of fact that somebody takes. A process counts the others, and need not state them.
+    /// The kinds of facts that the driver accepts. The process numbers the others, too, but need not state them.
     pub facts: FactKinds,
 }

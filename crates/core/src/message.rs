@@ -1,4 +1,4 @@
-//! Application messages: identity and content.
+//! Application messages: identity and payload.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{Incarnation, ProcessId, finish};
 
-/// Identity of one application message: the channel, the sender's cluster incarnation when it was *first* sent, and a
-/// number dense per channel. A re-sent message keeps its identity; under a protocol that repeats executions a
-/// re-executed one as well, and the incarnation is always 0.
+/// Identity of one application message: the channel, the incarnation of the sender's cluster when the message was
+/// *first* sent, and a number that is consecutive per channel. A re-sent message keeps its identity. Under a protocol
+/// that relies on repetition, a re-executed message keeps it as well, and the incarnation is always 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MessageId {
-    /// Sender.
+    /// The sending process.
     pub from: ProcessId,
-    /// Receiver.
+    /// The receiving process.
     pub to: ProcessId,
     /// Incarnation of the sender's cluster at the first send.
     pub incarnation: Incarnation,
-    /// Dense per channel (from, to); the first is 0.
+    /// Consecutive per channel (from, to), from 0.
     pub number: u32,
 }
 
 impl MessageId {
-    /// A 64-bit mix of the identity, for multiset hashes: the sum over a set of messages identifies the set.
+    /// Returns a 64-bit hash of the identity. The sum over a set of messages serves as a hash of the set.
     #[inline]
     pub const fn mix(self) -> u64 {
         let a = (self.from.0 as u64) << 32 | self.to.0 as u64;
@@ -43,26 +43,26 @@ impl fmt::Display for MessageId {
 
 /// Content of an application message, opaque to protocols.
 ///
-/// Made of whole words, its tag included, so that everything around it is copied word by word: a copy in other pieces
-/// than those that were just written makes today's processors wait.
+/// Consists of whole words, including its tag, so that it is copied word by word. Copying it in other units than
+/// those just written would stall the store buffer of current processors.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Payload {
-    /// A length without bytes, for simulations in which only the size counts.
+    /// A length without content, for simulations in which only the size matters.
     Virtual(u64),
-    /// A few bytes in place.
+    /// A few bytes, stored in place.
     Inline(Short),
-    /// More, shared.
+    /// A longer content, shared between copies.
     Shared(Arc<[u8]>),
 }
 
-/// Up to 15 bytes.
+/// Up to 15 bytes, stored in place.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[repr(align(8))]
 pub struct Short([u8; 16]);
 
 impl Short {
-    /// The most bytes that there is room for: the last place holds their number.
+    /// Largest number of bytes; the sixteenth byte holds the length.
     pub const MOST: usize = 15;
 
     fn new(bytes: &[u8]) -> Short {
@@ -79,7 +79,7 @@ impl Short {
 }
 
 impl Payload {
-    /// The payload that carries `bytes`.
+    /// Creates a payload with the content `bytes`.
     pub fn from_slice(bytes: &[u8]) -> Payload {
         if bytes.len() <= Short::MOST {
             Payload::Inline(Short::new(bytes))
@@ -88,7 +88,7 @@ impl Payload {
         }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -98,12 +98,12 @@ impl Payload {
         }
     }
 
-    /// Whether the length is zero.
+    /// Returns whether the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes; none for a virtual payload.
+    /// Returns the content; empty for a virtual payload.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Virtual(_) => &[],

@@ -1,7 +1,7 @@
 //! The composition of a protocol and an application into one process.
 //!
-//! The composite numbers application messages, writes the facts that a protocol may not write about itself, keeps the
-//! witness, and decides when the application runs. It knows nothing of any protocol.
+//! The composite numbers application messages, states the facts that a protocol must not state about itself, keeps
+//! the witness, and decides when the application runs. It is independent of the protocol.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -22,13 +22,13 @@ use crate::time::Time;
 /// The configuration of every process of a federation.
 #[derive(Clone, Debug)]
 pub struct NodeConfig<P: Protocol, A: Application> {
-    /// Of the protocol.
+    /// Parameters of the protocol.
     pub protocol: Arc<P::Config>,
-    /// Of the application.
+    /// Parameters of the application.
     pub application: Arc<A::Config>,
 }
 
-/// A protocol around an application: one process.
+/// One process: a protocol around an application.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Node<P: Protocol, A: Application> {
@@ -36,39 +36,39 @@ pub struct Node<P: Protocol, A: Application> {
     protocol: P,
 }
 
-/// Everything of the composite but the protocol. Laid out as written: what every message touches comes first, and shares
-/// cache lines.
+/// All of the composite except the protocol. Fields are laid out as written: those that every message touches come
+/// first and share cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct Seat<A: Application> {
     me: ProcessId,
     life: Life,
     incarnation: Incarnation,
-    /// The kinds of fact that somebody takes.
+    /// The kinds of facts that the driver accepts.
     taken: FactKinds,
     held: bool,
     snapshot_wanted: bool,
     rest_wanted: bool,
-    /// The application may have changed since its result was last looked at.
+    /// Whether the application may have changed since its result was last read.
     changed: bool,
-    /// The protocol has been told that the application has left the program.
+    /// Whether the protocol has been told that the application left the program.
     left: bool,
-    /// Facts of this life, stated or not.
+    /// Number of facts of this life, whether the driver accepts them or not.
     facts: u64,
     sent: u64,
     delivered: u64,
-    /// `None` for a process whose role has no application.
+    /// `None` for a process whose role runs no application.
     application: Option<A>,
     job: Option<JobNo>,
     outbox: Outbox,
-    /// Done by the application, not yet seen by the protocol.
+    /// What the application has done and the protocol has not been shown yet.
     unseen: VecDeque<Deed>,
-    /// Next message number by receiver.
+    /// Next message number per receiver.
     channels: Counters,
     next_job: JobNo,
 }
 
-/// What an application did.
+/// One action of the application.
 #[derive(Clone, Debug)]
 enum Deed {
     Sent(MessageId, Payload),
@@ -164,12 +164,12 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
 }
 
 impl<P: Protocol, A: Application> Node<P, A> {
-    /// The protocol, for tests.
+    /// Returns the protocol. For tests.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// The application, for tests; `None` when this process's role has none.
+    /// Returns the application. `None` if the process's role runs none. For tests.
     pub fn application(&self) -> Option<&A> {
         self.seat.application.as_ref()
     }
@@ -179,8 +179,8 @@ impl<P: Protocol, A: Application> Node<P, A> {
         self.protocol.handle(input, now, &mut Desk { seat: &mut self.seat, out });
     }
 
-    /// Shows the protocol every send, answers a wanted snapshot, then lets the application go on; when it does not, answers a
-    /// wanted rest.
+    /// Shows the protocol every send, answers a pending snapshot request, then lets the application continue. If the
+    /// application has nothing to do, answers a pending rest request.
     #[inline(always)]
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         self.show(now, out);
@@ -198,7 +198,7 @@ impl<P: Protocol, A: Application> Node<P, A> {
         }
     }
 
-    /// Shows the protocol every send, and answers a wanted snapshot.
+    /// Shows the protocol every send, and answers a pending snapshot request.
     #[inline(always)]
     fn show(&mut self, now: Time, out: &mut Out<Self>) {
         loop {
@@ -233,7 +233,7 @@ impl<A: Application> Seat<A> {
         Witness { life: self.life, upto: FactNo(self.facts), sent: self.sent, delivered: self.delivered }
     }
 
-    /// Lets the application act, and numbers what it sends.
+    /// Lets the application act, and numbers the messages that it sends.
     #[inline]
     fn run<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>, act: impl FnOnce(&mut A, &mut Outbox)) {
         let application = self.application.as_mut().expect("only ranks run an application");
@@ -278,7 +278,8 @@ impl<A: Application> Seat<A> {
         number
     }
 
-    /// Whether a rest is wanted and is there: whoever may compute and does not waits for a message.
+    /// Returns whether a rest is requested and reached: an application that may compute and does not is waiting for a
+    /// message.
     #[inline(always)]
     fn rests(&mut self) -> bool {
         let rests = self.rest_wanted && !self.held && self.job.is_none();
@@ -286,7 +287,7 @@ impl<A: Application> Seat<A> {
         rests
     }
 
-    /// Whether the application has just left the program.
+    /// Returns whether the application has just left the program.
     #[inline(always)]
     fn leaves(&mut self) -> bool {
         let leaves = self.changed && !self.left && self.application.as_ref().is_some_and(A::has_left);
@@ -294,7 +295,7 @@ impl<A: Application> Seat<A> {
         leaves
     }
 
-    /// The snapshot that is wanted, unless a job holds the state.
+    /// Takes the requested snapshot, unless a job holds the state.
     fn wanted_snapshot(&mut self) -> Option<Snapshot> {
         let application = self.application.as_ref().expect("only ranks are checkpointed").snapshot()?;
         self.snapshot_wanted = false;
@@ -326,15 +327,15 @@ impl<A: Application> Seat<A> {
     }
 }
 
-/// Appends an action that is made where it will stay. [`Vec::push`] has it made elsewhere and copied at once, in pieces
-/// other than those in which it was written: on today's processors that stalls for longer than a message needs for
-/// everything else here.
+/// Appends an action, built in place. [`Vec::push`] builds it elsewhere and copies it at once, in other units than
+/// those in which it was written. On current processors, that stalls for longer than everything else here takes per
+/// message.
 #[inline(always)]
 fn append<T>(queue: &mut Vec<T>, make: impl FnOnce() -> T) {
     queue.extend(core::iter::once_with(make));
 }
 
-/// The host that a protocol is given while it handles one input.
+/// The host that a protocol uses while it handles one input.
 struct Desk<'a, P: Protocol, A: Application> {
     seat: &'a mut Seat<A>,
     out: &'a mut Out<Node<P, A>>,

@@ -1,17 +1,17 @@
-//! What a driver sees: one state machine per process, its events and its actions.
+//! The driver's view: one state machine per process, with its events and actions.
 //!
-//! The driver's contract, the same for every driver and tested with one body of tests:
+//! The contract that every driver keeps, and that one body of tests checks for all drivers:
 //!
-//! * one event at a time; the actions of an event are performed in order, each class (network, storage, computation)
-//!   on its own after that;
-//! * storage actions of one process complete in order, so that a listing sees every earlier write;
-//! * a crash drops the value and keeps only what was reported durable, even where the operating system would have kept
-//!   more;
-//! * a life's number is durable outside the node before the life starts;
-//! * between two lives nothing is delivered twice, nothing is lost, and nothing from or to an older life is delivered;
-//!   a packet from a life newer than the known membership waits; where the process does not declare FIFO, packets may
-//!   overtake each other;
-//! * completions belong to the life that asked.
+//! * A process handles one event at a time. The actions of an event are performed in order; after that, network,
+//!   storage and computation proceed independently of each other.
+//! * Storage actions of one process complete in order, so that a listing reflects every earlier write.
+//! * A crash drops the value and keeps only what was reported durable, even if the operating system would have kept
+//!   more.
+//! * The number of a life is durable outside the node before the life starts.
+//! * Between two lives, nothing is delivered twice, nothing is lost, and nothing from or to an older life is
+//!   delivered. A packet from a life that is newer than the known membership waits. Unless the process declares FIFO,
+//!   packets may overtake each other.
+//! * A completion is delivered only to the life that asked for it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,27 +27,27 @@ use crate::message::{MessageId, Payload};
 use crate::protocol::Stamp;
 use crate::time::Time;
 
-/// What crosses the network between two processes.
+/// A unit of traffic between two processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Packet<S, M, H, V> {
-    /// An application message with what its protocol piggybacks on it.
+    /// An application message, with what its protocol piggybacks on it.
     Application {
-        /// Its identity.
+        /// Identity of the message.
         id: MessageId,
-        /// What is piggybacked.
+        /// What the protocol piggybacks.
         stamp: S,
-        /// Its content.
+        /// Content of the message.
         payload: Payload,
     },
     /// A message of the protocol.
     Control(M),
-    /// Part of a checkpoint, on its way to a holder or back to its owner.
+    /// A part of a checkpoint, on its way to a holder or back to its owner.
     Image(Arc<Image<H, V>>),
 }
 
 impl<S, M, H, V> Packet<S, M, H, V> {
-    /// Bytes that the packet is charged on an emulated link: a fixed header, then payload or application state. Small
-    /// protocol fields count as part of the header.
+    /// Returns the number of bytes that an emulated link charges for the packet: a fixed header plus payload or
+    /// application state. Small fields of the protocol count as part of the header.
     pub fn wire_len(&self) -> u64 {
         const HEADER: u64 = 64;
         match self {
@@ -58,135 +58,135 @@ impl<S, M, H, V> Packet<S, M, H, V> {
     }
 }
 
-/// Receivers of a packet.
+/// The receivers of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     /// One process.
     One(ProcessId),
-    /// Every process of a cluster but the sender: one action, one shared packet.
+    /// Every process of a cluster except the sender. One action and one shared packet.
     Cluster(ClusterId),
 }
 
-/// What happens to a process.
+/// An event that a process handles.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<S, M, H, V, O> {
     /// A packet arrived.
     Packet {
-        /// Sender.
+        /// The sending process.
         from: ProcessId,
-        /// Content.
+        /// The packet itself.
         packet: Packet<S, M, H, V>,
     },
     /// An image is durable in this process's storage.
     Persisted(ImageName),
-    /// An image could not be written; nothing of it is there.
+    /// An image could not be written. The storage holds nothing of it.
     PersistFailed(ImageName),
-    /// Answer to [`Action::Read`]; `None` when the image is not there, or not intact.
+    /// Answers [`Action::Read`].
     Read {
-        /// Which was asked for.
+        /// Name of the requested image.
         name: ImageName,
-        /// It.
+        /// The image; `None` if it is missing or damaged.
         image: Option<Arc<Image<H, V>>>,
     },
-    /// Answer to [`Action::List`]: all images in this storage, ascending by name.
+    /// Answers [`Action::List`] with all images in this storage, ascending by name.
     Listed(Vec<(ImageName, Arc<H>)>),
     /// A record is durable.
     Recorded {
-        /// Which.
+        /// Version of the record.
         version: u64,
     },
     /// The membership changed.
     Membership(Arc<Membership>),
     /// A job returned.
     Computed(JobNo, O),
-    /// The deadline has passed, perhaps; early and repeated ones are harmless.
+    /// The requested deadline may have been reached. Early and repeated timeouts are harmless.
     Timeout,
 }
 
-/// What a process does. One queue holds actions and facts in the order in which they happened, so that a driver can
-/// halt the process between two of them.
+/// An action of a process. One queue holds actions and facts in the order in which they happened, so that a driver
+/// can halt the process between any two of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action<S, M, H, V, J> {
-    /// Gives a packet to the network.
+    /// Hands a packet to the network.
     Send {
-        /// Receivers.
+        /// The receivers.
         to: To,
-        /// Content.
+        /// The packet to send.
         packet: Packet<S, M, H, V>,
     },
-    /// Writes an image; answered by [`Event::Persisted`] or [`Event::PersistFailed`].
+    /// Writes an image. Answered by [`Event::Persisted`] or [`Event::PersistFailed`].
     Persist(Arc<Image<H, V>>),
-    /// Reads an image; answered by [`Event::Read`].
+    /// Reads an image. Answered by [`Event::Read`].
     Read(ImageName),
-    /// Lists the storage, after all earlier writes; answered by [`Event::Listed`].
+    /// Lists the storage, after all earlier writes. Answered by [`Event::Listed`].
     List,
-    /// Removes an image; not answered.
+    /// Removes an image. Not answered.
     Delete(ImageName),
-    /// Replaces the small durable record; answered by [`Event::Recorded`].
+    /// Replaces the small durable record. Answered by [`Event::Recorded`].
     Record {
-        /// Grows by one with each record of a life.
+        /// Increases by one with each record of a life.
         version: u64,
-        /// What a next life is given at its birth.
+        /// Content that the driver hands to the next life at its birth.
         bytes: Arc<[u8]>,
     },
-    /// Asks the supervisor to record durably that this process, and those for whom it speaks, may act; answered by a
-    /// membership that says so.
+    /// Asks the supervisor to record durably that this process, and the processes for which it asks, may act.
+    /// Answered by a membership that contains the record.
     Started,
-    /// This storage again holds what it should.
+    /// Reports that this process's storage again holds everything that it should.
     Held,
-    /// Runs a job; answered by [`Event::Computed`].
+    /// Runs a job. Answered by [`Event::Computed`].
     Compute(JobNo, J),
     /// States a fact.
     Fact(Fact),
 }
 
-/// What a process shows besides facts: values for a live view and for metrics.
+/// Values that a process reports besides facts, for a live view and for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gauges {
-    /// Of the application.
+    /// Progress of the application.
     pub progress: Progress,
-    /// Messages in the log.
+    /// Number of messages in the log.
     pub log_messages: u64,
-    /// Payload bytes in the log.
+    /// Payload of the messages in the log, in bytes.
     pub log_bytes: u64,
-    /// Of these, how many are on disk only.
+    /// The part of `log_bytes` that is on disk only.
     pub log_bytes_spilled: u64,
-    /// Checkpoints that could be restored.
+    /// Number of checkpoints that could be restored.
     pub checkpoints: u32,
 }
 
-/// One state machine, as a driver sees it. Total: it never fails, never blocks, never reads a clock or an RNG.
+/// One process as a driver sees it. Total: it never fails, never blocks, and never reads a clock or a random number.
 pub trait Process: Sized {
-    /// What is piggybacked on application messages.
+    /// What the protocol piggybacks on application messages.
     type Stamp: Stamp;
-    /// Protocol messages.
+    /// Messages of the protocol.
     type Control: Wire;
-    /// What a listing returns of an image.
+    /// What a listing of the storage returns for an image.
     type Head: Wire;
-    /// Saved protocol state.
+    /// The protocol's part of a saved state.
     type Saved: Wire;
-    /// Computation.
+    /// The application's computation.
     type Job: Job;
     /// Configuration, equal for all processes.
     type Config: Clone + Debug;
-    /// Whether packets between two lives must arrive in the order of sending.
+    /// Whether packets between two lives must arrive in the order in which they were sent.
     const FIFO: bool;
 
     /// Begins a life.
     fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self;
     /// Handles one event.
     fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>);
-    /// When [`Event::Timeout`] is wanted; the driver asks after each event.
+    /// Returns when the process wants an [`Event::Timeout`]. The driver asks after each event.
     fn next_deadline(&self) -> Option<Time>;
-    /// Values for a live view.
+    /// Returns current values for a live view.
     fn gauges(&self) -> Gauges;
-    /// What a protocol message is called, where messages are counted by kind.
+    /// Returns the name under which a protocol message is counted.
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"
     }
 }
 
-/// The actions of a process, appended to a queue that the caller owns.
+/// The queue that a process appends its actions to. Owned by the caller.
 pub type Out<P> = Vec<ActionOf<P>>;
 /// The action type of a process.
 pub type ActionOf<P> = Action<

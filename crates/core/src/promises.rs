@@ -1,4 +1,4 @@
-//! What a protocol promises. The supervisor, the checker and the reports read promises, and never ask which protocol it is.
+//! What a protocol promises. The supervisor, the checker and the reports read promises, never the protocol's name.
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -6,32 +6,36 @@ use serde::{Deserialize, Serialize};
 use crate::membership::Scope;
 use crate::protocol::Protocol;
 
-/// Something that a protocol promises beyond what every protocol owes. The checker judges a promise only under a protocol
-/// that makes it; what every protocol owes (exactly once, no loss, no ghost, consistent checkpoints, …) is nobody's choice.
+/// A property that a protocol promises beyond what every protocol owes. The checker judges it only under protocols
+/// that promise it. What every protocol owes (exactly once, no loss, no ghost, consistent checkpoints, …) is not
+/// optional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Promise {
-    /// The protocol takes checkpoints: a run that completes holds at least one.
+    /// The protocol takes checkpoints: a run that completes contains at least one.
     Checkpoints,
-    /// The checkpoints of a group are numbered one by one. Without it numbers only grow: an index-based protocol may skip some.
+    /// The checkpoints of a group are numbered consecutively. Without this promise, numbers only increase: an
+    /// index-based protocol may skip some.
     DenseNumbering,
-    /// A rollback restores the newest checkpoint that holds nothing undone, and no group rolls back without need.
+    /// A rollback restores the newest checkpoint that contains nothing undone, and no group rolls back unnecessarily.
     MaximalLine,
-    /// A message that brings news of its sender's checkpoints is delivered only after the checkpoint that it forces. The
-    /// vectors of a checkpoint say what it knows.
+    /// A message that carries news of its sender's checkpoints is delivered only after the checkpoint that it forces.
+    /// The vectors of a checkpoint record what it knows.
     ForcedBeforeDelivery,
-    /// Only a group in which a process failed rolls back, and only as often as its processes failed.
+    /// Only a group in which a process failed rolls back, and at most once per failure of its processes.
     Containment,
-    /// A re-execution sends the messages that the execution sent, under the same identities, so that a delivery stays valid
-    /// although its send was undone. Follows from [`Protocol::REPEATS`].
+    /// A re-execution sends the same messages as the execution, under the same identities, so that a delivery stays
+    /// valid although its send was undone. Follows from [`Protocol::REPEATS`].
     Repetition,
-    /// Until a process that rolled back has sent an orphan message again, it is delivered no message of a later phase.
+    /// Until a process that rolled back has re-sent an orphan message, it is delivered no message of a later phase.
     OrphansFirst,
-    /// The phase that a process reports with an orphan message follows from what the message's sender had consumed.
+    /// The phase that a process reports with an orphan message follows from what the sender had consumed before
+    /// sending it.
     Phases,
-    /// A process that rolled back is delivered the same messages in the same order again, as far as others depend on it.
+    /// A process that rolled back is delivered the same messages in the same order again, as far as other processes
+    /// depend on that order.
     RepeatedOrder,
-    /// A sender keeps a logged message until a checkpoint of its receiver holds it.
+    /// A sender keeps a logged message until a checkpoint of its receiver contains it.
     LogKept,
 }
 
@@ -51,7 +55,7 @@ impl Promise {
     ];
 }
 
-/// What a protocol promises: which processes roll back together, and a set of [`Promise`]s.
+/// The promises of a protocol: which processes roll back together, and a set of [`Promise`]s.
 ///
 /// ```
 /// use faultline_core::{Promise, Promises, Scope};
@@ -63,25 +67,25 @@ impl Promise {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Listed", into = "Listed")]
 pub struct Promises {
-    /// Which ranks take checkpoints together, and roll back together.
+    /// The unit that takes checkpoints and rolls back together.
     pub scope: Scope,
     properties: u32,
 }
 
 impl Promises {
-    /// Promises nothing beyond what every protocol owes; `scope` rolls back together.
+    /// Creates promises without any property beyond what every protocol owes. Groups are those of `scope`.
     pub const fn of_scope(scope: Scope) -> Promises {
         Promises { scope, properties: 0 }
     }
 
-    /// What `P` promises with these parameters: what it declares ([`Protocol::promises`]), and what follows from its
-    /// constants.
+    /// Returns what `P` promises with these parameters: what it declares ([`Protocol::promises`]) and what follows
+    /// from its constants.
     pub fn of<P: Protocol>(config: &P::Config) -> Promises {
         let declared = P::promises(config);
         if P::REPEATS { declared.with(&[Promise::Repetition]) } else { declared }
     }
 
-    /// The same, and these.
+    /// Returns these promises with `promises` added.
     #[must_use]
     pub const fn with(mut self, promises: &[Promise]) -> Promises {
         let mut index = 0;
@@ -92,20 +96,20 @@ impl Promises {
         self
     }
 
-    /// The same, but for this one.
+    /// Returns these promises without `promise`.
     #[must_use]
     pub const fn without(mut self, promise: Promise) -> Promises {
         self.properties &= !(1 << promise as u32);
         self
     }
 
-    /// Whether `promise` is among them.
+    /// Returns whether `promise` is included.
     pub const fn include(self, promise: Promise) -> bool {
         self.properties & 1 << promise as u32 != 0
     }
 }
 
-/// As written in a manifest, where people read it.
+/// The form in a manifest: a list of names instead of bits.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Listed {

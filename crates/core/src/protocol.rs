@@ -1,4 +1,4 @@
-//! Rollback-recovery protocols.
+//! Rollback-recovery protocols, and the host through which they act.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,123 +14,125 @@ use crate::process::{Gauges, To};
 use crate::promises::Promises;
 use crate::time::Time;
 
-/// What a protocol piggybacks on an application message.
+/// Data that a protocol piggybacks on an application message.
 pub trait Stamp: Wire {
-    /// The sender's position that it stands for, for the facts.
+    /// Returns the sender's position that the stamp carries. For the facts.
     fn position(&self) -> Position;
 }
 
-/// What a protocol says and saves, whatever kind of program it protects.
+/// The types that a protocol sends and saves, whatever kind of program it protects.
 pub trait Speaks: Sized + Clone + Debug {
     /// Messages of the protocol.
     type Control: Wire;
-    /// What a listing returns of an image.
+    /// What a listing of the storage returns for an image.
     type Head: Wire;
-    /// Saved protocol state.
+    /// The protocol's part of a saved state.
     type Saved: Wire;
 }
 
-/// A rollback-recovery protocol for programs that send messages, one instance per process. It acts on its application
-/// through a [`Host`].
+/// A rollback-recovery protocol for programs that send messages. Each process has one instance, which acts on its
+/// application through a [`Host`].
 pub trait Protocol: Speaks {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
-    /// Piggybacked on application messages.
+    /// What the protocol piggybacks on application messages.
     type Stamp: Stamp;
-    /// Whether it needs packets between two lives in the order of sending.
+    /// Whether the protocol requires packets between two lives to arrive in the order in which they were sent.
     const FIFO: bool;
-    /// Whether it relies on send-determinism: that a re-execution sends what the execution sent (HydEE, definition 3).
-    /// Then the n-th message of a channel is the same message in whichever incarnation it is sent, so that identities
-    /// carry no incarnation; and the application's [consumptions](crate::Outbox::consume) are shown to the protocol and
-    /// stated as facts.
+    /// Whether the protocol relies on send determinism: a re-execution sends the same messages as the execution
+    /// (HydEE, definition 3). The n-th message of a channel is then the same message in every incarnation, so that
+    /// identities carry no incarnation. The application's [consumptions](crate::Outbox::consume) are shown to the
+    /// protocol and stated as facts.
     const REPEATS: bool = false;
 
-    /// What it promises with these parameters beyond what every protocol owes. The checker holds it to that, and to nothing
-    /// else that only some protocols promise. [`Promises::of`] adds what follows from the constants above.
+    /// Returns what the protocol promises with these parameters beyond what every protocol owes. The checker judges
+    /// it by these promises, and by no others that only some protocols make. [`Promises::of`] adds what follows from
+    /// the constants above.
     fn promises(config: &Self::Config) -> Promises;
-    /// Processes it needs beside the ranks; they stand outside every cluster.
+    /// Returns the roles of the processes that the protocol needs besides the ranks. These processes are outside all
+    /// clusters.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Begins a life. The application is held until [`Host::release`].
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
-    /// When [`Input::Timeout`] is wanted.
+    /// Returns when the protocol wants an [`Input::Timeout`].
     fn next_deadline(&self) -> Option<Time>;
-    /// Values for a live view; the composite fills in the progress.
+    /// Returns current values for a live view. The composite fills in the progress.
     fn gauges(&self) -> Gauges;
-    /// What a message of the protocol is called, where messages are counted by kind.
+    /// Returns the name under which a message of the protocol is counted.
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"
     }
 }
 
-/// What happens to a protocol.
+/// An input that a protocol handles.
 #[derive(Clone, Debug)]
 pub enum Input<P: Protocol> {
-    /// The application sent a message, which is now the protocol's to transmit.
+    /// The application sent a message. The protocol is now responsible for transmitting it.
     Sent {
-        /// Its identity, given by the composite.
+        /// Identity of the message, assigned by the composite.
         id: MessageId,
-        /// Its content.
+        /// Content of the message.
         payload: Payload,
     },
-    /// The application says that what it does from here on may depend on this message. Only shown to a protocol that
-    /// [repeats](Protocol::REPEATS).
+    /// The application's later actions may depend on this message. Passed only to a protocol that [relies on
+    /// repetition](Protocol::REPEATS).
     Consumed(MessageId),
     /// A message arrived for the application.
     Received {
-        /// Its identity.
+        /// Identity of the message.
         id: MessageId,
-        /// As piggybacked by its sender.
+        /// What the sender's protocol piggybacked.
         stamp: P::Stamp,
-        /// Its content.
+        /// Content of the message.
         payload: Payload,
     },
     /// A protocol message arrived.
     Control {
-        /// Sender.
+        /// The sending process.
         from: ProcessId,
-        /// Content.
+        /// The message itself.
         message: P::Control,
     },
-    /// An image arrived.
+    /// An image arrived from another process.
     Image {
-        /// Sender.
+        /// The sending process.
         from: ProcessId,
         /// The image.
         image: Arc<Image<P::Head, P::Saved>>,
     },
-    /// Answer to [`Host::request_snapshot`]: every earlier send has been seen as [`Input::Sent`].
+    /// Answers [`Host::request_snapshot`]. Every earlier send has been passed as [`Input::Sent`].
     Snapshot(Snapshot),
-    /// Answer to [`Host::request_rest`]: without another message the application neither computes nor sends.
+    /// Answers [`Host::request_rest`]. Without another message, the application neither computes nor sends.
     Rested,
-    /// The application has left the program ([`crate::Application::has_left`]). Said once in each incarnation.
+    /// The application has left the program ([`crate::Application::has_left`]). Passed once per incarnation.
     Left,
-    /// An image is durable here.
+    /// An image is durable in this process's storage.
     Persisted(ImageName),
-    /// An image could not be written here.
+    /// An image could not be written to this process's storage.
     PersistFailed(ImageName),
-    /// Answer to [`Host::read`].
+    /// Answers [`Host::read`](Machine::read).
     Read {
-        /// What was asked for.
+        /// Name of the requested image.
         name: ImageName,
-        /// It, when it is there and intact.
+        /// The image, if it exists and is intact.
         image: Option<Arc<Image<P::Head, P::Saved>>>,
     },
-    /// Answer to [`Host::list`].
+    /// Answers [`Host::list`](Machine::list).
     Listed(Vec<(ImageName, Arc<P::Head>)>),
     /// A record is durable.
     Recorded {
-        /// Which.
+        /// Version of the record.
         version: u64,
     },
     /// The membership changed.
     Membership(Arc<Membership>),
-    /// The deadline has passed, perhaps.
+    /// The requested deadline may have been reached.
     Timeout,
 }
 
-/// What every protocol may do, whatever kind of program it protects: network, storage and evidence.
+/// What every protocol can do, whatever kind of program it protects: use network and storage, and state claims.
 pub trait Machine<P: Speaks> {
     /// Sends a protocol message.
     fn control(&mut self, to: To, message: P::Control);
@@ -144,38 +146,44 @@ pub trait Machine<P: Speaks> {
     fn list(&mut self);
     /// Removes an image from this process's storage.
     fn delete(&mut self, name: ImageName);
-    /// Replaces the small durable record.
+    /// Replaces the small durable record by version `version`.
     fn record(&mut self, version: u64, bytes: Arc<[u8]>);
-    /// Asks for the durable note that this process may act, and those for whom it speaks; answered by a membership in
-    /// which it has started.
+    /// Asks the supervisor to record durably that this process, and the processes for which it asks, may act.
+    /// Answered by a membership in which this process has started.
     fn started(&mut self);
-    /// Says that this storage again holds what it should.
+    /// Reports that this process's storage again holds everything that it should.
     fn held(&mut self);
-    /// States what only the protocol knows.
+    /// States a fact that only the protocol can know.
     fn claim(&mut self, claim: Claim);
 }
 
-/// The composite as a protocol sees it: a [`Machine`] with an application that sends messages.
+/// The composite as the protocol sees it: a [`Machine`] with an application that sends messages.
 pub trait Host<P: Protocol>: Machine<P> {
-    /// Gives an application message to the network, for the first time or again.
+    /// Hands an application message to the network, for the first time or again.
     fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload);
-    /// Keeps a message from the network because its receiver has it.
+    /// Records that a message is not handed to the network, since its receiver already has it.
     fn suppress(&mut self, id: MessageId);
-    /// Delivers a message to the application at once; what it sends in turn comes as [`Input::Sent`] after the current
-    /// input has been handled. Panics while held.
+    /// Delivers a message to the application immediately. What the application sends in response arrives as
+    /// [`Input::Sent`] once the current input has been handled.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application is held.
     fn deliver(&mut self, id: MessageId, payload: Payload);
     /// Drops a message that a rollback of its sender undid.
     fn drop_stale(&mut self, id: MessageId);
-    /// From now on the application is neither delivered to nor given a job.
+    /// Holds the application: until [`Host::release`], it is neither delivered messages nor given jobs.
     fn hold(&mut self);
     /// Ends [`Host::hold`].
     fn release(&mut self);
-    /// Holds, and answers with [`Input::Snapshot`] as soon as every send has been seen and no job holds the state.
+    /// Holds the application, and answers with [`Input::Snapshot`] once every send has been passed to the protocol
+    /// and no job holds the state.
     fn request_snapshot(&mut self);
-    /// Answers with [`Input::Rested`] as soon as the application, which is not held, has done everything that it can do
-    /// without another message.
+    /// Answers with [`Input::Rested`] once the application, which must not be held, has done everything that it can
+    /// do without another message.
     fn request_rest(&mut self);
-    /// Replaces the application's state by an image's, or by the initial one, under a new incarnation. Pending sends, a
-    /// pending snapshot or rest and a job that is out are void. The application stays held until [`Host::release`].
+    /// Replaces the application's state by that of an image, or by the initial one, under a new incarnation. Pending
+    /// sends, a pending snapshot or rest, and the job in progress are discarded. The application stays held until
+    /// [`Host::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation);
 }

@@ -1,58 +1,58 @@
-//! Time as a process sees it: nanoseconds since its driver's start. Never the wall clock.
+//! Time as processes see it: nanoseconds since the start of the driver. Never wall-clock time.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub};
 use serde::{Deserialize, Serialize};
 
-/// An instant, in nanoseconds since the driver's start.
+/// An instant, in nanoseconds since the start of the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
-/// A length of time, in nanoseconds.
+/// A duration, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Span(pub u64);
 
 impl Time {
-    /// The driver's start.
+    /// The start of the driver.
     pub const ZERO: Time = Time(0);
     /// Later than every event of a run.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// How long after `earlier` this is; zero when it is not after.
+    /// Returns the time elapsed since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// Seconds since the start, for people.
+    /// Returns the time since the start in seconds, for display.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// The empty duration.
     pub const ZERO: Span = Span(0);
     /// Longer than every run.
     pub const MAX: Span = Span(u64::MAX);
 
-    /// `secs` seconds.
+    /// Creates a span of `secs` seconds.
     pub const fn from_secs(secs: u64) -> Span {
         Span(secs * 1_000_000_000)
     }
 
-    /// `millis` milliseconds.
+    /// Creates a span of `millis` milliseconds.
     pub const fn from_millis(millis: u64) -> Span {
         Span(millis * 1_000_000)
     }
 
-    /// `micros` microseconds.
+    /// Creates a span of `micros` microseconds.
     pub const fn from_micros(micros: u64) -> Span {
         Span(micros * 1_000)
     }
 
-    /// In seconds, for people.
+    /// Returns the duration in seconds, for display.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -111,7 +111,7 @@ impl fmt::Display for Time {
 }
 
 impl fmt::Display for Span {
-    /// The largest unit that keeps the number at least one, with up to three decimals.
+    /// Uses the largest unit that keeps the number at one or more, with up to three decimals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             0..1_000 => return write!(f, "{} ns", self.0),
