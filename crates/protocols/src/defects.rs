@@ -1,10 +1,12 @@
-//! Switches for known defects: a rule as printed, or left out. Each protocol lists its own.
+//! Switches for known defects: each applies a rule as printed in the paper, or omits it. Each protocol has its own
+//! list.
 
-/// Declares `Defect`, the known defects of a protocol, and `Defects`, a set of those that are switched on, which is always
-/// empty unless the crate's `defects` feature is on.
+/// Declares `Defect`, the known defects of a protocol, and `Defects`, a set of enabled ones. The set is always empty
+/// unless the crate's feature `defects` is enabled.
 macro_rules! defects {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A rule as printed, or left out: each breaks a property, and the checkers must say so.
+        /// A rule as printed in the paper, or omitted. Each defect breaks a property, and the checkers must detect
+        /// it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Defect {
@@ -12,11 +14,11 @@ macro_rules! defects {
         }
 
         impl Defect {
-            /// Every known defect.
+            /// All known defects of the protocol.
             pub const ALL: &[Defect] = &[$(Defect::$name,)*];
         }
 
-        /// A set of switched-on defects; always empty unless the crate's `defects` feature is on.
+        /// A set of enabled defects. Always empty unless the crate's feature `defects` is enabled.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Defects {
             #[cfg(feature = "defects")]
@@ -24,13 +26,13 @@ macro_rules! defects {
         }
 
         impl Defects {
-            /// The set of one defect.
+            /// Creates a set with a single defect.
             #[cfg(feature = "defects")]
             pub fn only(defect: Defect) -> Defects {
                 Defects { set: 1 << defect as u64 }
             }
 
-            /// Whether `defect` is switched on.
+            /// Returns whether `defect` is enabled.
             #[inline]
             pub fn has(self, defect: Defect) -> bool {
                 #[cfg(feature = "defects")]

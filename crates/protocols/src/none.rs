@@ -1,4 +1,4 @@
-//! No fault tolerance: the baseline that everything else is compared with.
+//! No fault tolerance: the baseline for all other protocols.
 //!
 //! Messages pass through, nothing is saved, and the first failure ends the run.
 
@@ -19,7 +19,7 @@ pub struct NoProtocol {
     lost: bool,
 }
 
-/// Nothing is piggybacked.
+/// The empty stamp: nothing is piggybacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoStamp;
 
@@ -82,7 +82,7 @@ impl Protocol for NoProtocol {
     }
 }
 
-/// The same for programs of tasks: every leg of a theft passes.
+/// No fault tolerance for programs of tasks: all messages of a theft pass through.
 impl Recovery for NoProtocol {
     type Config = ();
     const FIFO: bool = false;

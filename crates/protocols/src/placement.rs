@@ -1,31 +1,33 @@
-//! Who keeps copies of whose checkpoints: pure functions of the membership's fixed part.
+//! Placement of replicas: which processes hold replicas of whose checkpoints, as a pure function of the fixed part of
+//! the membership.
 
 use alloc::vec::Vec;
 use faultline_core::{Membership, Presence, ProcessId, Role};
 use serde::{Deserialize, Serialize};
 
-/// Where copies of checkpoints are kept.
+/// Where replicas of checkpoints are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplicateTo {
-    /// The next processes of the owner's cluster: a whole cluster's loss is unrecoverable.
+    /// On the next processes of the owner's cluster. The loss of a whole cluster is then unrecoverable.
     SameCluster,
-    /// Processes of the next clusters that are there from the beginning to the end.
+    /// On processes of the next clusters that are present from the start to the end of the run.
     OtherCluster,
-    /// A storage server outside every cluster.
+    /// On a storage server outside all clusters.
     SharedStorage,
 }
 
-/// How many copies of each part there are beside the owner's own, and where. A storage server counts as one copy.
+/// Number and location of each part's replicas, in addition to the owner's own copy. A storage server counts as one
+/// replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// How many.
+    /// Number of replicas per part.
     pub replicas: u16,
-    /// Where.
+    /// Where the replicas are kept.
     pub to: ReplicateTo,
 }
 
 impl Placement {
-    /// The holders of `owner`'s parts, in the order in which they are asked.
+    /// Returns the holders of `owner`'s parts, in the order in which they are asked.
     pub fn holders(self, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
         let cluster = membership.cluster_of(owner);
         let members = membership.processes_of(cluster);
@@ -48,14 +50,14 @@ impl Placement {
         }
     }
 
-    /// The processes whose parts `holder` keeps copies of.
+    /// Returns the processes whose parts `holder` keeps replicas of.
     pub(crate) fn owners(self, membership: &Membership, holder: ProcessId) -> Vec<ProcessId> {
         let holds = |&rank: &ProcessId| self.holders(membership, rank).contains(&holder);
         membership.with_role(Role::RANK).filter(holds).collect()
     }
 }
 
-/// Storage servers stand among the processes after all ranks.
+/// Returns the storage servers, which come after all ranks.
 fn servers(membership: &Membership) -> Vec<ProcessId> {
     let tail = membership.members.iter().rev().take_while(|member| member.role != Role::RANK).count();
     let all = membership.members.len();

@@ -1,4 +1,4 @@
-//! Telling other clusters of a rollback, and learning of theirs (section 3.4; rules 19 and 20).
+//! Alerts: telling other clusters about a rollback, and learning of theirs (section 3.4; rules 19 and 20).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,14 +11,14 @@ use super::history::{History, Past};
 use super::message::Control;
 use super::{Desk, Hc3i, Phase, Waiter};
 
-/// Alerts that this process has sent, or is passing on.
+/// Alerts that this process has sent or is passing on to its cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Alerts {
     outstanding: Vec<Outstanding>,
     spreads: Vec<Spread>,
 }
 
-/// An alert that a cluster has not confirmed.
+/// An alert that a cluster has not confirmed yet.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     cluster: ClusterId,
@@ -26,7 +26,7 @@ struct Outstanding {
     again_at: Time,
 }
 
-/// An alert that this process received for its cluster, until all members have recorded it.
+/// An alert received for this process's cluster, kept until all members have recorded it.
 #[derive(Clone, Debug)]
 struct Spread {
     asker: (ProcessId, Incarnation),
@@ -51,13 +51,13 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: alerts one more cluster, of what it could not hear before.
+    /// Coordinator: alerts a cluster that could not be reached before.
     pub(super) fn alert_also(&mut self, cluster: ClusterId, now: Time, host: &mut Desk) {
         self.alerts.outstanding.push(Outstanding { cluster, tries: 0, again_at: now });
         self.retry_alerts(now, host);
     }
 
-    /// Nobody waits for a cluster that has left to confirm.
+    /// Coordinator: no longer waits for a cluster that has left to confirm.
     pub(super) fn alert_no_more(&mut self, cluster: ClusterId, now: Time, host: &mut Desk) {
         self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
         if self.coordinates() {
@@ -66,12 +66,12 @@ impl Hc3i {
         }
     }
 
-    /// Whether a cluster has yet to confirm what it was alerted of.
+    /// Returns whether any cluster has yet to confirm an alert.
     pub(super) fn alerts_are_outstanding(&self) -> bool {
         !self.alerts.outstanding.is_empty()
     }
 
-    /// Sends the alerts that are due, each time to another live member of the cluster.
+    /// Sends the alerts that are due, each time to a different live member of the cluster.
     pub(super) fn retry_alerts(&mut self, now: Time, host: &mut Desk) {
         let mut outstanding = core::mem::take(&mut self.alerts.outstanding);
         for alert in outstanding.iter_mut().filter(|alert| alert.again_at <= now) {
@@ -87,7 +87,8 @@ impl Hc3i {
         self.alerts.outstanding = outstanding;
     }
 
-    /// The cluster's whole past: an alert may be the first that its receiver hears of several rollbacks.
+    /// Returns all rollbacks of the own cluster: an alert may be the first news of several rollbacks that its
+    /// receiver gets.
     fn alerted_past(&self) -> Arc<Past> {
         let past = self.history.of(self.cluster);
         match past.rollbacks.last() {
@@ -98,7 +99,7 @@ impl Hc3i {
         }
     }
 
-    /// Any member, in any phase: makes the whole cluster learn of another's rollback, then confirms.
+    /// Any member, in any phase: tells the whole cluster about another cluster's rollback, then confirms the alert.
     pub(super) fn alerted(
         &mut self,
         from: ProcessId,
@@ -125,7 +126,7 @@ impl Hc3i {
         self.learn(self.me, &history, asker, now, host);
     }
 
-    /// Member: enters rollbacks of other clusters into its tables, and acts on what is new.
+    /// Member: enters rollbacks of other clusters into its tables, and acts on those that are new.
     pub(super) fn learn(
         &mut self,
         spreader: ProcessId,
@@ -140,14 +141,14 @@ impl Hc3i {
             self.write_record(asker.map(|asker| Waiter::Learnt(spreader, asker)), host);
         }
         for alert in self.alerts.outstanding.iter_mut().filter(|alert| news.contains(&alert.cluster)) {
-            // It rolled back, most likely because of the alert: it can confirm now.
+            // The cluster rolled back, most likely because of the alert, and can confirm it now.
             alert.again_at = now;
         }
         for &cluster in &news {
             let &(incarnation, sn) = self.history.rollbacks(cluster).last().expect("something was learnt");
             host.claim(Claim::Alerted { from: cluster, position: Position { incarnation, sn } });
         }
-        // A recovery looks at the tables when it resumes, and so will a member that has to roll back.
+        // A recovery reads the tables when it resumes, and so does a member that has to roll back.
         if !news.is_empty() && !matches!(self.phase, Phase::Recovering(_) | Phase::Serving) {
             if self.is_clean() {
                 let is_news = |this: &Hc3i, whom| news.contains(&this.cluster_of(whom));
@@ -158,8 +159,8 @@ impl Hc3i {
         }
     }
 
-    /// The member that spreads an alert: confirms it when all have recorded it. While the cluster has yet to roll back
-    /// because of it there is no confirmation, and the alert comes again.
+    /// Spreading member: confirms an alert once all members have recorded it. As long as the cluster still has to
+    /// roll back because of the alert, it does not confirm, and the alert is repeated.
     pub(super) fn learnt(
         &mut self,
         from: ProcessId,
@@ -187,7 +188,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: a cluster has recorded the alert, and tells its own tables, which count as alerts.
+    /// Coordinator: a cluster confirms the alert, and attaches its own tables, which count as alerts.
     pub(super) fn alert_recorded(
         &mut self,
         cluster: ClusterId,
@@ -202,7 +203,7 @@ impl Hc3i {
             self.spread(history.clone(), None, now, host);
         }
         if self.history.of(self.cluster).is_broken() && !self.has(Defect::CollectedRestored) {
-            // What was restored had been collected, and nobody who knew could say so before.
+            // The restored checkpoint had been collected, and no process that knew could report it earlier.
             self.begin_next_round(Cause::Failure, now, host);
         } else if incarnation >= self.position.incarnation {
             self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
@@ -211,7 +212,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: tells its cluster when no alert is outstanding.
+    /// Coordinator: tells its cluster once no alert is outstanding.
     pub(super) fn maybe_settled(&mut self, now: Time, host: &mut Desk) {
         if self.alerts.outstanding.is_empty() && !self.settled && !matches!(self.phase, Phase::Recovering(_))
         {
@@ -221,7 +222,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: messages of other clusters can be delivered again.
+    /// Member: messages from other clusters can be delivered again.
     pub(super) fn settle(&mut self, incarnation: Incarnation, now: Time, host: &mut Desk) {
         let here = incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_));
         if here && !self.settled {
@@ -232,7 +233,7 @@ impl Hc3i {
         }
     }
 
-    /// What was on its way to a life that ended is lost: it goes again to the next one (rule 3).
+    /// Re-sends messages that were in transit to a life that has ended to the next life (rule 3).
     pub(super) fn watch_receivers(&mut self, old: &Membership, host: &mut Desk) {
         if matches!(self.phase, Phase::Recovering(_) | Phase::Serving) || self.has(Defect::ResendOnlyOnAlerts)
         {

@@ -1,8 +1,8 @@
 //! Taking a checkpoint inside a cluster (section 3.1), with the second round that drains the channels (errata, B5).
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
-//! to the commit, or with [`Cut::Coloured`] until its state is saved. Its part is durable, here and at its holders, before it
-//! says Drained: a commit needs nothing more.
+//! to the commit, or with [`Cut::Coloured`] until its state is saved. It sends Drained only once its part is durable,
+//! both here and at its holders, so that a commit requires nothing further.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -20,70 +20,70 @@ use super::message::{Control, Head, Kept, Saved};
 use super::received::Received;
 use super::{Desk, Hc3i, Image, Phase, merge_vectors, placement};
 
-/// A member's part of the checkpoint that is being taken.
+/// A member's part of the checkpoint in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     position: Position,
     attempt: Attempt,
     forced: bool,
     since: Time,
-    /// When the application went on, where that is before the commit.
+    /// When the application resumed, if that was before the commit.
     released: Option<Time>,
-    /// The state, once the application has given it.
+    /// The saved state, once the application has returned it.
     saved: Option<Cut>,
-    /// Messages of the cluster that must have arrived in all, once the coordinator has counted them.
+    /// Total number of messages from the cluster that must have arrived, once the coordinator has counted them.
     expected: Option<u64>,
-    /// Messages of the cluster that arrived after the request, and were sent before their senders' cuts.
+    /// Messages from the cluster that arrived after the request and were sent before their senders' cuts.
     late: Vec<(MessageId, Payload)>,
-    /// Messages of the cluster that were received meanwhile, and were sent after their senders' cuts.
+    /// Number of messages from the cluster that arrived meanwhile and were sent after their senders' cuts.
     of_next: u64,
     image: Option<Arc<Image>>,
-    /// Written here.
+    /// Whether the part is durable in this process's own storage.
     durable: bool,
-    /// Holders that have not confirmed their copy.
+    /// Holders that have not confirmed their replicas yet.
     awaited: Vec<ProcessId>,
     drained: bool,
 }
 
-/// What a part holds beside late messages: everything as of one instant.
+/// Everything that a part contains besides late messages, as of a single instant.
 #[derive(Clone, Debug)]
 struct Cut {
     snapshot: Snapshot,
     head: Arc<Head>,
     log: Arc<Log>,
     received: Arc<Received>,
-    /// The application had left the program.
+    /// Whether the application had left the program.
     left: bool,
 }
 
 impl Part {
-    /// Whether sends still belong to the state that is being saved.
+    /// Returns whether sends still belong to the state being saved.
     pub(super) fn is_before_cut(&self) -> bool {
         self.saved.is_none()
     }
 
-    /// Where the sends of an application stand that goes on after the cut; `None` while it does not.
+    /// Returns the position of sends after the cut; `None` unless the application has resumed after it.
     #[inline]
     pub(super) fn colour(&self) -> Option<Position> {
         self.released.map(|_| self.position)
     }
 
-    /// A message of the next interval was received.
+    /// Counts a received message of the next interval.
     pub(super) fn add_of_next(&mut self) {
         self.of_next += 1;
     }
 
-    /// A message of the cluster that the checkpoint has to hold, because its sender's part holds the send.
+    /// Adds a message from the cluster that the checkpoint must contain because its sender's part contains the send.
     pub(super) fn add_late(&mut self, id: MessageId, payload: Payload) {
         self.late.push((id, payload));
     }
 
-    /// What a member says when it gives the checkpoint up.
+    /// Returns the member's claim that it discards the checkpoint.
     pub(super) fn aborted(&self) -> Claim {
         Claim::Aborted { position: self.position, attempt: self.attempt }
     }
 
-    /// Only for the defect that does not give it up.
+    /// Moves the part to another position. Used only by the defect that does not discard it.
     pub(super) fn move_to(&mut self, position: Position) {
         self.position = position;
     }
@@ -102,21 +102,21 @@ impl Part {
     }
 }
 
-/// What the coordinator gathers from the members.
+/// What the coordinator collects from the members.
 #[derive(Clone, Debug)]
 pub(super) struct Gathering {
     position: Position,
     attempt: Attempt,
-    /// Members still to be heard in this round.
+    /// Members that have not answered in this round yet.
     awaited: BTreeSet<ProcessId>,
     expected: Vec<u64>,
     vectors: Vectors,
-    /// All parts are durable, but the cluster's start is not recorded yet (rule 18).
+    /// Whether all parts are durable, but the cluster's start has not been recorded yet (rule 18).
     awaits_start: bool,
 }
 
 impl Gathering {
-    /// Only for the defect that does not give the checkpoint up.
+    /// Moves the checkpoint to another position. Used only by the defect that does not discard it.
     pub(super) fn move_to(&mut self, position: Position) {
         self.position = position;
     }
@@ -127,7 +127,7 @@ impl Gathering {
 }
 
 impl Hc3i {
-    /// Coordinator: begins a checkpoint, when nothing stands in its way.
+    /// Coordinator: begins a checkpoint unless something prevents it.
     pub(super) fn begin_checkpoint(&mut self, forced: bool, now: Time, host: &mut Desk) {
         if !matches!(self.phase, Phase::Running) || !self.all_members_up() {
             return;
@@ -155,8 +155,8 @@ impl Hc3i {
         self.checkpoint_requested(self.me, position, attempt, forced, now, host);
     }
 
-    /// Coordinator: a member has a message that must not be delivered before a checkpoint (section 3.2). The
-    /// coordinator remembers nothing: a member asks again after every commit.
+    /// Coordinator: a member holds a message that must not be delivered before a checkpoint (section 3.2). The
+    /// coordinator keeps no record of the request: a member repeats it after every commit.
     pub(super) fn checkpoint_forced(
         &mut self,
         from: ProcessId,
@@ -171,7 +171,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: freezes, and asks the application for its state.
+    /// Member: freezes, and requests the application's state.
     pub(super) fn checkpoint_requested(
         &mut self,
         from: ProcessId,
@@ -207,7 +207,7 @@ impl Hc3i {
         host.request_snapshot();
     }
 
-    /// Member: the application's state is here, every earlier send has been seen.
+    /// Member: receives the application's state. Every earlier send has been seen.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut Desk) {
         let past = match self.has(Defect::PastOutsideCheckpoint) {
             true => Arc::default(),
@@ -223,17 +223,17 @@ impl Hc3i {
         let (position, attempt) = (part.position, part.attempt);
         let sent = self.sent_within.iter().map(|(to, count)| (to, u64::from(count))).collect();
         self.tell_leader(Control::Saved { position, attempt, sent }, now, host);
-        // Before the first checkpoint is on record nobody may act.
+        // Before the first checkpoint is on record, no process may act.
         if self.config.cut == CutBy::Coloured && self.position.sn.0 > 0 {
             self.go_on_after_cut(now, host);
         }
     }
 
-    /// There is one try only at a checkpoint that ends in a commit or in a rollback. So a process knows its name without
-    /// having been asked for it, and takes it when a message of the next interval arrives before the request.
+    /// A checkpoint that ends in a commit or in a rollback has only one attempt. A process therefore knows its name
+    /// before the request arrives, and takes it as soon as a message of the next interval arrives.
     const ONLY_ATTEMPT: Attempt = Attempt(1);
 
-    /// A message was sent in the next interval: this process's own cut comes before its delivery (C2).
+    /// A message was sent in the next interval: this process's own cut must precede the delivery (C2).
     pub(super) fn next_colour_seen(&mut self, position: Position, now: Time, host: &mut Desk) {
         let is_next = position == Position { sn: self.position.sn.next(), ..self.position };
         let is_running = matches!(self.phase, Phase::Running) && self.position.sn.0 > 0;
@@ -242,8 +242,8 @@ impl Hc3i {
         }
     }
 
-    /// The state is saved, and the application goes on. What it sends from here on belongs to the next interval; what was
-    /// in transit is part of the checkpoint, and delivered (C3).
+    /// Lets the application resume after its state has been saved. What it sends afterwards belongs to the next
+    /// interval; what was in transit becomes part of the checkpoint and is delivered (C3).
     fn go_on_after_cut(&mut self, now: Time, host: &mut Desk) {
         let delivers_late = !self.has(Defect::LateOnlyRecorded);
         let Phase::Checkpointing(part) = &mut self.phase else {
@@ -259,7 +259,7 @@ impl Hc3i {
         self.replay(now, host);
     }
 
-    /// The vector with the raises by queued messages that will be delivered after the commit (errata, B6).
+    /// Returns the DDV, raised by the queued messages that will be delivered after the commit (errata, B6).
     fn raised_ddv(&self) -> Arc<[Position]> {
         if self.has(Defect::RaisesNotMerged) || self.waiting.is_empty() {
             return self.ddv.clone();
@@ -275,8 +275,8 @@ impl Hc3i {
         };
         for arrival in &self.waiting {
             let stands = raise(self.cluster_of(arrival.id.from), arrival.stamp.position);
-            // What its sender depended on precedes this checkpoint, too. That there is one before anything of that is
-            // delivered here is all that a forced checkpoint is for.
+            // What the sender depended on precedes this checkpoint, too. A forced checkpoint has no other purpose
+            // than to exist before anything that depends on it is delivered here.
             for (cluster, &position) in self.clusters().zip(arrival.stamp.ddv.iter().flat_map(|it| it.iter()))
             {
                 if stands && cluster != self.cluster {
@@ -321,7 +321,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: from here on it is known which messages the part has to wait for.
+    /// Member: learns how many messages the part has to wait for.
     pub(super) fn drain(
         &mut self,
         position: Position,
@@ -339,7 +339,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: writes its part once nothing is in transit to it, here and at its holders.
+    /// Member: writes its part, here and at its holders, once nothing is in transit to it.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut Desk) {
         let drains = !self.has(Defect::NoDrain);
         let early = self.has(Defect::CommitBeforeCopies);
@@ -374,7 +374,7 @@ impl Hc3i {
         self.maybe_drained(now, host);
     }
 
-    /// Member: a write of this process's own storage is durable.
+    /// Member: a write to its own storage is durable.
     pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         if let Phase::Checkpointing(part) = &mut self.phase
             && part.name(self.me) == name
@@ -384,7 +384,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: a holder has its copy.
+    /// Member: a holder confirms its replica.
     pub(super) fn copy_stored(&mut self, from: ProcessId, name: ImageName, now: Time, host: &mut Desk) {
         if let Phase::Checkpointing(part) = &mut self.phase
             && part.name(self.me) == name
@@ -394,8 +394,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: a holder began a new life: its copy of the part that is being written may not have arrived, and if it had,
-    /// it may be lost.
+    /// Member: a holder began a new life. Its replica of the part being written may not have arrived, or may be lost.
     pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut Desk) {
         let early = self.has(Defect::CommitBeforeCopies);
         if let Phase::Checkpointing(part) = &mut self.phase
@@ -422,7 +421,7 @@ impl Hc3i {
         self.tell_leader(Control::Drained { position, attempt, head }, now, host);
     }
 
-    /// Coordinator: commits when every part is durable.
+    /// Coordinator: commits once every part is durable.
     pub(super) fn drained(
         &mut self,
         from: ProcessId,
@@ -450,7 +449,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: the membership changed, perhaps because the cluster's start is on record now.
+    /// Coordinator: the membership changed, possibly because the cluster's start is now on record.
     pub(super) fn start_recorded(&mut self, now: Time, host: &mut Desk) {
         let waits =
             self.coordination.as_ref().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start);
@@ -463,7 +462,7 @@ impl Hc3i {
         self.maybe_resume(now, host);
     }
 
-    /// Whether the supervisor knows that this cluster may have acted.
+    /// Returns whether the supervisor knows that this cluster may have acted.
     pub(super) fn has_started(&self) -> bool {
         self.membership.member(self.coordinator()).started
     }
@@ -481,7 +480,7 @@ impl Hc3i {
         self.commit(position, attempt, vectors, now, host);
     }
 
-    /// Member: the checkpoint is committed; the application goes on.
+    /// Member: the checkpoint is committed, and the application resumes.
     pub(super) fn commit(
         &mut self,
         position: Position,
@@ -520,7 +519,8 @@ impl Hc3i {
         self.say_if_unwanted(now, host);
     }
 
-    /// Coordinator: counts the delay to the next unforced checkpoint from now (section 5.2: a forced one restarts it).
+    /// Coordinator: restarts the delay until the next unforced checkpoint (section 5.2: a forced checkpoint restarts
+    /// it).
     pub(super) fn restart_checkpoint_timer(&mut self, now: Time) {
         let cluster = self.membership.cluster_of(self.me);
         let every = self.config.checkpoint_every.get(cluster.index()).copied().flatten();

@@ -1,13 +1,14 @@
 //! Garbage collection (section 3.5; rule 21): removing the checkpoints and log entries that no recovery can need.
 //!
-//! Whoever decides has the lists of the checkpoints that each cluster stores, and computes where each would end if all of
-//! them failed at once (finding 6: the closure of a union is the minimum of the closures). That is the coordinator of the
-//! first cluster, which asks every other and tells everyone; or, with [`CollectBy::EveryCluster`], the coordinator of each
-//! cluster, which decides for its own by what it has heard.
+//! The deciding coordinator knows which checkpoints each cluster stores, and computes which one each cluster would
+//! restore if all failed at once (finding 6: the closure of a union is the minimum of the closures). By default, the
+//! coordinator of the first cluster asks all others and decides for them. With [`CollectBy::EveryCluster`], the
+//! coordinator of each cluster decides for its own cluster, from what it has been told.
 //!
-//! A list may be old: what has been stored since only moves the line forward, and lines from lists of different ages agree in
-//! that none is behind what another counts on. But no list may be from before a rollback that another one knows of, or the
-//! line rests on what was undone. So all must tell the same incarnations of all clusters, or nothing is removed.
+//! A list may be old: checkpoints stored since then only move the line forward, and a line computed from one list
+//! never lies behind a checkpoint that a line from another list relies on. But no list may predate a rollback that
+//! another list includes, since the line would then rest on undone checkpoints. All lists must therefore agree on the
+//! incarnations of all clusters; otherwise nothing is removed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -20,21 +21,21 @@ use super::history::Checkpoint;
 use super::message::{Collection, Control, Inventory, Kept};
 use super::{Coordination, Desk, Hc3i, Phase, placement};
 
-/// What a coordinator has heard for a collection.
+/// What a coordinator has been told for a collection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collecting {
-    /// Collections that were begun in this life.
+    /// Number of collections begun in this life.
     round: u32,
-    /// Without an initiator: whether this one has yet to be decided.
+    /// Without an initiator: whether this collection has yet to be decided.
     due: bool,
-    /// What each cluster told last; of an initiator, in this round.
+    /// The latest list of each cluster; at an initiator, the lists of this round.
     stock: BTreeMap<ClusterId, Arc<Inventory>>,
-    /// Without an initiator: who has told something since the last decision.
+    /// Without an initiator: clusters that have sent a list since the last decision.
     heard: BTreeSet<ClusterId>,
 }
 
 impl Hc3i {
-    /// Coordinator: begins a collection when its time has come.
+    /// Coordinator: begins a collection when it is due.
     pub(super) fn maybe_collect(&mut self, now: Time, host: &mut Desk) {
         let Some(coordination) = &mut self.coordination else {
             return;
@@ -49,12 +50,13 @@ impl Hc3i {
         }
     }
 
-    /// Whether this cluster is the one that asks all others: the first that is there from the beginning to the end.
+    /// Returns whether this cluster asks all others: it is the first that is present from the start to the end of the
+    /// run.
     pub(super) fn is_initiator(&self) -> bool {
         self.clusters().find(|&it| self.presence(it) == Presence::Permanent) == Some(self.cluster)
     }
 
-    /// Initiator: asks every cluster; a collection that is still under way is given up.
+    /// Initiator: asks every cluster. Abandons a collection that is still in progress.
     fn ask_for_stock(&mut self, now: Time, host: &mut Desk) {
         let collecting = &mut self.coordination().collecting;
         collecting.round += 1;
@@ -66,8 +68,8 @@ impl Hc3i {
         }
     }
 
-    /// Without an initiator: tells every other cluster what is stored. If some were silent since the last time, what they
-    /// told before has to do.
+    /// Without an initiator: tells every other cluster what is stored. For clusters that have been silent since the
+    /// last collection, their previous lists are used.
     fn tell_stock(&mut self, now: Time, host: &mut Desk) {
         if self.coordination().collecting.due {
             self.decide_alone(now, host);
@@ -88,7 +90,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator of a cluster: says what is stored, unless that is just being settled.
+    /// Coordinator of a cluster: reports what is stored, unless a recovery is about to change it.
     pub(super) fn asked_for_stock(&mut self, from: ProcessId, round: u32, host: &mut Desk) {
         if let Some(inventory) = self.inventory() {
             host.control(To::One(from), Control::Stock { round, inventory });
@@ -99,7 +101,7 @@ impl Hc3i {
         if matches!(self.phase, Phase::Recovering(_)) || self.kept.is_empty() {
             return None;
         }
-        // A checkpoint that holds what was undone elsewhere will not be restored: the rollback is on its way.
+        // A checkpoint that contains something undone elsewhere will not be restored; the rollback is imminent.
         let spoilt = self.kept.iter().any(|kept| self.undone_in(&kept.vectors).is_some());
         if spoilt && !self.has(Defect::CollectsOnSpoilt) {
             return None;
@@ -112,7 +114,7 @@ impl Hc3i {
         Some(Arc::new(Inventory { incarnations, checkpoints }))
     }
 
-    /// A coordinator said what is stored.
+    /// Handles a coordinator's list of stored checkpoints.
     pub(super) fn stock_told(
         &mut self,
         from: ProcessId,
@@ -136,7 +138,7 @@ impl Hc3i {
         }
     }
 
-    /// Initiator: decides when all have answered.
+    /// Initiator: decides once all clusters have answered.
     fn decide_for_all(&mut self, now: Time, host: &mut Desk) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         let round = collecting.round;
@@ -151,7 +153,8 @@ impl Hc3i {
         self.collect(self.me, round, &collection, now, host);
     }
 
-    /// Without an initiator: one decision in each round, as soon as everybody has told something since the last one.
+    /// Without an initiator: makes one decision per round, once every cluster has sent a list since the last
+    /// decision.
     fn decide_when_all_were_heard(&mut self, now: Time, host: &mut Desk) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         if collecting.due && self.others().all(|it| collecting.heard.contains(&it)) {
@@ -159,7 +162,7 @@ impl Hc3i {
         }
     }
 
-    /// Without an initiator: decides for this cluster, by what it stores now and what it heard last of the others.
+    /// Without an initiator: decides for this cluster, from what it stores now and the latest lists of the others.
     fn decide_alone(&mut self, now: Time, host: &mut Desk) {
         let Some(own) = self.inventory() else {
             return;
@@ -181,7 +184,8 @@ impl Hc3i {
         self.collect(self.me, round, &collection, now, host);
     }
 
-    /// The defect that does not wait for everybody: who has told nothing never goes back.
+    /// For the defect that does not wait for all clusters: a cluster that has sent no list counts as never rolling
+    /// back.
     fn make_up_for_silent(&self, stock: &mut BTreeMap<ClusterId, Arc<Inventory>>) {
         let incarnations = stock[&self.cluster].incarnations.clone();
         let nothing_to_fear = Arc::new(Inventory { incarnations, checkpoints: Vec::from([never_back()]) });
@@ -190,8 +194,8 @@ impl Hc3i {
         }
     }
 
-    /// One list for each cluster; `None` while one that is there has told nothing. Of a cluster that is not there yet every
-    /// checkpoint counts as undone: who knows more of it loses nothing. One that has left never goes back.
+    /// Returns one list per cluster, or `None` if a present cluster has sent none. All checkpoints of a cluster that
+    /// has not joined yet count as undone, which is the safe assumption. A cluster that has left never rolls back.
     fn whole_stock(&self, told: &BTreeMap<ClusterId, Arc<Inventory>>) -> Option<Vec<Arc<Inventory>>> {
         let without = |checkpoints| Some(Arc::new(Inventory { incarnations: Vec::new(), checkpoints }));
         let list = |cluster| match self.presence(cluster) {
@@ -205,8 +209,9 @@ impl Hc3i {
         self.clusters().map(list).collect()
     }
 
-    /// What these lists, one for each cluster, allow to remove; nothing, if they are from before and after a rollback.
-    /// Rollbacks of clusters that have left are over: who joined after them does not know them.
+    /// Returns what these lists (one per cluster) allow to be removed, or `None` if some predate a rollback that
+    /// others include. Rollbacks of clusters that have left are ignored, since clusters that joined later do not know
+    /// about them.
     fn decision(&self, stock: &[Arc<Inventory>]) -> Option<Arc<Collection>> {
         let incarnations = stock[self.cluster.index()].incarnations.clone();
         let counts = |cluster: &ClusterId| self.presence(*cluster) != Presence::Left;
@@ -215,13 +220,13 @@ impl Hc3i {
             told.incarnations == incarnations || self.clusters().filter(counts).all(same)
         });
         let mut worst = worst_line(stock);
-        // Of who never goes back nothing is said: it is gone.
+        // A cluster that never rolls back has left, and needs no entry.
         worst.iter_mut().filter(|it| **it == NEVER_BACK).for_each(|it| *it = Checkpoint::default());
         (agree || self.has(Defect::CollectsOnMixed))
             .then(|| Arc::new(Collection { incarnations, worst: Arc::new(worst) }))
     }
 
-    /// Removes what is not needed, if nothing rolled back since it was decided.
+    /// Removes what is not needed, unless something rolled back since the decision.
     pub(super) fn collect(
         &mut self,
         from: ProcessId,
@@ -284,16 +289,17 @@ impl Hc3i {
     }
 }
 
-/// The one checkpoint of a cluster that never goes back.
+/// The only checkpoint of a cluster that never rolls back.
 const NEVER_BACK: Checkpoint = Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) };
 
-/// What a cluster tells that never goes back.
+/// Returns the list entry of a cluster that never rolls back.
 fn never_back() -> (Checkpoint, Arc<Vectors>) {
     (NEVER_BACK, Arc::default())
 }
 
-/// The checkpoint that each cluster would restore if all failed at once: each its newest, then back while it holds a
-/// message that the line undoes. Behind the oldest that can be counted on there is SN 0, of which nothing is known.
+/// Returns the checkpoint that each cluster would restore if all failed at once: starting from the newest, a cluster
+/// moves back as long as its checkpoint contains a message that the line undoes. Before the oldest usable checkpoint
+/// comes SN 0, about which nothing is known.
 fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Checkpoint> {
     let checkpoint_at =
         |cluster: usize, place: usize| place.checked_sub(1).map(|it| &stock[cluster].checkpoints[it]);

@@ -1,4 +1,4 @@
-//! Parameters of HC3I, and the known defects that tests can switch on.
+//! Parameters of HC3I, and the known defects that tests can enable.
 
 use alloc::sync::Arc;
 use faultline_core::Span;
@@ -11,92 +11,94 @@ use crate::placement::ReplicateTo;
 /// Parameters of HC3I, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Delay between unforced checkpoints, by cluster of the federation; `None` is infinite. A forced checkpoint restarts it
-    /// (section 5.2). With [`Scope::Federation`] the first entry counts.
+    /// Delay between unforced checkpoints, one entry per cluster of the federation; `None` is infinite. A forced
+    /// checkpoint restarts the delay (section 5.2). With [`Scope::Federation`], the first entry applies.
     pub checkpoint_every: Arc<[Option<Span>]>,
-    /// Delay between garbage collections; `None` is never (section 3.5).
+    /// Delay between garbage collections; `None` disables them (section 3.5).
     pub collect_every: Option<Span>,
-    /// Who decides what is collected.
+    /// Which clusters decide what is collected.
     pub collect_by: CollectBy,
-    /// Copies of each part beside the owner's own (section 3.1 has one). A storage server counts as one copy.
+    /// Number of replicas of each part besides the owner's own copy (one in section 3.1). A storage server counts as
+    /// one replica.
     pub replicas: u16,
-    /// Where the copies are kept.
+    /// Where the replicas are kept.
     pub replicate_to: ReplicateTo,
-    /// What counts as a cluster: each by itself, the federation as one (the global coordinated baseline), or each process
-    /// by itself.
+    /// What counts as a cluster: each cluster by itself, the whole federation (the global coordinated baseline), or
+    /// each process by itself.
     pub scope: Scope,
     /// What a message to another cluster carries.
     pub piggyback: Piggyback,
     /// Which messages from another cluster force a checkpoint.
     pub forcing: Forcing,
-    /// How a checkpoint keeps messages inside the cluster from crossing its cut.
+    /// How a checkpoint prevents messages inside the cluster from crossing its cut.
     pub cut: Cut,
-    /// Who passes on what a checkpoint needs to be said, where the federation counts as one cluster.
+    /// How coordinator and members communicate while a checkpoint is taken, if the federation counts as one cluster.
     pub coordination: Coordinating,
-    /// How long an unanswered request between clusters, or a failed write, waits before it is made again.
+    /// Delay before an unanswered request between clusters, or a failed write, is repeated.
     pub retry_every: Span,
-    /// Known defects, for tests.
+    /// Enabled defects, for tests.
     pub defects: Defects,
 }
 
-/// Who decides what is collected.
+/// Which clusters decide what is collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CollectBy {
-    /// The first cluster asks all others what is stored, and decides for everyone (section 3.5).
+    /// The first cluster asks all others what they store, and decides for all (section 3.5).
     #[default]
     Initiator,
-    /// Each cluster tells all others what is stored, and decides for itself by what it has heard (section 7: "the garbage
-    /// collector should be more distributed").
+    /// Each cluster tells all others what it stores, and decides for itself from what it has been told (section 7:
+    /// "the garbage collector should be more distributed").
     EveryCluster,
 }
 
-/// What a message between clusters carries, and so what its receiver learns of dependencies.
+/// What a message between clusters carries, and therefore what its receiver learns about dependencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Piggyback {
     /// The sender's sequence number (section 3.2).
     #[default]
     Sn,
-    /// The sender's whole DDV: a checkpoint forced by one cluster's message also covers what that cluster had received
-    /// from others, whose own messages then force none (section 7).
+    /// The sender's whole DDV. A checkpoint forced by one cluster's message then also covers what that cluster had
+    /// received from others, whose own messages force no further checkpoint (section 7).
     Ddv,
 }
 
 /// Which messages from another cluster force a checkpoint before their delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Forcing {
-    /// Those that bring news of a checkpoint of the sender's cluster (section 3.2).
+    /// Messages that bring news of a checkpoint of the sender's cluster (section 3.2).
     #[default]
     News,
-    /// Every one: the baseline of communication-induced checkpointing that section 3.2 improves on.
+    /// All messages: the baseline of communication-induced checkpointing that section 3.2 improves on.
     EveryMessage,
-    /// None: checkpoints are independent of each other, and a rollback may go back as far as the first.
+    /// None. Checkpoints are independent of each other, and a rollback may propagate back to the first.
     Never,
 }
 
-/// How a checkpoint keeps a message that was sent after its sender's cut from being delivered before its receiver's.
+/// How a checkpoint prevents a message that was sent after its sender's cut from being delivered before its
+/// receiver's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cut {
-    /// Nobody sends or is delivered anything from the request to the commit (section 3.1).
+    /// No member sends or receives messages from the request to the commit (section 3.1).
     #[default]
     Frozen,
-    /// Messages carry the interval in which they were sent, and a process that gets one of the next interval takes its own
-    /// checkpoint first (Lai and Yang 1987): the non-blocking snapshot of Chandy and Lamport for channels without an order.
-    /// There must be one cluster only, whose checkpoints end in a commit or in a rollback.
+    /// Messages carry the interval in which they were sent. A process that receives one of the next interval takes
+    /// its own checkpoint first (Lai and Yang 1987): the non-blocking snapshot of Chandy and Lamport for channels
+    /// without order. Requires a single cluster, whose checkpoints end in a commit or in a rollback.
     Coloured,
 }
 
-/// Who says what to whom while a checkpoint of the whole federation is taken.
+/// Message pattern while a checkpoint of the whole federation is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Coordinating {
-    /// The coordinator and every process, directly.
+    /// The coordinator exchanges messages with every process directly.
     #[default]
     Directly,
-    /// The coordinator and the leaders of the federation's clusters, their lowest processes, and these and their own members
-    /// (Paul, Gupta and Badrinath 2002).
+    /// The coordinator exchanges messages with the leaders of the federation's clusters (their lowest-numbered
+    /// processes), and each leader with its own members (Paul, Gupta and Badrinath 2002).
     ByLeaders,
 }
 
-/// The known defects of the non-blocking baseline: those that are only its own, and rules that it has in common with HC3I.
+/// Known defects of the non-blocking baseline: its own, and those of rules that it shares with HC3I.
 pub const DEFECTS_OF_COLOURS: [Defect; 9] = [
     Defect::NextColourDelivered,
     Defect::SentUncoloured,
@@ -109,7 +111,7 @@ pub const DEFECTS_OF_COLOURS: [Defect; 9] = [
     Defect::RestartBefore,
 ];
 
-/// The known defects of the hierarchical baseline: those that are only its own, and rules that it has in common with HC3I.
+/// Known defects of the hierarchical baseline: its own, and those of rules that it shares with HC3I.
 pub const DEFECTS_OF_LEADERS: [Defect; 7] = [
     Defect::LeaderCountsAlone,
     Defect::LeaderDrainsAlone,
@@ -121,7 +123,7 @@ pub const DEFECTS_OF_LEADERS: [Defect; 7] = [
 ];
 
 impl Defect {
-    /// Whether HC3I has the rule, rather than only one of the coordinated baselines.
+    /// Returns whether the rule belongs to HC3I, and not only to one of the coordinated baselines.
     pub fn is_of_hc3i(self) -> bool {
         !matches!(
             self,
@@ -137,21 +139,22 @@ impl Defect {
 }
 
 crate::defects::defects! {
-    /// The checkpoint freezes but does not drain: intra-cluster messages in transit are in no part (B5).
+    /// The checkpoint freezes but does not drain: no part contains the cluster's messages in transit (B5).
     NoDrain,
-    /// A rollback does not abort the checkpoint that is being taken (B8).
+    /// A rollback does not discard the checkpoint in progress (B8).
     CheckpointNotAborted,
-    /// Messages of every older incarnation are dropped, also those that no rollback undid (B4).
+    /// Messages of all older incarnations are dropped, including those that no rollback undid (B4).
     OlderIncarnationsDropped,
     /// Messages that a rollback undid are delivered (B4).
     StaleNotDropped,
-    /// The log is volatile only, as printed: "logged messages are used only if the sender doesn't rollback" (finding 3).
+    /// The log is only in memory, as printed: "logged messages are used only if the sender doesn't rollback" (finding
+    /// 3).
     LogOutsideCheckpoint,
     /// The set of received messages is not part of the checkpoint.
     ReceivedOutsideCheckpoint,
-    /// Inside a cluster, messages from beyond the next commit are dropped instead of held (rule 8).
+    /// Inside a cluster, messages from beyond the next commit are dropped instead of held back (rule 8).
     FutureDropped,
-    /// Re-send when acknowledged with a *greater* SN than the alert's, as printed (finding 2).
+    /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed (finding 2).
     ResendGreater,
     /// A restored sender does not re-send its unacknowledged messages (B3).
     NoOwnResend,
@@ -159,88 +162,88 @@ crate::defects::defects! {
     OldWithinAccepted,
     /// Acknowledgements in a restored log are not checked against the table of rollbacks (B3).
     RestoredAcksUnchecked,
-    /// Collection removes one checkpoint too many (section 3.5).
+    /// Garbage collection removes one checkpoint too many (section 3.5).
     CollectsOneTooMany,
-    /// What was collected is restored when some of it has survived and all that was kept is lost.
+    /// A collected checkpoint is restored if parts of it survived and everything that was kept is lost.
     CollectedRestored,
-    /// Collection counts on checkpoints that a known rollback elsewhere has spoilt: the cluster is about to roll back
-    /// behind them.
+    /// Garbage collection relies on checkpoints that a known rollback elsewhere has invalidated, although the cluster
+    /// is about to roll back past them.
     CollectsOnSpoilt,
-    /// Collection counts on what one cluster told before a rollback and another one afterwards.
+    /// Garbage collection combines a list from before a rollback with one from after it.
     CollectsOnMixed,
-    /// Collection counts on checkpoints whose copies are not complete (any more).
+    /// Garbage collection relies on checkpoints whose replicas are incomplete, or no longer complete.
     CollectsOnUncovered,
-    /// Without an initiator a cluster that has not told yet what it stores does not count, as if it could not fail.
+    /// Without an initiator, a cluster that has sent no list yet is ignored, as if it could not fail.
     CollectsWithoutSilent,
-    /// Collection does not count clusters that have joined or will leave, as if they could not go back.
+    /// Garbage collection ignores clusters that have joined or will leave, as if they could not roll back.
     CollectsWithoutGuests,
     /// A cluster leaves although a rollback can still undo its last checkpoint.
     LeavesUndoable,
-    /// A cluster leaves although somebody may still want what it has logged.
+    /// A cluster leaves although other clusters may still need messages from its log.
     LeavesWithLog,
-    /// A cluster that joins is not told of the rollbacks before.
+    /// A cluster that joins is not told about earlier rollbacks.
     NewcomersNotTold,
-    /// Collection removes log entries acknowledged at the kept checkpoint too (section 3.5 with `<=`).
+    /// Garbage collection also removes log entries acknowledged at the kept checkpoint (section 3.5 with `<=`).
     LogCollectedAtWorst,
-    /// A member takes part in a round although it does not know all lives of it: what it sends to them is lost
-    /// (rule 12).
+    /// A member takes part in a round although it does not know all lives involved: what it sends to the unknown ones
+    /// is lost (rule 12).
     RoundWithoutLives,
-    /// A refilled holder gets the parts, but not the table of rollbacks: an incarnation can be used twice.
+    /// A refilled holder receives the parts, but not the table of rollbacks: an incarnation can be used twice.
     NotesNotRefilled,
-    /// A part does not tell its cluster's rollbacks: they can be lost although it is left.
+    /// A part does not contain its cluster's rollbacks: they can be lost although the part survives.
     PastOutsideCheckpoint,
-    /// A member collects log entries although it does not know yet of a rollback that undid their delivery.
+    /// A member removes log entries although it does not know yet about a rollback that undid their delivery.
     LogCollectedUnaware,
-    /// Rounds of an older epoch are obeyed (rule 11).
+    /// Members follow rounds of an older epoch (rule 11).
     OlderEpochsAccepted,
     /// A message is delivered without the checkpoint that it should force (section 3.2).
     NoForcedCheckpoint,
     /// A cluster restarts from the checkpoint before the right one (finding 1).
     RestartBefore,
-    /// The dependency vector decides rollback, as printed, instead of the delivered vector (finding 5).
+    /// The DDV decides rollbacks, as printed, instead of the delivered vector (finding 5).
     PrintedLine,
-    /// Raises by queued messages are not merged into the commit (B6).
+    /// Raises of the DDV by queued messages are not merged at the commit (B6).
     RaisesNotMerged,
-    /// A message that arrives during a checkpoint does not ask for its own afterwards (rule 7).
+    /// A message that arrives during a checkpoint does not request its own afterwards (rule 7).
     ForceNotRepeated,
     /// Messages that arrive during a recovery are dropped (rule 10).
     ArrivalsDroppedWhileRecovering,
     /// A rollback empties the queues of a surviving process (rule 10).
     QueuesLostAtRollback,
-    /// Nothing is re-sent to a new life outside the cluster unless an alert asks for it (rule 3).
+    /// Nothing is re-sent to a new life in another cluster unless an alert asks for it (rule 3).
     ResendOnlyOnAlerts,
     /// The table of rollbacks is lost in a crash (B4).
     TablesVolatile,
-    /// A holder that came back empty is not refilled (rule 17).
+    /// A holder that returns with an empty storage is not refilled (rule 17).
     HolderNotRefilled,
-    /// The first checkpoint does not wait for the durable note that the cluster started (rule 18).
+    /// The first checkpoint does not wait until the start of the cluster is durably recorded (rule 18).
     NoStartGate,
-    /// Alerts are sent once (rule 19).
+    /// Alerts are sent only once (rule 19).
     AlertsNotRetried,
     /// An alert carries only the last entry of its cluster's history (rule 19).
     OnlyLastEntry,
-    /// Messages of other clusters are delivered after a rollback before those clusters have dealt with its alert:
-    /// rollbacks can echo for ever (B7).
+    /// After a rollback, messages from other clusters are delivered before those clusters have handled its alert:
+    /// rollbacks can echo indefinitely (B7).
     DeliversUnsettled,
-    /// A part counts as saved before its copies are durable (finding 6).
+    /// A part counts as saved before its replicas are durable (finding 6).
     CommitBeforeCopies,
-    /// A recovery reports what it remembers instead of waiting for its writes (rule 13).
+    /// A recovery reports what it has in memory instead of waiting for its writes (rule 13).
     NoWriteBarrier,
-    /// A target is entered into the holder's own table, where it masks the alert that follows (rule 15).
+    /// The target is entered into the holder's own table, where it masks the alert that follows (rule 15).
     TargetMasksAlert,
-    /// Of the non-blocking baseline: a message of the next interval is delivered before the receiver's own cut (C2).
+    /// Non-blocking baseline: a message of the next interval is delivered before the receiver's own cut (C2).
     NextColourDelivered,
-    /// Of the non-blocking baseline: what is sent after the cut and before the commit is taken for what was sent before (C1).
+    /// Non-blocking baseline: messages sent between the cut and the commit are treated as sent before the cut (C1).
     SentUncoloured,
-    /// Of the non-blocking baseline: messages of the next interval are counted among those that are in transit (C3).
+    /// Non-blocking baseline: messages of the next interval are counted as in transit (C3).
     NextColourCounted,
-    /// Of the non-blocking baseline: a message in transit is recorded, and not delivered before somebody goes back (C3).
+    /// Non-blocking baseline: a message in transit is recorded, but delivered only after a rollback (C3).
     LateOnlyRecorded,
-    /// Of the hierarchical baseline: a leader tells what its cluster has in transit as soon as one process has saved (L2).
+    /// Hierarchical baseline: a leader reports its cluster's messages in transit once a single process has saved
+    /// (L2).
     LeaderCountsAlone,
-    /// Of the hierarchical baseline: a leader says that its cluster's parts are durable as soon as one is (L2).
+    /// Hierarchical baseline: a leader reports its cluster's parts durable once a single part is (L2).
     LeaderDrainsAlone,
-    /// Of the hierarchical baseline: a leader passes on to the lives that it knows, which need not be those that are meant
-    /// (L1).
+    /// Hierarchical baseline: a leader passes messages on to the lives that it knows, even if others are meant (L1).
     SpreadUnaware,
 }

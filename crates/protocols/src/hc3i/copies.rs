@@ -1,6 +1,6 @@
-//! This process's storage: its own parts, and the copies that it keeps for others (section 3.1, rule 17).
+//! This process's storage: its own parts, and the replicas that it keeps for others (section 3.1, rule 17).
 //!
-//! A holder answers in every phase: a cluster that recovers may depend on one that does as well.
+//! A holder answers in every phase, since a recovering cluster may depend on another recovering cluster.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -13,22 +13,22 @@ use super::history::{Checkpoint, History, Past};
 use super::message::{Control, Epoch, Head, Report};
 use super::{Desk, Hc3i, Image, Phase, Waiter, placement};
 
-/// The state of a storage as its process knows it.
+/// A process's view of its own storage.
 #[derive(Clone, Debug)]
 pub(super) struct Copies {
-    /// Histories of the clusters whose parts are kept here, apart from this process's own tables: entered there they
+    /// Histories of the clusters whose parts are kept here. Kept separate from this process's own tables, where they
     /// would mask the alerts that follow (rule 15).
     notes: History,
-    /// Being written.
+    /// Images being written.
     writing: BTreeMap<ImageName, Arc<Image>>,
-    /// To be written again, after a failure.
+    /// Images whose write failed and will be repeated.
     failed: BTreeSet<ImageName>,
     retry_at: Option<Time>,
-    /// What the listings that are under way are for, in their order.
+    /// Purposes of the listings in progress, in order.
     lists: VecDeque<ListFor>,
-    /// Reports that wait for writes that failed to be made again.
+    /// Reports postponed until failed writes have been repeated.
     postponed: Vec<ListFor>,
-    /// What the reads that are under way are for.
+    /// Purposes of the reads in progress.
     reads: BTreeMap<ImageName, Vec<ReadFor>>,
     /// What a replaced storage still lacks.
     lacks: Option<Lacks>,
@@ -50,7 +50,7 @@ enum ListFor {
         past: Arc<Past>,
         names: Arc<[ImageName]>,
     },
-    /// To remove what belongs to clusters that have left.
+    /// Removes what belongs to clusters that have left.
     Purge,
 }
 
@@ -62,11 +62,11 @@ enum ReadFor {
 
 #[derive(Clone, Debug)]
 struct Lacks {
-    /// Its own parts.
+    /// Whether the process still lacks its own parts.
     own: bool,
-    /// Owners that have not said what should be held for them.
+    /// Owners that have not reported yet what should be stored for them.
     silent: BTreeSet<ProcessId>,
-    /// Offered and asked for.
+    /// Images that were offered and requested.
     wanted: BTreeSet<ImageName>,
 }
 
@@ -106,12 +106,12 @@ impl Copies {
         self.retry_at
     }
 
-    /// A cluster that has lost everything has to hear from its holders what it had collected.
+    /// Records what was collected: a cluster that has lost everything must learn it from its holders.
     pub(super) fn note_all_collected(&mut self, checkpoints: &Arc<Vec<Checkpoint>>) {
         self.notes.collect_all(checkpoints);
     }
 
-    /// Writes an image, again and again until it is durable.
+    /// Writes an image, repeatedly until it is durable.
     pub(super) fn write(&mut self, image: Arc<Image>, host: &mut Desk) {
         self.writing.insert(image.name, image.clone());
         host.persist(image);
@@ -133,7 +133,7 @@ impl Copies {
         }
     }
 
-    /// Gives up writing parts that `void` names.
+    /// Stops writing parts for which `void` returns `true`.
     pub(super) fn forget_writes(&mut self, void: impl Fn(&ImageName) -> bool) {
         self.writing.retain(|name, _| !void(name));
         self.failed.retain(|name| !void(name));
@@ -176,7 +176,7 @@ impl Copies {
         host.list();
     }
 
-    /// Removes everything that `is_of_left` says belongs to a cluster that has left, and waits for none of it any more.
+    /// Removes all data of owners for which `is_of_left` returns `true`, and stops waiting for such data.
     pub(super) fn purge(&mut self, is_of_left: impl Fn(ProcessId) -> bool, host: &mut Desk) {
         self.forget_writes(|name| is_of_left(name.owner));
         if let Some(lacks) = &mut self.lacks {
@@ -194,13 +194,14 @@ impl Copies {
         host.read(name);
     }
 
-    /// Reads the part that is to be restored.
+    /// Reads the part to be restored.
     pub(super) fn read_target(&mut self, epoch: Epoch, name: ImageName, host: &mut Desk) {
         self.reads.entry(name).or_default().push(ReadFor::Target(epoch));
         host.read(name);
     }
 
-    /// A replaced storage says so when it holds again what it should; `own` tells that this process has its own parts.
+    /// Reports that a replaced storage is complete again, once it is. `own` says whether this process has its own
+    /// parts.
     pub(super) fn report_when_complete(&mut self, own: bool, host: &mut Desk) {
         let Some(lacks) = &mut self.lacks else {
             return;
@@ -219,7 +220,7 @@ impl Copies {
         }
     }
 
-    /// An owner said what should be here: asks for what is not, and removes what was undone or collected.
+    /// Compares an owner's list with the storage: requests what is missing, and removes what was undone or collected.
     fn compare(
         &mut self,
         owner: ProcessId,
@@ -245,7 +246,7 @@ impl Copies {
         }
     }
 
-    /// What an owner said is known here, and the history of its cluster durable.
+    /// Handles the completion of an owner's offer: it has been compared, and the history of its cluster is durable.
     pub(super) fn heard(&mut self, owner: ProcessId, host: &mut Desk) {
         if self.lacks.as_mut().is_some_and(|lacks| lacks.silent.remove(&owner)) {
             self.report_when_complete(false, host);
@@ -254,7 +255,7 @@ impl Copies {
 }
 
 impl Hc3i {
-    /// An image is durable in this storage.
+    /// Handles an image that is durable in this storage.
     pub(super) fn persisted(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         self.copies.forget_writes(|it| *it == name);
         self.copies.list_postponed(host);
@@ -267,9 +268,9 @@ impl Hc3i {
         }
     }
 
-    /// An image came over the network: a part of this process that it had lost, or somebody's copy.
+    /// Handles an image from the network: a lost part of this process, or another process's replica.
     pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut Desk) {
-        // When its owner has left, nobody will ask for it.
+        // After its owner has left, no process will ask for it.
         let is_of_use = self.membership.is_present(image.name.owner);
         if is_of_use && (image.name.owner != self.me || self.take_fetched(&image)) {
             self.copies.write(image, host);
@@ -284,7 +285,7 @@ impl Hc3i {
         host: &mut Desk,
     ) {
         if image.is_none() {
-            // Lost or corrupt: a listing must not name it any more.
+            // The image is lost or damaged. A listing must no longer name it.
             host.delete(name);
         }
         for purpose in self.copies.reads.remove(&name).unwrap_or_default() {
@@ -330,7 +331,7 @@ impl Hc3i {
         }
     }
 
-    /// Whether a write that failed, and will be made again, belongs to the cluster that wants to know what is durable.
+    /// Returns whether a failed write that will be repeated belongs to the cluster that asks what is durable.
     fn has_unfinished_writes_for(&self, purpose: &ListFor) -> bool {
         let asking = match purpose {
             ListFor::Report { .. } => self.cluster,
@@ -350,7 +351,7 @@ impl Hc3i {
         images.into_iter().filter(|(name, _)| wanted(name)).collect()
     }
 
-    /// Holder: another cluster's past, to be there when that cluster has lost everything.
+    /// Holder: records another cluster's past, for the case that the cluster loses everything.
     pub(super) fn note(
         &mut self,
         from: ProcessId,
@@ -366,14 +367,14 @@ impl Hc3i {
         self.write_record(Some(Waiter::Note(epoch, from)), host);
     }
 
-    /// Owner: says to a holder what it should hold: parts, and the past without which their incarnations could be used
-    /// again, and what was collected restored.
+    /// Owner: tells a holder what it should store: parts, and the past. Without the past, incarnations could be used
+    /// again and collected checkpoints restored.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut Desk) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
         host.control(To::One(holder), Control::Offer { past: self.history.of(self.cluster), names });
     }
 
-    /// Holder: compares what it has with what an owner says.
+    /// Holder: compares its storage with an owner's offer.
     pub(super) fn offered(
         &mut self,
         owner: ProcessId,
@@ -387,14 +388,14 @@ impl Hc3i {
         self.copies.list_for_offer(owner, past, names, host);
     }
 
-    /// Holder: an owner's parts were collected.
+    /// Holder: removes an owner's collected parts.
     pub(super) fn discarded(&mut self, owner: ProcessId, past: &Past, names: &[ImageName], host: &mut Desk) {
         self.copies.notes.extend(self.cluster_of(owner), past);
         self.write_record(None, host);
         names.iter().for_each(|&name| host.delete(name));
     }
 
-    /// A holder that began a new life may have lost what it held, and what was on the way to it (rule 17).
+    /// Handles new lives of holders: their storage, and messages in transit to them, may be lost (rule 17).
     pub(super) fn watch_holders(&mut self, old: &Membership, now: Time, host: &mut Desk) {
         if matches!(self.phase, Phase::Serving) {
             return;
@@ -410,13 +411,13 @@ impl Hc3i {
         self.restart_round_for_holders(old, now, host);
     }
 
-    /// Whether a process runs in another life than it did under `old`.
+    /// Returns whether a process runs in a different life than under `old`.
     pub(super) fn began_new_life(&self, process: ProcessId, old: &Membership) -> bool {
         let (new, old) = (self.membership.member(process), old.member(process));
         new.up && !(old.up && old.life == new.life)
     }
 
-    /// A holder does not have what it was asked for.
+    /// Handles a holder's answer that it does not have the requested part.
     pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         if name.owner == self.me {
             self.fetch_failed(name, now, host);

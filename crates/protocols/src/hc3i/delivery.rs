@@ -1,7 +1,8 @@
 //! Sending and receiving application messages (sections 3.2 and 3.3).
 //!
-//! Inside a cluster a message is counted, and belongs to the incarnation and the checkpoint interval in which it was
-//! sent. Between clusters it is logged, stamped, delivered only after the checkpoint that it forces, and acknowledged.
+//! Inside a cluster, messages are counted. Each belongs to the incarnation and the checkpoint interval in which it
+//! was sent. Between clusters, messages are logged, stamped, delivered only after the checkpoint that they force, and
+//! acknowledged.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,11 +22,11 @@ pub(super) struct Arrival {
     pub(super) id: MessageId,
     pub(super) stamp: Stamp,
     payload: Payload,
-    /// Where this process was when it last asked for a checkpoint because of the message.
+    /// Position of this process when it last requested a checkpoint because of the message.
     asked: Option<Position>,
 }
 
-/// What came from inside the cluster before this process was where its sender is (rule 8).
+/// Input from inside the cluster that arrived before this process reached its sender's position (rule 8).
 #[derive(Clone, Debug)]
 pub(super) enum Early {
     Application { id: MessageId, stamp: Stamp, payload: Payload },
@@ -35,15 +36,15 @@ pub(super) enum Early {
 }
 
 impl Hc3i {
-    /// The application sent a message.
+    /// Handles a message that the application sent.
     #[inline]
     pub(super) fn sent(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
         match &self.phase {
-            // The state that sent it is about to be replaced.
+            // The state that sent the message is about to be replaced.
             Phase::Recovering(_) | Phase::Serving => {}
             Phase::Checkpointing(part) if !part.is_before_cut() => match part.colour() {
                 None => self.unsent.push((id, payload)),
-                // C1: what was sent before the cut can be told from what is sent after it.
+                // C1: sends before the cut must be distinguishable from sends after it.
                 Some(colour) => {
                     let uncoloured = self.has(Defect::SentUncoloured);
                     self.send(id, payload, if uncoloured { self.position } else { colour }, host);
@@ -72,7 +73,7 @@ impl Hc3i {
         host.transmit(id, stamp, payload);
     }
 
-    /// A message arrived from the network.
+    /// Handles a message from the network.
     #[inline]
     pub(super) fn arrived(
         &mut self,
@@ -135,7 +136,7 @@ impl Hc3i {
         }
     }
 
-    /// Rule 10, in its order.
+    /// Applies rule 10, step by step.
     fn arrived_between(&mut self, cluster: ClusterId, mut arrival: Arrival, now: Time, host: &mut Desk) {
         let Arrival { id, stamp: Stamp { position, .. }, .. } = arrival;
         let stale = self.is_undone(cluster, position) && !self.has(Defect::StaleNotDropped);
@@ -178,7 +179,7 @@ impl Hc3i {
         host.control(To::One(id.from), Control::Acknowledge { id, position: self.position });
     }
 
-    /// Whether a checkpoint was taken after `position`, and no rollback came between.
+    /// Returns whether a checkpoint was taken after `position` without a rollback in between.
     fn has_saved_since(&self, position: Position) -> bool {
         self.position.incarnation == position.incarnation && self.position.sn > position.sn
     }
@@ -190,14 +191,14 @@ impl Hc3i {
         }
     }
 
-    /// A receiver delivered a message of ours. An acknowledgement of a delivery that was undone since says nothing.
+    /// Handles a receiver's acknowledgement. If the delivery has been undone since, it is ignored.
     pub(super) fn acknowledged(&mut self, id: MessageId, position: Position) {
         if !self.is_undone(self.cluster_of(id.to), position) {
             Arc::make_mut(&mut self.log).acknowledge(id, position);
         }
     }
 
-    /// Looks again at everything that waited for this process to get here.
+    /// Reconsiders everything that waited for this process to reach its position.
     pub(super) fn replay(&mut self, now: Time, host: &mut Desk) {
         for early in core::mem::take(&mut self.early) {
             match early {
@@ -217,7 +218,7 @@ impl Hc3i {
         self.replay_waiting(now, host);
     }
 
-    /// Looks again at the messages of other clusters.
+    /// Reconsiders the queued messages from other clusters.
     pub(super) fn replay_waiting(&mut self, now: Time, host: &mut Desk) {
         for arrival in core::mem::take(&mut self.waiting) {
             let cluster = self.cluster_of(arrival.id.from);
@@ -225,7 +226,7 @@ impl Hc3i {
         }
     }
 
-    /// Sends again what the log holds for which `wanted` is true, under its first identity and stamp.
+    /// Re-sends the logged messages for which `wanted` returns `true`, with their original identity and stamp.
     pub(super) fn resend(&mut self, wanted: impl Fn(&Hc3i, &Entry) -> bool, host: &mut Desk) {
         let mut log = core::mem::take(&mut self.log);
         let chosen: Vec<Entry> =
@@ -237,8 +238,8 @@ impl Hc3i {
         }
     }
 
-    /// Whether a logged message has to go again to `cluster`: it was never delivered, or its delivery was undone
-    /// (finding 2: undone means at or after the restored SN).
+    /// Returns whether a logged message must be re-sent: it was never delivered, or its delivery was undone (finding
+    /// 2: undone means at or after the restored SN).
     pub(super) fn is_owed(&self, entry: &Entry) -> bool {
         let cluster = self.cluster_of(entry.id.to);
         entry.acknowledged.is_none_or(|position| {
@@ -251,13 +252,13 @@ impl Hc3i {
     }
 }
 
-/// An entry that is sent again is not acknowledged any more.
+/// Clears the acknowledgement of an entry that is re-sent.
 fn forget(entry: &mut Entry) -> Entry {
     entry.acknowledged = None;
     entry.clone()
 }
 
-/// Raises the greatest delivered position of `cluster` in this incarnation.
+/// Raises the greatest delivered position of `cluster` in the incarnation of `position`.
 fn raise(delivered: &mut Arc<[(ClusterId, Position)]>, cluster: ClusterId, position: Position) {
     let key = (cluster, position.incarnation);
     match delivered.binary_search_by_key(&key, |&(it, at)| (it, at.incarnation)) {

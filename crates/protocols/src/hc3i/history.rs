@@ -1,5 +1,5 @@
-//! What every cluster's rollbacks undid: the table (cluster, incarnation, restored SN) of the errata's B4; and what every
-//! cluster has collected, so that no rollback can go behind it.
+//! What each cluster's rollbacks undid: the table (cluster, incarnation, restored SN) of the errata (B4). Also what
+//! each cluster has collected, so that no rollback can go back further.
 //!
 //! Durable, never rolled back, and only ever extended.
 
@@ -8,82 +8,82 @@ use alloc::vec::Vec;
 use faultline_core::{Attempt, ClusterId, Incarnation, Position, Sn};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A checkpoint of a cluster; SN 0, which is the default, is none.
+/// A checkpoint of a cluster. The default, with SN 0, means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Which.
+    /// Position of the checkpoint.
     pub position: Position,
-    /// Which try.
+    /// The attempt at the checkpoint.
     pub attempt: Attempt,
 }
 
-/// What is known of one cluster. It travels whole.
+/// Everything known about the rollbacks and collections of one cluster. Always sent as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
-    /// Its rollbacks, ascending by incarnation: what each incarnation began from.
+    /// Rollbacks, ascending by incarnation: the SN from which each incarnation resumed.
     pub rollbacks: Vec<(Incarnation, Sn)>,
-    /// No recovery needs what is older than this checkpoint (section 3.5), and none may use it: it may have been
-    /// removed, and so may have been the log entries that belong to it.
+    /// No recovery needs a checkpoint older than this one (section 3.5), and none may use it: the checkpoint and its
+    /// log entries may have been removed.
     pub collected: Checkpoint,
 }
 
 impl Past {
-    /// The newest incarnation that has been announced.
+    /// Returns the newest announced incarnation.
     pub fn known(&self) -> Incarnation {
         known(&self.rollbacks)
     }
 
-    /// Whether some rollback went behind what had been collected.
+    /// Returns whether some rollback went back past the collected checkpoint.
     pub fn is_broken(&self) -> bool {
         undid_checkpoint(&self.rollbacks, self.collected.position)
     }
 }
 
-/// The pasts of all clusters, as they are known here.
+/// The pasts of all clusters, as far as this process knows them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Vec<Past>")]
 pub struct History {
-    /// By cluster. Clusters without any may be missing at the end, here and below.
+    /// Indexed by cluster. Trailing clusters without rollbacks may be missing, as in all tables below.
     rollbacks: Vec<Vec<(Incarnation, Sn)>>,
-    /// By cluster. After a collection it is one and the same for all processes.
+    /// Indexed by cluster. All processes share one table after a collection.
     collected: Arc<Vec<Checkpoint>>,
 }
 
 impl History {
-    /// What is known of `cluster` alone.
+    /// Creates a history that contains only the past of `cluster`.
     pub fn about(cluster: ClusterId, past: &Arc<Past>) -> History {
         let mut history = History::default();
         history.extend(cluster, past);
         history
     }
 
-    /// The past of `cluster`.
+    /// Returns the past of `cluster`.
     pub fn of(&self, cluster: ClusterId) -> Arc<Past> {
         Arc::new(Past { rollbacks: self.rollbacks(cluster).into(), collected: self.collected(cluster) })
     }
 
-    /// The rollbacks of `cluster`, ascending by incarnation.
+    /// Returns the rollbacks of `cluster`, ascending by incarnation.
     pub fn rollbacks(&self, cluster: ClusterId) -> &[(Incarnation, Sn)] {
         self.rollbacks.get(cluster.index()).map_or(&[], Vec::as_slice)
     }
 
-    /// The newest incarnation of `cluster` that has been announced.
+    /// Returns the newest announced incarnation of `cluster`.
     pub fn known(&self, cluster: ClusterId) -> Incarnation {
         known(self.rollbacks(cluster))
     }
 
-    /// The checkpoint of `cluster` before which everything was collected.
+    /// Returns the checkpoint of `cluster` before which everything was collected.
     pub fn collected(&self, cluster: ClusterId) -> Checkpoint {
         self.collected.get(cluster.index()).copied().unwrap_or_default()
     }
 
-    /// Whether a rollback undid what happened at `position` of `cluster`, after its checkpoint was taken: a send, or a
-    /// delivery.
+    /// Returns whether a rollback undid an event (a send or a delivery) at `position` of `cluster`, after the
+    /// checkpoint of that position was taken.
     pub fn undid_after(&self, cluster: ClusterId, position: Position) -> bool {
         later(self.rollbacks(cluster), position.incarnation).any(|restored| restored <= position.sn)
     }
 
-    /// Whether a rollback undid the checkpoint `position` of `cluster` itself.
+    /// Returns whether a rollback undid the checkpoint `position` of `cluster` itself.
     pub fn undid_checkpoint(&self, cluster: ClusterId, position: Position) -> bool {
         undid_checkpoint(self.rollbacks(cluster), position)
     }
@@ -93,15 +93,15 @@ impl History {
         self.add_rollbacks(cluster, &[(incarnation, to)]);
     }
 
-    /// Notes that what is older than `checkpoint` of `cluster` was collected.
+    /// Records that everything older than `checkpoint` of `cluster` was collected.
     pub fn collect(&mut self, cluster: ClusterId, checkpoint: Checkpoint) {
         if checkpoint > self.collected(cluster) {
             *at(Arc::make_mut(&mut self.collected), cluster) = checkpoint;
         }
     }
 
-    /// Notes that of every cluster what is older than its checkpoint of these was collected; says whether there was news
-    /// among it.
+    /// Records, for every cluster, that everything older than its entry in `checkpoints` was collected. Returns
+    /// whether anything was new.
     pub fn collect_all(&mut self, checkpoints: &Arc<Vec<Checkpoint>>) -> bool {
         let clusters = || (0..checkpoints.len() as u16).map(ClusterId);
         let compared = |cluster: ClusterId| checkpoints[cluster.index()].cmp(&self.collected(cluster));
@@ -116,13 +116,13 @@ impl History {
         true
     }
 
-    /// Adds what is not known yet; says whether there was a rollback among it.
+    /// Adds what is not known yet. Returns whether this included a rollback.
     pub fn extend(&mut self, cluster: ClusterId, past: &Past) -> bool {
         self.collect(cluster, past.collected);
         self.add_rollbacks(cluster, &past.rollbacks)
     }
 
-    /// Adds rollbacks; says whether there was a new one among them.
+    /// Adds rollbacks. Returns whether any of them was new.
     fn add_rollbacks(&mut self, cluster: ClusterId, others: &[(Incarnation, Sn)]) -> bool {
         let mine = self.rollbacks(cluster);
         let is_fresh = |entry: &&(Incarnation, Sn)| mine.iter().all(|known| known.0 != entry.0);
@@ -136,20 +136,20 @@ impl History {
         true
     }
 
-    /// Adds everything that `other` knows; returns the clusters of which a rollback was new.
+    /// Adds everything that `other` knows. Returns the clusters with a new rollback.
     pub fn merge(&mut self, other: &History) -> Vec<ClusterId> {
         self.collect_all(&other.collected);
         let news = |&it: &ClusterId| self.add_rollbacks(it, other.rollbacks(it));
         other.clusters().filter(news).collect()
     }
 
-    /// All of which something may be known.
+    /// Iterates over all clusters about which something may be known.
     fn clusters(&self) -> impl Iterator<Item = ClusterId> + use<> {
         (0..self.rollbacks.len().max(self.collected.len()) as u16).map(ClusterId)
     }
 
-    /// What of `other` can be true: without rollbacks that would go behind what is known to have been collected. A
-    /// cluster that did so did not know, and has to be told.
+    /// Returns the part of `other` that can be true: without rollbacks past what is known to have been collected. A
+    /// cluster that rolled back that far did not know about the collection, and must be told.
     pub fn believable(&self, mut other: History) -> History {
         for (index, rollbacks) in other.rollbacks.iter_mut().enumerate() {
             let collected = self.collected(ClusterId(index as u16)).position;
@@ -163,7 +163,7 @@ impl History {
 }
 
 impl PartialEq for History {
-    /// Whether both know the same, whatever is missing at an end.
+    /// Compares what is known, ignoring missing trailing clusters.
     fn eq(&self, other: &History) -> bool {
         let is_equal =
             |it| self.rollbacks(it) == other.rollbacks(it) && self.collected(it) == other.collected(it);
@@ -174,7 +174,7 @@ impl PartialEq for History {
 impl Eq for History {}
 
 impl Serialize for History {
-    /// As a sequence of [`Past`], without the clusters at its end of which nothing is known.
+    /// Serializes a sequence of [`Past`], without trailing clusters about which nothing is known.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_known =
             |it: &ClusterId| !self.rollbacks(*it).is_empty() || self.collected(*it) != Checkpoint::default();
@@ -186,7 +186,7 @@ impl Serialize for History {
     }
 }
 
-/// As [`Past`].
+/// Serialized form of [`Past`], by reference.
 #[derive(Serialize)]
 struct Known<'a> {
     rollbacks: &'a [(Incarnation, Sn)],
@@ -201,7 +201,7 @@ impl From<Vec<Past>> for History {
     }
 }
 
-/// The place of a cluster, which there may not be yet.
+/// Returns the entry of a cluster, creating it if necessary.
 fn at<T: Default>(all: &mut Vec<T>, cluster: ClusterId) -> &mut T {
     if all.len() <= cluster.index() {
         all.resize_with(cluster.index() + 1, T::default);

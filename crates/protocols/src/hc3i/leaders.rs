@@ -1,10 +1,11 @@
-//! Who says what to whom where the federation counts as one cluster: the coordinator and everybody, or with
-//! [`Coordinating::ByLeaders`] the coordinator and one process of each cluster of the federation, its *leader*, so that each
-//! step of a checkpoint takes one message each way to and from another cluster.
+//! Communication during a checkpoint if the federation counts as one cluster. Either the coordinator talks to all
+//! processes, or with [`Coordinating::ByLeaders`] to one process of each cluster of the federation, its *leader*, so
+//! that each step of a checkpoint takes one message each way per cluster.
 //!
-//! What the coordinator says to all members goes to the leaders, which pass it on ([`Control::Spread`]); what members say
-//! while a checkpoint is taken goes to their leader, which says it once for all of them ([`Control::ClusterSaved`],
-//! [`Control::ClusterDrained`]). What a recovery gathers goes to the coordinator directly.
+//! A message from the coordinator to all members goes to the leaders, which pass it on ([`Control::Spread`]). A
+//! member's messages during a checkpoint go to its leader, which sends one message for all of them
+//! ([`Control::ClusterSaved`], [`Control::ClusterDrained`]). The messages of a recovery go to the coordinator
+//! directly.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -19,29 +20,29 @@ use super::config::{Config, Coordinating, Defect};
 use super::message::Control;
 use super::{Desk, Hc3i, merge_vectors};
 
-/// What only the leader of a cluster of the federation has.
+/// State that only the leader of a cluster of the federation has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leading {
     gathered: Option<Gathered>,
-    /// To be passed on when this process knows this membership.
+    /// Messages to be passed on once this process knows the given membership.
     waiting: Vec<(ProcessId, MembershipVersion, Arc<Control>)>,
 }
 
-/// What the members of a cluster have said of a checkpoint that is being taken.
+/// The answers of a cluster's members for the checkpoint in progress.
 #[derive(Clone, Debug)]
 struct Gathered {
     position: Position,
     attempt: Attempt,
-    /// Members still to be heard in this round.
+    /// Members that have not answered in this round yet.
     awaited: BTreeSet<ProcessId>,
-    /// All have saved: the next round is on.
+    /// Whether all members have saved, and the second round is in progress.
     have_saved: bool,
     sent: BTreeMap<ProcessId, u64>,
     vectors: Vectors,
 }
 
 impl Leading {
-    /// Of a process that leads its cluster; `None` for others, and where nobody does.
+    /// Creates the state of a process that leads its cluster. `None` for other processes, and without leaders.
     pub(super) fn of(config: &Config, membership: &Membership, me: ProcessId) -> Option<Box<Leading>> {
         let is_rank = membership.member(me).role == Role::RANK;
         let leads = is_rank && leader(membership, membership.cluster_of(me)) == me;
@@ -49,24 +50,24 @@ impl Leading {
     }
 }
 
-/// The leader of a cluster of the federation: its lowest process.
+/// Returns the leader of a cluster of the federation: its lowest-numbered process.
 fn leader(membership: &Membership, cluster: ClusterId) -> ProcessId {
     membership.processes_of(cluster)[0]
 }
 
 impl Hc3i {
-    /// Who answers the coordinator while a checkpoint is taken.
+    /// Returns the processes that answer the coordinator while a checkpoint is taken.
     pub(super) fn gathered_from(&self) -> Vec<ProcessId> {
         match self.config.coordination {
             Coordinating::Directly => self.members.to_vec(),
             Coordinating::ByLeaders => {
-                // Those of the membership: in this scope the protocol has one cluster.
+                // The clusters of the membership: in this scope, the protocol itself has only one cluster.
                 self.membership.clusters.iter().map(|cluster| cluster.processes[0]).collect()
             }
         }
     }
 
-    /// Tells whoever gathers what this process has to say of a checkpoint; that may be this process.
+    /// Sends a member's answer during a checkpoint to the process that collects the answers, which may be this one.
     pub(super) fn tell_leader(&mut self, message: Control, now: Time, host: &mut Desk) {
         match self.config.coordination {
             Coordinating::Directly => self.tell_coordinator(message, now, host),
@@ -77,7 +78,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: tells all members in a cluster of the federation but itself.
+    /// Coordinator: sends a message to all members in a cluster of the federation, except itself.
     pub(super) fn tell_cluster(&self, cluster: ClusterId, message: Control, host: &mut Desk) {
         let is_own = self.membership.cluster_of(self.me) == cluster;
         if is_own || self.config.coordination == Coordinating::Directly {
@@ -89,7 +90,8 @@ impl Hc3i {
         }
     }
 
-    /// Leader: passes on what the coordinator says (L1). What it says to a life that it does not know yet would be lost.
+    /// Leader: passes on a message of the coordinator (L1). A message to a life that the leader does not know yet
+    /// would be lost.
     pub(super) fn pass_on(
         &mut self,
         from: ProcessId,
@@ -111,7 +113,7 @@ impl Hc3i {
         }
     }
 
-    /// Leader: the membership changed.
+    /// Leader: passes on waiting messages after a change of the membership.
     pub(super) fn pass_waiting_on(&mut self, now: Time, host: &mut Desk) {
         let waiting = self.leading.as_mut().map(|it| core::mem::take(&mut it.waiting));
         for (from, membership, message) in waiting.into_iter().flatten() {
@@ -119,7 +121,7 @@ impl Hc3i {
         }
     }
 
-    /// Leader: a member has saved. When all have, it is known what they have sent (L2).
+    /// Leader: a member has saved. Once all have, the number of their messages is known (L2).
     pub(super) fn member_saved(
         &mut self,
         from: ProcessId,
@@ -134,7 +136,7 @@ impl Hc3i {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        // A member that the request has reached earlier begins it. Of older ones there is nothing more to say.
+        // The first member that the request reaches begins the entry. Entries of older checkpoints are obsolete.
         if leading.gathered.as_ref().is_none_or(|it| it.position < position) {
             leading.gathered = Some(Gathered {
                 position,
@@ -162,7 +164,7 @@ impl Hc3i {
         }
     }
 
-    /// Leader: a member's part is durable. When all are, the cluster's are (L2).
+    /// Leader: a member's part is durable. Once all parts are, the cluster's part is (L2).
     pub(super) fn member_drained(
         &mut self,
         from: ProcessId,
@@ -190,7 +192,7 @@ impl Hc3i {
         }
     }
 
-    /// The members that this leader leads, itself among them.
+    /// Returns the members of the leader's cluster, including itself.
     fn led(&self) -> &Arc<[ProcessId]> {
         self.membership.processes_of(self.membership.cluster_of(self.me))
     }

@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use super::message::Stamp;
 
-/// One message to another cluster.
+/// One logged message to another cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its identity.
+    /// Identity of the message.
     pub id: MessageId,
-    /// As piggybacked at the first send, and at every other.
+    /// The stamp of the first send. Re-sends carry the same stamp.
     pub stamp: Stamp,
-    /// Its content.
+    /// Content of the message.
     pub payload: Payload,
-    /// Position of the receiver's cluster when it delivered the message; `None` while that is not known.
+    /// Position of the receiver's cluster when it delivered the message; `None` if not known.
     pub acknowledged: Option<Position>,
 }
 
-/// All of them that may have to be sent again, by receiver and number: unique on a branch of history.
+/// All messages that may have to be re-sent, by receiver and number. This key is unique within one branch of history.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
     entries: BTreeMap<(ProcessId, u32), Entry>,
@@ -27,25 +27,26 @@ pub struct Log {
 }
 
 impl Log {
-    /// Adds a message.
+    /// Adds a message to the log.
     pub fn push(&mut self, entry: Entry) {
         self.bytes += entry.payload.len() as u64;
         self.entries.insert((entry.id.to, entry.id.number), entry);
     }
 
-    /// Notes at which position of the receiver's cluster a message was delivered; one that is not here is ignored.
+    /// Records the position of the receiver's cluster at which a message was delivered. Ignores messages that are not
+    /// in the log.
     pub fn acknowledge(&mut self, id: MessageId, position: Position) {
         if let Some(entry) = self.entries.get_mut(&(id.to, id.number)).filter(|entry| entry.id == id) {
             entry.acknowledged = Some(position);
         }
     }
 
-    /// Every entry.
+    /// Iterates over all entries.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries.values_mut()
     }
 
-    /// The receivers, ascending.
+    /// Iterates over the receivers, ascending.
     pub fn receivers(&self) -> impl Iterator<Item = ProcessId> + '_ {
         let mut next = self.entries.keys().next().copied();
         core::iter::from_fn(move || {
@@ -55,7 +56,7 @@ impl Log {
         })
     }
 
-    /// Removes the entries for which `needed` is false; returns how many.
+    /// Removes the entries for which `needed` returns `false`. Returns the number of entries removed.
     pub fn retain(&mut self, needed: impl Fn(&Entry) -> bool) -> u32 {
         let before = self.entries.len();
         let bytes = &mut self.bytes;
@@ -69,12 +70,12 @@ impl Log {
         (before - self.entries.len()) as u32
     }
 
-    /// Number of messages.
+    /// Returns the number of messages.
     pub fn len(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// Bytes of payload.
+    /// Returns the payload of all messages, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

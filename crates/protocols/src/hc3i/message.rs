@@ -1,4 +1,5 @@
-//! What HC3I says: piggybacked on application messages, between processes, and to stable storage.
+//! The data formats of HC3I: piggybacked on application messages, sent between processes, and written to stable
+//! storage.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,13 +13,13 @@ use super::history::{Checkpoint, History, Past};
 use super::log::Log;
 use super::received::Received;
 
-/// The sender's position, piggybacked on every message (section 3.2: "the current cluster's sequence number is
-/// piggy-backed"; the incarnation is finding 4). A re-sent message keeps its stamp.
+/// The stamp of an application message (section 3.2: "the current cluster's sequence number is piggy-backed"; the
+/// incarnation comes from finding 4). A re-sent message keeps its stamp.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// The sender's position.
+    /// Position of the sender when it sent the message.
     pub position: Position,
-    /// The sender's whole DDV, where that is piggybacked (section 7).
+    /// The sender's whole DDV, if it is piggybacked (section 7).
     pub ddv: Option<Arc<Vec<Position>>>,
 }
 
@@ -28,56 +29,57 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
-/// What a listing of a storage shows of a part.
+/// What a listing of a storage contains for each part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its dependencies, from which recovery chooses.
+    /// Dependencies of the part, from which recovery chooses.
     pub vectors: Vectors,
-    /// The past of its cluster when it was taken: parts outlive the tables of the members and of the holders.
+    /// The past of the part's cluster when it was taken: parts outlive the tables of members and holders.
     pub past: Arc<Past>,
 }
 
 /// The protocol's own state in a part of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
-    /// Messages to other clusters that may have to be sent again.
+    /// Messages to other clusters that may have to be re-sent.
     pub log: Arc<Log>,
-    /// Messages from other clusters that were delivered.
+    /// Identities of the messages from other clusters that were delivered.
     pub received: Arc<Received>,
-    /// Messages of the own cluster that were in transit: sent before their senders' parts, received after this one.
+    /// Messages from the own cluster that were in transit: sent before their senders' parts, received after this
+    /// part.
     pub late: Vec<(MessageId, Payload)>,
 }
 
-/// Orders recovery rounds of a cluster: more lives first, then more rounds among the same lives.
+/// Orders the recovery rounds of a cluster: by the members' lives first, then by rounds among the same lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Epoch {
     /// Sum of the members' lives.
     pub lives: u64,
-    /// Rises with each rollback by alert, each new life of a holder and each part that vanished.
+    /// Increases with each rollback by alert, each new life of a holder, and each part that vanished.
     pub round: u32,
 }
 
 /// A checkpoint that can be restored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Which.
+    /// Position of the checkpoint.
     pub position: Position,
-    /// Which try.
+    /// The attempt at the checkpoint.
     pub attempt: Attempt,
-    /// Maxima of its parts' vectors.
+    /// Maxima of the vectors of its parts.
     pub vectors: Arc<Vectors>,
-    /// Every holder has its copies. A checkpoint that was committed had them then; one that was restored in doubt may be
-    /// gone with the next storage.
+    /// Whether every holder has its replicas. A committed checkpoint had them at the commit. A checkpoint restored
+    /// while in doubt may be lost with the next storage.
     pub covered: bool,
 }
 
 impl Kept {
-    /// Its name, without its vectors.
+    /// Returns the checkpoint's identity, without its vectors.
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint { position: self.position, attempt: self.attempt }
     }
 
-    /// The part of `owner`.
+    /// Returns the name of `owner`'s part.
     pub fn part(&self, owner: ProcessId) -> ImageName {
         ImageName {
             owner,
@@ -88,10 +90,10 @@ impl Kept {
     }
 }
 
-/// What a member or a holder knows when a cluster recovers.
+/// What a member or a holder reports to a recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Its tables; of a holder, only what it keeps for the cluster that asks.
+    /// The reporter's tables; from a holder, only those that it keeps for the recovering cluster.
     pub history: History,
     /// Parts of the recovering cluster that are durable at the reporter.
     pub parts: Vec<(ImageName, Arc<Head>)>,
@@ -100,233 +102,233 @@ pub struct Report {
 /// What a cluster restores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// The checkpoint; `None` is the configuration.
+    /// The checkpoint to restore; `None` is the initial state.
     pub checkpoint: Option<Kept>,
     /// The cluster's new incarnation.
     pub incarnation: Incarnation,
-    /// Why.
+    /// The reason for the rollback.
     pub cause: Cause,
-    /// Every checkpoint that may still be needed, ascending, the target last.
+    /// All checkpoints that may still be needed, ascending; the target is the last.
     pub kept: Arc<[Kept]>,
-    /// Where to fetch the parts that their owners lack.
+    /// Where to fetch parts that their owners lack.
     pub sources: Vec<(ImageName, ProcessId)>,
-    /// All tables, the own new entry included.
+    /// All tables, including the new entry of the own cluster.
     pub history: History,
 }
 
 impl Target {
-    /// SN of the target, 0 for the configuration.
+    /// Returns the SN of the target; 0 for the initial state.
     pub fn sn(&self) -> Sn {
         self.checkpoint.as_ref().map_or(Sn(0), |kept| kept.position.sn)
     }
 }
 
-/// What one cluster tells a collection.
+/// One cluster's list for a garbage collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
-    /// Incarnations of all clusters as known here; its own entry is the present one.
+    /// Incarnations of all clusters as known here. The entry of the own cluster is its current incarnation.
     pub incarnations: Vec<Incarnation>,
     /// Stored checkpoints, ascending.
     pub checkpoints: Vec<(Checkpoint, Arc<Vectors>)>,
 }
 
-/// What a collection decided.
+/// The decision of a garbage collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Collection {
-    /// Incarnations on which the decision rests.
+    /// Incarnations of all clusters on which the decision is based.
     pub incarnations: Vec<Incarnation>,
-    /// The worst that each cluster can have to restore: nothing older is needed.
+    /// The oldest checkpoint that each cluster may have to restore. Nothing older is needed.
     pub worst: Arc<Vec<Checkpoint>>,
 }
 
-/// Protocol messages.
+/// Messages between processes under HC3I.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
     // Checkpoints, inside a cluster (section 3.1, with the second round of B5).
-    /// Coordinator: freeze and save.
+    /// Coordinator: freeze, and save the state.
     Request {
-        /// Of the checkpoint to be.
+        /// Position of the requested checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt at the checkpoint.
         attempt: Attempt,
-        /// Whether a message asked for it.
+        /// Whether a message forced the checkpoint.
         forced: bool,
     },
-    /// Member: saved, after having sent this many messages to each member in this incarnation.
+    /// Member: its state is saved. Reports how many messages it had sent to each member in this incarnation.
     Saved {
-        /// Of the checkpoint.
+        /// Position of the checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt at the checkpoint.
         attempt: Attempt,
-        /// By receiver.
+        /// Number of messages sent, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// Coordinator: wait until this many messages of the cluster have arrived, then write.
+    /// Coordinator: wait until this many messages of the cluster have arrived, then write the part.
     Drain {
-        /// Of the checkpoint.
+        /// Position of the checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt at the checkpoint.
         attempt: Attempt,
-        /// By place in the cluster.
+        /// Number of messages, indexed by the receiver's place in the cluster.
         expected: Arc<[u64]>,
     },
     /// Member: its part is durable, here and at its holders.
     Drained {
-        /// Of the checkpoint.
+        /// Position of the checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt at the checkpoint.
         attempt: Attempt,
         /// The part's vectors.
         head: Arc<Head>,
     },
-    /// Coordinator: all parts are durable.
+    /// Coordinator: all parts are durable, and the checkpoint is committed.
     Commit {
-        /// Of the checkpoint.
+        /// Position of the checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt at the checkpoint.
         attempt: Attempt,
         /// Maxima of the parts' vectors.
         vectors: Arc<Vectors>,
     },
-    /// Coordinator to the leader of a cluster of the federation: say this to your members, and take it as said to you, as
-    /// soon as you know whom you will be speaking to.
+    /// Coordinator to the leader of a cluster of the federation: pass this message on to your members and handle it
+    /// yourself, once you know the lives that it is meant for.
     Spread {
-        /// The membership on which it rests.
+        /// The membership that the message assumes.
         membership: MembershipVersion,
-        /// What.
+        /// The message to pass on.
         message: Arc<Control>,
     },
-    /// Leader: all its members have saved; what they say together.
+    /// Leader: all its members have saved. Combines their answers.
     ClusterSaved {
-        /// Of the checkpoint.
+        /// Position of the checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt at the checkpoint.
         attempt: Attempt,
-        /// By receiver.
+        /// Number of messages sent, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
     /// Leader: the parts of all its members are durable.
     ClusterDrained {
-        /// Of the checkpoint.
+        /// Position of the checkpoint.
         position: Position,
-        /// The try.
+        /// The attempt at the checkpoint.
         attempt: Attempt,
         /// Maxima of the parts' vectors.
         vectors: Arc<Vectors>,
     },
-    /// Member: a message waits for a checkpoint (section 3.2); void when the cluster has moved on.
+    /// Member: a message waits for a checkpoint (section 3.2). Void if the cluster's position has changed.
     Force {
-        /// Where the member stands.
+        /// Position of the member.
         position: Position,
     },
 
     // Messages between clusters.
-    /// Receiver: delivered (section 3.3; the position is the one at delivery, finding 2).
+    /// Receiver: the message was delivered (section 3.3). The position is that at the delivery (finding 2).
     Acknowledge {
-        /// The message.
+        /// Identity of the message.
         id: MessageId,
-        /// Where the receiver's cluster stood.
+        /// Position of the receiver's cluster at the delivery.
         position: Position,
     },
 
     // Alerts (section 3.4, rule 19).
-    /// A cluster rolled back: its whole past.
+    /// A cluster rolled back. Carries the cluster's whole past.
     Alert {
-        /// The cluster.
+        /// The cluster that rolled back.
         cluster: ClusterId,
-        /// Its rollbacks.
+        /// All its rollbacks.
         past: Arc<Past>,
     },
-    /// All members have recorded the alert up to this incarnation, and none is to roll back because of it (any more);
-    /// the tables of the cluster that answers.
+    /// All members have recorded the alert up to this incarnation, and none still has to roll back because of it.
+    /// Carries the tables of the cluster that answers.
     AlertRecorded {
         /// The cluster that answers.
         cluster: ClusterId,
         /// The newest entry of the alert that is answered.
         incarnation: Incarnation,
-        /// What it knows itself.
+        /// What that cluster knows itself.
         history: Arc<History>,
     },
-    /// To the members of a cluster: learn, record, and answer if someone waits.
+    /// To the members of a cluster: learn and record this history, and answer if a process waits for it.
     Learn {
-        /// What is to be learnt.
+        /// The history to record.
         history: Arc<History>,
-        /// Who waits for the answer, for which incarnation.
+        /// The process that waits for the answer, and the incarnation of its alert.
         asker: Option<(ProcessId, Incarnation)>,
     },
-    /// Recorded.
+    /// Member: it has recorded the history.
     Learnt {
-        /// As asked.
+        /// The waiting process, copied from [`Control::Learn`].
         asker: (ProcessId, Incarnation),
-        /// Whether this member holds nothing that was undone.
+        /// Whether this member contains nothing that was undone.
         clean: bool,
     },
-    /// Coordinator: every other cluster has dealt with the rollback into this incarnation.
+    /// Coordinator: all other clusters have handled the rollback into this incarnation.
     Settled {
-        /// The cluster's.
+        /// Incarnation of the coordinator's cluster.
         incarnation: Incarnation,
     },
 
     // Recovery, inside a cluster and to its holders (rules 11 to 16).
-    /// Member to coordinator: a rollback elsewhere undid what this member delivered.
+    /// Member to coordinator: a rollback elsewhere undid a message that this member delivered.
     RollBack {
-        /// The member's incarnation; void when the cluster has moved on.
+        /// The member's incarnation. The request is void if the cluster has moved on.
         incarnation: Incarnation,
-        /// Whose rollback.
+        /// The cluster that rolled back.
         from: ClusterId,
-        /// What it restored.
+        /// The checkpoint that it restored.
         position: Position,
     },
-    /// Coordinator: freeze, and say what you have, as soon as you know whom you will be speaking to.
+    /// Coordinator: freeze, and report what you have, once you know the lives involved.
     Prepare {
-        /// The round.
+        /// Epoch of the round.
         epoch: Epoch,
-        /// The membership on which it rests (rule 12: a round carries the lives).
+        /// The membership that the round assumes (rule 12: a round carries the lives).
         membership: MembershipVersion,
     },
-    /// Coordinator to a holder: say what you have of this cluster.
+    /// Coordinator to a holder: report what you hold for this cluster.
     Inquire {
-        /// The round.
+        /// Epoch of the round.
         epoch: Epoch,
-        /// The cluster.
+        /// The recovering cluster.
         cluster: ClusterId,
     },
-    /// Answer to both.
+    /// Answers [`Control::Prepare`] and [`Control::Inquire`].
     Reported {
-        /// The round.
+        /// Epoch of the round.
         epoch: Epoch,
-        /// What is there.
+        /// What the sender has.
         report: Arc<Report>,
     },
-    /// Coordinator: restore this.
+    /// Coordinator: restore this target.
     Restore {
-        /// The round.
+        /// Epoch of the round.
         epoch: Epoch,
-        /// What.
+        /// What to restore.
         target: Arc<Target>,
     },
-    /// Coordinator to a holder: record this cluster's past, apart from your own tables.
+    /// Coordinator to a holder: record this cluster's past, separately from your own tables.
     Note {
-        /// The round.
+        /// Epoch of the round.
         epoch: Epoch,
-        /// The cluster.
+        /// The recovering cluster.
         cluster: ClusterId,
-        /// Its rollbacks, the new one included.
+        /// Its rollbacks, including the new one.
         past: Arc<Past>,
     },
-    /// Answer to both: recorded, and ready to resume.
+    /// Answers [`Control::Restore`] and [`Control::Note`]: everything is recorded, and the sender is ready to resume.
     Ready {
-        /// The round.
+        /// Epoch of the round.
         epoch: Epoch,
     },
-    /// A part that should be restored is nowhere to be had any more.
+    /// Member: a part that should be restored is no longer available anywhere.
     Vanished {
-        /// The round.
+        /// Epoch of the round.
         epoch: Epoch,
     },
-    /// Coordinator: go on.
+    /// Coordinator: resume.
     Resume {
-        /// The round.
+        /// Epoch of the round.
         epoch: Epoch,
     },
 
@@ -336,63 +338,64 @@ pub enum Control {
         /// The member's incarnation.
         incarnation: Incarnation,
     },
-    /// Member to coordinator: nobody can want anything of this member any more.
+    /// Member to coordinator: no process can need anything from this member any more.
     Unwanted {
         /// The member's incarnation.
         incarnation: Incarnation,
     },
 
     // Copies (section 3.1; rule 17).
-    /// Holder: this copy is durable.
+    /// Holder: this replica is durable.
     Stored(ImageName),
     /// Owner: send me this part.
     Fetch(ImageName),
-    /// Holder: it is not there.
+    /// Holder: it does not have this part.
     Refused(ImageName),
-    /// Owner: this is what you should hold of me. Parts of older incarnations that are not named are void.
+    /// Owner: the parts that the receiver should hold for it. Parts of older incarnations that are not listed are
+    /// void.
     Offer {
         /// The past of the owner's cluster.
         past: Arc<Past>,
-        /// What should be held, newest first.
+        /// Names of the parts to hold, newest first.
         names: Arc<[ImageName]>,
     },
-    /// Holder: of the offer, these are missing.
+    /// Holder: parts of the offer that it lacks.
     Want {
-        /// Which.
+        /// Names of the missing parts.
         names: Arc<[ImageName]>,
     },
-    /// Owner: these are not needed any more.
+    /// Owner: these parts are no longer needed.
     Discard {
-        /// The past of the owner's cluster, which knows that they were collected.
+        /// The past of the owner's cluster, which records that they were collected.
         past: Arc<Past>,
-        /// Which.
+        /// Names of the parts to remove.
         names: Arc<[ImageName]>,
     },
 
     // Garbage collection (section 3.5, rule 21).
-    /// Initiator: what is stored? Without an initiator everyone says so unasked.
+    /// Initiator: asks what is stored. Without an initiator, coordinators report it unasked.
     Ask {
-        /// The collection.
+        /// Number of the garbage collection.
         round: u32,
     },
-    /// Coordinator of each cluster.
+    /// Coordinator of a cluster: reports what is stored.
     Stock {
-        /// The collection.
+        /// Number of the garbage collection.
         round: u32,
-        /// What is stored.
+        /// The stored checkpoints.
         inventory: Arc<Inventory>,
     },
-    /// Whoever decides to coordinators, coordinators to members: remove.
+    /// The deciding coordinator to other coordinators, and a coordinator to its members: remove what is not needed.
     Collect {
-        /// The collection.
+        /// Number of the garbage collection.
         round: u32,
-        /// What.
+        /// The decision.
         collection: Arc<Collection>,
     },
 }
 
 impl Control {
-    /// What a message is called, where messages are counted by kind.
+    /// Returns the name under which a message is counted.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Control::Request { .. } => "request",

@@ -1,27 +1,27 @@
 //! HC3I: coordinated checkpoints inside a cluster, communication-induced checkpoints between clusters.
 //!
 //! Monnet, Morin, Badrinath: *Hybrid Checkpointing for Parallel Applications in Cluster Federations* (2003). The
-//! algorithm follows the paper's sections; where its printed rules lose messages, the corrected rule stands here and
-//! the printed one is a [`Defect`] that tests can switch on.
+//! algorithm follows the paper's sections. If a printed rule loses messages, the code contains the corrected rule,
+//! and the printed one is a [`Defect`] that tests can enable.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `checkpoint` | taking a checkpoint: request, save, drain, write, commit (3.1) |
-//! | `leaders` | who says what to whom meanwhile, where leaders of clusters pass it on |
+//! | `leaders` | communication during a checkpoint, directly or through leaders of clusters |
 //! | `delivery` | sending and receiving, forcing a checkpoint before delivery (3.2, 3.3) |
-//! | `alert` | telling other clusters of a rollback, and what they do about it (3.4) |
+//! | `alert` | telling other clusters about a rollback, and handling their rollbacks (3.4) |
 //! | `round` | agreeing on what to restore: the coordinator's side (3.4) |
 //! | `recovery` | restoring it: a member's side (3.4) |
-//! | `copies` | copies of parts at holders, and how they are kept complete (3.1) |
+//! | `copies` | replicas of parts at holders, and keeping them complete (3.1) |
 //! | `collection` | removing what no recovery needs (3.5) |
 //! | `presence` | clusters that join and leave (7) |
-//! | `history`, `log`, `received` | the three tables that the rules speak of |
+//! | `history`, `log`, `received` | the three tables that the rules refer to |
 //!
-//! The *coordinator* of a cluster is its lowest process. With [`Scope::Federation`] all ranks count as one cluster, which is
-//! the global coordinated baseline; with [`Cut::Coloured`] besides, it does not stop the application, and with
-//! [`Coordinating::ByLeaders`] it speaks to one process of each cluster only. With [`Scope::Process`] each rank counts as one; with [`Forcing::Never`] besides,
-//! checkpoints are independent, and what is left is rollback propagation with logs: the baseline that shows the domino
-//! effect.
+//! The *coordinator* of a cluster is its lowest-numbered process. With [`Scope::Federation`], all ranks count as one
+//! cluster: the global coordinated baseline. If [`Cut::Coloured`] is set as well, it does not stop the application;
+//! with [`Coordinating::ByLeaders`], it talks to only one process of each cluster. With [`Scope::Process`], each rank
+//! counts as a cluster. If [`Forcing::Never`] is set as well, checkpoints are independent, and only rollback
+//! propagation with logs remains: the baseline that shows the domino effect.
 
 mod alert;
 mod checkpoint;
@@ -73,38 +73,40 @@ use received::Received;
 use recovery::Recovery;
 use round::Round;
 
-/// The host as this protocol sees it.
+/// The host, as this protocol sees it.
 type Desk<'a> = dyn Host<Hc3i> + 'a;
 type Image = faultline_core::Image<Head, Saved>;
 
-/// One process under HC3I. Laid out as written: what every message touches comes first, and shares cache lines.
+/// One process under HC3I. Fields are laid out as written: those that every message touches come first and share
+/// cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Hc3i {
     me: ProcessId,
-    /// The cluster that is coordinated; `OUTSIDE` for a storage server.
+    /// The cluster that takes coordinated checkpoints; `OUTSIDE` for a storage server.
     cluster: ClusterId,
-    /// Every other cluster has dealt with the last rollback of this one. Until then messages from there may have been
-    /// sent by a state that is about to be undone because of it: delivering them makes rollbacks echo.
+    /// Whether every other cluster has handled the last rollback of this one. Until then, a message from another
+    /// cluster may have been sent by a state that is about to be undone because of the rollback, and delivering it
+    /// would make rollbacks echo.
     settled: bool,
-    /// Where the cluster stands.
+    /// Position of the cluster.
     position: Position,
     phase: Phase,
     config: Arc<Config>,
     membership: Arc<Membership>,
     coordination: Option<Box<Coordination>>,
-    /// Messages of the cluster received since the last rollback.
+    /// Number of messages from the own cluster received since the last rollback.
     received_within: u64,
-    /// Messages of the cluster sent since the last rollback, by receiver.
+    /// Number of messages to the own cluster sent since the last rollback, by receiver.
     sent_within: Counters,
     alerts: Alerts,
     copies: Copies,
 
     members: Arc<[ProcessId]>,
-    /// Clusters of the federation.
+    /// Number of clusters of the federation.
     clusters: u16,
-    /// Direct dependencies vector of the last checkpoint (section 3.2). Entries that are missing are zero: before the first
-    /// checkpoint nobody needs a vector of his own.
+    /// Direct dependencies vector (DDV) of the last checkpoint (section 3.2). Missing entries are zero: before the
+    /// first checkpoint, all processes share the empty vector.
     ddv: Arc<[Position]>,
     /// Greatest position delivered here from each cluster and incarnation, ascending (finding 5).
     delivered: Arc<[(ClusterId, Position)]>,
@@ -113,46 +115,46 @@ pub struct Hc3i {
     received: Arc<Received>,
     /// Checkpoints that can be restored, ascending.
     kept: Vec<Kept>,
-    /// Own parts of checkpoints that cannot be restored because other parts are lost.
+    /// Own parts of checkpoints that cannot be restored, because other parts are lost.
     incomplete: Vec<ImageName>,
 
     /// Messages from other clusters that cannot be delivered yet.
     waiting: VecDeque<Arrival>,
-    /// What came from inside the cluster before this process was where its sender is.
+    /// Input from inside the cluster that arrived before this process reached its sender's position.
     early: Vec<Early>,
-    /// Sent by the application after its state was saved and before the commit.
+    /// Messages that the application sent after its state was saved and before the commit.
     unsent: Vec<(MessageId, Payload)>,
-    /// Where this process stood when it asked for a forced checkpoint.
+    /// Position of this process when it requested a forced checkpoint.
     asked_at: Option<Position>,
 
     epoch: Epoch,
-    /// A round that this process will enter when it knows this membership.
+    /// A round that this process will enter once it knows this membership.
     prepares: Option<(Epoch, MembershipVersion)>,
     record: Records,
-    /// The application has left the program.
+    /// Whether the application has left the program.
     left: bool,
-    /// The first checkpoint of this incarnation that holds such a state.
+    /// SN of the first checkpoint of this incarnation whose state has left the program.
     left_at: Option<Sn>,
-    /// What only the leader of a cluster has, where there are leaders.
+    /// State of the leader of a cluster, if there are leaders.
     leading: Option<Box<Leading>>,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The application runs, unless there is no first checkpoint yet.
+    /// The application runs, unless the first checkpoint is still missing.
     Running,
     /// A checkpoint is being taken.
     Checkpointing(Box<Part>),
     /// The cluster agrees on what to restore.
     Recovering(Box<Recovery>),
-    /// This process only keeps copies for others.
+    /// This process only keeps replicas for others.
     Serving,
 }
 
-/// What only the coordinator of a cluster has.
+/// State that only the coordinator of a cluster has.
 #[derive(Clone, Debug, Default)]
 struct Coordination {
-    /// Tries in this incarnation.
+    /// Number of attempts in this incarnation.
     attempts: u32,
     gathering: Option<Gathering>,
     checkpoint_at: Option<Time>,
@@ -162,7 +164,7 @@ struct Coordination {
     leaving: Leaving,
 }
 
-/// The small durable record of this process, and who waits for it.
+/// The small durable record of this process, and the parties that wait for it.
 #[derive(Clone, Debug, Default)]
 struct Records {
     version: u64,
@@ -171,13 +173,13 @@ struct Records {
 
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
-    /// The target of this round is recorded here.
+    /// The target of this round.
     Target(Epoch),
-    /// A note kept for another cluster is recorded; its coordinator waits.
+    /// A note kept for another cluster, whose coordinator waits.
     Note(Epoch, ProcessId),
-    /// The history of an owner's cluster is recorded here.
+    /// The history of an owner's cluster.
     Offer(ProcessId),
-    /// Alerted tables are recorded; the member that spreads them waits.
+    /// Tables from an alert. The member that spreads the alert waits.
     Learnt(ProcessId, (ProcessId, Incarnation)),
 }
 
@@ -198,7 +200,7 @@ impl Protocol for Hc3i {
             Promise::DenseNumbering,
             Promise::MaximalLine,
         ]);
-        // Nothing is forced where all ranks take checkpoints together.
+        // Nothing is forced if all ranks take checkpoints together.
         let is_forcing = config.forcing != Forcing::Never && config.scope != Scope::Federation;
         if is_forcing { promises.with(&[Promise::ForcedBeforeDelivery]) } else { promises }
     }
@@ -241,7 +243,8 @@ impl Protocol for Hc3i {
             unsent: Vec::new(),
             settled: true,
             asked_at: None,
-            // A first life has seen no life but first ones: anything more is a failure that it must recover from.
+            // In its first life, a process knows only first lives. A greater sum means a failure that it must recover
+            // from.
             epoch: Epoch { lives: if first_life { members.len() as u64 } else { 0 }, round: 0 },
             prepares: None,
             record: Records::default(),
@@ -293,7 +296,7 @@ impl Protocol for Hc3i {
 
     #[inline]
     fn next_deadline(&self) -> Option<Time> {
-        // Asked after every event, and by most processes in vain.
+        // Called after every event, and usually there is no deadline: skip the rest early.
         let others = earlier(self.alerts.next_deadline(), self.copies.next_deadline());
         let Some(coordination) = self.coordination.as_deref() else {
             return others;
@@ -317,12 +320,12 @@ impl Protocol for Hc3i {
 }
 
 impl Hc3i {
-    /// Where the cluster stands, as this process knows it.
+    /// Returns the position of the cluster, as this process knows it.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// SNs of the checkpoints that this process could restore, ascending.
+    /// Iterates over the SNs of the checkpoints that this process could restore, ascending.
     pub fn kept(&self) -> impl Iterator<Item = Sn> + '_ {
         self.kept.iter().map(|kept| kept.position.sn)
     }
@@ -424,7 +427,7 @@ impl Hc3i {
         self.watch_presence(&old, now, host);
     }
 
-    /// The process that coordinates this cluster: its lowest.
+    /// Returns the process that coordinates this cluster: the lowest-numbered one.
     fn coordinator(&self) -> ProcessId {
         self.members[0]
     }
@@ -437,7 +440,7 @@ impl Hc3i {
         self.coordination.as_mut().expect("only the coordinator is told this")
     }
 
-    /// Tells all other members.
+    /// Sends a message to all other members.
     fn broadcast(&self, message: Control, host: &mut Desk) {
         match self.config.scope {
             Scope::Process => {}
@@ -450,7 +453,7 @@ impl Hc3i {
         }
     }
 
-    /// Tells the coordinator, which may be this process.
+    /// Sends a message to the coordinator, which may be this process.
     fn tell_coordinator(&mut self, message: Control, now: Time, host: &mut Desk) {
         if self.coordinates() {
             self.told(self.me, message, now, host);
@@ -459,7 +462,7 @@ impl Hc3i {
         }
     }
 
-    /// Tells any process, which may be this one.
+    /// Sends a message to any process, which may be this one.
     fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut Desk) {
         if whom == self.me {
             self.told(self.me, message, now, host);
@@ -468,7 +471,7 @@ impl Hc3i {
         }
     }
 
-    /// The cluster of a process as this protocol counts clusters.
+    /// Returns the cluster of a process, in the protocol's own numbering of clusters.
     #[inline]
     fn cluster_of(&self, process: ProcessId) -> ClusterId {
         self.config.scope.group_of(&self.membership, process)
@@ -482,13 +485,13 @@ impl Hc3i {
         (0..self.clusters).map(ClusterId)
     }
 
-    /// What this cluster's last checkpoint depends on of another.
+    /// Returns the position of another cluster that this cluster's last checkpoint depends on.
     #[inline]
     fn dependency(&self, on: ClusterId) -> Position {
         self.ddv.get(on.index()).copied().unwrap_or_default()
     }
 
-    /// A vector with every entry, to be changed.
+    /// Returns a copy of the vector with all entries present.
     fn whole(&self, ddv: &[Position]) -> Vec<Position> {
         let missing = usize::from(self.clusters).saturating_sub(ddv.len());
         ddv.iter().copied().chain(core::iter::repeat_n(Position::default(), missing)).collect()
@@ -502,12 +505,12 @@ impl Hc3i {
         self.members.iter().all(|&member| self.is_up(member))
     }
 
-    /// Whether another cluster's rollback undid what happened at `position` there.
+    /// Returns whether another cluster's rollback undid what happened there at `position`.
     fn is_undone(&self, cluster: ClusterId, position: Position) -> bool {
         self.history.undid_after(cluster, position)
     }
 
-    /// Writes the tables, and tells `waiter` when they are durable.
+    /// Writes the tables, and notifies `waiter` once they are durable.
     fn write_record(&mut self, waiter: Option<Waiter>, host: &mut Desk) {
         self.record.version += 1;
         self.record.waiters.extend(waiter.map(|waiter| (self.record.version, waiter)));
@@ -517,7 +520,7 @@ impl Hc3i {
     }
 
     fn read_record(&mut self, record: Option<&[u8]>) {
-        // A record that does not decode is as good as lost: the tables come back from members and holders.
+        // A record that does not decode counts as lost: members and holders supply the tables.
         if let Some((history, notes)) = record.and_then(|bytes| postcard::from_bytes(bytes).ok()) {
             self.history = history;
             self.copies.set_notes(notes);
@@ -544,7 +547,7 @@ impl Hc3i {
     }
 }
 
-/// The earlier of two instants, where nothing is later than anything.
+/// Returns the earlier of two instants; `None` is later than any instant.
 #[inline]
 fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
@@ -554,7 +557,7 @@ fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     }
 }
 
-/// Element-wise maxima of vectors.
+/// Raises `into` to the element-wise maxima of both.
 fn merge_vectors(into: &mut Vectors, other: &Vectors) {
     if into.ddv.is_empty() {
         into.ddv = other.ddv.clone();

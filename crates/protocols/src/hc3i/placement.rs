@@ -1,4 +1,4 @@
-//! Who keeps copies of whose checkpoints, by this protocol's parameters.
+//! Placement of replicas, according to this protocol's parameters.
 
 use alloc::vec::Vec;
 use faultline_core::{Membership, ProcessId};
@@ -6,12 +6,12 @@ use faultline_core::{Membership, ProcessId};
 use super::config::Config;
 use crate::placement::Placement;
 
-/// The holders of `owner`'s parts, in the order in which they are asked.
+/// Returns the holders of `owner`'s parts, in the order in which they are asked.
 pub fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     placement(config).holders(membership, owner)
 }
 
-/// The processes whose parts `holder` keeps copies of.
+/// Returns the processes whose parts `holder` keeps replicas of.
 pub(super) fn owners(config: &Config, membership: &Membership, holder: ProcessId) -> Vec<ProcessId> {
     placement(config).owners(membership, holder)
 }

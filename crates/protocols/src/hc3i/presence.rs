@@ -1,12 +1,13 @@
 //! Clusters that join and leave (section 7: "we want to manage dynamism").
 //!
-//! A cluster that joins has no past: until then its entries are zero, collections do not wait for it, and nobody alerts it.
-//! What it has to know is which rollbacks there were: the others alert it as soon as it is there.
+//! A cluster that joins has no past. Until it joins, its entries are zero, collections do not wait for it, and no
+//! cluster alerts it. It must learn about earlier rollbacks, so the others alert it as soon as it is present.
 //!
-//! A cluster leaves when its application has left the program. It takes a last checkpoint, and goes on taking part in
-//! everything until nobody can want anything of it any more: collections have shown that no rollback goes behind the last
-//! checkpoint, and that none undoes the delivery of a message that it sent. Then its coordinator lets it go. The supervisor
-//! decides, says so to everybody, and ends its processes; a process that died meanwhile recovers first, with its cluster.
+//! A cluster leaves once its application has left the program. It takes a last checkpoint, and continues to take part
+//! in everything until no process can need anything from it any more: collections have shown that no rollback goes
+//! back past the last checkpoint, and that none undoes the delivery of a message that it sent. Its coordinator then
+//! releases it. The supervisor decides that it leaves, announces this, and ends its processes. A process that failed
+//! in the meantime recovers first, together with its cluster.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -17,20 +18,20 @@ use super::config::Defect;
 use super::message::Control;
 use super::{Desk, Hc3i, Phase};
 
-/// What the coordinator of a cluster that leaves has heard in this incarnation.
+/// What the coordinator of a leaving cluster has been told in this incarnation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaving {
     /// Members whose applications have left the program.
     left: BTreeSet<ProcessId>,
-    /// A checkpoint was begun since all of them have.
+    /// Whether a checkpoint was begun after all of them had left.
     saved_all: bool,
-    /// Members of which nobody can want anything any more.
+    /// Members from which no process can need anything any more.
     unwanted: BTreeSet<ProcessId>,
     released: bool,
 }
 
 impl Leaving {
-    /// A checkpoint of this many members begins.
+    /// Records that a checkpoint of `members` processes begins.
     pub(super) fn checkpoint_begins(&mut self, members: usize) {
         self.saved_all |= self.left.len() == members;
     }
@@ -44,12 +45,12 @@ impl Hc3i {
         }
     }
 
-    /// The other clusters that are there.
+    /// Iterates over the other clusters that are present.
     pub(super) fn others(&self) -> impl Iterator<Item = ClusterId> + '_ {
         self.clusters().filter(|&it| it != self.cluster && self.presence(it).is_there())
     }
 
-    /// Looks which clusters have joined or left.
+    /// Detects clusters that have joined or left.
     pub(super) fn watch_presence(&mut self, old: &Membership, now: Time, host: &mut Desk) {
         if self.config.scope != Scope::Cluster || Arc::ptr_eq(&old.clusters, &self.membership.clusters) {
             return;
@@ -72,7 +73,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: a cluster that joins has to know the rollbacks before. During a recovery its own turn will come.
+    /// Coordinator: tells a joining cluster about earlier rollbacks. During a recovery, the alerts at its end do
+    /// this.
     fn greet(&mut self, cluster: ClusterId, now: Time, host: &mut Desk) {
         let has_past = self.history.known(self.cluster) > Incarnation(0);
         let is_recovering = matches!(self.phase, Phase::Recovering(_));
@@ -85,7 +87,7 @@ impl Hc3i {
         self.membership.clusters.iter().any(|it| it.presence == Presence::Left)
     }
 
-    /// Whatever a cluster that has left delivered, it has delivered for good.
+    /// Removes log entries for clusters that have left, since their deliveries cannot be undone.
     pub(super) fn forget_log_for_left(&mut self) {
         if self.some_have_left() {
             let membership = self.membership.clone();
@@ -93,7 +95,7 @@ impl Hc3i {
         }
     }
 
-    /// Holder: copies of parts of clusters that have left are of no use.
+    /// Holder: removes replicas for clusters that have left.
     pub(super) fn purge_left(&mut self, host: &mut Desk) {
         if self.some_have_left() {
             let membership = self.membership.clone();
@@ -101,7 +103,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: the application has left the program.
+    /// Member: handles its application leaving the program.
     pub(super) fn application_left(&mut self, now: Time, host: &mut Desk) {
         self.left = true;
         let incarnation = self.position.incarnation;
@@ -122,12 +124,12 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: what a member says of itself holds until the next rollback.
+    /// Coordinator: returns whether a member's report is current. It holds until the next rollback.
     fn hears(&self, incarnation: Incarnation) -> bool {
         incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_))
     }
 
-    /// Coordinator: when all applications have left the program, there is one more checkpoint.
+    /// Coordinator: takes one more checkpoint once all applications have left the program.
     pub(super) fn take_last_checkpoint(&mut self, now: Time, host: &mut Desk) {
         let members = self.members.len();
         let last = |leaving: &Leaving| leaving.left.len() == members && !leaving.saved_all;
@@ -136,8 +138,8 @@ impl Hc3i {
         }
     }
 
-    /// Member: says so when nobody can want anything of it any more: no rollback goes behind its leaving, and none undoes the
-    /// delivery of a message that it sent.
+    /// Member: reports once no process can need anything from it any more: no rollback goes back to before its
+    /// leaving, and none undoes the delivery of a message that it sent.
     pub(super) fn say_if_unwanted(&mut self, now: Time, host: &mut Desk) {
         let Some(left_at) = self.left_at else {
             return;
@@ -151,7 +153,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: nobody can want anything of a member any more.
+    /// Coordinator: no process can need anything from a member any more.
     pub(super) fn member_unwanted(&mut self, from: ProcessId, incarnation: Incarnation, host: &mut Desk) {
         if self.hears(incarnation) {
             self.coordination().leaving.unwanted.insert(from);
@@ -159,7 +161,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: lets its cluster go, once nobody can want anything of it, and all know which of its messages were undone.
+    /// Coordinator: releases its cluster once no process can need anything from it, and all clusters know which of
+    /// its messages were undone.
     pub(super) fn maybe_release(&mut self, host: &mut Desk) {
         let members = self.members.len();
         let is_settled = self.settled && !self.alerts_are_outstanding();

@@ -1,5 +1,5 @@
-//! Which messages from other clusters have been delivered, and at which position: what makes delivery happen once, and
-//! what a repeated message is acknowledged with. Part of every checkpoint.
+//! Which messages from other clusters have been delivered, and at which position. Prevents duplicate delivery, and
+//! provides the acknowledgement of a repeated message. Part of every checkpoint.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -18,11 +18,11 @@ struct Run {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Channel {
     runs: Vec<Run>,
-    /// No number at or above this one has been delivered.
+    /// No message with this number or a greater one has been delivered.
     end: u32,
 }
 
-/// The delivered messages, as runs per sender: messages come mostly in order, so there are about as many runs as
+/// The delivered messages, as runs per sender. Messages arrive mostly in order, so there are about as many runs as
 /// checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
@@ -30,7 +30,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Where the cluster stood when it delivered the message; `None` when it has not.
+    /// Returns the position of the cluster when it delivered the message; `None` if it has not.
     pub fn position(&self, id: MessageId) -> Option<Position> {
         let channel = self.channels.get(&id.from)?;
         if id.number >= channel.end {
@@ -41,7 +41,7 @@ impl Received {
         channel.runs.iter().rev().find(holds).map(|run| run.position)
     }
 
-    /// Notes a delivery.
+    /// Records a delivery.
     pub fn insert(&mut self, id: MessageId, position: Position) {
         let channel = self.channels.entry(id.from).or_default();
         channel.end = channel.end.max(id.number + 1);

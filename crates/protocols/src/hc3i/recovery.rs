@@ -1,5 +1,5 @@
-//! A member's side of a recovery: freezes, says what it has, makes the target ready, and restores it (section 3.4;
-//! rules 11 to 16). What its coordinator does is in `round`.
+//! A member's side of a recovery: it freezes, reports what it has, prepares the target, and restores it (section 3.4;
+//! rules 11 to 16). The coordinator's side is in `round`.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -17,32 +17,32 @@ use super::message::{Control, Epoch, Head, Report, Target};
 use super::presence::Leaving;
 use super::{Desk, Hc3i, Image, Phase, Waiter, placement};
 
-/// A member's side of a round.
+/// A member's state during a round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
-    /// Its own parts that are durable here.
+    /// The member's own parts that are durable here.
     here: BTreeSet<ImageName>,
     target: Option<Arc<Target>>,
-    /// The target's tables are durable here.
+    /// Whether the target's tables are durable here.
     recorded: bool,
-    /// Its own parts that have to come from holders.
+    /// The member's own parts that must be fetched from holders.
     missing: BTreeSet<ImageName>,
     image: Option<Arc<Image>>,
     ready: bool,
-    /// A checkpoint that the rollback interrupted; only a defect makes use of it.
+    /// A checkpoint that the rollback interrupted. Used only by a defect.
     interrupted: Option<Box<Part>>,
 }
 
 impl Recovery {
-    /// The part of `me` that is to be restored.
+    /// Returns the name of `me`'s part of the target.
     fn target_part(&self, me: ProcessId) -> Option<ImageName> {
         self.target.as_ref()?.checkpoint.as_ref().map(|kept| kept.part(me))
     }
 }
 
 impl Hc3i {
-    /// Looks at the lives of the own cluster: a death freezes it, and when all live again the coordinator begins a
-    /// round. Lives are only ever counted upwards, so that an old view of a death that is over does no harm.
+    /// Watches the lives of the own cluster: a failure freezes it, and once all members live again, the coordinator
+    /// begins a round. The sum of lives never decreases, so an outdated view of a past failure is harmless.
     pub(super) fn watch_members(&mut self, now: Time, host: &mut Desk) {
         if self.members.is_empty() {
             return;
@@ -68,7 +68,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: gives up what it is doing, and waits for a round.
+    /// Member: abandons what it is doing, and waits for a round.
     fn freeze(&mut self, host: &mut Desk) {
         let mut recovery = Box::<Recovery>::default();
         match core::mem::replace(&mut self.phase, Phase::Serving) {
@@ -95,13 +95,13 @@ impl Hc3i {
         }
     }
 
-    /// Member: enters a round, and says what it has, after everything that is being written (rule 13).
+    /// Member: enters a round, and reports what it has once all writes in progress have completed (rule 13).
     pub(super) fn prepare(&mut self, epoch: Epoch, membership: MembershipVersion, host: &mut Desk) {
         if epoch <= self.epoch && !self.has(Defect::OlderEpochsAccepted) {
             return;
         }
         if membership > self.membership.version && !self.has(Defect::RoundWithoutLives) {
-            // What it sent to a life that it does not know yet would be lost.
+            // A message to a life that this process does not know yet would be lost.
             self.prepares = self.prepares.max(Some((epoch, membership)));
             return;
         }
@@ -133,7 +133,7 @@ impl Hc3i {
         }
     }
 
-    /// A rollback elsewhere that undid something which these vectors say was delivered.
+    /// Returns a rollback elsewhere that undid something delivered according to these vectors.
     pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(ClusterId, Position)> {
         let mut others = vectors.delivered.iter().copied();
         if self.has(Defect::PrintedLine) {
@@ -153,7 +153,7 @@ impl Hc3i {
         (cluster, Position { incarnation, sn })
     }
 
-    /// Member: makes everything ready for the target: tables recorded, parts fetched, the image at hand (rule 15).
+    /// Member: prepares the target: records its tables, fetches missing parts, and reads the image (rule 15).
     pub(super) fn restore(&mut self, epoch: Epoch, target: Arc<Target>, now: Time, host: &mut Desk) {
         if epoch != self.epoch {
             return;
@@ -214,7 +214,7 @@ impl Hc3i {
         }
     }
 
-    /// Whether an image that came over the network is one that this process waits for.
+    /// Returns whether an image from the network is one that this process waits for, and takes it.
     pub(super) fn take_fetched(&mut self, image: &Arc<Image>) -> bool {
         let me = self.me;
         let Phase::Recovering(recovery) = &mut self.phase else {
@@ -229,7 +229,8 @@ impl Hc3i {
         true
     }
 
-    /// A part that was missing is durable: fetched, or by an earlier write that succeeded after all.
+    /// Handles a missing part that is now durable, either fetched or written by an earlier attempt that succeeded
+    /// after all.
     pub(super) fn missing_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         let (me, epoch) = (self.me, self.epoch);
         let Phase::Recovering(recovery) = &mut self.phase else {
@@ -243,8 +244,8 @@ impl Hc3i {
         }
     }
 
-    /// A missing part is not to be had. Without the target there must be another round; an older checkpoint that was
-    /// collected meanwhile is not needed.
+    /// Handles a missing part that is not available. If it belongs to the target, another round is needed; an older
+    /// checkpoint that was collected in the meantime is not needed.
     pub(super) fn fetch_failed(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         let epoch = self.epoch;
         let me = self.me;
@@ -276,7 +277,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: installs the target and goes on (rule 16).
+    /// Member: installs the target and resumes (rule 16).
     pub(super) fn resume(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
         if epoch != self.epoch {
             return;
@@ -355,8 +356,8 @@ impl Hc3i {
         });
     }
 
-    /// Removes parts that were undone, and remembers those whose checkpoint is incomplete until they are collected: they
-    /// tell what is missing.
+    /// Removes parts that were undone. Remembers parts of incomplete checkpoints until they are collected, since they
+    /// show what is missing.
     fn sort_out(&mut self, here: &BTreeSet<ImageName>, host: &mut Desk) {
         self.incomplete.clear();
         for &name in here {
@@ -379,13 +380,13 @@ impl Hc3i {
         }
     }
 
-    /// Whether this process holds nothing that another cluster's rollback undid.
+    /// Returns whether this process contains nothing that another cluster's rollback undid.
     pub(super) fn is_clean(&self) -> bool {
         let vectors = Vectors { ddv: self.ddv.clone(), delivered: self.delivered.clone() };
         !matches!(self.phase, Phase::Recovering(_)) && self.undone_in(&vectors).is_none()
     }
 
-    /// Asks for a rollback when this process has delivered what another cluster's rollback undid.
+    /// Requests a rollback if this process has delivered something that another cluster's rollback undid.
     pub(super) fn roll_back_if_undone(&mut self, now: Time, host: &mut Desk) {
         let vectors = Vectors { ddv: self.ddv.clone(), delivered: self.delivered.clone() };
         if let Some((from, position)) = self.undone_in(&vectors) {
@@ -394,7 +395,8 @@ impl Hc3i {
         }
     }
 
-    /// The defect that forgets to abort: the interrupted checkpoint goes on with what it had saved before the rollback.
+    /// For the defect that does not discard: the interrupted checkpoint continues with what it had saved before the
+    /// rollback.
     fn continue_interrupted(&mut self, interrupted: Option<Box<Part>>) {
         let Some(mut part) = interrupted else {
             return;

@@ -1,9 +1,9 @@
-//! The coordinator's side of a recovery: gathers what there is, chooses what to restore, and says when to go on
-//! (section 3.4; rules 11 to 16).
+//! The coordinator's side of a recovery: it collects reports, chooses what to restore, and tells the members to
+//! resume (section 3.4; rules 11 to 16).
 //!
-//! Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders -> Ready from all ->
-//! Resume. Everything carries the round's epoch; anything of another epoch is void, and a death, a vanished part or a
-//! holder's new life begins another round.
+//! Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders -> Ready from all
+//! -> Resume. Every message carries the epoch of the round and is void in any other epoch. A failure, a vanished part
+//! or a new life of a holder begins another round.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -18,7 +18,7 @@ use super::history::Checkpoint;
 use super::message::{Control, Epoch, Head, Kept, Report, Target};
 use super::{Desk, Hc3i, Phase, merge_vectors, placement};
 
-/// What the coordinator gathers.
+/// The coordinator's state during a round.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     epoch: Epoch,
@@ -28,11 +28,11 @@ pub(super) struct Round {
     target: Option<Arc<Target>>,
 }
 
-/// The parts of one attempt at a checkpoint that are still to be had: by owner, the vectors and who has it.
+/// The available parts of one attempt at a checkpoint: by owner, the vectors and the processes that have the part.
 type Parts = BTreeMap<ProcessId, (Arc<Head>, Vec<ProcessId>)>;
 
 impl Hc3i {
-    /// Coordinator: a member has delivered what a rollback elsewhere undid.
+    /// Coordinator: a member has delivered a message that a rollback elsewhere undid.
     pub(super) fn asked_to_roll_back(
         &mut self,
         incarnation: Incarnation,
@@ -46,7 +46,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: begins a round among the same lives, unless one is on, or will be when somebody lives again.
+    /// Coordinator: begins a round among the same lives, unless one is in progress, or will begin when a failed
+    /// member lives again.
     pub(super) fn begin_next_round(&mut self, cause: Cause, now: Time, host: &mut Desk) {
         let recovering = matches!(self.phase, Phase::Recovering(_));
         if !recovering && self.all_members_up() {
@@ -55,7 +56,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: a part that should be restored is gone.
+    /// Coordinator: begins another round, since a part to be restored has vanished.
     pub(super) fn vanished(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
         let Some(round) = self.coordination().round.as_ref().filter(|round| round.epoch == epoch) else {
             return;
@@ -64,7 +65,7 @@ impl Hc3i {
         self.begin_round(Epoch { round: epoch.round + 1, ..epoch }, cause, now, host);
     }
 
-    /// Coordinator: an outside holder's answer may have died with its life.
+    /// Coordinator: begins another round if an outside holder began a new life, since its answer may be lost.
     pub(super) fn restart_round_for_holders(&mut self, old: &Membership, now: Time, host: &mut Desk) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;
@@ -87,7 +88,7 @@ impl Hc3i {
         self.prepare(epoch, membership, host);
     }
 
-    /// Holders of the cluster's parts that are not members.
+    /// Iterates over the holders of the cluster's parts that are not members.
     fn outside_holders(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.members
             .iter()
@@ -95,7 +96,7 @@ impl Hc3i {
             .filter(|&holder| self.cluster_of(holder) != self.cluster)
     }
 
-    /// Coordinator: gathers what there is, then chooses.
+    /// Coordinator: collects a report, and chooses once all have arrived.
     pub(super) fn reported(
         &mut self,
         from: ProcessId,
@@ -116,8 +117,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: the newest checkpoint that is complete, not undone, and holds nothing that was undone elsewhere
-    /// (rule 14; finding 1: *that* checkpoint, not the one before).
+    /// Coordinator: chooses the newest checkpoint that is complete, not undone, and contains nothing that was undone
+    /// elsewhere (rule 14; finding 1: *that* checkpoint, not the one before).
     fn choose(&mut self, now: Time, host: &mut Desk) {
         let round = self.coordination().round.as_mut().expect("a round is on");
         let (epoch, cause) = (round.epoch, round.cause);
@@ -153,7 +154,7 @@ impl Hc3i {
             host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
             return;
         }
-        // Parts can outlive the tables. And deaths are counted outside the nodes: even if everything is lost, no
+        // Parts can outlive the tables, and failures are counted outside the nodes. Even if everything is lost, no
         // incarnation is used twice.
         let of_parts = checkpoints.keys().map(|(position, _)| position.incarnation).max().unwrap_or_default();
         let deaths = epoch.lives - self.members.len() as u64;
@@ -183,14 +184,14 @@ impl Hc3i {
         self.restore(epoch, target, now, host);
     }
 
-    /// Whether a checkpoint of this cluster was neither undone nor collected.
+    /// Returns whether a checkpoint of this cluster was neither undone nor collected.
     fn may_restore(&self, position: Position) -> bool {
         let collected = self.history.collected(self.cluster).position;
         let was_collected = position.sn < collected.sn && !self.has(Defect::CollectedRestored);
         !was_collected && !self.history.undid_checkpoint(self.cluster, position)
     }
 
-    /// Maxima over a checkpoint's parts.
+    /// Returns the maxima over a checkpoint's parts.
     fn vectors_of(&self, position: Position, parts: &Parts) -> Vectors {
         let mut vectors = Vectors::default();
         for (head, _) in parts.values() {
@@ -201,7 +202,7 @@ impl Hc3i {
         Vectors { ddv: ddv.into(), ..vectors }
     }
 
-    /// For each owner that lacks a part that is to be kept, the first process that has it.
+    /// Returns, for each owner that lacks a part to be kept, the first process that has it.
     fn sources(
         &self,
         kept: &[Kept],
@@ -218,13 +219,13 @@ impl Hc3i {
         sources
     }
 
-    /// Which missing parts make the cluster unrecoverable, and who was asked for each.
+    /// Returns the missing parts that make the cluster unrecoverable, and the processes that were asked for each.
     fn missing_parts(
         &self,
         checkpoints: &BTreeMap<(Position, Attempt), Parts>,
     ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
-        // The least that would have had to survive: of the checkpoints that lack the fewest parts, the oldest. But the newest
-        // of all may never have been committed: if there is another, no part of that one was needed.
+        // Name the fewest parts that would have had to survive: of the checkpoints that lack the fewest parts, the
+        // oldest. The newest of all may never have been committed: if there is another, none of its parts was needed.
         let lacks = |parts: &Parts, owner: &ProcessId| !parts.contains_key(owner);
         let restorable = |position: &Position| self.may_restore(*position);
         let newest = checkpoints.keys().map(|(position, _)| *position).filter(restorable).max();
@@ -234,7 +235,7 @@ impl Hc3i {
             .min_by_key(|((position, _), parts)| {
                 (Some(*position) == newest, self.members.len() - parts.len())
             });
-        // Where nothing of any is left, what was not collected was needed.
+        // If no checkpoint has any part left, the oldest uncollected one was needed.
         let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
         let oldest = self.history.collected(self.cluster).max(first);
         let nothing = Parts::new();
@@ -269,8 +270,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: when everybody is ready, and nobody has died since, the cluster goes on. If what it restores lets
-    /// the application act for the first time, that must be on record before (rule 18).
+    /// Coordinator: once all are ready and no member has failed since, the cluster resumes. If the restored state
+    /// lets the application act for the first time, this must be on record first (rule 18).
     pub(super) fn maybe_resume(&mut self, now: Time, host: &mut Desk) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;
@@ -281,7 +282,7 @@ impl Hc3i {
         let acts = target.checkpoint.is_some();
         let epoch = round.epoch;
         if !self.all_members_up() {
-            // Another round begins when they are.
+            // Another round begins once they are.
         } else if acts && !self.has_started() && !self.has(Defect::NoStartGate) {
             host.started();
         } else {
@@ -292,7 +293,7 @@ impl Hc3i {
     }
 }
 
-/// Everything that was reported, by checkpoint and attempt, ascending.
+/// Groups everything that was reported by checkpoint and attempt, ascending.
 fn gather_parts(reports: &[(ProcessId, Arc<Report>)]) -> BTreeMap<(Position, Attempt), Parts> {
     let mut checkpoints: BTreeMap<(Position, Attempt), Parts> = BTreeMap::new();
     for (at, report) in reports {

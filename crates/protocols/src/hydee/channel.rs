@@ -1,4 +1,4 @@
-//! Both directions of the channel to one peer: what is numbered, logged and recorded (R2, R3, R5, R8). Part of every
+//! Both directions of the channel to one peer: message counts, log and receipts (R2, R3, R5, R8). Part of every
 //! checkpoint.
 
 use alloc::collections::BTreeMap;
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Covered, Phase, SegmentNo};
 
-/// A message that its sender keeps (Algorithm 1, line 8).
+/// A message that its sender keeps in its log (Algorithm 1, line 8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Logged {
-    /// Its phase.
+    /// Phase of the message.
     pub phase: Phase,
-    /// Its content.
+    /// Content of the message, or where it is stored.
     pub content: Content,
 }
 
-/// Where the content of a logged message is.
+/// Location of a logged message's content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Content {
-    /// Here.
+    /// In memory.
     Here(Payload),
-    /// In a segment of the log, on stable storage.
+    /// On stable storage, in a segment of the log.
     Spilled {
-        /// Which.
+        /// The segment that contains the message.
         segment: SegmentNo,
-        /// Its length.
+        /// Length of the payload, in bytes.
         bytes: u32,
     },
 }
 
 impl Content {
-    /// Its length in bytes.
+    /// Returns the length of the payload, in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Content::Here(payload) => payload.len() as u64,
@@ -39,12 +39,12 @@ impl Content {
         }
     }
 
-    /// Whether there is nothing in the message.
+    /// Returns whether the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The segment that it is in.
+    /// Returns the segment that contains the message; `None` if it is in memory.
     pub fn segment(&self) -> Option<SegmentNo> {
         match self {
             Content::Here(_) => None,
@@ -53,19 +53,19 @@ impl Content {
     }
 }
 
-/// How much is logged.
+/// Size of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSize {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Their content.
+    /// Payload of the messages, in bytes.
     pub bytes: u64,
-    /// Of that, what is on stable storage only.
+    /// The part of `bytes` that is on stable storage only.
     pub spilled: u64,
 }
 
 impl LogSize {
-    /// With this entry.
+    /// Adds one entry.
     pub fn add(&mut self, entry: &Logged) {
         let bytes = entry.content.len();
         self.messages += 1;
@@ -73,44 +73,45 @@ impl LogSize {
         self.spilled += if entry.content.segment().is_some() { bytes } else { 0 };
     }
 
-    /// Without what is gone.
+    /// Subtracts entries that were removed.
     pub fn subtract(&mut self, gone: LogSize) {
         self.messages -= gone.messages;
         self.bytes -= gone.bytes;
         self.spilled -= gone.spilled;
     }
 
-    /// What is in memory, in bytes.
+    /// Returns the payload in memory, in bytes.
     pub fn in_memory(&self) -> u64 {
         self.bytes - self.spilled
     }
 }
 
-/// The channel to one peer. Messages are numbered from 0; a count is the number of the next one.
+/// The channel to one peer. Messages are numbered from 0; a count is the number of the next message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Channel {
-    /// Messages sent to the peer.
+    /// Number of messages sent to the peer.
     pub sent: u32,
-    /// Messages received from it.
+    /// Number of messages received from the peer.
     pub received: u32,
     /// Messages to a peer in another cluster that it may need again, by number.
     pub log: BTreeMap<u32, Logged>,
-    /// Phases of the messages from a peer in another cluster, by number: what may become an orphan (the paper's RPP).
+    /// Phases of messages from a peer in another cluster that may become orphans, by number (the paper's RPP).
     pub receipts: BTreeMap<u32, Phase>,
-    /// What messages from the peer will raise the phase to when they are consumed, by number (R6).
+    /// Phases to which messages from the peer raise the own phase once they are consumed, by number (R6).
     pub unfolded: BTreeMap<u32, Phase>,
-    /// How much of the channel the peer's last committed checkpoint holds, seen from the peer: it needs no message below
-    /// `received`, and will send none below `sent` again.
+    /// The part of the channel that the peer's last committed checkpoint contains, from the peer's point of view: it
+    /// needs no message below `received`, and will not re-send any below `sent`.
     pub settled: Covered,
 }
 
 impl Channel {
-    /// How much there is by now.
+    /// Returns the current counts of the channel.
     pub fn covered(&self) -> Covered {
         Covered { sent: self.sent, received: self.received }
     }
 
-    /// The peer's checkpoint holds so much: what it cannot need again is forgotten (R8). What that was of the log.
+    /// Records what the peer's checkpoint contains, and removes what it cannot need again (R8). Returns the size of
+    /// the removed log entries.
     pub fn settle(&mut self, peer: Covered) -> LogSize {
         self.settled.received = self.settled.received.max(peer.received);
         self.settled.sent = self.settled.sent.max(peer.sent);

@@ -1,8 +1,8 @@
-//! Taking a checkpoint of a cluster, and telling the others what they need not keep for it any more (R7, R8).
+//! Taking a checkpoint of a cluster, and telling other clusters what they no longer need to keep for it (R7, R8).
 //!
-//! Coordinator: Prepare -> Frozen from all -> Expect -> Drained from all -> Commit. A member is frozen from the first to the
-//! last. Its part is durable, here and at its holders, before it says Drained; so whoever recovers finds a committed
-//! checkpoint complete, and may take one that is complete for committed.
+//! Coordinator: Prepare -> Frozen from all -> Expect -> Drained from all -> Commit. A member is frozen from the first
+//! to the last. It sends Drained only once its part is durable, both here and at its holders. A recovery therefore
+//! finds every committed checkpoint complete, and may treat a complete checkpoint as committed.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,58 +18,58 @@ use super::delivery::Arrival;
 use super::message::{Checkpoint, Control, Covered, Head, Late, Saved, Stamp};
 use super::{Desk, Image, Rank, State};
 
-/// A member's part of the checkpoint that is being taken.
+/// A member's part of the checkpoint in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     checkpoint: Checkpoint,
     since: Time,
-    /// The state, once the application has given it.
+    /// The saved state, once the application has returned it.
     cut: Option<(Snapshot, Saved, Arc<Head>)>,
-    /// How many messages of each member belong to it, once the coordinator has counted them.
+    /// Number of messages from each member that belong to the part, once the coordinator has counted them.
     expected: Option<Arc<[(ProcessId, u32)]>>,
-    /// Messages of the cluster that arrived after the request.
+    /// Messages from the cluster that arrived after the request.
     late: Vec<Late>,
     image: Option<Arc<Image>>,
-    /// Written here.
+    /// Whether the part is durable in this process's own storage.
     durable: bool,
-    /// Holders that have not confirmed their copy.
+    /// Holders that have not confirmed their replicas yet.
     awaited: Vec<ProcessId>,
     drained: bool,
 }
 
 impl Part {
-    /// Whether what the application does now is no part of it.
+    /// Returns whether the application's current actions are outside the part.
     pub(super) fn is_cut(&self) -> bool {
         self.cut.is_some()
     }
 
-    /// A message of the cluster that the checkpoint has to hold, because its sender's part holds the send.
+    /// Adds a message from the cluster that the checkpoint must contain because its sender's part contains the send.
     pub(super) fn add_late(&mut self, late: Late) {
         self.late.push(late);
     }
 
-    /// What a member says when it gives the checkpoint up.
+    /// Returns the member's claim that it discards the checkpoint.
     pub(super) fn aborted(&self) -> Claim {
         let Checkpoint { position, attempt } = self.checkpoint;
         Claim::Aborted { position, attempt }
     }
 }
 
-/// What the coordinator gathers from the members.
+/// What the coordinator collects from the members.
 #[derive(Clone, Debug)]
 pub(super) struct Gathering {
     checkpoint: Checkpoint,
-    /// Members still to be heard in this round.
+    /// Members that have not answered in this round yet.
     awaited: BTreeSet<ProcessId>,
-    /// By receiver: how many messages each member had sent to it.
+    /// By receiver: the number of messages that each member had sent to it.
     sent: BTreeMap<ProcessId, Vec<(ProcessId, u32)>>,
     is_expected: bool,
-    /// All parts are durable, but the cluster's start is not recorded yet.
+    /// Whether all parts are durable, but the cluster's start has not been recorded yet.
     awaits_start: bool,
 }
 
 impl Rank {
-    /// Coordinator: begins a checkpoint, when nothing stands in its way.
+    /// Coordinator: begins a checkpoint unless something prevents it.
     pub(super) fn begin_checkpoint(&mut self, now: Time, host: &mut Desk) {
         if !matches!(self.state, State::Running) || !self.all_members_up() {
             return;
@@ -92,7 +92,7 @@ impl Rank {
         self.prepare(checkpoint, now, host);
     }
 
-    /// Member: freezes, and asks the application for its state.
+    /// Member: freezes, and requests the application's state.
     pub(super) fn prepare(&mut self, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if checkpoint.position != next || !matches!(self.state, State::Running) {
@@ -113,7 +113,7 @@ impl Rank {
         self.replay_waiting(host);
     }
 
-    /// Member: the application's state is here, everything that it had done before has been seen.
+    /// Member: receives the application's state. All its earlier actions have been seen.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut Desk) {
         let saved = Saved {
             phase: self.phase,
@@ -167,7 +167,7 @@ impl Rank {
         self.lead()?.gathering.as_mut().filter(|it| it.checkpoint == checkpoint)
     }
 
-    /// Member: from here on it is known which messages the part has to wait for.
+    /// Member: learns how many messages the part has to wait for.
     pub(super) fn expect(
         &mut self,
         checkpoint: Checkpoint,
@@ -183,7 +183,7 @@ impl Rank {
         }
     }
 
-    /// Member: writes its part once nothing is in transit to it, here and at its holders.
+    /// Member: writes its part, here and at its holders, once nothing is in transit to it.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut Desk) {
         let drops_late = self.has(Defect::NoDrain);
         let is_drained = |part: &Part| {
@@ -223,7 +223,7 @@ impl Rank {
         self.maybe_drained(now, host);
     }
 
-    /// Member: a write of its own storage is durable.
+    /// Member: a write to its own storage is durable.
     pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         if let State::Checkpointing(part) = &mut self.state
             && part.checkpoint.part(self.me) == name
@@ -233,7 +233,7 @@ impl Rank {
         }
     }
 
-    /// Member: a holder has its copy.
+    /// Member: a holder confirms its replica.
     pub(super) fn copy_stored(&mut self, from: ProcessId, name: ImageName, now: Time, host: &mut Desk) {
         if let State::Checkpointing(part) = &mut self.state
             && part.checkpoint.part(self.me) == name
@@ -243,8 +243,7 @@ impl Rank {
         }
     }
 
-    /// Member: a holder began a new life: its copy of the part that is being written may not have arrived, and if it had,
-    /// it may be lost.
+    /// Member: a holder began a new life. Its replica of the part being written may not have arrived, or may be lost.
     pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut Desk) {
         if let State::Checkpointing(part) = &mut self.state
             && let Some(image) = part.image.clone()
@@ -256,7 +255,7 @@ impl Rank {
         }
     }
 
-    /// Member: what holders have not confirmed goes to them again.
+    /// Member: sends its part again to the holders that have not confirmed it.
     pub(super) fn repeat_copies(&self, host: &mut Desk) {
         if let State::Checkpointing(part) = &self.state
             && let Some(image) = &part.image
@@ -280,7 +279,7 @@ impl Rank {
         self.tell(self.coordinator(), Control::Drained(checkpoint), now, host);
     }
 
-    /// Coordinator: commits when every part is durable.
+    /// Coordinator: commits once every part is durable.
     pub(super) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
         let Some(gathering) = self.gathering(checkpoint) else {
             return;
@@ -296,7 +295,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: the membership changed, perhaps because the cluster's start is on record now.
+    /// Coordinator: the membership changed, possibly because the cluster's start is now on record.
     pub(super) fn start_recorded(&mut self, now: Time, host: &mut Desk) {
         let has_started = self.has_started();
         if self.lead().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start && has_started) {
@@ -312,7 +311,7 @@ impl Rank {
         self.commit(gathering.checkpoint, now, host);
     }
 
-    /// Member: the checkpoint is committed; the application goes on, and what came before is not needed any more.
+    /// Member: the checkpoint is committed, and the application resumes. Earlier checkpoints are no longer needed.
     pub(super) fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
         match &self.state {
             State::Checkpointing(part) if part.checkpoint == checkpoint => {}
@@ -344,7 +343,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// Messages that were in transit come before everything that waits.
+    /// Receives the messages that were in transit, ahead of all that wait.
     pub(super) fn receive_late(&mut self, late: Vec<Late>) {
         let to = self.position.incarnation;
         let position = self.position;
@@ -353,7 +352,7 @@ impl Rank {
         }
     }
 
-    /// Says to every holder which part it should hold.
+    /// Tells every holder which part it should hold.
     pub(super) fn tell_holders(&self, host: &mut Desk) {
         for &holder in &self.holders {
             self.tell_holder(holder, host);
@@ -365,7 +364,7 @@ impl Rank {
         host.control(To::One(holder), Control::Hold { incarnation: self.position.incarnation, name });
     }
 
-    /// Tells every peer in another cluster how much of its channels the checkpoint holds (R8).
+    /// Tells every peer in another cluster which part of its channels the checkpoint contains (R8).
     fn tell_settled(&mut self, host: &mut Desk) {
         let State::Checkpointing(part) = &self.state else {
             return;
@@ -388,7 +387,7 @@ impl Rank {
         self.committed = committed;
     }
 
-    /// A peer's checkpoint holds so much of the channels between us (R8).
+    /// Handles a peer's report of the part of the shared channels that its checkpoint contains (R8).
     pub(super) fn settled(
         &mut self,
         peer: ProcessId,
@@ -396,7 +395,7 @@ impl Rank {
         ours: Incarnation,
         covered: Covered,
     ) {
-        // Of older lives: the next round says how the channels stand.
+        // From an older life; the next round reports the state of the channels.
         if theirs < self.view.incarnation(self.view.cluster_of(peer)) || ours < self.position.incarnation {
             return;
         }
@@ -411,7 +410,7 @@ impl Rank {
         line.next = line.next.max(covered.received);
     }
 
-    /// Coordinator: counts the delay to the next checkpoint from now.
+    /// Coordinator: restarts the delay until the next checkpoint.
     pub(super) fn restart_timer(&mut self, now: Time) {
         let every = self.config.checkpoint_every[self.view.membership.cluster_of(self.me).index()];
         if let Some(lead) = self.lead() {

@@ -1,4 +1,4 @@
-//! Parameters of HydEE, and the known defects that tests can switch on.
+//! Parameters of HydEE, and the known defects that tests can enable.
 
 use alloc::sync::Arc;
 use faultline_core::{Scope, Span};
@@ -8,37 +8,38 @@ use crate::placement::Placement;
 /// Parameters of HydEE, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What counts as a cluster: with [`Scope::Process`] each rank, so that every message is logged, and only the failed
-    /// process goes back.
+    /// What counts as a cluster. With [`Scope::Process`], each rank does: every message is logged, and only the
+    /// failed process rolls back.
     pub scope: Scope,
-    /// How the channels between clusters are taken up again.
+    /// How the channels between clusters resume after a failure.
     pub recovery: Recovery,
-    /// Delay between checkpoints, by cluster of the federation; `None` is infinite.
+    /// Delay between checkpoints, one entry per cluster of the federation; `None` is infinite.
     pub checkpoint_every: Arc<[Option<Span>]>,
-    /// Copies of each part of a checkpoint (the paper's "reliable storage").
+    /// Placement of the replicas of each part of a checkpoint (the paper's "reliable storage").
     pub placement: Placement,
-    /// Content of logged messages, in bytes, past which a process's log moves to stable storage (R15); `None` is never.
+    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (R15); `None` keeps
+    /// all in memory.
     pub log_memory: Option<u64>,
-    /// How long a failed write waits before it is made again.
+    /// Delay before a failed write is repeated.
     pub retry_every: Span,
-    /// Known defects, for tests.
+    /// Enabled defects, for tests.
     pub defects: Defects,
 }
 
-/// How the channels between clusters are taken up again after a failure.
+/// How the channels between clusters resume after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// By a recovery process, phase by phase: HydEE, for send-deterministic programs.
+    /// Directed by a recovery process, phase by phase: HydEE, for send-deterministic programs.
     Phases,
     /// Each pair of processes by itself: SPBC, for channel-deterministic programs.
     Pairs,
-    /// As [`Recovery::Pairs`], and every process is delivered messages in the order in which it was, as an event logger holds
-    /// it: pessimistic message logging, for programs whose actions follow from the order of their messages. Each process is a
-    /// cluster.
+    /// As [`Recovery::Pairs`]. In addition, every process is delivered its messages in the original order, which an
+    /// event logger stores: pessimistic message logging, for programs whose actions follow from the order of their
+    /// messages. Each process is a cluster.
     Determinants,
 }
 
-/// The known defects of SPBC: those that are only its own, and rules that it has in common with HydEE.
+/// Known defects of SPBC: its own, and those of rules that it shares with HydEE.
 pub const DEFECTS_OF_PAIRS: [Defect; 6] = [
     Defect::SendsBeforeMeeting,
     Defect::OlderMeetingAccepted,
@@ -48,7 +49,7 @@ pub const DEFECTS_OF_PAIRS: [Defect; 6] = [
     Defect::NoLifeCheck,
 ];
 
-/// The known defects of pessimistic logging: those that are only its own, and rules that it has in common with the others.
+/// Known defects of pessimistic logging: its own, and those of rules that it shares with the other protocols.
 pub const DEFECTS_OF_DETERMINANTS: [Defect; 12] = [
     Defect::SendsBeforeStable,
     Defect::AcknowledgesBeforeDurable,
@@ -65,7 +66,7 @@ pub const DEFECTS_OF_DETERMINANTS: [Defect; 12] = [
 ];
 
 impl Defect {
-    /// Whether HydEE has the rule, rather than only SPBC or pessimistic logging.
+    /// Returns whether the rule belongs to HydEE, and not only to SPBC or pessimistic logging.
     pub fn is_of_phases(self) -> bool {
         !matches!(
             self,
@@ -83,70 +84,70 @@ impl Defect {
 }
 
 crate::defects::defects! {
-    /// The last message that the receiver had is sent again: Algorithm 2, line 14, compares with `<` (H1).
+    /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<` (H1).
     LastReceivedResent,
-    /// The recovery process counts orphans by process instead of by message (H3).
+    /// The recovery process counts orphans per process instead of per message (H3).
     CountsProcesses,
-    /// The recovery process announces no level before a count reaches zero (H4).
+    /// The recovery process announces no level until a count reaches zero (H4).
     NoInitialLevel,
     /// A process that rolled back does not answer another failed cluster (H5).
     FailedDoNotAnswer,
-    /// A restored log is not sent again to processes that did not roll back (H6).
+    /// A restored log is not re-sent to processes that did not roll back (H6).
     RestoredLogNotSent,
     /// The log is not part of the checkpoint.
     LogOutsideCheckpoint,
-    /// A message that is kept from the network is not logged (R3).
+    /// A suppressed message is not logged (R3).
     SuppressedNotLogged,
-    /// Collection is told with each message what was sent and received by then, instead of at the checkpoint (H9).
+    /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (H9).
     CollectsAtPresent,
-    /// Collection is told before the checkpoint is committed (R8).
+    /// Garbage collection is announced before the checkpoint is committed (R8).
     CollectsBeforeCommit,
-    /// Messages of older lives of a cluster are accepted (R5, H10).
+    /// Messages from older lives of a cluster are accepted (R5, H10).
     NoLifeCheck,
-    /// A message that was received before is delivered again (R5).
+    /// A message that was already received is delivered again (R5).
     NoDuplicateCheck,
-    /// A round is for the clusters that failed last, not also for those of rounds that are not closed (R1).
+    /// A round covers only the clusters that failed last, not those of rounds that are still open (R1).
     OnlyNewlyFailed,
     /// Answers of older rounds are accepted (R9).
     OlderSyncAccepted,
-    /// Levels of older rounds are obeyed (R9).
+    /// Processes follow levels of older rounds (R9).
     OlderLevelObeyed,
-    /// Another life of the recovery process goes on without a new round (R1).
+    /// A new life of the recovery process continues without starting a new round (R1).
     ReplacedWithoutRound,
-    /// The recovery process does not wait for the reports of all (R11).
+    /// The recovery process does not wait for the reports of all ranks (R11).
     NoBarrier,
-    /// Nothing waits for its phase (R3, R4).
+    /// No message waits for its phase (R3, R4).
     NoGate,
-    /// The phase is raised when a message arrives, instead of when it is consumed (R6).
+    /// A message raises the phase when it arrives, instead of when it is consumed (R6).
     FoldsAtArrival,
     /// A checkpoint does not drain the cluster's channels (R7).
     NoDrain,
-    /// A checkpoint is written as soon as the state is there, without what arrives after it (R7).
+    /// A checkpoint is written as soon as the state has been saved, without messages that arrive later (R7).
     OneRound,
     /// Logged messages leave the memory before they are durable (R15).
     SpilledBeforeDurable,
-    /// A part of a checkpoint is written and copied without the segments of the log that belong to it (R15).
+    /// A part of a checkpoint is written and replicated without its log segments (R15).
     SegmentsOutsideCheckpoint,
-    /// Segments of the log go with older checkpoints, although the present one needs them (R15).
+    /// Log segments are removed together with older checkpoints, although the current one needs them (R15).
     SegmentsCollected,
-    /// Messages that are on stable storage only are left out when a channel is taken up again (R15).
+    /// Messages that are only on stable storage are left out when a channel resumes (R15).
     SpilledNotSent,
-    /// Of SPBC: messages go before both ends have told each other how their channel stands (S3).
+    /// SPBC: messages are sent before both ends have reported the state of their channel (S3).
     SendsBeforeMeeting,
-    /// Of SPBC: what a peer said before a failure is taken for what it says after it (S3).
+    /// SPBC: a peer's report from before a failure is accepted after the failure (S3).
     OlderMeetingAccepted,
-    /// Of pessimistic logging: a message goes before the deliveries on which it depends are stable (M2).
+    /// Pessimistic logging: a message is sent before the deliveries on which it depends are stable (M2).
     SendsBeforeStable,
-    /// Of pessimistic logging: the event logger acknowledges what is not yet durable (M1).
+    /// Pessimistic logging: the event logger acknowledges deliveries that are not durable yet (M1).
     AcknowledgesBeforeDurable,
-    /// Of pessimistic logging: the order of deliveries is forgotten as soon as it is stable (M5).
+    /// Pessimistic logging: the order of deliveries is removed as soon as it is stable (M5).
     ForgetsBeforeCheckpoint,
-    /// Of pessimistic logging: messages are delivered again as they come (M4).
+    /// Pessimistic logging: after a rollback, messages are delivered in the order of their arrival (M4).
     RepeatsAsItComes,
-    /// Of pessimistic logging: a message is delivered again before its receiver has sent what it had sent before (M4).
+    /// Pessimistic logging: a message is delivered again before its receiver has repeated its earlier sends (M4).
     RepeatsBeforeSends,
-    /// Of pessimistic logging: what a re-execution repeats goes to its receiver again, and is delivered again (M4, R5).
+    /// Pessimistic logging: messages that a re-execution repeats are sent and delivered again (M4, R5).
     RepeatedSentAgain,
-    /// Of pessimistic logging: a new life of the event logger is not told what the one before was (M6).
+    /// Pessimistic logging: a new life of the event logger is not told what the previous one knew (M6).
     NotToldAgain,
 }

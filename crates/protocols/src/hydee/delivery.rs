@@ -18,29 +18,30 @@ pub(super) struct Arrival {
     pub(super) payload: Payload,
 }
 
-/// Where a channel to another cluster stands on the wire. Does not survive its process.
+/// The state of a channel to another cluster on the network. Does not survive its process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Line {
-    /// The next message to be given to the network; the receiver has everything before it.
+    /// Number of the next message for the network. The receiver has all messages before it.
     pub(super) next: u32,
-    /// Messages before this one are sent again.
+    /// Messages with a smaller number are re-sends.
     pub(super) fresh: u32,
-    /// Where pairs of processes recover by themselves: whom both ends are, and whether this one has told the other how the
-    /// channel stands.
+    /// If pairs of processes recover by themselves: the incarnations of both ends. `is_told` says whether this end
+    /// has reported the channel's state to the other.
     pub(super) pair: Pair,
     pub(super) is_told: bool,
-    /// From this message on it is not known what the receiver has: they are only logged.
+    /// First message of which it is not known whether the receiver has it. This one and all later ones are only
+    /// logged.
     pub(super) undecided: Option<u32>,
 }
 
-/// Which messages may be sent (R3).
+/// Which messages may be sent during a recovery (R3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// No round of recovery is on.
+    /// No recovery round is in progress.
     Open,
-    /// One is, and no orphan with a smaller phase is outstanding.
+    /// A round is in progress, and no orphan with a smaller phase is outstanding.
     UpTo(Phase),
-    /// One is, and nothing is known.
+    /// A round is in progress, and no level has been announced.
     Closed,
 }
 
@@ -54,23 +55,23 @@ impl Gate {
     }
 }
 
-/// What becomes of an arrival.
+/// What happens to an arriving message.
 enum Fate {
-    /// Its sender's cluster has failed since, or this one has: it comes again.
+    /// The sender's or the receiver's cluster has failed since the send. The message will be re-sent.
     Stale(Incarnation),
     Duplicate,
-    /// Not yet.
+    /// Cannot be received yet.
     Waits,
-    /// It belongs to the checkpoint that is being taken.
+    /// Belongs to the checkpoint in progress.
     Late,
     Received,
 }
 
 impl Rank {
-    /// The application did something.
+    /// Handles an action of the application.
     pub(super) fn done(&mut self, deed: Deed, host: &mut Desk) {
         if matches!(self.state, State::Restoring(_)) {
-            return; // The state that did it is about to be replaced.
+            return; // The state that acted is about to be replaced.
         }
         self.order.sent += u64::from(matches!(deed, Deed::Sent(..)));
         self.deeds.push_back(deed);
@@ -80,8 +81,8 @@ impl Rank {
         self.repeat_waiting(host);
     }
 
-    /// Lets what the application did take effect, in its order; the first send that has to wait for its phase holds
-    /// everything after it back, and the application (R3).
+    /// Lets the application's actions take effect, in order. The first send that has to wait for its phase holds back
+    /// everything after it, and the application (R3).
     pub(super) fn act(&mut self, host: &mut Desk) {
         while let Some(deed) = self.deeds.pop_front() {
             match deed {
@@ -96,7 +97,7 @@ impl Rank {
         }
     }
 
-    /// Lets the application go on if nothing stands in its way.
+    /// Lets the application resume unless something prevents it.
     pub(super) fn go_on(&mut self, host: &mut Desk) {
         if !matches!(self.state, State::Running) || self.position.sn.0 == 0 || self.asks_for_order() {
             return;
@@ -112,13 +113,13 @@ impl Rank {
         (self.gate.admits(self.phase) || self.has(Defect::NoGate)) && self.order_is_stable()
     }
 
-    /// A message raises the phase when the application consumes it, not when it arrives (R6).
+    /// Raises the phase when the application consumes a message, not when the message arrives (R6).
     fn fold(&mut self, id: MessageId) {
         let contribution = self.channels.get_mut(&id.from).and_then(|it| it.unfolded.remove(&id.number));
         self.phase = self.phase.max(contribution.unwrap_or(0));
     }
 
-    /// R3.
+    /// Sends or logs a message of the application, or makes it wait for its phase (R3).
     fn send(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
         let cluster = self.view.cluster_of(id.to);
         let phase = self.phase;
@@ -161,7 +162,7 @@ impl Rank {
         Stamp { position: self.position, to: self.view.incarnation(to), phase }
     }
 
-    /// Gives a channel's logged messages to the network, in order, as far as their phases may go (R4).
+    /// Hands a channel's logged messages to the network, in order, as far as their phases permit (R4).
     pub(super) fn pump(&mut self, to: ProcessId, host: &mut Desk) {
         let no_gate = self.has(Defect::NoGate);
         let waits = !self.has(Defect::SendsBeforeMeeting);
@@ -208,7 +209,7 @@ impl Rank {
         }
     }
 
-    /// A message arrived from the network (R5).
+    /// Handles a message from the network (R5).
     pub(super) fn arrived(&mut self, arrival: Arrival, host: &mut Desk) {
         match self.fate_of(&arrival) {
             Fate::Stale(known) if arrival.stamp.position.incarnation < known => host.drop_stale(arrival.id),
@@ -281,7 +282,7 @@ impl Rank {
         host.deliver(id, payload);
     }
 
-    /// Looks again at the messages that could not be received.
+    /// Reconsiders the messages that could not be received.
     pub(super) fn replay_waiting(&mut self, host: &mut Desk) {
         for arrival in core::mem::take(&mut self.waiting) {
             self.arrived(arrival, host);
@@ -289,7 +290,8 @@ impl Rank {
         self.repeat_waiting(host);
     }
 
-    /// Where deliveries are repeated, what came earlier may have waited for what came later, or for what was sent since.
+    /// Repeats deliveries. A message that arrived earlier may have waited for one that arrived later, or for a send
+    /// in the meantime.
     pub(super) fn repeat_waiting(&mut self, host: &mut Desk) {
         while self.repeats_deliveries() {
             let is_next = |it: &Arrival| matches!(self.fate_of(it), Fate::Received);

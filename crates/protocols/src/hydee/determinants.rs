@@ -1,12 +1,12 @@
 //! A process's side of pessimistic message logging (M1 to M6 of `docs/baselines.md`).
 //!
-//! Elnozahy, Alvisi, Wang, Johnson: *A Survey of Rollback-Recovery Protocols in Message-Passing Systems* (2002), section 4.2;
-//! Bouteiller, Cappello, Herault, Krawezik, Lemarinier, Magniette: *MPICH-V2: a Fault Tolerant MPI for Volatile Nodes based on
-//! Pessimistic Sender Based Message Logging* (2003). What a process does depends on the order in which it is delivered
-//! messages, and on nothing else that is not repeated. That order goes to an event logger, delivery by delivery, and nothing is
-//! sent that depends on a delivery of which the logger has not said that it is stable. So whoever fails can be delivered the
-//! same messages in the same order again, as far as anybody has seen of it; the messages are in their senders' logs, and the
-//! channels are taken up again pair by pair.
+//! Elnozahy, Alvisi, Wang, Johnson: *A Survey of Rollback-Recovery Protocols in Message-Passing Systems* (2002),
+//! section 4.2; Bouteiller, Cappello, Herault, Krawezik, Lemarinier, Magniette: *MPICH-V2: a Fault Tolerant MPI for
+//! Volatile Nodes based on Pessimistic Sender Based Message Logging* (2003). A process's actions depend only on the
+//! order in which it is delivered messages. The process reports each delivery to an event logger, and sends nothing
+//! that depends on a delivery until the logger has confirmed it as stable. After a failure, it can therefore be
+//! delivered the same messages in the same order again, as far as any other process has seen the consequences. The
+//! messages are in their senders' logs, and the channels resume pair by pair.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -19,39 +19,39 @@ use super::message::{Control, Determinant, Recalled};
 use super::view::View;
 use super::{Desk, Rank, State};
 
-/// What a process knows of the order of its deliveries. Deliveries are numbered from 0, over all channels.
+/// What a process knows about the order of its deliveries. Deliveries are numbered from 0, over all channels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
-    /// Deliveries in the present state.
+    /// Number of deliveries in the current state.
     pub(super) delivered: u64,
-    /// Messages that the application has sent in the present state.
+    /// Number of messages that the application has sent in the current state.
     pub(super) sent: u64,
-    /// The first delivery that no committed checkpoint holds.
+    /// The first delivery that no committed checkpoint contains.
     first: u64,
-    /// From there on, also those that are to be repeated.
+    /// Deliveries from `first` on, including those to be repeated.
     known: VecDeque<Determinant>,
-    /// Deliveries before this one are held by the event logger's storage, or by a committed checkpoint.
+    /// Deliveries before this one are in the event logger's storage, or in a committed checkpoint.
     stable: u64,
-    /// This process went back, and does not know yet what it has to repeat.
+    /// Whether this process rolled back and does not know yet what to repeat.
     is_asking: bool,
-    /// It went back, and has not done again everything that it had done without another message.
+    /// Whether it rolled back and has not yet repeated everything that it had done without another message.
     is_behind: bool,
 }
 
 impl Order {
-    /// The delivery that has to be repeated next.
+    /// Returns the delivery to repeat next.
     fn next(&self) -> Option<&Determinant> {
         self.known.get(usize::try_from(self.delivered.checked_sub(self.first)?).ok()?)
     }
 }
 
-/// What may be done with a message that has arrived.
+/// How to treat a message that has arrived.
 pub(super) enum Turn {
-    /// It is a new delivery.
+    /// Deliver it; the delivery is new.
     New,
-    /// It is the one that has to be repeated now.
+    /// Deliver it; it is the next delivery to repeat.
     Repeated,
-    /// Others have to be repeated before.
+    /// Keep it; other deliveries must be repeated first.
     Later,
 }
 
@@ -60,22 +60,22 @@ impl Rank {
         self.config.recovery == Recovery::Determinants
     }
 
-    /// Whether deliveries are known that have to be made again.
+    /// Returns whether there are known deliveries to repeat.
     pub(super) fn repeats_deliveries(&self) -> bool {
         self.order.next().is_some()
     }
 
-    /// Whether it is unknown what has to be repeated.
+    /// Returns whether the deliveries to repeat are still unknown.
     pub(super) fn asks_for_order(&self) -> bool {
         self.order.is_asking
     }
 
-    /// Whether nothing that could be sent now depends on a delivery that might be forgotten (M2).
+    /// Returns whether everything that could be sent now depends only on stable deliveries (M2).
     pub(super) fn order_is_stable(&self) -> bool {
         !self.logs_order() || self.order.stable >= self.order.delivered || self.has(Defect::SendsBeforeStable)
     }
 
-    /// Whether a message may be delivered now (M4).
+    /// Returns whether a message may be delivered now (M4).
     pub(super) fn turn_of(&self, id: MessageId) -> Turn {
         if !self.logs_order() {
             return Turn::New;
@@ -95,7 +95,7 @@ impl Rank {
         }
     }
 
-    /// A message is about to be delivered: a new delivery is told the event logger (M1).
+    /// Reports a new delivery to the event logger (M1). Called immediately before the delivery.
     pub(super) fn note_delivery(&mut self, id: MessageId, turn: &Turn, host: &mut Desk) {
         if !self.logs_order() {
             return;
@@ -110,15 +110,16 @@ impl Rank {
         self.rest_after_last(host);
     }
 
-    /// What comes after the last delivery that has to be repeated may be there because of what this process did after that and
-    /// has yet to do again: it waits until everything is done that can be done without it (M4).
+    /// Requests a rest after the last delivery to repeat. A later message may be a consequence of what this process
+    /// did after that delivery and has yet to repeat, so it waits until everything is done that needs no further
+    /// message (M4).
     fn rest_after_last(&self, host: &mut Desk) {
         if self.order.is_behind && self.order.next().is_none() {
             host.request_rest();
         }
     }
 
-    /// Everything that this process had done before it went back, and that others can have seen, it has done again.
+    /// Handles the end of the repetition: this process has repeated everything that other processes can have seen.
     pub(super) fn caught_up(&mut self, now: Time, host: &mut Desk) {
         self.order.is_behind = false;
         self.replay(now, host);
@@ -130,7 +131,7 @@ impl Rank {
         host.control(To::One(logger), message);
     }
 
-    /// The event logger has everything before delivery `upto`.
+    /// Handles the event logger's confirmation that everything before delivery `upto` is stable.
     pub(super) fn logged(&mut self, upto: u64, host: &mut Desk) {
         self.order.stable = self.order.stable.max(upto);
         if self.has(Defect::ForgetsBeforeCheckpoint) {
@@ -139,7 +140,7 @@ impl Rank {
         self.go_on(host);
     }
 
-    /// A committed checkpoint holds this many deliveries: nobody needs their order again (M5).
+    /// Removes deliveries that a committed checkpoint contains: no process needs their order again (M5).
     pub(super) fn order_is_saved(&mut self, delivered: u64, by: ImageName, host: &mut Desk) {
         if !self.logs_order() {
             return;
@@ -152,7 +153,7 @@ impl Rank {
         self.tell_logger(Control::Forget { below: delivered, by: Some(by) }, host);
     }
 
-    /// This process went back to a checkpoint that holds so many deliveries, or to the beginning (M3).
+    /// Asks for the order of deliveries after a rollback to a checkpoint, or to the initial state (M3).
     pub(super) fn recall_order(&mut self, has_acted: bool, host: &mut Desk) {
         if !self.logs_order() {
             return;
@@ -171,12 +172,12 @@ impl Rank {
         self.speak_to_logger(host);
     }
 
-    /// Messages that the application has sent and that wait.
+    /// Returns the number of the application's sends that wait.
     fn sends_waiting(&self) -> u64 {
         self.deeds.iter().filter(|it| matches!(it, super::Deed::Sent(..))).count() as u64
     }
 
-    /// The event logger may have lost its storage before this process heard of it for the first time (M6).
+    /// Reports to the event logger at the start of a life: it may have lost its storage before (M6).
     pub(super) fn greet_logger(&mut self, host: &mut Desk) {
         let is_up = self.logger.is_some_and(|it| self.view.is_up(it));
         if is_up && !matches!(self.state, State::Restoring(_)) && !self.has(Defect::NotToldAgain) {
@@ -184,7 +185,7 @@ impl Rank {
         }
     }
 
-    /// The event logger began a new life, which may have lost what was told to the one before (M6).
+    /// Reports to a new life of the event logger, which may have lost what the previous one knew (M6).
     pub(super) fn watch_logger(&mut self, old: &View, host: &mut Desk) {
         let is_new = self.logger.is_some_and(|it| self.view.began_new_life(it, old));
         if is_new && !matches!(self.state, State::Restoring(_)) && !self.has(Defect::NotToldAgain) {
@@ -192,7 +193,7 @@ impl Rank {
         }
     }
 
-    /// Asks for what has to be repeated, or says everything that is known.
+    /// Asks for the deliveries to repeat, or reports all known ones.
     fn speak_to_logger(&self, host: &mut Desk) {
         let Order { first, delivered, ref known, is_asking, .. } = self.order;
         let message = match is_asking {
@@ -202,7 +203,7 @@ impl Rank {
         self.tell_logger(message, host);
     }
 
-    /// What has to be repeated is known, or lost.
+    /// Handles the event logger's answer: the deliveries to repeat, or that they are lost.
     pub(super) fn recalled(&mut self, recalled: Recalled, now: Time, host: &mut Desk) {
         if !self.order.is_asking || matches!(self.state, State::Restoring(_)) {
             return;
@@ -217,7 +218,7 @@ impl Rank {
                 self.go_on(host);
                 self.replay(now, host);
             }
-            // Of an older question.
+            // Answers an outdated question.
             Recalled::Order { .. } => {}
             Recalled::Lost => {
                 let log = ImageName { owner: logger, ..self.position_as_part() };

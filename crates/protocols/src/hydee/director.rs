@@ -1,5 +1,5 @@
-//! The recovery process (Algorithm 4; R1, R11, R12): says when a round begins, counts orphans, and lets messages go phase
-//! by phase. It stands outside every cluster, may fail like anybody, and is then replaced by one that begins a round.
+//! The recovery process (Algorithm 4; R1, R11, R12): it begins rounds, counts orphans, and releases messages phase by
+//! phase. It is outside all clusters. If it fails, its replacement begins a new round.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -18,9 +18,9 @@ use super::{Desk, Hydee};
 pub(super) struct Director {
     config: Arc<Config>,
     view: View,
-    /// The newest round that it has begun.
+    /// The newest round that was begun.
     begun: u64,
-    /// How often each cluster had failed when the last round closed: what came after that is not dealt with.
+    /// Number of failures of each cluster when the last round closed. Later failures have not been handled.
     dealt_with: Vec<Incarnation>,
     round: Option<Round>,
     record: u64,
@@ -30,13 +30,13 @@ pub(super) struct Director {
 struct Round {
     epoch: u64,
     incarnations: Vec<Incarnation>,
-    /// Ranks that have not reported.
+    /// Ranks that have not reported yet.
     awaited: BTreeSet<ProcessId>,
     /// Outstanding orphans with their phases.
     orphans: BTreeMap<MessageId, Phase>,
-    /// The last level announced.
+    /// The last announced level.
     level: Option<Option<Phase>>,
-    /// A re-execution did not repeat the execution: there is no way on (R14).
+    /// Whether a re-execution deviated from the execution, so that recovery cannot continue (R14).
     is_broken: bool,
 }
 
@@ -44,7 +44,7 @@ impl Director {
     pub(super) fn start(birth: Birth<Config>, host: &mut Desk) -> Director {
         let Birth { boot, membership, config, record, life, .. } = birth;
         let view = View::new(&config, membership);
-        // A record that does not decode is as good as lost: more clusters than necessary are taken for failed.
+        // A record that does not decode counts as lost: more clusters than necessary are then treated as failed.
         let recorded = record.and_then(|bytes| postcard::from_bytes(&bytes).ok());
         let nothing = view.incarnations().iter().map(|_| Incarnation(0)).collect();
         let mut this = Director {
@@ -82,8 +82,8 @@ impl Director {
         self.maybe_begin(host);
     }
 
-    /// Begins a round when somebody has died since the last one and everybody lives: whoever is dead could not hear of it,
-    /// and is waited for anyhow.
+    /// Begins a round if a process has failed since the last one and all ranks live. A failed rank could not receive
+    /// the announcement, and the round would have to wait for it in any case.
     fn maybe_begin(&mut self, host: &mut Desk) {
         let all_up = self.view.ranks().all(|rank| self.view.is_up(rank));
         let epoch = self.view.epoch;
@@ -132,7 +132,8 @@ impl Director {
         }
     }
 
-    /// An orphan was sent again: it counts no more, if the re-execution is the execution (R14).
+    /// Handles the re-send of an orphan. It is no longer outstanding, provided that the re-execution matches the
+    /// execution (R14).
     fn replayed(&mut self, orphan: Orphan, host: &mut Desk) {
         let counts_processes = self.has(Defect::CountsProcesses);
         let round = self.round.as_mut().expect("it was asked for");
@@ -151,8 +152,8 @@ impl Director {
         self.announce(host);
     }
 
-    /// Says up to which phase messages may go, when all have reported and that has changed (R11); all of them: the round
-    /// is closed (R12).
+    /// Announces up to which phase messages may be sent, once all ranks have reported and whenever the level changes
+    /// (R11). If all messages may be sent, the round is closed (R12).
     fn announce(&mut self, host: &mut Desk) {
         let waits = !self.has(Defect::NoBarrier);
         let waits_for_zero = self.has(Defect::NoInitialLevel);

@@ -1,7 +1,7 @@
-//! The event logger (M1, M3, M5, M6): holds the order in which each process was delivered messages, in stable storage. It
-//! stands outside every cluster, may fail like anybody, and is then replaced by one that is told again what the living know.
+//! The event logger (M1, M3, M5, M6): stores durably in which order each process was delivered messages. It is
+//! outside all clusters. If it fails, the live processes report again to its replacement.
 //!
-//! What it holds is one record. While that is being written, what comes waits for the next writing, which holds it all.
+//! All data is stored as a single record. Reports that arrive during a write are covered by the next write.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -17,24 +17,24 @@ use super::{Desk, Hydee};
 #[derive(Clone, Debug)]
 pub(super) struct Logger {
     config: Arc<Config>,
-    /// By rank; `None` is lost: its process has not told it again since the storage was.
+    /// By rank. `None` is lost: the process has not reported again since the storage was lost.
     orders: Vec<Option<Order>>,
-    /// How often `orders` has grown, up to when it is durable, and being written.
+    /// Numbers of additions to `orders`: in all, durable, and being written.
     changes: u64,
     durable: u64,
     writing: Option<u64>,
-    /// What is said as soon as so many changes are durable.
+    /// Answers to send once this many changes are durable.
     answers: VecDeque<(u64, ProcessId, Control)>,
-    /// The storage was lost, and not everybody has told again what was on it.
+    /// Whether the storage was lost, and some processes have not reported again.
     lacks: bool,
 }
 
-/// Deliveries of one process that no committed checkpoint of it holds.
+/// Deliveries of one process that no committed checkpoint of it contains.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Order {
     first: u64,
     determinants: VecDeque<Determinant>,
-    /// The checkpoint that holds what came before.
+    /// The checkpoint that contains the earlier deliveries.
     after: Option<ImageName>,
 }
 
@@ -43,14 +43,14 @@ impl Order {
         self.first + self.determinants.len() as u64
     }
 
-    /// Adds deliveries from `first` on; those that are here already are passed over.
+    /// Appends deliveries from `first` on, skipping known ones.
     fn append(&mut self, first: u64, determinants: &[Determinant]) {
         let here = self.end().saturating_sub(first) as usize;
         assert!(first <= self.end(), "what a process says comes in the order in which it says it");
         self.determinants.extend(determinants.iter().skip(here));
     }
 
-    /// Forgets what a checkpoint holds.
+    /// Removes deliveries that a checkpoint contains.
     fn forget(&mut self, below: u64, by: Option<ImageName>) {
         let superfluous = below.saturating_sub(self.first).min(self.determinants.len() as u64);
         self.determinants.drain(..superfluous as usize);
@@ -108,7 +108,8 @@ impl Logger {
                     None => Recalled::Lost,
                     Some(order) if order.first > first => Recalled::Forgotten { by: order.after },
                     Some(order) => {
-                        // A checkpoint that was not committed when its process died may hold more than was told.
+                        // A checkpoint that was in doubt when its process failed may contain more deliveries than
+                        // reported.
                         order.forget(first, None);
                         Recalled::Order { first, determinants: order.determinants.iter().copied().collect() }
                     }
@@ -119,7 +120,7 @@ impl Logger {
         }
     }
 
-    /// Something was added, which is acknowledged when it is durable (M1).
+    /// Records an addition, which is acknowledged once it is durable (M1).
     fn changed(&mut self, whose: ProcessId, upto: u64, host: &mut Desk) {
         self.changes += 1;
         let logged = Control::Logged { upto };

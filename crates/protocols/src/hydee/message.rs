@@ -1,4 +1,5 @@
-//! What HydEE says: piggybacked on application messages, between processes, and to stable storage.
+//! The data formats of HydEE: piggybacked on application messages, sent between processes, and written to stable
+//! storage.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -12,17 +13,18 @@ use serde::{Deserialize, Serialize};
 
 use super::channel::Channel;
 
-/// The phase of a message (section III-B): greater than those of the messages between clusters on which it depends.
+/// The phase of a message (section III-B): greater than the phases of all messages between clusters on which it
+/// depends.
 pub(super) type Phase = u32;
 
-/// What is piggybacked on every message (R5). The number within its channel is the message's identity.
+/// The stamp of every message (R5). Its number within the channel is part of its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Where the sender's cluster stands when the message goes to the network.
+    /// Position of the sender's cluster when the message is handed to the network.
     pub position: Position,
-    /// In which incarnation the sender takes the receiver's cluster to be.
+    /// Incarnation of the receiver's cluster, as the sender knows it.
     pub to: Incarnation,
-    /// The message's phase.
+    /// Phase of the message.
     pub phase: Phase,
 }
 
@@ -32,41 +34,41 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
-/// What an application did that has not taken effect yet.
+/// An action of the application that has not taken effect yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Deed {
-    /// It sent a message.
+    /// The application sent a message.
     Sent(MessageId, Payload),
-    /// It consumed a message.
+    /// The application consumed a message.
     Consumed(MessageId),
 }
 
-/// What a listing shows of an image.
+/// What a listing of a storage contains for each image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Of a part: the segments of the log that belong to it.
+    /// For a part: the log segments that belong to it.
     pub segments: Arc<[SegmentNo]>,
-    /// Of a part: the first segment of its incarnation that it knows nothing of.
+    /// For a part: number of the first segment of its incarnation that it does not cover.
     pub next: u32,
 }
 
-/// Names a segment of a process's log: messages that have left its memory (R15).
+/// Name of a segment of a process's log: messages that have left its memory (R15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SegmentNo {
-    /// Of the cluster, when it was written.
+    /// Incarnation of the cluster when the segment was written.
     pub incarnation: Incarnation,
-    /// From 1.
+    /// Number of the segment, from 1.
     pub number: u32,
 }
 
 impl SegmentNo {
-    /// The image in which a process's segment is stored.
+    /// Returns the name of the image that stores this segment of `owner`'s log.
     pub fn image(self, owner: ProcessId) -> ImageName {
         let SegmentNo { incarnation, number } = self;
         ImageName { owner, incarnation, sn: Sn(0), attempt: Attempt(number) }
     }
 
-    /// The segment that an image is; `None` for a part of a checkpoint.
+    /// Returns the segment that an image stores; `None` for a part of a checkpoint.
     pub fn of(name: ImageName) -> Option<SegmentNo> {
         let ImageName { incarnation, attempt, .. } = name;
         (!name.is_part()).then_some(SegmentNo { incarnation, number: attempt.0 })
@@ -76,38 +78,38 @@ impl SegmentNo {
 /// The protocol's own state in a part of a checkpoint (R2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
-    /// The phase.
+    /// Phase of the process.
     pub phase: Phase,
-    /// By peer.
+    /// Channels by peer.
     pub channels: BTreeMap<ProcessId, Channel>,
-    /// What the application had done that waited for its phase.
+    /// Actions of the application that waited for a phase.
     pub deeds: VecDeque<Deed>,
-    /// Messages of the own cluster that were in transit, with their phases.
+    /// Messages from the own cluster that were in transit, with their phases.
     pub late: Vec<Late>,
 }
 
-/// A message of the own cluster that was in transit when the checkpoint was taken.
+/// A message from the own cluster that was in transit when the checkpoint was taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Late {
-    /// Its identity.
+    /// Identity of the message.
     pub id: MessageId,
-    /// Its phase.
+    /// Phase of the message.
     pub phase: Phase,
-    /// Its content.
+    /// Content of the message.
     pub payload: Payload,
 }
 
-/// Names an attempt at a checkpoint of a cluster.
+/// One attempt at a checkpoint of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Its place in the cluster's history.
+    /// Position of the checkpoint in the cluster's history.
     pub position: Position,
-    /// The try at it.
+    /// The attempt at the checkpoint.
     pub attempt: Attempt,
 }
 
 impl Checkpoint {
-    /// The part of `owner`.
+    /// Returns the name of `owner`'s part.
     pub fn part(self, owner: ProcessId) -> ImageName {
         let Position { incarnation, sn } = self.position;
         ImageName { owner, incarnation, sn, attempt: self.attempt }
@@ -120,241 +122,243 @@ impl From<ImageName> for Checkpoint {
     }
 }
 
-/// One attempt of a cluster to agree on what to restore: first by deaths of its members, then by tries.
+/// One attempt of a cluster to agree on what to restore. Ordered by failures of its members, then by attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RestoreNo {
     /// The incarnation that the cluster is about to begin.
     pub incarnation: Incarnation,
-    /// Another try: a holder died, or a part was not to be had.
+    /// Number of the attempt. A new one begins if a holder fails or a part is unavailable.
     pub attempt: u32,
 }
 
-/// How much of a channel a committed checkpoint holds.
+/// The part of a channel that a committed checkpoint contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
-    /// Messages to the peer.
+    /// Number of messages sent to the peer.
     pub sent: u32,
-    /// Messages from the peer.
+    /// Number of messages received from the peer.
     pub received: u32,
 }
 
-/// A message that was received, and whose send a rollback undid.
+/// A received message whose send was undone by a rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orphan {
-    /// The message.
+    /// Identity of the message.
     pub id: MessageId,
-    /// Its phase, as its receiver recorded it.
+    /// Phase of the message, as its receiver recorded it.
     pub phase: Phase,
 }
 
-/// A delivery: which message came at a process's turn (pessimistic logging, M1). The number of the turn is its place.
+/// One delivery: which message a process was delivered (pessimistic logging, M1). Its index is the number of the
+/// delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Determinant {
-    /// Whose message it was.
+    /// Sender of the message.
     pub from: ProcessId,
-    /// Its number on the channel.
+    /// Number of the message on its channel.
     pub number: u32,
-    /// Messages that the receiver had sent before.
+    /// Number of messages that the receiver had sent before the delivery.
     pub sent: u64,
 }
 
-/// What the event logger knows of the deliveries that a process has to repeat (M3).
+/// The event logger's answer about the deliveries that a process has to repeat (M3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Recalled {
-    /// They, from delivery `first` on.
+    /// The deliveries from `first` on.
     Order {
-        /// As asked for.
+        /// Number of the first delivery, as requested.
         first: u64,
-        /// In their order.
+        /// The deliveries, in order.
         determinants: Arc<[Determinant]>,
     },
-    /// The logger's storage was lost, and the process had died before it could say them again.
+    /// The logger's storage was lost, and the process failed before it could report again.
     Lost,
-    /// A committed checkpoint holds some of them, so that they were forgotten; it should have been restored.
+    /// The deliveries were removed because a committed checkpoint contains them. That checkpoint should have been
+    /// restored.
     Forgotten {
-        /// Which.
+        /// The checkpoint that contains them.
         by: Option<ImageName>,
     },
 }
 
-/// Protocol messages.
+/// Messages between processes under HydEE.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
     // Checkpoints, inside a cluster (R7).
-    /// Coordinator: freeze and save.
+    /// Coordinator: freeze, and save the state.
     Prepare(Checkpoint),
-    /// Member: saved, after having sent so many messages to each member.
+    /// Member: its state is saved. Reports how many messages it had sent to each member.
     Frozen {
-        /// The checkpoint.
+        /// The checkpoint in progress.
         checkpoint: Checkpoint,
-        /// By receiver.
+        /// Number of messages sent, by receiver.
         sent: Arc<[(ProcessId, u32)]>,
     },
-    /// Coordinator: so many messages from each member belong to the checkpoint of this one.
+    /// Coordinator: how many messages from each member belong to the receiver's part.
     Expect {
-        /// The checkpoint.
+        /// The checkpoint in progress.
         checkpoint: Checkpoint,
-        /// By sender.
+        /// Number of messages, by sender.
         received: Arc<[(ProcessId, u32)]>,
     },
     /// Member: its part is durable, here and at its holders.
     Drained(Checkpoint),
-    /// Coordinator: all parts are durable.
+    /// Coordinator: all parts are durable, and the checkpoint is committed.
     Commit(Checkpoint),
 
     // Collection, between clusters (R8).
-    /// A checkpoint is committed that holds so much of our channels.
+    /// The sender's committed checkpoint contains this part of the shared channels.
     Settled {
-        /// The sender's cluster.
+        /// Incarnation of the sender's cluster.
         from: Incarnation,
-        /// The receiver's cluster.
+        /// Incarnation of the receiver's cluster.
         to: Incarnation,
-        /// Seen from the sender.
+        /// Counts from the sender's point of view.
         covered: Covered,
     },
 
     // Restoring a cluster.
-    /// Coordinator to members: freeze, and say what you have, as soon as you know whom you will be speaking to.
+    /// Coordinator to members: freeze, and report what you have, once you know the lives involved.
     Gather {
-        /// The attempt.
+        /// The attempt to restore.
         restore: RestoreNo,
-        /// The membership on which it rests.
+        /// The membership that the message assumes.
         membership: MembershipVersion,
     },
-    /// Coordinator to holders: say what you have of this cluster.
+    /// Coordinator to holders: report what you hold for this cluster.
     Inquire {
-        /// The attempt.
+        /// The attempt to restore.
         restore: RestoreNo,
-        /// The cluster.
+        /// The recovering cluster.
         cluster: ClusterId,
     },
-    /// Answer to both: the cluster's parts that are durable here.
+    /// Answers [`Control::Gather`] and [`Control::Inquire`]: the cluster's parts that are durable at the sender.
     Stock {
-        /// The attempt.
+        /// The attempt to restore.
         restore: RestoreNo,
-        /// The parts.
+        /// Names of the parts.
         parts: Arc<[ImageName]>,
     },
-    /// Coordinator: make this ready; `None` is the initial state.
+    /// Coordinator: prepare this target; `None` is the initial state.
     Restore {
-        /// The attempt.
+        /// The attempt to restore.
         restore: RestoreNo,
-        /// What.
+        /// The checkpoint to restore.
         target: Option<Checkpoint>,
         /// Where to fetch the parts that their owners lack.
         sources: Arc<[(ImageName, ProcessId)]>,
     },
-    /// Member: its part is here, durably.
+    /// Member: its part is durable in its own storage.
     Ready(RestoreNo),
-    /// Member: its part is not to be had.
+    /// Member: its part is unavailable.
     Vanished(RestoreNo),
-    /// Coordinator: go on.
+    /// Coordinator: resume.
     Resume(RestoreNo),
 
     // Copies.
-    /// Holder: this copy is durable.
+    /// Holder: this replica is durable.
     Stored(ImageName),
-    /// Send me this image.
+    /// Requests this image.
     Fetch(ImageName),
-    /// It is not there.
+    /// The sender does not have this image.
     Refused(ImageName),
-    /// Owner to holder: this is what you should hold of me, and nothing older.
+    /// Owner to holder: the part that the receiver should hold for it. Nothing older is needed.
     Hold {
-        /// The owner's cluster.
+        /// Incarnation of the owner's cluster.
         incarnation: Incarnation,
-        /// The part; `None` while there is none.
+        /// Name of the part; `None` if there is none yet.
         name: Option<ImageName>,
     },
-    /// Owner to holder: this part is about to be restored; say when you hold it. What is older stays: until every part is as
-    /// safe, the cluster may have to go back to it.
+    /// Owner to holder: this part is about to be restored; confirm once you hold it. Older parts must stay until
+    /// every part is equally safe, since the cluster may have to roll back to them.
     Secure(ImageName),
 
     // Recovery pair by pair (S3).
-    /// Process to process, when the cluster of either has failed: how our channels stand.
+    /// Process to process, if the cluster of either has failed: the state of the shared channels.
     Meet {
-        /// The sender's cluster.
+        /// Incarnation of the sender's cluster.
         from: Incarnation,
-        /// The receiver's cluster.
+        /// Incarnation of the receiver's cluster.
         to: Incarnation,
-        /// By now.
+        /// Current counts of the channels.
         present: Covered,
-        /// At the last committed checkpoint.
+        /// Counts at the sender's last committed checkpoint.
         committed: Covered,
     },
 
     // The order of deliveries (pessimistic logging).
-    /// Process to the event logger: these deliveries were made (M1).
+    /// Process to the event logger: reports new deliveries (M1).
     Log {
-        /// The first of them.
+        /// Number of the first delivery.
         first: u64,
-        /// In their order.
+        /// The deliveries, in order.
         determinants: Arc<[Determinant]>,
     },
-    /// Event logger: everything before this delivery is stable.
+    /// Event logger: all deliveries before `upto` are stable.
     Logged {
-        /// The first that is not.
+        /// The first delivery that is not stable.
         upto: u64,
     },
-    /// Process to the event logger: these are all that no checkpoint holds (M6).
+    /// Process to the event logger: reports all deliveries that no checkpoint contains (M6).
     Know {
-        /// The first of them.
+        /// Number of the first delivery.
         first: u64,
-        /// In their order.
+        /// The deliveries, in order.
         determinants: Arc<[Determinant]>,
     },
-    /// Process to the event logger: a committed checkpoint holds everything before this delivery (M5).
+    /// Process to the event logger: a committed checkpoint contains all deliveries before `below` (M5).
     Forget {
-        /// The first that it does not hold.
+        /// The first delivery that the checkpoint does not contain.
         below: u64,
-        /// The checkpoint.
+        /// Name of the checkpoint's part.
         by: Option<ImageName>,
     },
-    /// Process to the event logger, when it has gone back: which deliveries are to be repeated (M3)?
+    /// Process to the event logger, after a rollback: asks which deliveries to repeat (M3).
     Recall {
-        /// The first of them.
+        /// Number of the first delivery to repeat.
         first: u64,
     },
-    /// Event logger: these.
+    /// Event logger: answers [`Control::Recall`].
     Recalled(Recalled),
 
     // Recovery of the federation, by a recovery process.
-    /// Recovery process: a round is on for these clusters (R1).
+    /// Recovery process: a round begins for these clusters (R1).
     Begin {
-        /// The round.
+        /// Number of the round.
         epoch: u64,
-        /// The membership on which it rests: whoever speaks to a life that it does not know is not heard.
+        /// The membership that the round assumes. A message to a life that its sender does not know is lost.
         membership: MembershipVersion,
-        /// F: who has failed since the last round that closed.
+        /// The set F: clusters that have failed since the last closed round.
         failed: Arc<[ClusterId]>,
     },
-    /// Process to process, when either has failed: how our channels stand (R9).
+    /// Process to process, if either has failed: the state of the shared channels (R9).
     Sync {
-        /// The round.
+        /// Number of the round.
         epoch: u64,
-        /// By now.
+        /// Current counts of the channels.
         present: Covered,
-        /// At the last committed checkpoint.
+        /// Counts at the sender's last committed checkpoint.
         committed: Covered,
     },
-    /// Process to the recovery process: its orphans (R10).
+    /// Process to the recovery process: reports its orphans (R10).
     Report {
-        /// The round.
+        /// Number of the round.
         epoch: u64,
-        /// They.
+        /// The sender's orphans with their phases.
         orphans: Arc<[Orphan]>,
     },
-    /// Recovery process: messages up to this phase may be sent, or all (R11).
+    /// Recovery process: messages up to this phase, or all messages, may be sent (R11).
     Level {
-        /// The round.
+        /// Number of the round.
         epoch: u64,
-        /// The smallest phase of an outstanding orphan.
+        /// Smallest phase of an outstanding orphan; `None` if there is no orphan left.
         level: Option<Phase>,
     },
-    /// Process to the recovery process: this orphan has been sent again (R3).
+    /// Process to the recovery process: it has re-sent this orphan (R3).
     Replayed {
-        /// The round.
+        /// Number of the round.
         epoch: u64,
-        /// It, with its phase in the re-execution.
+        /// The orphan, with its phase in the re-execution.
         orphan: Orphan,
     },
 }

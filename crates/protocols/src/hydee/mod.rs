@@ -1,23 +1,24 @@
 //! HydEE: coordinated checkpoints inside a cluster, sender-based logging between clusters, no event log.
 //!
 //! Guermouche, Ropars, Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale
-//! Send-Deterministic MPI Applications* (2012). Only a failed cluster rolls back. Its program is send-deterministic, so the
-//! messages that the others have of it, and that it has not sent any more, are sent again all the same; until they are,
-//! *phases* keep what depends on them back. The rules R1 to R14 that the files name are those of `docs/hydee.md`: the
-//! printed algorithms, made complete for asynchronous processes. What they replace is a [`Defect`] that tests can switch on.
+//! Send-Deterministic MPI Applications* (2012). Only a failed cluster rolls back. Since its program is
+//! send-deterministic, it re-sends the messages that other clusters have received and whose sends were undone; until
+//! then, *phases* hold back whatever depends on them. The rules R1 to R14 that the files cite are those of
+//! `docs/hydee.md`: the printed algorithms, completed for asynchronous processes. Each replaced rule is a [`Defect`]
+//! that tests can enable.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `delivery` | sending, receiving, phases (section III-A, Algorithm 1; R3 to R6) |
-//! | `checkpoint` | taking a checkpoint of a cluster, collecting after it (R7, R8) |
-//! | `restore` | a failed cluster agrees on what to restore, and restores it |
-//! | `recovery` | a rank's side of a round of recovery (Algorithms 2 and 3; R9, R10, R13) |
-//! | `pairs` | instead of both, SPBC: each pair of processes recovers by itself |
-//! | `determinants`, `logger` | with that, pessimistic logging: the order of deliveries is held by an event logger |
+//! | `checkpoint` | taking a checkpoint of a cluster, and garbage collection after it (R7, R8) |
+//! | `restore` | how a failed cluster agrees on what to restore, and restores it |
+//! | `recovery` | a rank's side of a recovery round (Algorithms 2 and 3; R9, R10, R13) |
+//! | `pairs` | SPBC, instead of `director` and `recovery`: each pair of processes recovers by itself |
+//! | `determinants`, `logger` | pessimistic logging, on top of `pairs`: an event logger stores delivery orders |
 //! | `director` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
-//! | `spill` | what is logged moves to stable storage past a limit (section V's future work; R15) |
-//! | `store`, `server` | parts of checkpoints and their copies; a process that only keeps copies |
-//! | `channel` | the state of a channel: counts, log, phases received (R2) |
+//! | `spill` | moving the log to stable storage above a limit (section V, future work; R15) |
+//! | `store`, `server` | parts of checkpoints and their replicas; a process that only keeps replicas |
+//! | `channel` | the state of a channel: counts, log, receipts (R2) |
 //! | `view` | what follows from the membership: incarnations and rounds (R1) |
 
 mod channel;
@@ -67,7 +68,7 @@ use spill::Spill;
 use store::{Answers, Store};
 use view::View;
 
-/// The host as this protocol sees it.
+/// The host, as this protocol sees it.
 type Desk<'a> = dyn Host<Hydee> + 'a;
 type Image = faultline_core::Image<Head, Saved>;
 
@@ -91,43 +92,43 @@ struct Rank {
     view: View,
     cluster: ClusterId,
     members: Arc<[ProcessId]>,
-    /// The recovery process; there is none where pairs of processes recover by themselves.
+    /// The recovery process; `None` if pairs of processes recover by themselves.
     director: Option<ProcessId>,
-    /// The event logger; there is one where the order of deliveries is logged.
+    /// The event logger; `None` unless the order of deliveries is logged.
     logger: Option<ProcessId>,
-    /// Who keeps copies of this process's parts.
+    /// Holders of this process's parts.
     holders: Vec<ProcessId>,
     state: State,
 
-    /// Where the cluster stands.
+    /// Position of the cluster.
     position: Position,
     phase: Phase,
-    /// By peer.
+    /// Channels by peer.
     channels: BTreeMap<ProcessId, Channel>,
-    /// What the application did and what has not taken effect: the first of them waits for its phase, or a checkpoint for
-    /// its end.
+    /// Actions of the application that have not taken effect: the first waits for its phase, or all wait for the end
+    /// of a checkpoint.
     deeds: VecDeque<Deed>,
-    /// Of all channels.
+    /// Size of the logs of all channels.
     log: LogSize,
-    /// What of it is on its way to stable storage, or back.
+    /// The part of the log that is being moved to stable storage or read back.
     spill: Spill,
-    /// Log entries that were collected since this was last claimed.
+    /// Number of log entries collected since the last claim.
     collected: u32,
 
-    /// Not saved: where each channel to another cluster stands on the wire.
+    /// State of each channel to another cluster on the network. Not saved.
     lines: BTreeMap<ProcessId, Line>,
     gate: Gate,
     round: Round,
-    /// The order of deliveries, where it is logged.
+    /// The order of deliveries, if it is logged.
     order: Order,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// What was said by processes that know of a failure that is not known here, or that are ahead.
+    /// Messages from processes that know of a failure that this process does not know yet, or that are ahead of it.
     early: Vec<(ProcessId, Control)>,
 
-    /// The checkpoint that would be restored.
+    /// The checkpoint that a failure would restore.
     kept: Option<Checkpoint>,
-    /// How much of each channel it holds.
+    /// The part of each channel that `kept` contains.
     committed: BTreeMap<ProcessId, Covered>,
     store: Store,
     lead: Option<Box<Lead>>,
@@ -135,18 +136,18 @@ struct Rank {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// The application runs, unless there is no first checkpoint yet or a send waits for its phase.
+    /// The application runs, unless the first checkpoint is missing or a send waits for its phase.
     Running,
     /// A checkpoint is being taken.
     Checkpointing(Box<Part>),
-    /// The cluster has failed, and agrees on what to restore.
+    /// The cluster has failed, and is agreeing on what to restore.
     Restoring(Box<Restoring>),
 }
 
-/// What only the coordinator of a cluster has: its lowest process.
+/// State that only the coordinator of a cluster has, its lowest-numbered process.
 #[derive(Clone, Debug, Default)]
 struct Lead {
-    /// Tries at checkpoints in this incarnation.
+    /// Number of attempts at checkpoints in this incarnation.
     attempts: u32,
     gathering: Option<Gathering>,
     checkpoint_at: Option<Time>,
@@ -303,7 +304,7 @@ impl Rank {
             Input::Read { name, image } => {
                 let (own, answers) = self.store.read(name, image.as_ref(), host);
                 self.say(answers, now, host);
-                // A part that turns out to be lost while a holder's copy is made of it was to be restored as well.
+                // A part that turns out to be lost while it is read for a holder may also be the part to be restored.
                 if let Some(segment) = SegmentNo::of(name) {
                     if name.owner == self.me && (own || image.is_none()) {
                         self.own_segment_read(segment, image, host);
@@ -399,17 +400,18 @@ impl Rank {
         }
     }
 
-    /// Whether the sender knows of a failure that this process has yet to hear of, or has come further in its recovery.
+    /// Returns whether the sender knows of a failure that this process does not know yet, or is further in its
+    /// recovery.
     fn is_early(&self, from: ProcessId, message: &Control) -> bool {
         match message {
-            // A member that resumes may say so to one that has not been told to.
+            // A member that has resumed may send these to one that has not been told to resume yet.
             Control::Prepare(checkpoint)
             | Control::Frozen { checkpoint, .. }
             | Control::Expect { checkpoint, .. }
             | Control::Drained(checkpoint)
             | Control::Commit(checkpoint) => checkpoint.position.incarnation > self.position.incarnation,
             Control::Settled { to, .. } => {
-                // What concerns the restored state waits for it (R8).
+                // A message about the restored state waits until the state is restored (R8).
                 *to > self.position.incarnation
             }
             Control::Meet { from: theirs, to, .. } => {
@@ -437,7 +439,7 @@ impl Rank {
         self.maybe_write(now, host);
     }
 
-    /// Looks again at everything that waited for this process to get here.
+    /// Reconsiders everything that waited for this process to catch up.
     fn replay(&mut self, now: Time, host: &mut Desk) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.told(from, message, now, host);
@@ -463,7 +465,7 @@ impl Rank {
         self.members.iter().all(|&member| self.view.is_up(member))
     }
 
-    /// Whether the supervisor knows that this cluster may have acted.
+    /// Returns whether the supervisor knows that this cluster may have acted.
     fn has_started(&self) -> bool {
         self.view.membership.member(self.coordinator()).started
     }
@@ -478,7 +480,7 @@ impl Rank {
         }
     }
 
-    /// Tells any process, which may be this one.
+    /// Sends a message to any process, which may be this one.
     fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut Desk) {
         if whom == self.me {
             self.told(whom, message, now, host);

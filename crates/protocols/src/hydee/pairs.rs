@@ -1,9 +1,10 @@
 //! Recovery pair by pair, without a recovery process, phases or rounds (SPBC; S3 to S5 of `docs/baselines.md`).
 //!
-//! Ropars, Martsinkevich, Guermouche, Schiper, Cappello: *SPBC: Leveraging the Characteristics of MPI HPC Applications for
-//! Scalable Checkpointing* (2013). Its program is channel-deterministic: what goes over each channel does not depend on what
-//! goes over others. So each channel can be taken up again by itself: whenever the cluster at either end has failed, both
-//! ends tell each other how the channel stands, and until they have, messages are only logged.
+//! Ropars, Martsinkevich, Guermouche, Schiper, Cappello: *SPBC: Leveraging the Characteristics of MPI HPC
+//! Applications for Scalable Checkpointing* (2013). The program is channel-deterministic: the messages of a channel
+//! do not depend on those of other channels. Each channel can therefore resume by itself. Whenever the cluster at
+//! either end has failed, both ends report the state of the channel to each other; until then, messages are only
+//! logged.
 
 use faultline_core::{Incarnation, MessageId, ProcessId, To};
 
@@ -11,7 +12,7 @@ use super::config::{Defect, Recovery};
 use super::message::{Control, Covered};
 use super::{Desk, Rank, State};
 
-/// In which incarnations the clusters at both ends of a channel are: the own one and the peer's.
+/// Incarnations of the clusters at both ends of a channel: the own cluster and the peer's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pair {
     own: Incarnation,
@@ -23,7 +24,7 @@ impl Rank {
         self.config.recovery != Recovery::Phases
     }
 
-    /// Closes the channels at an end of which a cluster has failed, and tells the peers that live how they stand (S3).
+    /// Closes the channels to and from failed clusters, and reports their state to the peers that live (S3).
     pub(super) fn meet_peers(&mut self, host: &mut Desk) {
         if !self.recovers_in_pairs() || matches!(self.state, State::Restoring(_)) {
             return;
@@ -38,7 +39,7 @@ impl Rank {
                 (line.pair, line.is_told) = (pair, false);
                 line.undecided.get_or_insert(present.sent);
             }
-            // Whoever is dead is told in its next life.
+            // A peer that is down is told in its next life.
             if line.undecided.is_some() && !line.is_told && self.view.is_up(peer) {
                 line.is_told = true;
                 let committed = self.committed.get(&peer).copied().unwrap_or_default();
@@ -48,7 +49,7 @@ impl Rank {
         }
     }
 
-    /// A peer says how the channels between us stand: what it lacks goes to it, what it has does not go again (S4).
+    /// Handles a peer's report on the shared channels: re-sends what it lacks, and suppresses what it has (S4).
     pub(super) fn met(
         &mut self,
         peer: ProcessId,
@@ -61,7 +62,8 @@ impl Rank {
         if (from < theirs || to < self.position.incarnation) && !self.has(Defect::OlderMeetingAccepted) {
             return;
         }
-        // It may be replayed before this process has looked at what has changed: an answer to no question would be lost.
+        // The report may be replayed before this process has handled the failure. An answer to a question not asked
+        // yet would be lost.
         self.meet_peers(host);
         self.settle(peer, committed);
         let channel = &self.channels[&peer];

@@ -1,8 +1,9 @@
-//! A rank's side of a round of recovery (Algorithms 2 and 3; R9, R10, R13).
+//! A rank's side of a recovery round (Algorithms 2 and 3; R9, R10, R13).
 //!
-//! From the moment in which a process hears of a failure it sends nothing. When the recovery process has begun the round,
-//! and the own cluster is restored if it had to be, it tells every process in another cluster, if either has failed, how
-//! their channels stand, and hears the same from them. Then it knows its orphans, reports them, and waits for levels.
+//! A process that learns of a failure stops sending. Once the recovery process has begun the round, and the own
+//! cluster has been restored if it had failed, the process exchanges the state of the shared channels with every
+//! process of another cluster, if either cluster has failed. It then knows its orphans, reports them, and waits for
+//! levels.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -15,29 +16,29 @@ use super::delivery::Gate;
 use super::message::{Control, Covered, Orphan, Phase};
 use super::{Desk, Rank, State};
 
-/// The round as this process knows it.
+/// The round, as this process knows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
-    /// Who has failed, once the recovery process has said so.
+    /// The failed clusters, once the recovery process has announced them.
     failed: Option<Arc<[ClusterId]>>,
-    /// This process has said how its channels stand.
+    /// Whether this process has reported the state of its channels.
     is_synchronising: bool,
-    /// Who has not.
+    /// Processes that have not reported theirs yet.
     awaited: BTreeSet<ProcessId>,
-    /// What they said before this process did.
+    /// Reports that arrived before this process sent its own.
     early: Vec<(ProcessId, Covered, Covered)>,
     orphans: Vec<Orphan>,
     is_reported: bool,
 }
 
 impl Rank {
-    /// Somebody has failed: nothing is sent until a new round says what may be (R9).
+    /// Stops sending after a failure, until a new round announces what may be sent (R9).
     pub(super) fn await_round(&mut self) {
         self.round = Round::default();
         self.gate = Gate::Closed;
     }
 
-    /// The recovery process begins the round.
+    /// Handles the announcement of a round by the recovery process.
     pub(super) fn round_begins(&mut self, epoch: u64, failed: Arc<[ClusterId]>, host: &mut Desk) {
         if epoch == self.view.epoch {
             self.round.failed = Some(failed);
@@ -45,7 +46,7 @@ impl Rank {
         }
     }
 
-    /// Tells and hears how channels stand, once the round has begun and this process is where it should be.
+    /// Exchanges the state of the channels, once the round has begun and this process is ready.
     pub(super) fn synchronise(&mut self, host: &mut Desk) {
         if matches!(self.state, State::Restoring(_)) || self.round.is_synchronising {
             return;
@@ -80,7 +81,7 @@ impl Rank {
         self.maybe_report(host);
     }
 
-    /// A peer said how our channels stand (R10).
+    /// Handles a peer's report on the shared channels (R10).
     pub(super) fn synchronised(
         &mut self,
         peer: ProcessId,
@@ -131,7 +132,7 @@ impl Rank {
         }
     }
 
-    /// Messages up to this phase may be sent, or all (R11).
+    /// Handles a level: messages up to this phase, or all messages, may be sent (R11).
     pub(super) fn level_told(&mut self, epoch: u64, level: Option<Phase>, now: Time, host: &mut Desk) {
         if epoch < self.view.epoch && !self.has(Defect::OlderLevelObeyed) {
             return;

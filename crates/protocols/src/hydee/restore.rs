@@ -1,8 +1,8 @@
-//! A failed cluster agrees on what to restore, and restores it: the newest checkpoint of which every part is to be had,
-//! committed or in doubt. No other cluster takes part, except that it may hold copies.
+//! How a failed cluster agrees on what to restore, and restores it: the newest checkpoint with all parts available,
+//! whether committed or in doubt. No other cluster takes part, except as a holder of replicas.
 //!
-//! Coordinator: Gather to members, Inquire to holders -> Stock from all -> Restore -> Ready from all -> Resume. A death, a
-//! holder's new life and a part that vanished begin another try.
+//! Coordinator: Gather to members, Inquire to holders -> Stock from all -> Restore -> Ready from all -> Resume. A
+//! failure, a new life of a holder or a vanished part begins another attempt.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -19,29 +19,30 @@ use super::spill::Spill;
 use super::view::View;
 use super::{Desk, Image, Rank, State};
 
-/// A member's side.
+/// The member's side of an attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Restoring {
     restore: RestoreNo,
     target: Option<Option<Checkpoint>>,
     image: Option<Arc<Image>>,
-    /// Holders that have not confirmed that they have their copy.
+    /// Holders that have not confirmed their replicas yet.
     awaited: Vec<ProcessId>,
     is_ready: bool,
 }
 
-/// The coordinator's side.
+/// The coordinator's side of an attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Stocktaking {
     restore: RestoreNo,
     awaited: BTreeSet<ProcessId>,
-    /// Who has which parts, by checkpoint and owner.
+    /// Processes that have each part, by checkpoint and owner.
     stock: BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>,
     target: Option<Option<Checkpoint>>,
 }
 
 impl Rank {
-    /// Looks at the own cluster: a death freezes it, and when all live again the coordinator begins to restore it.
+    /// Watches the own cluster: a failure freezes it, and once all members live again, the coordinator begins to
+    /// restore it.
     pub(super) fn watch_members(&mut self, now: Time, host: &mut Desk) {
         self.start_recorded(now, host);
         if self.view.incarnation(self.cluster) > self.position.incarnation {
@@ -65,7 +66,7 @@ impl Rank {
         }
     }
 
-    /// Gives up what it is doing.
+    /// Abandons what this process is doing.
     fn freeze(&mut self, host: &mut Desk) {
         if let State::Checkpointing(part) = &self.state {
             host.claim(part.aborted());
@@ -81,7 +82,7 @@ impl Rank {
         }
     }
 
-    /// A holder that began a new life may have lost what it held, and what was on the way to it.
+    /// Handles new lives of holders: their storage, and messages in transit to them, may be lost.
     pub(super) fn watch_holders(&mut self, old: &View, now: Time, host: &mut Desk) {
         if !matches!(self.state, State::Restoring(_)) {
             for index in 0..self.holders.len() {
@@ -102,7 +103,7 @@ impl Rank {
         }
     }
 
-    /// Holders of the cluster's parts that are not members.
+    /// Returns the holders of the cluster's parts that are not members.
     fn outside_holders(&self) -> BTreeSet<ProcessId> {
         let placement = self.config.placement;
         let holders = self.members.iter().flat_map(|&it| placement.holders(&self.view.membership, it));
@@ -123,7 +124,7 @@ impl Rank {
         self.gather(self.me, restore, now, host);
     }
 
-    /// Member: says what it has, after everything that is being written.
+    /// Member: reports what it has, once all writes in progress have completed.
     pub(super) fn gather(&mut self, from: ProcessId, restore: RestoreNo, now: Time, host: &mut Desk) {
         let State::Restoring(restoring) = &mut self.state else {
             return;
@@ -142,7 +143,7 @@ impl Rank {
         self.lead()?.stocktaking.as_mut().filter(|it| it.restore == restore)
     }
 
-    /// Coordinator: gathers what there is, then chooses.
+    /// Coordinator: collects a report, and chooses once all have arrived.
     pub(super) fn stock_told(
         &mut self,
         from: ProcessId,
@@ -190,8 +191,9 @@ impl Rank {
         self.restore(restore, target, &sources, now, host);
     }
 
-    /// Coordinator: says for each member whose part of a checkpoint is missing which is the newest that lacks it, and who
-    /// was asked. One that was never whole may be newer than the one that a loss made impossible: both are told.
+    /// Coordinator: reports, for each member with a missing part, the newest checkpoint that lacks it, and the
+    /// processes that were asked. A checkpoint that was never complete may be newer than one that became incomplete
+    /// by a loss; both are reported.
     fn give_up(&self, stock: &BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>, host: &mut Desk) {
         let asked = |owner: ProcessId| {
             let holders = self.config.placement.holders(&self.view.membership, owner);
@@ -210,7 +212,7 @@ impl Rank {
         host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
     }
 
-    /// Member: makes its part of the target ready.
+    /// Member: prepares its part of the target.
     pub(super) fn restore(
         &mut self,
         restore: RestoreNo,
@@ -238,7 +240,7 @@ impl Rank {
         }
     }
 
-    /// The part that is to be restored.
+    /// Returns the part to be restored.
     fn awaited_part(&self) -> Option<ImageName> {
         match &self.state {
             State::Restoring(restoring) => Some(restoring.target??.part(self.me)),
@@ -246,7 +248,7 @@ impl Rank {
         }
     }
 
-    /// An image came over the network: the part of this process that it had lost, or somebody's copy.
+    /// Handles an image from the network: a lost part of this process, or another process's replica.
     pub(super) fn image_arrived(&mut self, from: ProcessId, image: Arc<Image>, now: Time, host: &mut Desk) {
         if image.name.owner != self.me {
             let answers = self.store.copy_arrived(from, image, &self.view, host);
@@ -262,15 +264,15 @@ impl Rank {
         }
     }
 
-    /// Its own part is in its storage again.
+    /// Member: its own part is in its storage again.
     pub(super) fn own_part_fetched(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         if self.awaited_part() == Some(name) {
             self.ask_holders(name, now, host);
         }
     }
 
-    /// Its own part is here. A checkpoint in doubt may lack copies, and one that is relied on must not: the others forget
-    /// what it makes superfluous.
+    /// Member: its own part is available. Asks the holders to confirm their replicas: a checkpoint in doubt may lack
+    /// some, but a restored one must not, since other clusters remove what it makes obsolete.
     fn ask_holders(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         for &holder in &self.holders {
             host.control(To::One(holder), Control::Secure(name));
@@ -278,7 +280,7 @@ impl Rank {
         self.say_ready(now, host);
     }
 
-    /// A holder has its copy of what is to be restored.
+    /// Member: a holder confirms its replica of the part to be restored.
     pub(super) fn restored_copy_stored(
         &mut self,
         from: ProcessId,
@@ -315,7 +317,7 @@ impl Rank {
         }
     }
 
-    /// The part is not to be had where it was.
+    /// Member: the part is not where it was expected.
     pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut Desk) {
         let Some(part) = self.awaited_part() else { return };
         if (part == name || self.store.gives_up(part, name))
@@ -337,7 +339,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: a part that should be restored is gone.
+    /// Coordinator: begins another attempt, since a part to be restored has vanished.
     pub(super) fn vanished(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
         if self.stocktaking(restore).is_some() {
             self.begin_restore(RestoreNo { attempt: restore.attempt + 1, ..restore }, now, host);
@@ -351,8 +353,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: when everybody is ready, and nobody has died since, the cluster goes on. If what it restores lets the
-    /// application act for the first time, that must be on record before.
+    /// Coordinator: once all are ready and no member has failed since, the cluster resumes. If the restored state
+    /// lets the application act for the first time, this must be on record first.
     fn maybe_resume(&mut self, now: Time, host: &mut Desk) {
         let Some(stocktaking) = self.lead.as_ref().and_then(|it| it.stocktaking.as_ref()) else {
             return;
@@ -363,7 +365,7 @@ impl Rank {
             return;
         };
         if !self.all_members_up() || restore.incarnation < self.view.incarnation(self.cluster) {
-            return; // Another try begins when they are.
+            return; // Another attempt begins once they are.
         }
         if target.is_some() && !self.has_started() {
             host.started();
@@ -376,7 +378,7 @@ impl Rank {
         self.resume(restore, now, host);
     }
 
-    /// Member: installs the target and goes on (R9).
+    /// Member: installs the target and resumes (R9).
     pub(super) fn resume(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
         let restoring = match core::mem::replace(&mut self.state, State::Running) {
             State::Restoring(it)

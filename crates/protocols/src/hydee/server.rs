@@ -1,4 +1,4 @@
-//! A storage server: keeps copies for others, and nothing else.
+//! A storage server: it keeps replicas for other processes, and does nothing else.
 
 use alloc::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) struct Server {
     config: Arc<Config>,
     view: View,
     store: Store,
-    /// Questions of clusters whose failure is not known here yet.
+    /// Inquiries of clusters whose failure is not known here yet.
     early: alloc::vec::Vec<(faultline_core::ProcessId, Control)>,
 }
 

@@ -1,9 +1,9 @@
-//! Past a limit a process's log moves to stable storage (R15; the paper's section V names it as future work).
+//! Moves a process's log to stable storage once it exceeds a limit (R15; future work in the paper's section V).
 //!
-//! The oldest logged messages are put into a *segment*, which is written like a part of a checkpoint, here and at the
-//! holders, while everything goes on. When it is durable at all of them, their content leaves the memory; number, phase and
-//! length stay. A checkpoint refers to the segments of the log that it holds. They are read when a channel is taken up again,
-//! one at a time, and go with the last checkpoint that refers to them.
+//! The oldest logged messages form a *segment*, which is written like a part of a checkpoint, here and at the
+//! holders, while the application continues. Once the segment is durable at all of them, the content of its messages
+//! leaves the memory; number, phase and length stay. A checkpoint refers to its log segments. When a channel resumes,
+//! they are read one at a time. They are removed with the last checkpoint that refers to them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -17,45 +17,45 @@ use super::delivery::Gate;
 use super::message::{Control, Head, Saved, SegmentNo};
 use super::{Desk, Image, Rank, State};
 
-/// What of a log is on its way to stable storage, or back.
+/// The part of the log that is being moved to stable storage or read back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spill {
-    /// Segments that were begun in this incarnation.
+    /// Number of segments begun in this incarnation.
     begun: u32,
-    /// What is logged in memory, the oldest first; some of it may have been forgotten since.
+    /// Logged messages in memory, oldest first. Some may have been removed from the log since.
     order: VecDeque<(ProcessId, u32)>,
     writing: Option<Writing>,
     wanted: BTreeMap<SegmentNo, Wanted>,
-    /// Read, and perhaps not sent yet as a whole; the newest last.
+    /// Segments that were read but may not have been sent completely. The newest is last.
     fetched: Vec<(SegmentNo, Arc<Image>)>,
 }
 
-/// A segment that is not durable everywhere.
+/// A segment that is not durable everywhere yet.
 #[derive(Clone, Debug)]
 struct Writing {
     segment: SegmentNo,
     image: Arc<Image>,
     is_durable: bool,
-    /// Holders that have not confirmed their copy.
+    /// Holders that have not confirmed their replicas yet.
     awaited: Vec<ProcessId>,
 }
 
 /// A segment that is being read.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
-    /// To whom something in it goes next.
+    /// Peers whose next message is in the segment.
     peers: BTreeSet<ProcessId>,
-    /// Holders that were asked, because it is lost here; the last has not answered.
+    /// Holders that were asked, since the segment is lost here. The last one has not answered yet.
     asked: Vec<ProcessId>,
 }
 
 impl Spill {
-    /// A message is in the log's memory.
+    /// Records that a message is in the log's memory.
     pub(super) fn logged(&mut self, to: ProcessId, number: u32) {
         self.order.push_back((to, number));
     }
 
-    /// The content of a message in a segment, when that has been read.
+    /// Returns the content of a message in a segment, if the segment has been read.
     pub(super) fn fetched(&self, segment: SegmentNo, to: ProcessId, number: u32) -> Option<Payload> {
         let (_, image) = self.fetched.iter().find(|(it, _)| *it == segment)?;
         match &image.saved.channels.get(&to)?.log.get(&number)?.content {
@@ -66,12 +66,12 @@ impl Spill {
 }
 
 impl Rank {
-    /// Begins a segment with the oldest messages of the log when there is too much of it in memory.
+    /// Begins a segment with the oldest messages of the log if too much of it is in memory.
     pub(super) fn maybe_spill(&mut self, host: &mut Desk) {
         let Some(limit) = self.config.log_memory else {
             return;
         };
-        // Those that were forgotten are thrown out when they are most.
+        // Compact the list once most of its entries have been removed from the log.
         if self.spill.order.len() as u64 > 64 + 2 * self.log.messages {
             let channels = &self.channels;
             let is_logged = |(peer, number): &(ProcessId, u32)| {
@@ -119,7 +119,7 @@ impl Rank {
         }
     }
 
-    /// A write of its own storage is durable.
+    /// Handles a durable write to the own storage.
     pub(super) fn own_segment_durable(&mut self, name: ImageName, host: &mut Desk) {
         if let Some(writing) = &mut self.spill.writing
             && writing.image.name == name
@@ -127,13 +127,13 @@ impl Rank {
             writing.is_durable = true;
             self.maybe_spilled(host);
         } else if !name.is_part() {
-            // It had been lost here, so that a holder may have asked in vain.
+            // The image had been lost here, so a holder may have asked for it in vain.
             self.tell_holders(host);
             self.repeat_copies(host);
         }
     }
 
-    /// A holder has its copy.
+    /// Handles a holder's confirmation of its replica.
     pub(super) fn segment_stored(&mut self, from: ProcessId, name: ImageName, host: &mut Desk) {
         if let Some(writing) = &mut self.spill.writing
             && writing.image.name == name
@@ -150,7 +150,7 @@ impl Rank {
         }
     }
 
-    /// What is in the segment leaves the memory, unless it has been forgotten meanwhile.
+    /// Frees the memory of the segment's messages, except those removed from the log in the meantime.
     fn finish_segment(&mut self, host: &mut Desk) {
         let Some(Writing { segment, image, .. }) = self.spill.writing.take() else {
             return;
@@ -170,8 +170,8 @@ impl Rank {
         host.claim(Claim::Spilled { messages, bytes: spilled, left: self.log.in_memory() });
     }
 
-    /// A holder began a new life: it may lack the copies that were under way to it, and those of segments that no checkpoint
-    /// refers to yet; and it may owe an answer.
+    /// Handles a new life of a holder. It may lack replicas that were in transit to it and replicas of segments to
+    /// which no checkpoint refers yet, and it may not have received a request.
     pub(super) fn repeat_segments(&mut self, holder: ProcessId, host: &mut Desk) {
         if let Some(writing) = &mut self.spill.writing {
             if !writing.awaited.contains(&holder) {
@@ -189,7 +189,7 @@ impl Rank {
         }
     }
 
-    /// Segments that hold something of the log.
+    /// Returns the segments that contain part of the log.
     fn segments(&self) -> BTreeSet<SegmentNo> {
         if self.config.log_memory.is_none() {
             return BTreeSet::new();
@@ -198,14 +198,14 @@ impl Rank {
         entries.filter_map(|it| it.content.segment()).collect()
     }
 
-    /// What a checkpoint that is taken now says of the log's segments.
+    /// Returns what a checkpoint taken now says about the log's segments.
     pub(super) fn head_of_log(&self) -> Head {
-        // What is being written is in memory still, and in the part; it will be needed afterwards.
+        // A segment being written is still in memory, and in the part. It will be needed afterwards.
         let next = self.spill.writing.as_ref().map_or(self.spill.begun + 1, |it| it.segment.number);
         Head { segments: self.segments().into_iter().collect(), next }
     }
 
-    /// What goes to `peer` next is in this segment.
+    /// Requests the segment that contains the next message for `peer`.
     pub(super) fn want_segment(&mut self, segment: SegmentNo, peer: ProcessId, host: &mut Desk) {
         if !self.spill.wanted.contains_key(&segment) {
             self.store.read_for(self.me, segment.image(self.me), host);
@@ -213,7 +213,7 @@ impl Rank {
         self.spill.wanted.entry(segment).or_default().peers.insert(peer);
     }
 
-    /// Its own storage has answered, this process or a holder.
+    /// Handles the answer of the own storage to a read for this process or for a holder.
     pub(super) fn own_segment_read(
         &mut self,
         segment: SegmentNo,
@@ -227,13 +227,13 @@ impl Rank {
         }
     }
 
-    /// It came from a holder: because it was lost here, or because it belongs to the part that is to be restored.
+    /// Handles a segment from a holder. It was lost here, or belongs to the part to be restored.
     pub(super) fn own_segment_arrived(&mut self, segment: SegmentNo, image: Arc<Image>, host: &mut Desk) {
         self.store.write_segment(image.clone(), host);
         self.segment_here(segment, image, host);
     }
 
-    /// A holder does not have it either.
+    /// Handles a holder's answer that it does not have the segment, either.
     pub(super) fn own_segment_refused(&mut self, from: ProcessId, name: ImageName, host: &mut Desk) {
         if let Some(segment) = SegmentNo::of(name)
             && self.spill.wanted.get(&segment).is_some_and(|it| it.asked.last() == Some(&from))
@@ -260,7 +260,7 @@ impl Rank {
         }
     }
 
-    /// What was waited for goes on.
+    /// Lets the channels that waited for the segment continue.
     fn segment_here(&mut self, segment: SegmentNo, image: Arc<Image>, host: &mut Desk) {
         let Some(wanted) = self.spill.wanted.remove(&segment) else {
             return;

@@ -1,11 +1,12 @@
-//! A process's storage: its own part, and the copies that it keeps for others.
+//! A process's storage: its own part, and the replicas that it keeps for others.
 //!
-//! What is durable is known from one listing at the start of the life, and from every answer after that. Questions of a
-//! cluster that recovers wait until everything of it that is being written is durable or has failed, so that an answer
-//! stays true; copies that arrive from before its failure are refused.
+//! The content is known from a single listing at the start of the life, and from every answer afterwards. A
+//! recovering cluster's inquiry waits until all writes in progress for that cluster have completed or failed, so that
+//! the answer stays true. Replicas from before the cluster's failure that arrive later are refused.
 //!
-//! A part of a checkpoint may refer to segments of its owner's log. It is written when they are durable in the same storage,
-//! so that whoever has the part has them; they go when the part goes that needs them (R15).
+//! A part of a checkpoint may refer to segments of its owner's log. It is written once they are durable in the same
+//! storage, so that a storage with the part also has the segments. The segments are removed together with the part
+//! that needs them (R15).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -18,29 +19,30 @@ use super::message::{Checkpoint, Control, Head, RestoreNo, SegmentNo};
 use super::view::View;
 use super::{Desk, Image};
 
-/// What a process says to another because of its storage; the receiver may be itself.
+/// Messages that result from operations on the storage. The receiver may be this process itself.
 pub(super) type Answers = Vec<(ProcessId, Control)>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     me: ProcessId,
-    /// The listing is here.
+    /// Whether the initial listing has arrived.
     is_listed: bool,
     here: BTreeMap<ImageName, Arc<Head>>,
-    /// Parts that are written when the segments are here that belong to them, and who is asked for these.
+    /// Parts to be written once their segments are here, and the processes to ask for the segments.
     pending: BTreeMap<ImageName, (Arc<Image>, ProcessId)>,
-    /// Being written, or to be written again.
+    /// Images being written, or to be written again.
     writing: BTreeMap<ImageName, Arc<Image>>,
     failed: BTreeSet<ImageName>,
     retry_at: Option<Time>,
-    /// Questions that wait.
+    /// Inquiries that wait for writes.
     inquiries: Vec<(ProcessId, RestoreNo, ClusterId)>,
-    /// What owners said while there was no listing.
+    /// Owners' [`Control::Hold`] messages that arrived before the listing.
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
-    /// For whom the reads that are under way are.
+    /// Processes for which reads in progress are.
     reads: BTreeMap<ImageName, BTreeSet<ProcessId>>,
-    /// Asked of their owners. When they are here, what is older goes where the owner's cluster is given: its incarnation.
+    /// Images requested from their owners. Once such an image is here, older ones are removed if the incarnation of
+    /// the owner's cluster is given.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
     /// What a replaced storage still lacks.
     lacks: Option<Lacks>,
@@ -50,12 +52,12 @@ pub(super) struct Store {
 #[derive(Clone, Debug)]
 struct Lacks {
     own: bool,
-    /// Owners that have not said what should be held of them.
+    /// Owners that have not reported yet what should be held for them.
     silent: BTreeSet<ProcessId>,
 }
 
 impl Store {
-    /// Begins with a listing.
+    /// Creates the view of a storage, and requests its listing.
     pub(super) fn new(config: &Config, view: &View, me: ProcessId, boot: Boot, host: &mut Desk) -> Store {
         host.list();
         let lacks = (boot == Boot::Replaced).then(|| Lacks {
@@ -92,7 +94,7 @@ impl Store {
     ) -> Answers {
         self.is_listed = true;
         self.here.extend(images);
-        // A part may have come before it was known that its segments are here.
+        // A part may have arrived before its segments were known to be here.
         self.write_pending(host);
         for (owner, incarnation, name) in core::mem::take(&mut self.holds) {
             self.hold(owner, incarnation, name, host);
@@ -104,13 +106,13 @@ impl Store {
         self.answer(view)
     }
 
-    /// Writes an image, again and again until it is durable or nobody wants it any more.
+    /// Writes an image, repeatedly until it is durable or no longer needed.
     pub(super) fn write(&mut self, image: Arc<Image>, host: &mut Desk) {
         self.writing.insert(image.name, image.clone());
         host.persist(image);
     }
 
-    /// Writes a part that `from` has, as soon as the segments are here that belong to it.
+    /// Writes a part received from `from` once its segments are here.
     pub(super) fn write_whole(&mut self, from: ProcessId, image: Arc<Image>, host: &mut Desk) {
         let lacking: Vec<ImageName> = self.lacking(&image).collect();
         if lacking.is_empty() || self.defects.has(Defect::SegmentsOutsideCheckpoint) {
@@ -123,7 +125,7 @@ impl Store {
         self.pending.insert(image.name, (image, from));
     }
 
-    /// The segments of a part that are not durable here.
+    /// Iterates over the segments of a part that are not durable here.
     fn lacking<'a>(&'a self, part: &'a Image) -> impl Iterator<Item = ImageName> + 'a {
         let names = part.head.segments.iter().map(|it| it.image(part.name.owner));
         names.filter(|it| !self.here.contains_key(it))
@@ -136,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Writes the parts for which everything is here now.
+    /// Writes the parts whose segments are all here now.
     fn write_pending(&mut self, host: &mut Desk) {
         let is_whole = |(name, (image, _)): (&ImageName, &(Arc<Image>, ProcessId))| {
             self.lacking(image).next().is_none().then_some(*name)
@@ -149,7 +151,7 @@ impl Store {
         }
     }
 
-    /// An image is durable. Whose it is, is for the caller to tell.
+    /// Handles a durable image. The caller determines its owner.
     pub(super) fn persisted(&mut self, name: ImageName, view: &View, host: &mut Desk) -> Answers {
         let head = self.writing.remove(&name).map(|image| image.head.clone());
         self.failed.remove(&name);
@@ -186,7 +188,7 @@ impl Store {
         }
     }
 
-    /// A cluster that recovers wants to know what there is of it.
+    /// Handles a recovering cluster's inquiry about its parts.
     pub(super) fn inquired(
         &mut self,
         from: ProcessId,
@@ -195,13 +197,14 @@ impl Store {
         view: &View,
     ) -> Answers {
         self.inquiries.push((from, restore, cluster));
-        // Whoever was asked for what they lack may not answer any more; what should be held is said again.
+        // The processes that were asked for missing segments may not answer any more. What should be held will be
+        // announced again.
         self.pending.retain(|name, _| view.cluster_of(name.owner) != cluster);
         self.give_up_for_inquiries(view);
         self.answer(view)
     }
 
-    /// What could not be written is not tried again when its cluster wants to know what is durable.
+    /// Stops repeating failed writes whose cluster asks what is durable.
     fn give_up_for_inquiries(&mut self, view: &View) {
         let inquiries = &self.inquiries;
         let writing = &mut self.writing;
@@ -232,7 +235,7 @@ impl Store {
         due.into_iter().map(answer).collect()
     }
 
-    /// Reads an image for somebody; for this process itself the answer is its own.
+    /// Reads an image for a process. If that is this process, the image is not sent.
     pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut Desk) {
         let readers = self.reads.entry(name).or_default();
         if readers.is_empty() {
@@ -241,7 +244,7 @@ impl Store {
         readers.insert(whom);
     }
 
-    /// An image was read: whether this process wanted it itself, and what to say to others.
+    /// Handles a completed read. Returns whether this process wanted the image itself, and the messages to others.
     pub(super) fn read(
         &mut self,
         name: ImageName,
@@ -249,7 +252,7 @@ impl Store {
         host: &mut Desk,
     ) -> (bool, Answers) {
         if image.is_none() {
-            // Lost or corrupt: nobody is to count on it.
+            // The image is lost or damaged, and must not be relied on.
             self.here.remove(&name);
             host.delete(name);
             self.forget_parts_with(name, host);
@@ -266,7 +269,7 @@ impl Store {
         (own, answers)
     }
 
-    /// A segment is lost: so are the parts here that need it.
+    /// Removes the parts here that need a lost segment.
     fn forget_parts_with(&mut self, segment: ImageName, host: &mut Desk) {
         let Some(number) = SegmentNo::of(segment) else {
             return;
@@ -280,7 +283,7 @@ impl Store {
         });
     }
 
-    /// A copy for this holder arrived.
+    /// Handles the arrival of a replica for this holder.
     pub(super) fn copy_arrived(
         &mut self,
         from: ProcessId,
@@ -301,13 +304,13 @@ impl Store {
         Vec::new()
     }
 
-    /// Whether it is being written, or will be.
+    /// Returns whether the image is being written or will be.
     fn is_coming(&self, name: ImageName) -> bool {
         self.writing.contains_key(&name) || self.pending.contains_key(&name)
     }
 
-    /// An owner says what should be held of it under this incarnation of its cluster: asks for what is not here, and
-    /// removes what is older.
+    /// Handles an owner's announcement of the part that should be held for it, under this incarnation of its cluster:
+    /// requests the part if it is not here, and removes older ones.
     pub(super) fn hold(
         &mut self,
         owner: ProcessId,
@@ -334,8 +337,9 @@ impl Store {
         self.report_when_complete(host);
     }
 
-    /// What is about to be restored must be as safe as what has been committed; its owner waits for it. Nothing goes yet:
-    /// as long as another part is not as safe, its loss sends the cluster back to an older checkpoint.
+    /// Handles an owner's request for a part that is about to be restored. It must be as safe as a committed one, and
+    /// the owner waits for the confirmation. Nothing older is removed yet: as long as another part is less safe, its
+    /// loss makes the cluster roll back to an older checkpoint.
     pub(super) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut Desk) {
         if !self.is_listed {
             self.secures.push((owner, name));
@@ -349,7 +353,7 @@ impl Store {
         }
     }
 
-    /// Removes what `owner`'s cluster cannot restore any more once it can restore `name` under `incarnation`.
+    /// Removes what `owner`'s cluster can no longer restore once it can restore `name` under `incarnation`.
     pub(super) fn remove_older(
         &mut self,
         owner: ProcessId,
@@ -385,7 +389,7 @@ impl Store {
         self.writing.retain(|it, _| !(is_older(it) && failed.remove(it)));
     }
 
-    /// An owner does not have what it said this process should hold.
+    /// Handles an owner's answer that it does not have an image that this process should hold.
     pub(super) fn refused(&mut self, name: ImageName, host: &mut Desk) {
         self.wanted.remove(&name);
         let lacks_it = |image: &Image| self.lacking(image).any(|it| it == name);
@@ -397,7 +401,8 @@ impl Store {
         self.report_when_complete(host);
     }
 
-    /// Whether this part of the process's own waits for that segment, which is not to be had; then it is given up.
+    /// Returns whether this part of the process's own waits for that unavailable segment. If so, the part is
+    /// abandoned.
     pub(super) fn gives_up(&mut self, part: ImageName, name: ImageName) -> bool {
         let waits =
             self.pending.get(&part).is_some_and(|(image, _)| self.lacking(image).any(|it| it == name));
@@ -407,7 +412,7 @@ impl Store {
         waits
     }
 
-    /// This process holds its own part again, or needs none.
+    /// Records that this process has its own part again, or needs none.
     pub(super) fn has_own(&mut self, host: &mut Desk) {
         if let Some(lacks) = &mut self.lacks {
             lacks.own = false;

@@ -1,8 +1,8 @@
-//! The membership as this protocol reads it: deaths number everything (R1).
+//! The membership as this protocol reads it: failures number everything (R1).
 //!
-//! The supervisor numbers lives durably and in one order for everybody. So whoever knows a membership knows how often each
-//! cluster has failed, which is the cluster's incarnation, and how often anybody has, which numbers the rounds of recovery;
-//! nothing has to be agreed upon, and nothing can be used twice.
+//! The supervisor numbers lives durably and in the same order for all processes. A process that knows a membership
+//! therefore knows how often each cluster has failed, which is the cluster's incarnation, and how many failures there
+//! were in all, which numbers the recovery rounds. No agreement is needed, and no number is used twice.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -12,14 +12,14 @@ use faultline_core::{ClusterId, Incarnation, Member, Membership, ProcessId, Role
 
 use super::config::{Config, Defect};
 
-/// A membership with what follows from it.
+/// A membership, with the numbers derived from it.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) membership: Arc<Membership>,
     scope: Scope,
-    /// By cluster: deaths of its members.
+    /// Failures of its members, by cluster.
     incarnations: Vec<Incarnation>,
-    /// Number of the round of recovery: deaths of ranks and of the recovery process. 0 before the first.
+    /// Number of the recovery round: failures of ranks and of the recovery process. 0 before the first.
     pub(super) epoch: u64,
 }
 
@@ -41,12 +41,12 @@ impl View {
         View { membership, scope, incarnations, epoch }
     }
 
-    /// How often `cluster` has failed.
+    /// Returns how often `cluster` has failed.
     pub(super) fn incarnation(&self, cluster: ClusterId) -> Incarnation {
         self.incarnations[cluster.index()]
     }
 
-    /// All of them.
+    /// Returns the failures of all clusters, indexed by cluster.
     pub(super) fn incarnations(&self) -> &[Incarnation] {
         &self.incarnations
     }
@@ -67,14 +67,14 @@ impl View {
         self.membership.with_role(Role::RANK)
     }
 
-    /// Whether `process` runs in another life than it did under `old`.
+    /// Returns whether `process` runs in a different life than under `old`.
     pub(super) fn began_new_life(&self, process: ProcessId, old: &View) -> bool {
         let (new, old) = (self.membership.member(process), old.membership.member(process));
         new.up && !(old.up && old.life == new.life)
     }
 }
 
-/// How often a process has died, as far as is known: a life that is down is over.
+/// Returns how often a process has failed, as far as is known. A life that is down has ended.
 fn deaths(member: &Member) -> u32 {
     (member.life.0 + u32::from(!member.up)).saturating_sub(1)
 }
