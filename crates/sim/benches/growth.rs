@@ -1,8 +1,8 @@
-//! Events per second of the simulator while a federation grows: more nodes with the same traffic each, then more clusters
-//! of the same nodes, whose vectors have an entry for each cluster.
+//! Events per second of the simulator as a federation grows: first more nodes with the same traffic each, then the
+//! same nodes in more clusters, with one vector entry per cluster.
 //!
-//! Beside the growth with nodes stands the part of it that cold memory alone explains: what a loop loses that touches as
-//! many lines of memory for each event, when these are spread over as many processes.
+//! Next to the growth with nodes, the benchmark shows the share that cold memory alone explains: the slowdown of a
+//! loop that touches as many lines of memory per event, spread over as many processes.
 //!
 //! `growth once CLUSTERS NODES` runs one case, for a profiler.
 
@@ -19,23 +19,23 @@ use faultline_sim::Stats;
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Clusters, and nodes of each: a hundred nodes and more, then two clusters and more.
+/// Clusters, and nodes per cluster: first a hundred nodes and more, then two clusters and more.
 const NODES: [(usize, usize); 4] = [(2, 50), (10, 100), (100, 100), (100, 1000)];
 const CLUSTERS: [(usize, usize); 6] = [(2, 1000), (10, 200), (50, 40), (200, 10), (500, 4), (1000, 2)];
-/// Small federations are simulated again until there are so many messages.
+/// Small federations are simulated repeatedly until they reach this many messages.
 const MESSAGES: u64 = 500_000;
-/// Federations with more nodes are simulated in the first turn only.
+/// Federations with more nodes than this are simulated in the first turn only.
 const LARGE: usize = 50_000;
-/// Lines of memory that an event touches beyond a small cache: reads and writes that callgrind counts for each event with
+/// Lines of memory that an event touches outside a small cache: reads and writes per event, counted by callgrind with
 /// `--cache-sim=yes --LL=262144,16,64 growth once 10 100`.
 const COLD_LINES: usize = 18;
-/// Words of a process in the loop that only touches: fewer than a simulated one has, and as cold.
+/// Words per process in the memory loop: fewer than in a simulated process, and as cold.
 const PROCESS_WORDS: usize = 1024;
-/// Events of that loop.
+/// Number of events of the memory loop.
 const TOUCHES: u64 = 500_000;
 
 fn main() {
@@ -51,7 +51,7 @@ fn main() {
     grow("nodes and receivers", &[NODES[0], NODES[3]], |(clusters, nodes)| clusters * nodes, None, None);
 }
 
-/// Measures each size beside the first, turn by turn. `of` is what grows.
+/// Measures each size relative to the first, turn by turn. `of` names what grows.
 fn grow(
     what: &str,
     sizes: &[(usize, usize)],
@@ -107,8 +107,8 @@ fn grow(
     }
 }
 
-/// The growth of a simulator that loses nothing but what cold memory costs any program. A lower bound: here no read waits
-/// for another.
+/// Shows the growth of a simulator that loses only what cold memory costs any program. A lower bound, since no read
+/// waits for another here.
 fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
     let all: Vec<f64> = sizes.iter().map(|&(clusters, nodes)| touch(clusters * nodes)).collect();
     for (&(clusters, nodes), seconds) in sizes.iter().zip(&all).skip(1) {
@@ -123,7 +123,7 @@ fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
     }
 }
 
-/// Seconds for an event of a loop that only touches what so many processes have.
+/// Returns the seconds per event of a loop that only touches the memory of this many processes.
 fn touch(processes: usize) -> f64 {
     let mut memory = vec![1_u64; processes * PROCESS_WORDS];
     let mut random = 1_u64;
@@ -132,7 +132,7 @@ fn touch(processes: usize) -> f64 {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let process = (random >> 33) as usize % processes * PROCESS_WORDS;
             for line in 0..COLD_LINES {
-                // Lines that no prefetcher expects, the same for every event of a process.
+                // Lines that no prefetcher expects, the same for all events of a process.
                 memory[process + line * line * 61 % PROCESS_WORDS] ^= random;
             }
         }
@@ -145,13 +145,14 @@ const fn messages(nodes: usize) -> u64 {
     nodes as u64 * EACH
 }
 
-/// Messages of each rank.
+/// Messages per rank.
 const EACH: u64 = 200;
-/// To how many of a cluster each rank sends at every size: to all in the smallest. The more receivers, the more channels
-/// there are to keep in mind, which is no growth of the federation.
+/// Receivers per rank within its cluster, at every size: all of them in the smallest. More receivers would mean more
+/// channels, which is not a growth of the federation.
 const RECEIVERS: u32 = 49;
 
-/// Events, and application messages, of 20 ms in which every cluster takes about two checkpoints.
+/// Returns the numbers of events and application messages in 20 ms, during which every cluster takes about two
+/// checkpoints.
 fn simulate(clusters: usize, nodes: usize, receivers: Option<u32>) -> (u64, u64) {
     let application = synthetic::Config {
         traffic: Traffic::Burst {

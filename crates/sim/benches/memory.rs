@@ -1,6 +1,6 @@
-//! Memory of a simulation of 10^5 nodes in 100 clusters, with 2 and with 10 checkpoints kept, and of 10^6 nodes.
+//! Memory of a simulation with 10^5 nodes in 100 clusters, with 2 and with 10 checkpoints kept, and with 10^6 nodes.
 //!
-//! Each measurement is a process of its own, because what counts is the most that a process has had.
+//! Each measurement is a process of its own, since only the peak memory of a process can be measured.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -17,7 +17,7 @@ use faultline_trace::{Record, Sink};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -49,14 +49,14 @@ fn main() {
             &format!("{:.0} MiB", peak / 1024.0 / 1024.0),
             &format!("{gibibytes} GiB"),
             peak / (gibibytes << 30) as f64,
-            // Of fewer nodes it would say nothing.
+            // With fewer nodes, the figure would be meaningless.
             (kept == 2 && !bench::quick()).then_some(1.0),
         );
     }
 }
 
-/// Simulates until every cluster keeps so many checkpoints; nothing is collected. Prints the peak of the memory in
-/// bytes, and how many a cluster then keeps in the mean.
+/// Simulates until every cluster keeps this many checkpoints, without garbage collection. Prints the peak memory in
+/// bytes, and the mean number of checkpoints that a cluster then keeps.
 fn simulate(kept: usize, clusters: usize, nodes: usize) {
     let second = Span::from_secs(1);
     let application = synthetic::Config {
@@ -86,7 +86,7 @@ fn simulate(kept: usize, clusters: usize, nodes: usize) {
     println!("{peak} {}", total as f64 / clusters as f64);
 }
 
-/// Counts the checkpoints that each cluster's first process has committed.
+/// Counts the checkpoints that the first process of each cluster has committed.
 struct Kept<'a> {
     nodes: usize,
     clusters: &'a RefCell<Vec<usize>>,

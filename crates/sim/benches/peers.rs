@@ -1,5 +1,6 @@
-//! Application messages per second beside other simulators: SimGrid (C++) and SimPy, with the same traffic and without
-//! any protocol. `benches/peers/README.md` says what they need; one that is not there is skipped, and that is said.
+//! Application messages per second, compared with the simulators SimGrid (C++) and SimPy, for the same traffic and
+//! without any protocol. `benches/peers/README.md` lists what they need. A simulator that is missing is skipped with
+//! a message.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -17,22 +18,22 @@ use faultline_trace::{Manifest, Recorder};
 use faultline_workloads::synthetic::{self, Behaviour, Traffic};
 use faultline_workloads::{Config as Application, Workload};
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CLUSTERS: [usize; 2] = [100, 100];
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/peers");
 
-/// The same traffic for all: for this simulator and, in words, for the others.
+/// The same traffic for all simulators: as a configuration for this one, and as arguments for the others.
 struct Case {
     name: &'static str,
     traffic: Traffic,
     message_bytes: u32,
     checkpoint_every: Span,
-    /// What SimGrid and SimPy are told. They are slower, and send fewer messages in the same manner.
+    /// Arguments for SimGrid and SimPy. They are slower, and send fewer messages of the same pattern.
     others: [&'static [&'static str]; 2],
-    /// The most time for a message, beside SimGrid's: without and with the checker.
+    /// Largest permitted time per message relative to SimGrid's, without and with the checker.
     goals: [Option<f64>; 2],
 }
 
@@ -92,7 +93,7 @@ fn main() {
         }
     }
     for case in cases() {
-        // Seconds for a message, by turn.
+        // Seconds per message, by turn.
         let (mut off, mut judged) = (Vec::new(), Vec::new());
         let mut others_seconds = [Vec::new(), Vec::new()];
         for _ in 0..turns {
@@ -137,13 +138,13 @@ fn config(case: &Case) -> Config<NodeConfig<Hc3i, Workload>> {
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
 }
 
-/// Seconds for an application message, the set-up of the federation included.
+/// Returns the seconds per application message, including the set-up of the federation.
 fn simulate(case: &Case) -> f64 {
     let (seconds, run) = bench::busy(|| faultline_sim::run::<common::Process>(config(case), &mut ()));
     seconds / run.stats.application.packets as f64
 }
 
-/// The same with all facts in memory, and judged after that.
+/// Same as `simulate`, with all facts in memory, which are judged afterwards.
 fn simulate_and_judge(case: &Case) -> f64 {
     let (seconds, messages) = bench::busy(|| {
         let mut recorder = Recorder::default();
@@ -164,7 +165,7 @@ fn simulate_and_judge(case: &Case) -> f64 {
     seconds / messages as f64
 }
 
-/// Runs another simulator, which says how many messages it carried in how many seconds.
+/// Runs another simulator, which prints how many messages it carried in how many seconds.
 fn other(program: &Command, arguments: &[&str]) -> f64 {
     let mut command = Command::new(program.get_program());
     let output =
@@ -177,7 +178,7 @@ fn other(program: &Command, arguments: &[&str]) -> f64 {
     }
 }
 
-/// Compiles the program for SimGrid; `None` when that does not work.
+/// Compiles the program for SimGrid; `None` if that fails.
 fn simgrid() -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simgrid-traffic");
     let source = Path::new(SOURCES).join("simgrid.cpp");

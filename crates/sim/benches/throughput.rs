@@ -1,7 +1,8 @@
-//! Events per second of the simulator, beside the bare loop that no simulator can beat: a binary heap and a slab.
+//! Events per second of the simulator, compared with the bare loop that no simulator can beat: a binary heap and a
+//! slab.
 //!
-//! All are counted in events, so that the ratio of two rows is the cost of everything that the simulator does beyond
-//! ordering its events. Absolute rates of one machine vary by 2-3x; compare ratios of one run.
+//! All rows count events, so that the ratio of two rows is the cost of everything that the simulator does besides
+//! ordering its events. Absolute rates of one machine vary by a factor of 2 to 3; compare ratios of one run.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -26,14 +27,14 @@ use faultline_trace::{Record, Recorder, Sink};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CLUSTERS: [usize; 2] = [100, 100];
-/// Application messages of each rank.
+/// Application messages per rank.
 const MESSAGES: u64 = 5_000;
-/// Things under way in the mean of this simulation.
+/// Mean number of pending events in this simulation.
 const UNDER_WAY: u64 = 1_000;
 
 type Hc3i = <common::Process as Process>::Config;
@@ -95,7 +96,7 @@ fn once(case: &str) {
     println!("{case}: {events} events");
 }
 
-/// Seconds per event of something that says how many events it had.
+/// Returns the seconds per event of a run that returns its number of events.
 fn per_event(run: impl FnOnce() -> u64) -> f64 {
     let (seconds, events) = bench::busy(run);
     seconds / events as f64
@@ -105,7 +106,8 @@ fn simulate(config: Config<Hc3i>, sink: &mut impl Sink) -> u64 {
     faultline_sim::run::<common::Process>(config, sink).stats.events
 }
 
-/// 2 x 100 nodes under HC3I: as many messages as the machine carries, 5 % of them to the other cluster, one way.
+/// 2 x 100 nodes under HC3I with as many messages as the machine can carry, 5 % of them to the other cluster, in one
+/// direction.
 fn burst() -> Config<Hc3i> {
     let application = synthetic::Config {
         traffic: Traffic::Burst {
@@ -119,9 +121,9 @@ fn burst() -> Config<Hc3i> {
         state_bytes: 1 << 20,
         terms: Vec::new(),
     };
-    // 200 nodes send 10 messages a millisecond each: 10^5 messages in 50 ms. Only the first cluster checkpoints by
-    // itself, as in the paper, and each of its checkpoints forces one in the other: two in 150 ms,
-    // beside the first of each.
+    // 200 nodes send 10 messages per millisecond each: 10^5 messages in 50 ms. Only the first cluster takes
+    // checkpoints by its timer, as in the paper, and each of them forces one in the other cluster: two in 150 ms,
+    // besides the first of each cluster.
     let mut protocol = common::hc3i(2, Span::from_millis(150));
     protocol.checkpoint_every = [Some(Span::from_millis(150)), None].into();
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
@@ -143,7 +145,7 @@ fn paper() -> Config<Hc3i> {
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
 }
 
-/// Counts the checkpoints that are committed.
+/// Counts committed checkpoints.
 #[derive(Default)]
 struct Checkpoints(BTreeSet<(ClusterId, Position)>);
 
@@ -158,7 +160,7 @@ impl Sink for Checkpoints {
     }
 }
 
-/// What every discrete-event loop does: keys in a heap, and things of a packet's size in a slab.
+/// The minimum of every discrete-event loop: keys in a heap, and values the size of a packet in a slab.
 fn bare_loop(events: u64) -> u64 {
     let mut slab: Vec<Option<[u64; 12]>> = (0..UNDER_WAY).map(|it| Some([it; 12])).collect();
     let mut heap: BinaryHeap<_> = (0..UNDER_WAY).map(|it| Reverse((it, it, it as usize))).collect();
@@ -213,7 +215,7 @@ impl Job for NoJob {
 
 impl Process for PassOn {
     type Stamp = NoStamp;
-    /// As long as those of HC3I.
+    /// The same size as HC3I's.
     type Control = [u64; 5];
     type Head = ();
     type Saved = ();
@@ -248,7 +250,7 @@ fn passing() -> Config<()> {
         detect_after: Span::from_secs(1),
         restart_after: Span::from_secs(1),
         volatile_storage: false,
-        // A packet is on its way for about 100 us, so that each is passed on about a thousand times.
+        // A packet is in transit for about 100 us, so that each is passed on about a thousand times.
         deadline: Span::from_millis(150),
         start_within: Some(Span::from_millis(150)),
         plan: Vec::new(),

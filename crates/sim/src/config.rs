@@ -1,4 +1,4 @@
-//! What a simulation is given.
+//! The configuration of a simulation.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -8,35 +8,36 @@ use faultline_core::{ClusterId, Membership, Span};
 
 use crate::defect::Defects;
 
-/// Everything that decides a simulation. Equal configurations run identically, on every machine.
+/// Everything that determines a simulation. Equal configurations produce identical runs, on every machine.
 #[derive(Clone, Debug)]
 pub struct Config<C> {
-    /// Of the processes.
+    /// Configuration of the processes.
     pub process: Arc<C>,
-    /// Who is where, before anybody is up: version 0, lives 0.
+    /// Processes, clusters and nodes before any process is up: version 0, all lives 0.
     pub membership: Membership,
-    /// The network between and within clusters.
+    /// Links within and between clusters.
     pub links: Links,
-    /// What a storage costs.
+    /// Durations of storage actions.
     pub storage: StorageCosts,
-    /// What packets take their processes; `None`: nothing.
+    /// Time that processes spend on packets; `None` for none.
     pub handling: Option<Handling>,
-    /// Of the supervisor, with the plan of faults.
+    /// Configuration of the supervisor, including the plan of faults.
     pub supervisor: faultline_supervisor::Config,
-    /// Decides every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What chance may do to packets beyond the jitter of their links.
+    /// Random effects on packets, beyond the jitter of their links.
     pub chance: Chance,
-    /// Between the supervisor and the processes.
+    /// Delays between the supervisor and the processes.
     pub control: Control,
-    /// Encodes and decodes every packet and image on its way, to show that they survive it. Slow; for tests.
+    /// Whether every packet and image is encoded and decoded on its way, to show that it survives. Slow; for tests.
     pub paranoid: bool,
-    /// What the simulator does wrong on purpose.
+    /// Known defects of the simulator that are enabled.
     pub defects: Defects,
 }
 
 impl<C> Config<C> {
-    /// A simulation with a fast control plane, a fast disk and no chance beyond the links' own.
+    /// Creates a configuration with a fast control plane, a fast disk, and no random effects except those of the
+    /// links.
     pub fn new(
         process: Arc<C>,
         membership: Membership,
@@ -60,7 +61,7 @@ impl<C> Config<C> {
     }
 }
 
-/// The properties of every link, by sending and receiving cluster.
+/// Properties of all links, by sending and receiving cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Links {
     clusters: usize,
@@ -68,25 +69,25 @@ pub struct Links {
 }
 
 impl Links {
-    /// Links between `clusters` clusters, and between them and the processes outside
-    /// ([`ClusterId::OUTSIDE`]), with the properties that `of` gives.
+    /// Creates the links between `clusters` clusters, and between them and the processes outside
+    /// ([`ClusterId::OUTSIDE`]). `of` returns the properties of each link.
     pub fn new(clusters: usize, of: impl Fn(ClusterId, ClusterId) -> LinkProperties) -> Links {
         let id = |index| if index == clusters { ClusterId::OUTSIDE } else { ClusterId(index as u16) };
         let pairs = (0..=clusters).flat_map(|from| (0..=clusters).map(move |to| (from, to)));
         Links { clusters, matrix: pairs.map(|(from, to)| of(id(from), id(to))).collect() }
     }
 
-    /// The same properties within every cluster, and the same between any two.
+    /// Creates links with the same properties within every cluster, and the same between any two clusters.
     pub fn uniform(clusters: usize, within: LinkProperties, between: LinkProperties) -> Links {
         Links::new(clusters, |from, to| if from == to { within } else { between })
     }
 
-    /// The properties of one link.
+    /// Returns the properties of one link.
     pub fn get(&self, from: ClusterId, to: ClusterId) -> &LinkProperties {
         &self.matrix[self.index(from, to)]
     }
 
-    /// How many links there are, each with an [`Links::index`] below that.
+    /// Returns the number of links. Every [`Links::index`] is smaller.
     pub(crate) fn len(&self) -> usize {
         self.matrix.len()
     }
@@ -100,84 +101,85 @@ impl Links {
     }
 }
 
-/// What storage actions cost. Every process has a storage of its own, which does one thing at a time.
+/// Durations of storage actions. Every process has its own storage, which performs one action at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageCosts {
-    /// Of every action that reads or writes, before the first byte.
+    /// Fixed duration of every action that reads or writes.
     pub latency: Span,
-    /// Bytes per second; 0 is unlimited.
+    /// Bytes per second; 0 means unlimited.
     pub bandwidth: u64,
-    /// Of making a write durable.
+    /// Additional duration until a write is durable.
     pub fsync: Span,
 }
 
 impl Default for StorageCosts {
-    /// A solid-state disk: 50 us, 500 MB/s, 500 us.
+    /// Returns the costs of a solid-state disk: 50 us, 500 MB/s, 500 us.
     fn default() -> StorageCosts {
         StorageCosts { latency: Span::from_micros(50), bandwidth: 500_000_000, fsync: Span::from_micros(500) }
     }
 }
 
-/// For how long a packet keeps a process busy, at each of its two ends.
+/// Time that a packet occupies each of its two processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handling {
-    /// Of packets within a cluster.
+    /// For packets within a cluster.
     pub within: Effort,
-    /// Of packets between clusters.
+    /// For packets between clusters.
     pub between: Effort,
-    /// All processes share so many cores; `None`: each has one of its own.
+    /// Number of cores that all processes share; `None` gives each process its own core.
     pub cores: Option<NonZero<u32>>,
 }
 
-/// For how long a packet keeps a process busy.
+/// Time that one packet occupies one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
-    /// Whatever its length.
+    /// Fixed time per packet.
     pub packet: Span,
-    /// And this for each 1024 bytes of it.
+    /// Additional time per 1024 bytes of the packet.
     pub kibibyte: Span,
 }
 
-/// What chance may do to packets beyond the jitter of their links.
+/// Random effects on packets, beyond the jitter of their links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chance {
-    /// Packets that are delayed further, so that later ones overtake them, in parts per million.
+    /// Packets with an extra delay, so that later packets overtake them, in parts per million.
     pub reorder_ppm: u32,
-    /// By up to this much.
+    /// Upper limit of the extra delay.
     pub reorder_within: Span,
-    /// What becomes of a killed life's packets that are under way.
+    /// What happens to packets in transit when the sending life is killed.
     pub in_flight: InFlight,
 }
 
-/// What becomes of a killed life's packets that are under way: part of them is still in the sender's own queues.
+/// What happens to packets in transit when the sending life is killed. Some of them may still be in the sender's own
+/// queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InFlight {
-    /// For each death it is drawn how long its packets keep arriving: not at all, for some time between 1 us and
-    /// 1 s, or without an end. What survives on a FIFO link is a prefix.
+    /// A random choice per failure: packets stop arriving at once, after a time between 1 us and 1 s, or not at all.
+    /// On a FIFO link, the packets that survive are a prefix.
     #[default]
     Sampled,
-    /// They die with their sender.
+    /// Packets in transit are lost.
     Lost,
-    /// They arrive.
+    /// Packets in transit arrive.
     Kept,
 }
 
-/// Delays between the supervisor and the processes, and of starting them.
+/// Delays of messages between the supervisor and the processes, and of starting processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Of each message of the control plane.
+    /// Delay of each message of the control plane.
     pub delay: Span,
-    /// Added to each delay of the control plane, uniformly drawn from zero to this.
+    /// Upper limit of a uniform random addition to each delay of the control plane.
     pub jitter: Span,
-    /// From the launch of a life to its registration.
+    /// Time from the launch of a life to its registration.
     pub launch: Span,
-    /// From the end of a life to the notice of it, where a host sees the exit of its child; `None`: a death is noticed
-    /// only by silence.
+    /// Time from the end of a life until its host reports it, if the host sees its child exit; `None` if only silence
+    /// reveals a failure.
     pub exit_notice: Option<Span>,
 }
 
 impl Default for Control {
-    /// Messages take 100 to 200 us, a launch 10 ms, an exit is noticed after 1 ms.
+    /// Returns the defaults: messages take 100 to 200 us, a launch takes 10 ms, and an exit is reported after 1 ms.
     fn default() -> Control {
         Control {
             delay: Span::from_micros(100),

@@ -1,20 +1,20 @@
-//! Known defects of a driver, to be switched on in builds with the feature `defects`: protocols rely on what is left out
-//! here, and the checkers must say so.
+//! Known defects of a driver, which builds with the feature `defects` can enable. Protocols depend on the omitted
+//! rules, and the checkers must detect each defect.
 
-/// A rule of the contract between drivers and processes that is left out.
+/// An omitted rule of the contract between drivers and processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Defect {
-    /// What a life sent that has ended since is taken as a word of its replacement.
+    /// A packet from a life that has ended is accepted as if its replacement had sent it.
     OldSendersHeard,
-    /// What was sent to a life that has ended since is given to its replacement.
+    /// A packet to a life that has ended is delivered to its replacement.
     OldReceiversServed,
 }
 
 impl Defect {
-    /// Every known defect.
+    /// All known defects of a driver.
     pub const ALL: &[Defect] = &[Defect::OldSendersHeard, Defect::OldReceiversServed];
 
-    /// What it is called.
+    /// Returns the name of the defect.
     pub const fn name(self) -> &'static str {
         match self {
             Defect::OldSendersHeard => "old-senders-heard",
@@ -23,7 +23,7 @@ impl Defect {
     }
 }
 
-/// The one that is switched on; always none unless the crate's `defects` feature is on.
+/// The enabled defect, if any. Always none unless the crate's feature `defects` is enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defects {
     #[cfg(feature = "defects")]
@@ -31,13 +31,13 @@ pub struct Defects {
 }
 
 impl Defects {
-    /// This one.
+    /// Enables a single defect.
     #[cfg(feature = "defects")]
     pub fn only(defect: Defect) -> Defects {
         Defects { on: Some(defect) }
     }
 
-    /// Whether `defect` is switched on.
+    /// Returns whether `defect` is enabled.
     #[inline]
     pub fn has(self, defect: Defect) -> bool {
         #[cfg(feature = "defects")]

@@ -1,19 +1,20 @@
-//! What packets take the processes that send and receive them.
+//! Time that packets occupy the processes that send and receive them.
 //!
-//! A process handles one packet at a time, in the order in which they come and are sent. Where processes share cores, a packet
-//! also waits for a free one. Other work of a process takes no core: what an application computes is time that passes.
+//! A process handles one packet at a time, in the order in which packets arrive and are sent. If processes share
+//! cores, a packet also waits for a free core. Other work of a process occupies no core: a computation of the
+//! application is simply a delay.
 
 use faultline_core::{ProcessId, Span, Time};
 
 use crate::config::{Effort, Handling};
 
-/// Who is busy until when.
+/// Until when each process and each core is busy.
 #[derive(Debug)]
 pub(crate) struct Processors {
     handling: Handling,
-    /// By process.
+    /// Indexed by process.
     busy_until: Vec<Time>,
-    /// By core, where they are shared.
+    /// Indexed by core; empty unless cores are shared.
     cores: Vec<Time>,
 }
 
@@ -23,7 +24,7 @@ impl Processors {
         Processors { handling, busy_until: vec![Time::ZERO; processes], cores: vec![Time::ZERO; cores] }
     }
 
-    /// When `process` is done with a packet of `bytes` that it is given now.
+    /// Returns when `process` finishes a packet of `bytes` that it is given now.
     pub(crate) fn handle(&mut self, process: ProcessId, between: bool, bytes: u64, now: Time) -> Time {
         let Effort { packet, kibibyte } = if between { self.handling.between } else { self.handling.within };
         let by_length = u128::from(kibibyte.0) * u128::from(bytes) / 1024;
@@ -38,12 +39,12 @@ impl Processors {
         *busy_until
     }
 
-    /// When `process` is done with everything that it was given.
+    /// Returns when `process` finishes everything that it was given.
     pub(crate) fn free(&self, process: ProcessId, now: Time) -> Time {
         self.busy_until[process.index()].max(now)
     }
 
-    /// Nobody waits for what a dead process had to do.
+    /// Frees a failed process, since its remaining work is void.
     pub(crate) fn end(&mut self, process: ProcessId, now: Time) {
         self.busy_until[process.index()] = now;
     }

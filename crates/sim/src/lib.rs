@@ -1,16 +1,16 @@
 //! The discrete-event driver: a federation in virtual time.
 //!
-//! The protocol code is the one that runs on real processes; the simulator owns time, network, storage and failures,
-//! and every random choice is drawn from one seed. Nothing here reads a clock, opens a file or knows any protocol.
+//! Protocols run unchanged from real processes. The simulator owns time, network, storage and failures, and draws
+//! every random choice from a single seed. It reads no clock, opens no file, and is independent of the protocol.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `simulation` | the loop, and what processes do |
-//! | `supervising` | the supervisor's reports and orders |
-//! | `network`, `storage` | what packets and images cost, and what a crash leaves of them |
-//! | `handling` | what packets take the processes that send and receive them |
-//! | `queue` | what happens when |
-//! | `defect` | known defects of a driver, as switches |
+//! | `simulation` | the event loop, and the actions of processes |
+//! | `supervising` | reports to the supervisor, and its orders |
+//! | `network`, `storage` | costs of packets and images, and what a crash leaves of them |
+//! | `handling` | time that packets occupy their senders and receivers |
+//! | `queue` | events in the order of their time |
+//! | `defect` | known defects of a driver, which tests can enable |
 //! | `parallel` | many runs on many cores |
 
 mod chance;

@@ -1,11 +1,12 @@
-//! When packets arrive.
+//! Arrival times of packets.
 //!
-//! * Every process has two interfaces, one to its own cluster's network and one to all others. A packet occupies its
-//!   sender's interface for its length over the bandwidth of its link, one packet after the other.
-//! * After that it takes the link's latency, with a jitter uniform within its half-width.
-//! * A lost packet is sent again by the transport after a timeout like TCP's, and again after twice that if it is lost
-//!   again; the delay line of the real processes charges the same.
-//! * Packets of one pair of processes overtake each other, unless the processes declare FIFO.
+//! * Every process has two interfaces, one to the network of its own cluster and one to all other clusters. A packet
+//!   occupies its sender's interface for its length divided by the bandwidth of its link; packets follow one after
+//!   the other.
+//! * The packet then takes the latency of the link, with a uniform jitter.
+//! * The transport re-sends a lost packet after a timeout like TCP's, and doubles the timeout after each further
+//!   loss. The delay line of the real processes charges the same.
+//! * Packets between one pair of processes may overtake each other unless the processes declare FIFO.
 
 use std::collections::HashMap;
 
@@ -15,21 +16,21 @@ use faultline_core::{ClusterId, ProcessId, Span, Time};
 use crate::chance::Dice;
 use crate::config::{Chance, Links};
 
-/// The least timeout of a lost packet: the floor that Linux puts under TCP's retransmission timeout.
+/// Smallest timeout of a lost packet: the lower limit of TCP's retransmission timeout on Linux.
 const RETRANSMISSION_FLOOR: Span = Span::from_millis(200);
-/// Losses in a row that are charged; more would stall a link rather than emulate it.
+/// Largest number of consecutive losses that are charged. More would stall a link rather than emulate it.
 const LOSSES_IN_A_ROW: u32 = 6;
 
-/// The network of a federation: computes delays, holds no packets.
+/// The network of a federation. Computes delays; holds no packets.
 #[derive(Debug)]
 pub(crate) struct Network {
     original: Links,
-    /// By the index of [`Links`].
+    /// Indexed like [`Links`].
     links: Vec<Link>,
     chance: Chance,
-    /// When each interface is free: two for each process.
+    /// When each interface is free: two per process.
     interfaces: Vec<[Time; 2]>,
-    /// The latest arrival of each pair that has one in the future; only with FIFO.
+    /// The latest arrival of each pair of processes that has one in the future. Only with FIFO.
     latest: Option<Latest>,
     dice: Dice,
 }
@@ -37,7 +38,7 @@ pub(crate) struct Network {
 #[derive(Clone, Debug)]
 struct Link {
     properties: LinkProperties,
-    /// Nanoseconds for each byte, times 2^16; 0 is unlimited.
+    /// Nanoseconds per byte, times 2^16; 0 means unlimited.
     nanos_per_byte: u64,
     cut: bool,
 }
@@ -49,7 +50,7 @@ impl Link {
     }
 }
 
-/// A packet's way.
+/// The endpoints of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) from: ProcessId,
@@ -59,7 +60,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Whether it leads from one cluster to another.
+    /// Returns whether the route leads from one cluster to another.
     #[inline]
     pub(crate) fn is_between(self) -> bool {
         self.from_cluster != self.to_cluster
@@ -78,7 +79,7 @@ impl Network {
         }
     }
 
-    /// The link's number, dense.
+    /// Returns the dense index of a link.
     pub(crate) fn link(&self, from: ClusterId, to: ClusterId) -> usize {
         self.original.index(from, to)
     }
@@ -87,13 +88,14 @@ impl Network {
         self.links[link].cut = cut;
     }
 
-    /// Changes a link, or gives it back its own properties.
+    /// Changes the properties of a link, or restores its original ones.
     pub(crate) fn set_properties(&mut self, link: usize, properties: Option<LinkProperties>) {
         let properties = properties.unwrap_or(*self.original.at(link));
         self.links[link] = Link { cut: self.links[link].cut, ..Link::new(properties) };
     }
 
-    /// When a packet of `bytes` arrives that its sender is done with at `sent`, now or later; `None` when its link is cut.
+    /// Returns when a packet of `bytes` arrives that its sender finishes at `sent`, now or later; `None` if its link
+    /// is cut.
     #[inline]
     pub(crate) fn arrival(&mut self, route: Route, bytes: u64, sent: Time, now: Time) -> Option<Time> {
         let link = &self.links[self.original.index(route.from_cluster, route.to_cluster)];
@@ -126,7 +128,7 @@ impl Network {
         Some(at)
     }
 
-    /// How long a packet waits for being sent again, if it is lost.
+    /// Returns how long a packet waits for its re-sends; zero if it is not lost.
     fn resending(&mut self, latency: Span, loss_ppm: u32) -> Span {
         let (mut waited, mut timeout) = (Span::ZERO, RETRANSMISSION_FLOOR + latency * 2);
         for _ in 0..LOSSES_IN_A_ROW {
@@ -140,11 +142,11 @@ impl Network {
     }
 }
 
-/// Keeps the packets of each pair in order.
+/// Keeps the packets of each pair of processes in order.
 #[derive(Debug, Default)]
 struct Latest {
     arrivals: HashMap<(ProcessId, ProcessId), Time>,
-    /// Entries of the past are removed when there are this many.
+    /// Number of entries at which past ones are removed.
     prune_at: usize,
 }
 

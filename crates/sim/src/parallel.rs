@@ -1,7 +1,7 @@
-//! Many runs on many cores, with the same answer whatever their number.
+//! Runs many simulations on several cores. The results do not depend on the number of cores.
 //!
-//! Runs share nothing, so that this is the only place where the simulator knows threads. It knows no simulation either:
-//! what a run is, the caller says.
+//! Runs share nothing, so that this module is the only one in the simulator with threads. It is independent of the
+//! simulation: the caller defines what a run is.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -11,21 +11,21 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Results of one thread that may wait for an earlier one of another.
+/// Number of results of one thread that may wait for an earlier result of another.
 const AHEAD: usize = 16;
 
-/// Does `work` on each of `items`, such as the seeds of runs, on `jobs` threads, and gives the results to `take` in the
-/// order of the items.
+/// Applies `work` to each of `items`, such as the seeds of runs, on `jobs` threads, and passes the results to `take`
+/// in the order of the items.
 ///
-/// `take` runs on the calling thread, and sees the same sequence whatever `jobs` is: what it prints or sums up is the
-/// same to the byte. Once it breaks nothing more begins, and what it broke with is returned; work that is under way on
-/// later items is finished and forgotten, so `work` must leave no trace but its result. At most a few dozen items for
-/// each thread are under way or wait to be taken, however many there are, which may be infinitely many. With one job
-/// everything happens on the calling thread.
+/// `take` runs on the calling thread, and sees the same sequence for every value of `jobs`, so that its output is the
+/// same to the byte. Once `take` breaks, no further work begins, and the value of the break is returned. Work in
+/// progress on later items completes, and its results are discarded, so `work` must have no effect except its result.
+/// At most a few dozen items per thread are in progress or waiting at any time, even if `items` is infinite. With one
+/// job, everything runs on the calling thread.
 ///
 /// # Panics
 ///
-/// When `work` does, after what had begun is finished.
+/// Panics if `work` panics, once all work in progress has completed.
 pub fn in_order<Item: Send, Result: Send, Break>(
     jobs: NonZero<usize>,
     items: impl IntoIterator<Item = Item>,
@@ -40,7 +40,7 @@ pub fn in_order<Item: Send, Result: Send, Break>(
     let (tasks, queue) = sync_channel::<Task<Item, Result>>(under_way);
     let (queue, stopped) = (Mutex::new(queue), AtomicBool::new(false));
     thread::scope(|scope| {
-        // Dropped before the scope waits for its threads, which end with it.
+        // Drop the senders before the scope waits for its threads, which end only then.
         let tasks = tasks;
         let mut threads = 0;
         let mut results = VecDeque::new();
@@ -54,12 +54,12 @@ pub fn in_order<Item: Send, Result: Send, Break>(
                 }
                 let (answer, result) = sync_channel(1);
                 results.push_back(result);
-                // Only if all threads have panicked does nobody take it, and then there is no result either.
+                // The send fails only if all threads have panicked. In that case there is no result, either.
                 let _ = tasks.send(Task { item, answer });
             }
             let Some(oldest) = results.pop_front() else { return ControlFlow::Continue(()) };
             let taken = oldest.recv().map(&mut take);
-            // Without a result, its thread has panicked, and the scope does so, too, when the others have ended.
+            // Without a result, the thread has panicked. The scope panics as well once the other threads have ended.
             if !matches!(taken, Ok(ControlFlow::Continue(()))) {
                 stopped.store(true, Ordering::Relaxed);
                 return taken.unwrap_or(ControlFlow::Continue(()));
@@ -68,26 +68,26 @@ pub fn in_order<Item: Send, Result: Send, Break>(
     })
 }
 
-/// One thing to do, and where its result is waited for.
+/// One item, and the channel on which its result is expected.
 struct Task<Item, Result> {
     item: Item,
     answer: SyncSender<Result>,
 }
 
-/// Does what is in the queue until nothing more will come.
+/// Handles tasks from the queue until it is closed.
 fn serve<Item, Result>(
     queue: &Mutex<Receiver<Task<Item, Result>>>,
     work: &impl Fn(Item) -> Result,
     stopped: &AtomicBool,
 ) {
     loop {
-        // No work is done under the lock, so that a panic cannot have left anything half-done there.
+        // No work happens under the lock, so a panic cannot leave the queue in an inconsistent state.
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Task { item, answer }) = next else { return };
         if stopped.load(Ordering::Relaxed) {
             return;
         }
-        // Nobody waits any more once the caller has stopped.
+        // The send fails if the caller has stopped; the result is then not needed.
         let _ = answer.send(work(item));
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         NonZero::new(count).expect("at least one")
     }
 
-    /// Takes longer for some than for others, so that later items are done first.
+    /// Takes longer for some items than for others, so that later items complete first.
     fn uneven(item: u64) -> u64 {
         (0..item % 7 * 10_000).fold(item, |sum, it| std::hint::black_box(sum ^ it ^ it))
     }

@@ -1,58 +1,58 @@
-//! What is to happen when: a queue of small keys, and a slab that holds the rest.
+//! The event queue: small keys in the order of time, and a slab that holds the events.
 //!
-//! Time never goes back, so that no general heap is needed, whose every step is a comparison that nobody can predict.
-//! Keys are sorted by their digits instead, as far as necessary and as late as possible (a radix heap: Ahuja, Mehlhorn,
-//! Orlin and Tarjan, 1990; small buckets are sorted at once as in the ladder queue of Tang, Goh and Thng, 2005):
+//! Time never decreases, so no general heap is needed, with its unpredictable comparison at every step. Instead, keys
+//! are sorted by their digits, only as far as necessary and as late as possible (a radix heap: Ahuja, Mehlhorn, Orlin
+//! and Tarjan, 1990; small buckets are sorted at once, as in the ladder queue of Tang, Goh and Thng, 2005):
 //!
 //! ```text
 //!   base   …0 3 7 2 0 0        nothing happens before this
 //!   time   …0 3 9 4 1 8   →    bucket 9 of level 3: the first digit that differs from the base, and its place
 //! ```
 //!
-//! The least keys are in the first bucket of the lowest level that has any. When it is their turn they are sorted, if
-//! they are few; else the base becomes their common prefix, and they fall to lower levels. So a key moves about as many
-//! times as it takes digits to tell their times apart, whatever their number.
+//! The smallest keys are in the first bucket of the lowest level that has keys. When their turn comes, a small bucket
+//! is sorted. Otherwise the base becomes their common prefix, and the keys move to lower levels. A key therefore
+//! moves about as many times as it takes digits to tell the times apart, whatever the number of keys.
 
 use std::{iter, mem};
 
 use faultline_core::Time;
 
-/// Things that happen at a time; those of one time happen in the order in which they were pushed.
+/// Events by time. Events of the same time happen in the order in which they were pushed.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    /// The next keys, descending: all those up to `near_end`.
+    /// The next keys, in descending order: all keys up to `near_end`.
     near: Vec<Key>,
     near_end: Key,
-    /// No time is before this: what buckets are counted from.
+    /// Lower bound of all times, and the reference for bucket numbers.
     base: u64,
-    /// Buckets of the digits of each level.
+    /// Buckets for the digits of each level.
     levels: Vec<[Vec<Key>; RADIX]>,
-    /// Which buckets of a level hold keys, as bits.
+    /// For each level, a bit mask of the buckets that hold keys.
     filled: [u64; LEVELS],
-    /// Which levels hold keys, as bits.
+    /// Bit mask of the levels that hold keys.
     filled_levels: u32,
-    /// The last key that was popped.
+    /// The last popped key.
     last: Key,
     slab: Vec<Option<T>>,
     free: Vec<u32>,
     pushed: u64,
 }
 
-/// Time, number of the push, and slot, from the most significant bits down: one comparison orders two keys.
+/// Time, push number and slot, from the most significant bits down, so that a single comparison orders two keys.
 type Key = u128;
 
 const SLOT_BITS: u32 = 28;
 const PUSH_BITS: u32 = 36;
 
-/// Of the digits of a time.
+/// Size of one digit of a time, in bits.
 const DIGIT_BITS: u32 = 6;
 const RADIX: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
-/// So many keys are sorted rather than distributed.
+/// Up to this many keys are sorted instead of distributed.
 const FEW: usize = 16;
-/// When there are more near keys than this, because many were pushed among them, they are distributed again.
+/// If more keys than this are near, because many were pushed among them, they are distributed again.
 const MANY: usize = 4 * FEW;
-/// The memory of a bucket that held more keys is given back: each bucket of a level has its turn to be long.
+/// A bucket that held more keys than this releases its memory, since every bucket of a level grows long in its turn.
 const KEPT: usize = 1024;
 
 impl<T> Queue<T> {
@@ -71,8 +71,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Lets a thing happen at `at`, which must not be before what was popped last. It is made in its place, because a copy
-    /// at once after it was written in other pieces stalls today's processors.
+    /// Schedules an event at `at`, which must not be earlier than the last popped event. The event is built in place:
+    /// copying it right after it was written in other units would stall current processors.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, make: impl FnOnce() -> T) {
         assert!(at >= time(self.last), "nothing happens in the past");
@@ -123,13 +123,13 @@ impl<T> Queue<T> {
         self.near.last().or_else(first).map(|&key| time(key))
     }
 
-    /// The bucket of the least keys that are not near.
+    /// Returns the bucket of the smallest keys that are not near.
     fn first_bucket(&self) -> Option<(usize, usize)> {
         let level = (self.filled_levels != 0).then(|| self.filled_levels.trailing_zeros() as usize)?;
         Some((level, self.filled[level].trailing_zeros() as usize))
     }
 
-    /// Puts a key, which is not near, into its bucket.
+    /// Puts a key that is not near into its bucket.
     #[inline]
     fn distribute(&mut self, key: Key) {
         let at = time(key).0;
@@ -140,7 +140,7 @@ impl<T> Queue<T> {
         self.filled_levels |= 1 << level;
     }
 
-    /// Finds the keys that are next, when none is near.
+    /// Finds the next keys if none is near.
     fn approach(&mut self) {
         while let Some((level, digit)) = self.first_bucket() {
             let mut keys = mem::take(&mut self.levels[level][digit]);
@@ -154,7 +154,8 @@ impl<T> Queue<T> {
             if sorted {
                 self.near.append(&mut keys);
                 self.near.sort_unstable_by(|a, b| b.cmp(a));
-                // Of one time there may be many: what comes then is not put among them.
+                // A single time may have many keys. Keys that are pushed later for this time are not inserted among
+                // them.
                 let last = u128::from(self.base | below) << 64 | u128::from(u64::MAX);
                 self.near_end = if below == 0 { self.near[0] } else { last };
             } else {
@@ -175,7 +176,7 @@ impl<T> Queue<T> {
         let place = self.near.partition_point(|&it| it > key);
         self.near.insert(place, key);
         if self.near.len() > MANY {
-            // From here on none is near. What was popped last is in the same bucket as they were.
+            // No key is near any more. The last popped key is in the same bucket as they were.
             self.base = time(self.last).0;
             self.near_end = self.last;
             let mut near = mem::take(&mut self.near);
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(queue.slab.len(), 5, "slots are used again");
     }
 
-    /// Delays of all magnitudes, or of one.
+    /// Compares the queue with a sorted map, for delays of all magnitudes or of one.
     fn orders_as_a_sorted_map_does(magnitude: impl Fn(u64) -> u64) {
         let (mut queue, mut map, mut random) = (Queue::new(), BTreeMap::new(), 1_u64);
         let (mut now, mut number) = (0, 0);
@@ -221,7 +222,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((u128::from(random) * u128::from(bound)) >> 64) as u64
         };
-        // The queue grows to thousands, and shrinks to nothing, several times.
+        // The queue grows to thousands of events, and shrinks to none, several times.
         for round in 0..100_000 {
             let growing = round / 5_000 % 2 == 0;
             for _ in 0..below(if growing { 5 } else { 2 }) {

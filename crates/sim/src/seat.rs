@@ -1,4 +1,4 @@
-//! A process in its place: the value, what it waits for, and what waits for it.
+//! The simulator's entry for a process: its value, what it waits for, and what waits for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use faultline_core::process::{ActionOf, PacketOf};
 use faultline_core::{Boot, JobNo, Life, Membership, MembershipVersion, Process, ProcessId, Time};
 
-/// A packet on its way, with the lives between which it was sent.
+/// A packet in transit, with the lives of its sender and receiver at the send.
 pub(crate) struct Flight<P: Process> {
     pub(crate) from: ProcessId,
     pub(crate) from_life: Life,
@@ -15,55 +15,56 @@ pub(crate) struct Flight<P: Process> {
     pub(crate) packet: PacketOf<P>,
 }
 
-/// What a running process is given, one at a time. What belongs to a life is discarded with it.
+/// What a running process is given, one at a time. Inputs that belong to a life are discarded when it ends.
 pub(crate) enum Input<P: Process> {
     Packet(Flight<P>),
     Due(Due),
 }
 
-/// An input that is no packet.
+/// An input other than a packet.
 #[derive(Clone, Copy)]
 pub(crate) enum Due {
-    /// The oldest action of its storage is complete.
+    /// The oldest action of the process's storage is complete.
     Stored,
     Computed(JobNo),
-    /// The membership that is coming ([`Seat::coming`]).
+    /// The next membership has arrived ([`Seat::coming`]).
     Membership,
 }
 
-/// A process in its place. Laid out as written: what every packet touches comes first, and shares cache lines.
+/// The simulator's entry for a process. Fields are laid out as written: those that every packet touches come first
+/// and share cache lines.
 #[repr(C)]
 pub(crate) struct Seat<P: Process> {
-    /// The newest life.
+    /// Number of the newest life.
     pub(crate) life: Life,
-    /// That life is launched and not ended.
+    /// Whether that life was launched and has not ended.
     pub(crate) alive: bool,
-    /// Stands at a fact, until the supervisor says go.
+    /// Whether the process is halted at a fact until the supervisor releases it.
     pub(crate) halted: bool,
-    /// Stands where it is, until the supervisor lets it go on.
+    /// Whether the process is paused until the supervisor resumes it.
     pub(crate) paused: bool,
     pub(crate) boot: Boot,
-    /// Of the membership as this process knows it.
+    /// Version of the membership as this process knows it.
     pub(crate) view_version: MembershipVersion,
-    /// When its timer is set to; [`Time::NEVER`] when it is not.
+    /// Time of the process's timer; [`Time::NEVER`] if it is not set.
     pub(crate) timer: Time,
-    /// Facts stated in this life.
+    /// Number of facts stated in this life.
     pub(crate) facts: u64,
-    /// Free before the start of a life and after its end.
+    /// Empty before the start of a life and after its end.
     pub(crate) process: Place<P>,
-    /// The membership as this process knows it.
+    /// The membership as this process knows it; `None` before the first.
     pub(crate) view: Option<Arc<Membership>>,
-    /// The newest membership that is on its way: one that has not arrived yet is replaced by a newer one.
+    /// The newest membership on its way. A newer one replaces it if it has not arrived yet.
     pub(crate) coming: Option<Arc<Membership>>,
-    /// When its newest report arrives; they arrive in order.
+    /// Arrival of the process's newest report. Reports arrive in order.
     pub(crate) reported: Time,
-    /// Jobs that are out.
+    /// Jobs in progress.
     pub(crate) jobs: Vec<(JobNo, P::Job)>,
     backlog: Option<Box<Backlog<P>>>,
 }
 
-/// Room for a process. An [`Option`] would say that there is none in some rarely used field of the process, far away in
-/// memory; this says it beside what every packet touches.
+/// Storage for a process, possibly empty. An [`Option`] would encode emptiness in some rarely used field of the
+/// process, far away in memory. This encodes it next to what every packet touches.
 #[repr(u8)]
 pub(crate) enum Place<P> {
     Free,
@@ -88,13 +89,13 @@ impl<P> Place<P> {
     }
 }
 
-/// What few processes have at any time.
+/// State that few processes have at any time.
 pub(crate) struct Backlog<P: Process> {
     /// Actions after the one at which the process halted.
     pub(crate) rest: Vec<ActionOf<P>>,
-    /// What came while it could not be given.
+    /// Inputs that arrived while the process could not take any.
     pub(crate) waiting: VecDeque<Input<P>>,
-    /// From lives newer than the known membership.
+    /// Packets from lives newer than the known membership.
     pub(crate) early: VecDeque<Flight<P>>,
 }
 
@@ -118,18 +119,19 @@ impl<P: Process> Seat<P> {
         }
     }
 
-    /// Whether it takes no input now. A life that has not started takes its first membership, and nothing else.
+    /// Returns whether the process takes no input at present. A life that has not started takes only its first
+    /// membership.
     pub(crate) fn stands(&self) -> bool {
         self.halted || self.paused
     }
 
-    /// Begins the next life, without a value as yet.
+    /// Begins the next life, without a value yet.
     pub(crate) fn launch(&mut self, life: Life, boot: Boot) {
         assert!(!self.alive && life > self.life, "a new life follows the end of the old one");
         *self = Seat { life, alive: true, boot, reported: self.reported, ..Seat::new() };
     }
 
-    /// Ends this life, with everything that belongs to it.
+    /// Ends this life and discards everything that belongs to it.
     pub(crate) fn end(&mut self) {
         *self = Seat { life: self.life, reported: self.reported, ..Seat::new() };
     }
@@ -140,7 +142,7 @@ impl<P: Process> Seat<P> {
         })
     }
 
-    /// The backlog, if it was ever needed in this life.
+    /// Returns the backlog if this life has ever needed one.
     pub(crate) fn existing_backlog(&mut self) -> Option<&mut Backlog<P>> {
         self.backlog.as_deref_mut()
     }

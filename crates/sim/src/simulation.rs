@@ -1,4 +1,4 @@
-//! The loop: takes what happens next, gives it to its process, performs what the process does.
+//! The event loop: takes the next event, passes it to its process, and performs the process's actions.
 //!
 //! The supervisor's side is in `supervising.rs`.
 
@@ -35,7 +35,7 @@ pub struct Simulation<'s, P: Process, S> {
     seed: u64,
     paranoid: bool,
     defects: Defects,
-    /// Clusters and their processes, which do not change.
+    /// Clusters and their processes. Constant.
     pub(crate) federation: Membership,
 
     pub(crate) now: Time,
@@ -45,11 +45,11 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) storages: Vec<Storage<P>>,
     pub(crate) addresses: Vec<Address>,
     pub(crate) network: Network,
-    /// Where handling packets takes time.
+    /// Present if handling packets takes time.
     pub(crate) processors: Option<Processors>,
-    /// Packets that wait for their link to be healed, by link.
+    /// Packets that wait for their link to heal, by link.
     pub(crate) held: BTreeMap<usize, VecDeque<Flight<P>>>,
-    /// Until when packets of a killed life arrive.
+    /// Until when the packets of a killed life arrive.
     pub(crate) echoes: BTreeMap<(ProcessId, Life), Time>,
     pub(crate) control_dice: Dice,
     pub(crate) death_dice: Dice,
@@ -58,28 +58,28 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) supervisor_facts: u64,
     pub(crate) supervisor_timer: Time,
     pub(crate) has_plan: bool,
-    /// First lives that have not registered.
+    /// Number of first lives that have not registered yet.
     pub(crate) unregistered: usize,
     pub(crate) triggers: Arc<[Trigger]>,
-    /// Kinds of fact that are reported: what the supervisor follows, and what faults wait for.
+    /// Kinds of facts that are reported: those that the supervisor follows, and those that faults wait for.
     pub(crate) followed_kinds: FactKinds,
     pub(crate) outcome: Option<Outcome>,
 
     pub(crate) stats: Stats,
     pub(crate) sink: &'s mut S,
     recorder: Option<&'s mut dyn Recorder<P>>,
-    /// Reused from event to event.
+    /// Reused from event to event, to avoid allocations.
     actions: Vec<ActionOf<P>>,
     pub(crate) orders: Vec<Order>,
 }
 
-/// What every sender has to know of a process.
+/// What every sender needs to know about a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     pub(crate) cluster: ClusterId,
     /// The newest life that was announced.
     pub(crate) life: Life,
-    /// The version of the membership that did so.
+    /// Version of the membership that announced it.
     pub(crate) since: MembershipVersion,
 }
 
@@ -89,39 +89,39 @@ impl Address {
     }
 }
 
-/// What the queue holds.
+/// An event in the queue.
 pub(crate) enum Happening<P: Process> {
     /// A packet reaches its receiver's node.
     Arrival(Flight<P>),
-    /// Its receiver takes it.
+    /// The receiver takes a packet.
     Handled(Flight<P>),
-    /// Something for one life of a process.
+    /// An input for one life of a process.
     Due(ProcessId, Life, Due),
     Timer(ProcessId),
     Report(Box<Report>),
     SupervisorTimer,
 }
 
-/// How a simulation ended.
+/// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How it ended, before anyone has judged it.
+    /// How the run ended, before it has been judged.
     pub outcome: Outcome,
-    /// In virtual time.
+    /// Virtual time of the end.
     pub ended: Time,
-    /// What was counted.
+    /// Counts of events and packets.
     pub stats: Stats,
-    /// The plan and what became of it.
+    /// The plan of faults, and what became of each.
     pub faults: Vec<FaultAccount>,
 }
 
-/// Simulates a federation from its launch to its end; the facts go to `sink`.
+/// Simulates a federation from its launch to its end, and passes the facts to `sink`.
 pub fn run<P: Process>(config: Config<P::Config>, sink: &mut impl Sink) -> Run {
     Simulation::<P, _>::new(config, sink).run()
 }
 
 impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
-    /// Launches a federation; nothing has happened yet.
+    /// Launches a federation, without processing any event yet.
     pub fn new(config: Config<P::Config>, sink: &'s mut S) -> Simulation<'s, P, S> {
         let Config {
             process,
@@ -181,19 +181,19 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         simulation
     }
 
-    /// From now on what processes are given, and what they do, also goes to `recorder`.
+    /// Passes all further inputs and actions of processes to `recorder`, too.
     pub fn record(&mut self, recorder: &'s mut dyn Recorder<P>) {
         self.recorder = Some(recorder);
     }
 
-    /// Runs to the end.
+    /// Runs the simulation to its end.
     pub fn run(mut self) -> Run {
         while self.step() {}
         let outcome = self.outcome.clone().expect("the supervisor's deadline ends every run");
         Run { outcome, ended: self.now, stats: self.stats, faults: self.supervisor.faults() }
     }
 
-    /// Lets the next thing happen. False when the run is over.
+    /// Processes the next event. Returns `false` once the run is over.
     #[inline]
     pub fn step(&mut self) -> bool {
         if self.outcome.is_some() {
@@ -219,7 +219,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         true
     }
 
-    /// Lets everything happen up to `until`. False when the run is over.
+    /// Processes all events up to `until`. Returns `false` once the run is over.
     pub fn run_until(&mut self, until: Time) -> bool {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             if !self.step() {
@@ -229,38 +229,38 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.outcome.is_none()
     }
 
-    /// Ends the run as somebody who interrupts it.
+    /// Ends the run as interrupted.
     pub fn interrupt(&mut self) {
         self.report(Report::Interrupted);
     }
 
-    /// The virtual time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// How the run ended; `None` while it goes on.
+    /// Returns how the run ended; `None` while it is in progress.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The federation at a glance.
+    /// Returns the current status of the federation, for a live view.
     pub fn status(&mut self) -> Status {
         self.refresh_gauges();
         self.supervisor.status()
     }
 
-    /// A process, for tests; `None` between two lives.
+    /// Returns a process, or `None` between two lives. For tests.
     pub fn process(&self, process: ProcessId) -> Option<&P> {
         self.seats[process.index()].process.as_ref()
     }
 
-    /// The images in a process's storage, for tests.
+    /// Iterates over the images in a process's storage. For tests.
     pub fn images(&self, process: ProcessId) -> impl Iterator<Item = &Arc<Image<P::Head, P::Saved>>> {
         self.storages[process.index()].images()
     }
@@ -289,7 +289,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
-    /// Puts a packet on its link again, which had been cut.
+    /// Puts a packet back on its link after the link was cut.
     pub(crate) fn carry(&mut self, flight: Flight<P>) {
         let route = self.route(flight.from, flight.to);
         match self.network.arrival(route, flight.packet.wire_len(), self.now, self.now) {
@@ -298,7 +298,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
-    /// Keeps a packet until its link is healed.
+    /// Holds a packet until its link heals.
     #[cold]
     fn hold(&mut self, route: Route, flight: Flight<P>) {
         let link = self.network.link(route.from_cluster, route.to_cluster);
@@ -311,7 +311,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         Route { from, from_cluster: cluster(from), to, to_cluster: cluster(to) }
     }
 
-    /// A packet waits until its receiver has handled it; one for a dead life keeps nobody busy.
+    /// Delays a packet until its receiver has handled it. A packet for a life that has ended occupies no process.
     #[cold]
     fn handle(&mut self, flight: Flight<P>) {
         let route = self.route(flight.from, flight.to);
@@ -341,13 +341,13 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         if receiver.stands() {
             self.offer(to, Input::Packet(flight));
         } else {
-            // As `offer` would, without a copy to and fro: most of what happens is this.
+            // Same as `offer`, without copying the packet back and forth: this is the most frequent event.
             self.receive(to, flight);
             self.set_timer(to);
         }
     }
 
-    /// Whether a packet was still with its sender when that died.
+    /// Returns whether a packet was still in its sender's queues when the sender failed.
     #[inline]
     fn died_in_flight(&self, flight: &Flight<P>) -> bool {
         if self.echoes.is_empty() {
@@ -358,7 +358,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         over && self.echoes.get(&(flight.from, flight.from_life)).is_some_and(|until| self.now > *until)
     }
 
-    /// The newest life of `other` that the process in `seat` knows of.
+    /// Returns the newest life of `other` that the process in `seat` knows.
     #[inline]
     fn known_life(&self, seat: &Seat<P>, other: ProcessId) -> Life {
         let Address { life, since, .. } = self.addresses[other.index()];
@@ -370,7 +370,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     // Inputs
 
-    /// Gives `input` to a process, or keeps it while the process stands.
+    /// Passes `input` to a process, or keeps it while the process is halted or paused.
     pub(crate) fn offer(&mut self, process: ProcessId, input: Input<P>) {
         let seat = &mut self.seats[process.index()];
         if seat.stands() {
@@ -381,7 +381,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
-    /// A process that stood performs what it had begun, and takes what has waited.
+    /// Resumes a process: performs its remaining actions, and passes it the inputs that waited.
     pub(crate) fn go_on(&mut self, process: ProcessId) {
         while !self.seats[process.index()].stands() {
             let Some(backlog) = self.seats[process.index()].existing_backlog() else { break };
@@ -419,7 +419,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn receive(&mut self, process: ProcessId, flight: Flight<P>) {
         let seat = &self.seats[process.index()];
         let known = self.known_life(seat, flight.from);
-        // A life that has not started knows nobody, so that every packet is early.
+        // A life that has not started knows no other life, so every packet is early.
         if flight.from_life > known {
             self.seats[process.index()].backlog().early.push_back(flight);
         } else if flight.from_life < known && !self.defects.has(Defect::OldSendersHeard) {
@@ -429,7 +429,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
-    /// Starts a life with its first membership, or tells it of a newer one.
+    /// Starts a life with its first membership, or passes it a newer one.
     fn meet(&mut self, process: ProcessId) {
         let facts = self.taken_kinds();
         let seat = &mut self.seats[process.index()];
@@ -516,7 +516,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
         for place in 0..actions.len() {
-            // A plain action takes the place of the one that is performed.
+            // Replaced by a trivial action, so that the action can be moved out.
             let action = mem::replace(&mut actions[place], Action::List);
             if self.act(process, action) {
                 self.seats[process.index()].backlog().rest.extend(actions.drain(place + 1..));
@@ -526,7 +526,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         actions.clear();
     }
 
-    /// Performs one action. True when the process halts after it.
+    /// Performs one action. Returns `true` if the process halts after it.
     #[inline(always)]
     fn act(&mut self, process: ProcessId, action: ActionOf<P>) -> bool {
         match action {
@@ -537,7 +537,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         false
     }
 
-    /// Performs an action that is not one of the most frequent.
+    /// Performs an action other than the most frequent ones.
     #[inline(never)]
     fn act_otherwise(&mut self, process: ProcessId, action: ActionOf<P>) {
         match action {
@@ -580,13 +580,14 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.queue.push(at, || Happening::Due(process, life, Due::Stored));
     }
 
-    /// The kinds of fact that somebody takes.
+    /// Returns the kinds of facts that the sink, the supervisor or the recorder needs.
     fn taken_kinds(&self) -> FactKinds {
-        // What is recorded is compared with what a replay does, which takes all.
+        // A recording is compared with a replay, which states all facts.
         if self.recorder.is_some() { FactKinds::ALL } else { S::TAKES.union(self.followed_kinds) }
     }
 
-    /// Numbers a fact, reports it where it is waited for, and records it. True when the process halts at it.
+    /// Numbers a fact, reports it if the supervisor waits for it, and records it. Returns `true` if the process halts
+    /// at it.
     #[inline]
     fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
         let kind = fact.kind();
@@ -600,7 +601,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         halted
     }
 
-    /// Reports a fact that the supervisor follows or waits for. True when the process halts at it.
+    /// Reports a fact that the supervisor follows or waits for. Returns `true` if the process halts at it.
     fn report_fact(&mut self, process: ProcessId, fact: &Fact) -> bool {
         let (kind, cluster) = (fact.kind(), self.addresses[process.index()].cluster);
         let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
@@ -612,7 +613,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 }
 
-/// What another process would make of `value`.
+/// Encodes and decodes `value`, as on the way to another process.
 fn through_bytes<T: Wire>(value: &T) -> T {
     let bytes = postcard::to_allocvec(value).expect("a value that crosses the network can be encoded");
     let back = postcard::from_bytes(&bytes).expect("what was encoded can be decoded");

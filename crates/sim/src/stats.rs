@@ -1,21 +1,21 @@
-//! What a simulation counts.
+//! Counts of a simulation.
 
 use std::ops::{AddAssign, Sub};
 
 use faultline_core::process::PacketOf;
 use faultline_core::{Packet, Process};
 
-/// Packets of one kind.
+/// Number and size of packets of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many were sent; one for each receiver.
+    /// Number of packets sent, one per receiver.
     pub packets: u64,
-    /// Their length on the wire.
+    /// Total length on the link, in bytes.
     pub bytes: u64,
 }
 
 impl AddAssign<u64> for Traffic {
-    /// One more packet, of this many bytes.
+    /// Adds one packet of this many bytes.
     fn add_assign(&mut self, bytes: u64) {
         self.packets += 1;
         self.bytes += bytes;
@@ -29,33 +29,33 @@ impl Sub for Traffic {
     }
 }
 
-/// What a simulation counted.
+/// What a simulation counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Events taken from the queue.
+    /// Number of events taken from the queue.
     pub events: u64,
-    /// Application messages, first sends and others.
+    /// Application messages, including re-sends.
     pub application: Traffic,
     /// Protocol messages.
     pub control: Traffic,
     /// Parts of checkpoints.
     pub images: Traffic,
-    /// Of all these, between clusters.
+    /// The part of all three between clusters.
     pub between_clusters: Traffic,
-    /// Packets dropped because their sender's or their receiver's life was over.
+    /// Number of packets dropped because their sender's or receiver's life had ended.
     pub stale: u64,
-    /// Packets that died with their sender.
+    /// Number of packets in transit that were lost with their sender.
     pub lost_in_flight: u64,
-    /// Protocol messages by kind, inside clusters and between them, in the order of their first appearance.
+    /// Protocol messages by kind, inside and between clusters, in the order of their first appearance.
     kinds: Vec<(&'static str, [Traffic; 2])>,
-    /// Of the other two, what went between clusters.
+    /// The part of application messages and of images between clusters.
     application_between: Traffic,
     images_between: Traffic,
 }
 
 impl Stats {
-    /// Packets by kind (`application`, `image`, or what the protocol calls its messages), inside clusters and between
-    /// them.
+    /// Iterates over packets by kind (`application`, `image`, or the protocol's name of a message), inside and
+    /// between clusters.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, [Traffic; 2])> + '_ {
         let packets = [
             ("application", [self.application - self.application_between, self.application_between]),
@@ -87,7 +87,7 @@ impl Stats {
     }
 
     fn kind(&mut self, kind: &'static str) -> &mut [Traffic; 2] {
-        // There are few, and the same word is mostly the same place in memory.
+        // There are few kinds, and the same name usually has the same address.
         let known = self.kinds.iter().position(|(it, _)| std::ptr::eq(*it, kind) || *it == kind);
         let place = known.unwrap_or_else(|| {
             self.kinds.push((kind, Default::default()));

@@ -1,6 +1,7 @@
 //! The stable storage of one process.
 //!
-//! It does one thing at a time, in the order asked for. What is not complete when its process dies has not happened.
+//! It performs one action at a time, in the order of the requests. An action that is not complete when its process
+//! fails has no effect.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use faultline_core::{Event, ImageName, Process, Span, StorageFate, Time};
 
 use crate::config::StorageCosts;
 
-/// An action of the storage that is under way.
+/// An action of the storage in progress.
 pub(crate) enum Operation<P: Process> {
     Persist(Arc<ImageOf<P>>),
     Read(ImageName),
@@ -20,7 +21,7 @@ pub(crate) enum Operation<P: Process> {
     Record { version: u64, bytes: Arc<[u8]> },
 }
 
-/// One storage.
+/// The storage of one process.
 pub(crate) struct Storage<P: Process> {
     images: BTreeMap<ImageName, Arc<ImageOf<P>>>,
     record: Option<Arc<[u8]>>,
@@ -40,7 +41,7 @@ impl<P: Process> Storage<P> {
         }
     }
 
-    /// Takes on an operation; when it will be complete.
+    /// Submits an operation. Returns when it will be complete.
     pub(crate) fn submit(&mut self, operation: Operation<P>, now: Time, costs: &StorageCosts) -> Time {
         let (write, bytes) = match &operation {
             Operation::Persist(image) => (true, image.snapshot.len()),
@@ -65,7 +66,7 @@ impl<P: Process> Storage<P> {
         self.busy_until
     }
 
-    /// Completes the oldest operation; what its process is told.
+    /// Completes the oldest operation. Returns the event for its process.
     pub(crate) fn complete(&mut self) -> Option<In<P>> {
         match self.under_way.pop_front().expect("a completion belongs to an operation") {
             Operation::Persist(image) if self.fault == Some(StorageFault::Full) => {
@@ -89,7 +90,7 @@ impl<P: Process> Storage<P> {
                 self.images.remove(&name);
                 None
             }
-            // The record is small and written in place: a full disk does not keep it from being replaced.
+            // The record is small and written in place, so it can be replaced even on a full disk.
             Operation::Record { version, bytes } => {
                 self.record = Some(bytes);
                 Some(Event::Recorded { version })
@@ -97,7 +98,7 @@ impl<P: Process> Storage<P> {
         }
     }
 
-    /// The process has died.
+    /// Handles the failure of the process.
     pub(crate) fn crash(&mut self, now: Time, fate: StorageFate) {
         self.under_way.clear();
         self.busy_until = now;

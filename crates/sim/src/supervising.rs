@@ -1,4 +1,4 @@
-//! Between the supervisor and the processes: reports on their way, orders performed.
+//! Communication between the supervisor and the processes: delivers reports, and performs orders.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::seat::Due;
 use crate::simulation::{Happening, Simulation};
 
 impl<P: Process, S: Sink> Simulation<'_, P, S> {
-    /// Sends a report of a process on its way to the supervisor, after all its earlier ones.
+    /// Sends a process's report to the supervisor, after all its earlier reports.
     pub(crate) fn send_report(&mut self, process: ProcessId, report: Report) {
         self.send_report_after(process, Span::ZERO, report);
     }
@@ -27,7 +27,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         self.control.delay + self.control_dice.span(self.control.jitter)
     }
 
-    /// A report has reached the supervisor.
+    /// Passes a report that has arrived to the supervisor.
     pub(crate) fn report(&mut self, report: Report) {
         if matches!(report, Report::Stated { halted: true, .. }) {
             self.refresh_gauges_for_plan();
@@ -37,7 +37,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         if first {
             self.unregistered -= 1;
             if self.unregistered == 0 {
-                // The links of a simulation are what its configuration says: there is nothing to measure.
+                // The links of a simulation are exact by construction. There is nothing to measure.
                 self.tell(Report::LinksMeasured);
             }
         }
@@ -68,7 +68,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         self.perform_orders();
     }
 
-    /// The supervisor weighs the work that is left when it injects a fault.
+    /// Updates the remaining work, which the supervisor considers when it injects a fault.
     fn refresh_gauges_for_plan(&mut self) {
         if self.has_plan {
             self.refresh_gauges();
@@ -177,7 +177,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         }
     }
 
-    /// Until when the packets of a life that is killed now arrive.
+    /// Returns until when the packets of a life that is killed now arrive.
     fn end_of_echo(&mut self) -> Time {
         match self.chance.in_flight {
             InFlight::Lost => self.now,

@@ -1,4 +1,4 @@
-//! The driver's contract, with the tests that every driver runs.
+//! Runs the tests of the driver contract, shared by all drivers, on the simulator.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use faultline_core::Span;
 use faultline_sim::{Chance, Config, Defect, Defects, InFlight, Links, Run};
 use faultline_trace::Trace;
 
-/// Runs a scenario on the simulator, under some chance.
+/// Runs a scenario on the simulator, with some randomness.
 struct Simulator {
     chance: Chance,
     control_jitter: Span,
@@ -51,7 +51,8 @@ mod plain {
     });
 }
 
-/// Packets overtake each other by more than a restart takes, and memberships come late and out of step.
+/// Packets overtake each other by more than the duration of a restart, and memberships arrive late and at different
+/// times.
 mod rough {
     use super::*;
 
@@ -68,7 +69,7 @@ mod rough {
     });
 }
 
-/// Deaths are noticed only by silence.
+/// Only silence reveals failures.
 mod silent {
     use super::*;
 
@@ -81,7 +82,7 @@ mod silent {
     });
 }
 
-/// A driver that is wrong on purpose does not keep the contract.
+/// A driver with a defect does not keep the contract.
 mod wrong {
     use super::*;
     use faultline_conformance::cases;

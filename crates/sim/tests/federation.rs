@@ -27,7 +27,7 @@ fn heat() -> heat::Config {
     }
 }
 
-/// A process fails; later, while the other cluster asks for its third checkpoint, the whole cluster is lost.
+/// A process fails. Later, while cluster 1 requests its third checkpoint, cluster 0 is lost.
 fn faults() -> Vec<(Trigger, Fault)> {
     let requested = Trigger::When {
         fact: FactKind::CheckpointRequested,
@@ -113,7 +113,7 @@ fn a_run_can_be_stepped_watched_and_interrupted() {
 
 #[test]
 fn the_packets_of_the_dead_are_lost_or_kept_or_drawn() {
-    // The boundary of cluster 0 goes to cluster 1 at each step, so that some of it is always on this slow link.
+    // Each step sends the boundary of cluster 0 to cluster 1, so that some of it is always on this slow link.
     let slow = LinkProperties { latency: Span::from_millis(100), ..LinkProperties::default() };
     let lost = |in_flight, seed| {
         let mut config = config(seed);

@@ -13,7 +13,7 @@ use faultline_workloads::Workload;
 
 pub(crate) type Process = Node<Hc3i, Workload>;
 
-/// Clusters of these sizes, each rank on a node of its own, before anybody is up.
+/// Clusters of these sizes before any process is up. Each rank has its own node.
 pub(crate) fn membership(clusters: &[usize]) -> Membership {
     let mut members = Vec::new();
     let mut each = Vec::new();
@@ -47,7 +47,7 @@ pub(crate) fn links(clusters: usize) -> Links {
     Links::uniform(clusters, within, between)
 }
 
-/// HC3I with a copy of each part in another cluster.
+/// HC3I with one replica of each part in another cluster.
 pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
     hc3i::Config {
         checkpoint_every: vec![Some(checkpoint_every); clusters].into(),
@@ -65,7 +65,7 @@ pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
     }
 }
 
-/// A simulation of `application` on these clusters, under these faults.
+/// A simulation of `application` on these clusters, with these faults.
 pub(crate) fn config(
     clusters: &[usize],
     protocol: hc3i::Config,

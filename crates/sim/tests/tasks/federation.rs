@@ -18,7 +18,7 @@ use faultline_trace::Record;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A federation, a program and what is done to them.
+/// A federation, a program, and the faults injected into them.
 #[derive(Clone, Debug)]
 pub(crate) struct Federation {
     pub(crate) seed: u64,
@@ -32,14 +32,14 @@ pub(crate) struct Federation {
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) ended: Time,
-    /// What ranks say that the result is.
+    /// Digests of the result that the ranks report.
     pub(crate) digests: Vec<Digest>,
     pub(crate) thefts: usize,
     pub(crate) absorbed: usize,
     pub(crate) restored: usize,
 }
 
-/// After which faults come, among others: every step of a theft, and of a recovery.
+/// Facts that trigger faults, among others: every step of a theft and of a recovery.
 const KINDS: [FactKind; 12] = [
     FactKind::Ran,
     FactKind::Lent,
@@ -56,7 +56,7 @@ const KINDS: [FactKind; 12] = [
 ];
 
 impl Federation {
-    /// A random federation with up to so many faults.
+    /// Creates a random federation with at most `most_faults` faults.
     pub(crate) fn random(seed: u64, most_faults: u32) -> Federation {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let clusters: Vec<u32> = (0..rng.random_range(1..=3)).map(|_| rng.random_range(1..=3)).collect();

@@ -1,4 +1,5 @@
-//! Programs of tasks on federations in the simulator: whatever fails, the result is that of the sequential reference.
+//! Programs of tasks on federations in the simulator: whatever fails, the result equals that of the sequential
+//! reference.
 
 mod federation;
 
@@ -34,7 +35,7 @@ fn without_fault_tolerance_the_first_failure_ends_the_run() {
     assert!(ended.ended > Time::ZERO);
 }
 
-/// TIC with two copies of each checkpoint in other clusters.
+/// TIC with two replicas of each checkpoint in other clusters.
 fn tic(seed: u64, defects: theft::Defects) -> theft::Config {
     theft::Config {
         tau: Span::from_millis(50),
@@ -69,7 +70,7 @@ fn tic_survives_whatever_fails() {
     assert!(failed.is_empty(), "{} of {count}: {:?}", failed.len(), &failed[..failed.len().min(20)]);
 }
 
-/// `FAULTLINE_SEEDS=FROM,COUNT` asks for others.
+/// Returns the seeds to run. `FAULTLINE_SEEDS=FROM,COUNT` selects others.
 fn seeds() -> (u64, u64) {
     let asked = std::env::var("FAULTLINE_SEEDS").ok();
     let numbers = asked.as_deref().and_then(|it| it.split_once(','));
