@@ -1,4 +1,5 @@
-//! What its user changes of a federation while it runs: links, more faults, a pause. Stated before it is done.
+//! Changes that a user makes to a running federation: links, additional faults, and pauses. Each is stated before it
+//! takes effect.
 
 use faultline_core::fault::Change;
 use faultline_core::{Fact, PlannedFault, ProcessId, Time, Trigger};
@@ -8,7 +9,7 @@ use crate::interface::Order;
 use crate::supervisor::{State, Supervisor};
 
 impl Supervisor {
-    /// Whether the application has begun and the whole federation stands still since.
+    /// Returns whether the application has begun and the whole federation is paused.
     pub(crate) fn stands(&self) -> bool {
         self.paused.is_some() && self.begun.is_some()
     }
@@ -31,11 +32,11 @@ impl Supervisor {
         let index = self.plan.add(planned);
         match trigger {
             Trigger::When { .. } => self.watch(out),
-            // With the others, once the application begins.
+            // Scheduled together with the other faults once the application begins.
             Trigger::At(_) if self.begun.is_none() => {}
             Trigger::At(at) => {
                 let due = self.origin + at.since(Time::ZERO);
-                // While everything stands, so does the time of the plan.
+                // During a pause, the time of the plan does not advance.
                 let reached = self.paused.unwrap_or(now);
                 if due < reached {
                     let late = reached.since(due);
@@ -47,7 +48,7 @@ impl Supervisor {
         }
     }
 
-    /// Everyone stands still from now on. Before the beginning that means only that there is none.
+    /// Pauses all processes. Before the application begins, this only delays its beginning.
     fn stand(&mut self, now: Time, out: &mut Vec<Order>) {
         self.paused = Some(now);
         if self.begun.is_some() {
@@ -58,7 +59,8 @@ impl Supervisor {
         }
     }
 
-    /// Everyone goes on, but for those whom a fault has stopped; all that was to come comes that much later.
+    /// Resumes all processes except those that a fault has stopped. Everything scheduled moves by the length of the
+    /// pause.
     fn go_on(&mut self, now: Time, out: &mut Vec<Order>) {
         let stood = now.since(self.paused.take().expect("only what stands goes on"));
         if self.begun.is_none() {
@@ -80,7 +82,7 @@ impl Supervisor {
         });
     }
 
-    /// Those whose life has begun, and who are not stopped by a fault.
+    /// Calls `act` for every process whose life has begun and that no fault has stopped.
     fn for_each_that_may_run(&mut self, mut act: impl FnMut(ProcessId, &mut Supervisor)) {
         for index in 0..self.seats.len() {
             let seat = &self.seats[index];

@@ -1,24 +1,26 @@
-//! When the application is over: decided from witnesses, without a race.
+//! Decides when the application is complete, from witnesses and without races.
 //!
-//! A rank's witness holds two hashes of multisets: of what it has sent and of what it has delivered. When every rank is
-//! finished and the sums over all ranks agree, no message is under way, so that no rank can ever act again. Witnesses
-//! taken at different times cannot agree by accident: a message counted on one side only keeps the sums apart.
+//! A rank's witness contains hashes of two multisets: of the messages it has sent and of those it has delivered. Once
+//! every rank has finished and the sums over all ranks agree, no message is in transit, so no rank can ever act
+//! again. Witnesses taken at different times cannot agree by accident, since a message counted on only one side keeps
+//! the sums apart.
 //!
-//! Words of different processes overtake each other. When one member of a group says that it goes on under a new
-//! incarnation, what the others said under an older one is void, though their own word of it is still to come.
+//! Reports of different processes overtake each other. Once one member of a group reports that it resumed under a new
+//! incarnation, the other members' reports from an older incarnation are void, even before they report the rollback
+//! themselves.
 
 use std::collections::BTreeMap;
 
 use faultline_core::{ClusterId, Incarnation, ProcessId, Witness};
 
-/// Which ranks are finished, with what.
+/// The ranks that have finished, with their sums.
 #[derive(Debug)]
 pub(crate) struct Completion {
-    /// The sums of each finished rank, indexed by process.
+    /// Sums of each finished rank (sent, delivered), indexed by process.
     finished: Vec<Option<(u64, u64)>>,
-    /// Group, and the incarnation that it has restored something under, indexed by process.
+    /// Group, and the incarnation under which the process last restored a state, indexed by process.
     restored: Vec<(ClusterId, Incarnation)>,
-    /// The newest of these, by group.
+    /// The newest incarnation of each group.
     newest: BTreeMap<ClusterId, Incarnation>,
     ranks: usize,
     count: usize,
@@ -27,14 +29,14 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// Of processes of these groups, so many of which are ranks.
+    /// Creates the state for processes of these groups, of which `ranks` are ranks.
     pub(crate) fn new(groups: impl Iterator<Item = ClusterId>, ranks: usize) -> Completion {
         let restored: Vec<_> = groups.map(|group| (group, Incarnation(0))).collect();
         let finished = vec![None; restored.len()];
         Completion { finished, restored, newest: BTreeMap::new(), ranks, count: 0, sent: 0, delivered: 0 }
     }
 
-    /// `rank` is finished in this state.
+    /// Records that `rank` has finished in this state.
     pub(crate) fn finished(&mut self, rank: ProcessId, witness: &Witness) {
         self.unfinished(rank);
         if self.is_outdated(rank) {
@@ -46,7 +48,7 @@ impl Completion {
         self.delivered = self.delivered.wrapping_add(witness.delivered);
     }
 
-    /// `rank` has gone back, and goes on under this incarnation; so will its group.
+    /// Records that `rank` rolled back and resumed under this incarnation. The rest of its group will follow.
     pub(crate) fn restored(&mut self, rank: ProcessId, incarnation: Incarnation) {
         self.unfinished(rank);
         let (group, own) = &mut self.restored[rank.index()];
@@ -62,13 +64,13 @@ impl Completion {
         }
     }
 
-    /// Whether another member of its group has gone back since `rank` last did.
+    /// Returns whether another member of the group has rolled back since `rank` last did.
     fn is_outdated(&self, rank: ProcessId) -> bool {
         let (group, incarnation) = self.restored[rank.index()];
         self.newest.get(&group).is_some_and(|&newest| newest > incarnation)
     }
 
-    /// `rank` has died.
+    /// Records that `rank` is not finished any more, for instance after its failure.
     pub(crate) fn unfinished(&mut self, rank: ProcessId) {
         if let Some((sent, delivered)) = self.finished[rank.index()].take() {
             self.count -= 1;
@@ -77,18 +79,18 @@ impl Completion {
         }
     }
 
-    /// `rank` does not live again; the others finish without it.
+    /// Records that `rank` will not live again. The others can finish without it.
     pub(crate) fn without(&mut self, rank: ProcessId) {
         self.unfinished(rank);
         self.ranks -= 1;
     }
 
-    /// Whether `rank` is finished.
+    /// Returns whether `rank` has finished.
     pub(crate) fn is_finished(&self, rank: ProcessId) -> bool {
         self.finished[rank.index()].is_some()
     }
 
-    /// Whether every rank is finished and no message is under way.
+    /// Returns whether every rank has finished and no message is in transit.
     pub(crate) fn is_complete(&self) -> bool {
         self.count == self.ranks && self.sent == self.delivered
     }
@@ -101,7 +103,7 @@ mod tests {
     const SUMS: Witness =
         Witness { life: faultline_core::Life(1), upto: faultline_core::FactNo(0), sent: 0, delivered: 0 };
 
-    /// Two ranks of one group that have finished, and one of another.
+    /// Two ranks of one group that have finished, and one rank of another group.
     fn finished() -> Completion {
         let clusters = [ClusterId(0), ClusterId(0), ClusterId(1)];
         let mut completion = Completion::new(clusters.into_iter(), 3);

@@ -1,4 +1,4 @@
-//! The plan of faults: which are due, which are still worth injecting, and how each is done and undone.
+//! The plan of faults: which are due, which are still worth injecting, and how each is injected and reverted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use faultline_core::{
 use crate::interface::{FaultAccount, FaultState, Order};
 use crate::supervisor::Supervisor;
 
-/// Something to be done at its time.
+/// An action scheduled for a certain time.
 #[derive(Clone, Debug)]
 pub(crate) enum Due {
-    /// A fault of the plan, by its index.
+    /// Injects a fault of the plan, by its index.
     Inject(usize),
     Launch(ProcessId),
     Join(ClusterId),
@@ -22,7 +22,7 @@ pub(crate) enum Due {
         process: ProcessId,
         life: Life,
     },
-    /// The link's own properties come back, unless a later fault has changed them.
+    /// Restores the link's own properties, unless a later fault has changed them.
     RestoreLink {
         from: ClusterId,
         to: ClusterId,
@@ -32,7 +32,7 @@ pub(crate) enum Due {
         from: ClusterId,
         to: ClusterId,
     },
-    /// The storage behaves again, unless a later fault makes it misbehave.
+    /// Ends the misbehaviour of the storage, unless a later fault has changed it.
     RestoreStorage {
         process: ProcessId,
         changed_by: FaultNo,
@@ -40,12 +40,12 @@ pub(crate) enum Due {
     Deadline,
 }
 
-/// The faults of a run, and what is in force of them.
+/// The faults of a run, and those currently in force.
 #[derive(Debug)]
 pub(crate) struct Plan {
     faults: Vec<Entry>,
     links: BTreeMap<(ClusterId, ClusterId), FaultNo>,
-    /// How many partitions hold each link.
+    /// Number of partitions that cut each link.
     cuts: BTreeMap<(ClusterId, ClusterId), u32>,
     storages: BTreeMap<ProcessId, FaultNo>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Plan {
 struct Entry {
     planned: PlannedFault,
     state: FaultState,
-    /// How often the fact of its trigger has been seen.
+    /// How often the fact of the trigger has occurred.
     seen: u32,
 }
 
@@ -69,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// The faults with a time, counted from the beginning of the application.
+    /// Returns the faults with a fixed time, counted from the start of the application.
     pub(crate) fn scheduled(&self) -> Vec<(Time, Due)> {
         let at = |(index, entry): (usize, &Entry)| match entry.planned.trigger {
             Trigger::At(at) => Some((at, Due::Inject(index))),
@@ -78,12 +78,12 @@ impl Plan {
         self.faults.iter().enumerate().filter_map(at).collect()
     }
 
-    /// Whether a trigger of the plan, resolved or not, names this kind.
+    /// Returns whether a trigger of the plan, resolved or not, waits for this kind.
     pub(crate) fn waits_for(&self, kind: FactKind) -> bool {
         self.faults.iter().any(|entry| entry.planned.trigger.fact() == Some(kind))
     }
 
-    /// Takes one more fault; its index. Its number is the next.
+    /// Adds a fault to the plan, with the next number. Returns its index.
     pub(crate) fn add(&mut self, planned: PlannedFault) -> usize {
         let index = self.faults.len();
         assert_eq!(planned.no, FaultNo(index as u32), "faults are numbered one after the other");
@@ -99,7 +99,7 @@ impl Plan {
         self.faults.iter().map(|entry| (entry.planned.no, entry.state.clone())).collect()
     }
 
-    /// The triggers that still wait for a fact.
+    /// Returns the triggers that still wait for a fact.
     fn unresolved(&self) -> Arc<[Trigger]> {
         self.faults
             .iter()
@@ -110,7 +110,7 @@ impl Plan {
             .collect()
     }
 
-    /// Counts a fact; the faults that it sets off.
+    /// Counts a fact. Returns the indices of the faults that it triggers.
     fn count(&mut self, kind: FactKind, by: ProcessId, of: ClusterId) -> Vec<usize> {
         let mut due = Vec::new();
         for (index, entry) in self.faults.iter_mut().enumerate() {
@@ -159,7 +159,7 @@ impl Supervisor {
         out.push(Order::Watch(self.plan.unresolved()));
     }
 
-    /// Counts a fact at which a process stands, and injects what it sets off.
+    /// Counts a fact at which a process is halted, and injects the faults that it triggers.
     pub(crate) fn count(&mut self, by: ProcessId, kind: FactKind, now: Time, out: &mut Vec<Order>) {
         let due = self.plan.count(kind, by, self.cluster_of(by));
         if due.is_empty() {
@@ -224,7 +224,7 @@ impl Supervisor {
         }
     }
 
-    /// A fault of the plan is over without having been injected.
+    /// Closes a fault of the plan without injecting it.
     pub(crate) fn dismiss(&mut self, index: usize, reason: Arc<str>, out: &mut Vec<Order>) {
         let entry = &mut self.plan.faults[index];
         entry.state = FaultState::Ineffective(reason.clone());
@@ -240,7 +240,7 @@ impl Supervisor {
         self.plan_at(until, Due::Heal { from, to });
     }
 
-    /// Why `fault` would prove nothing now.
+    /// Returns why `fault` would have no effect now; `None` if it would have one.
     fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
         let seat = |process: &ProcessId| &self.seats[process.index()];
         let lives = |process: &ProcessId| seat(process).lives();

@@ -1,4 +1,4 @@
-//! What goes into the supervisor and what comes out of it.
+//! Input and output of the supervisor: reports and orders.
 
 use std::sync::Arc;
 
@@ -15,219 +15,220 @@ pub use faultline_core::fault::{FaultAccount, FaultState, Outcome};
 /// Parameters of a supervisor.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// A life without a heartbeat for this long is taken for dead, killed, and then announced so.
+    /// Time without a heartbeat after which a life is declared failed. It is killed before its failure is announced.
     pub detect_after: Span,
-    /// From the announcement of a death to the launch of the next life.
+    /// Time from the announcement of a failure to the launch of the next life.
     pub restart_after: Span,
-    /// Storage does not outlive its process (kept in memory): every death loses it.
+    /// Whether storage is in memory and does not outlive its process, so that every failure loses it.
     pub volatile_storage: bool,
-    /// The run ends undecided when it has not completed this long after its beginning.
+    /// Time limit of the run, counted from the start of the application. A run that exceeds it ends undecided.
     pub deadline: Span,
-    /// Or when it has not begun this long after the supervisor's start; `None` where somebody else watches over the start, who
-    /// can mend what is in its way.
+    /// Time limit for the application to begin, counted from the start of the supervisor. `None` if another program
+    /// supervises the start and can remove what prevents it.
     pub start_within: Option<Span>,
-    /// Which ranks go back together.
+    /// The unit that rolls back together.
     pub scope: Scope,
-    /// Clusters that the membership awaits, and how long after the beginning of the application they join.
+    /// Clusters that join later, and when each joins, counted from the start of the application.
     pub joins: Vec<(ClusterId, Span)>,
-    /// What is done to the federation.
+    /// The faults to inject.
     pub plan: Vec<PlannedFault>,
-    /// A fault that finds less than this share of the application's steps left took no effect, in percent.
+    /// Smallest share of the application's steps, in percent, that must remain for a fault to count as effective.
     pub least_work_left_percent: u8,
 }
 
-/// What reaches the supervisor.
-/// With the times at which they came, reports are all that a supervisor's state depends on: whoever gives the same to
-/// another one has the same supervisor.
+/// A message to the supervisor.
+///
+/// Together with the times of their arrival, reports are all that the supervisor's state depends on. A second
+/// supervisor that receives the same reports at the same times has the same state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Report {
-    /// A launched life listens and waits for its first membership.
+    /// A launched life listens for connections and waits for its first membership.
     Registered {
-        /// The process.
+        /// The registering process.
         process: ProcessId,
-        /// The life.
+        /// Number of its life.
         life: Life,
     },
-    /// The links have been measured between the registered processes: the application may begin.
+    /// The links between the registered processes have been measured, so the application may begin.
     LinksMeasured,
-    /// A life is there. A life is watched for silence from its first heartbeat on (and from being paused or killed), so
-    /// that a driver whose lives cannot hang by themselves needs none.
+    /// A life is active. A life is watched for silence from its first heartbeat on, and once it is paused or killed.
+    /// A driver whose lives cannot hang by themselves therefore needs no heartbeats.
     Heartbeat {
-        /// The process.
+        /// The active process.
         process: ProcessId,
-        /// The life.
+        /// Number of its life.
         life: Life,
-        /// Its state, for the live view and for the work that is left.
+        /// Current values of the life, for the live view and for the remaining work.
         gauges: Gauges,
     },
-    /// What a life shows, apart from its heartbeats.
+    /// Current values of a life, reported independently of heartbeats.
     Gauges {
-        /// The process.
+        /// The reporting process.
         process: ProcessId,
-        /// The life.
+        /// Number of its life.
         life: Life,
-        /// Its state, for the live view and for the work that is left.
+        /// Current values of the life, for the live view and for the remaining work.
         gauges: Gauges,
     },
-    /// A fact of a kind the supervisor follows ([`crate::Supervisor::follows`]), or one at which the process halted.
-    /// The facts of one life arrive in their order.
+    /// A fact of a kind that the supervisor follows ([`crate::Supervisor::follows`]), or a fact at which the process
+    /// halted. The facts of one life arrive in order.
     Stated {
-        /// The process.
+        /// The process that states the fact.
         process: ProcessId,
-        /// The life.
+        /// Number of its life.
         life: Life,
-        /// It.
+        /// The fact itself.
         fact: Fact,
-        /// The process stands still until [`Order::Go`] or its death.
+        /// Whether the process is halted until [`Order::Go`] or its failure.
         halted: bool,
     },
-    /// [`faultline_core::Action::Started`].
+    /// The process performed [`faultline_core::Action::Started`].
     Started {
-        /// The process.
+        /// The process that has started.
         process: ProcessId,
-        /// The life.
+        /// Number of its life.
         life: Life,
     },
-    /// [`faultline_core::Action::Held`].
+    /// The process performed [`faultline_core::Action::Held`].
     Held {
-        /// The process.
+        /// The process whose storage is complete again.
         process: ProcessId,
-        /// The life.
+        /// Number of its life.
         life: Life,
     },
-    /// A life has ended, as its host saw at once (a child's exit).
+    /// A life has ended, as its host saw immediately (the exit of a child process).
     Exited {
-        /// The process.
+        /// The process that ended.
         process: ProcessId,
-        /// The life.
+        /// Number of the life that ended.
         life: Life,
     },
-    /// The place of a life was taken away from outside, with or without its storage, and the driver has made sure that
-    /// the life is not heard of any more. A failure like an injected one, and known at once.
+    /// The place of a life was removed from outside, with or without its storage, and the driver has fenced the life.
+    /// Treated like an injected failure that is detected immediately.
     Lost {
-        /// The process.
+        /// The process that lost its place.
         process: ProcessId,
-        /// The life.
+        /// Number of the life that ended.
         life: Life,
-        /// What became of the storage.
+        /// What happened to the storage.
         storage: StorageFate,
-        /// What took it away.
+        /// The cause of the loss.
         by: EndedBy,
     },
-    /// The user of the federation has changed it. An added fault has the number that follows the plan's last; the order
-    /// of reports is the order of changes.
+    /// The user changed the federation. An added fault has the number that follows the plan's last. Changes take
+    /// effect in the order of their reports.
     Changed(Change),
-    /// Someone wants the run to end.
+    /// A user or a signal asks for the end of the run.
     Interrupted,
-    /// Time has passed, perhaps. Changes of the membership are announced at the next of these, so that those of one
+    /// Time may have passed. Changes of the membership are announced at the next timeout, so that changes of one
     /// instant share a version.
     Timeout,
 }
 
-/// What the supervisor asks of its driver. Performed in order.
+/// An order of the supervisor to its driver. Orders are performed in sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Starts a life; the storage is as its fate has left it.
+    /// Starts a life. Its storage is whatever the previous failure left.
     Launch {
-        /// The process.
+        /// The process to start.
         process: ProcessId,
-        /// The life, durably recorded already.
+        /// Number of the new life, already recorded durably.
         life: Life,
-        /// How it begins.
+        /// How the life begins.
         boot: Boot,
     },
-    /// Every life that is up gets this membership; one that has none yet starts with it.
+    /// Sends this membership to every life that is up. A life without a membership starts with it.
     Announce(Arc<Membership>),
-    /// Every process halts at a fact that one of these matches, reports it and waits.
+    /// Halts every process at a fact that matches one of these triggers. The process reports the fact and waits.
     Watch(Arc<[Trigger]>),
-    /// A halted process goes on.
+    /// Releases a halted process.
     Go {
-        /// The process.
+        /// The process to release.
         process: ProcessId,
-        /// The life.
+        /// Number of its life.
         life: Life,
     },
-    /// Ends these lives at once, then deals with their storage. Lives that are gone already are not an error. See
-    /// [`crate::Supervisor::await_exits`] for drivers for which this takes time.
+    /// Ends these lives immediately, then applies the fate of their storage. A life that has already ended is no
+    /// error. See [`crate::Supervisor::await_exits`] for drivers that need time for this.
     Kill {
-        /// Whom.
+        /// The lives to end.
         lives: Vec<(ProcessId, Life)>,
-        /// What becomes of each node's storage.
+        /// What happens to the storage of each node.
         storage: StorageFate,
     },
-    /// Stops a life where it stands (`true`), or lets it go on.
+    /// Pauses a life (`true`) or resumes it.
     Pause {
-        /// The process.
+        /// The process to pause or resume.
         process: ProcessId,
-        /// The life.
+        /// Number of its life.
         life: Life,
-        /// Whether it stands.
+        /// Whether the life is to be paused.
         paused: bool,
     },
-    /// Sets a link's properties; `None` restores the federation's.
+    /// Sets the properties of a link; `None` restores those of the federation.
     Link {
-        /// Sending side.
+        /// Sending cluster.
         from: ClusterId,
-        /// Receiving side.
+        /// Receiving cluster.
         to: ClusterId,
-        /// The properties.
+        /// The new properties.
         properties: Option<LinkProperties>,
     },
-    /// From now on these are the federation's properties of a link. What an [`Order::Link`] has set stays in force.
+    /// Changes the federation's own properties of a link. An earlier [`Order::Link`] stays in force.
     Relink {
-        /// Sending side.
+        /// Sending cluster.
         from: ClusterId,
-        /// Receiving side.
+        /// Receiving cluster.
         to: ClusterId,
-        /// The properties.
+        /// The new properties.
         properties: LinkProperties,
     },
-    /// Cuts a link (`true`) or heals it; what is sent meanwhile waits.
+    /// Cuts a link (`true`) or heals it. Packets sent in the meantime wait.
     Cut {
-        /// Sending side.
+        /// Sending cluster.
         from: ClusterId,
-        /// Receiving side.
+        /// Receiving cluster.
         to: ClusterId,
-        /// Whether it is cut.
+        /// Whether the link is to be cut.
         cut: bool,
     },
-    /// Makes the storage of a process's node misbehave, or (`None`) behave.
+    /// Makes the storage of a process's node misbehave, or behave normally again (`None`).
     Storage {
-        /// The process.
+        /// The process whose node has the storage.
         process: ProcessId,
-        /// How.
+        /// The misbehaviour.
         how: Option<StorageFault>,
     },
-    /// The supervisor's own fact, to be recorded before the orders after it are performed.
+    /// A fact of the supervisor itself, to be recorded before later orders are performed.
     State(Fact),
-    /// The run is over; every process is to be ended.
+    /// The run is over. All processes are to be ended.
     End(Outcome),
 }
 
-/// The federation at a glance, for a live view.
+/// Summary of the federation's state, for a live view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// When the application began; `None` before that.
     pub begun: Option<Time>,
-    /// Its user has it stand still.
+    /// Whether the user has paused the federation.
     pub paused: bool,
-    /// How the run ended; `None` while it goes on.
+    /// How the run ended; `None` while it is in progress.
     pub outcome: Option<Outcome>,
-    /// Indexed by [`ClusterId`].
+    /// Status of each cluster, indexed by [`ClusterId`].
     pub clusters: Vec<ClusterStatus>,
-    /// The plan and what has become of it so far.
+    /// The plan of faults, and what became of each so far.
     pub faults: Vec<FaultAccount>,
 }
 
-/// One cluster at a glance.
+/// Summary of one cluster's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterStatus {
-    /// Processes.
+    /// Number of processes.
     pub processes: u32,
-    /// Processes that are up, as far as is known.
+    /// Number of processes that are up, as far as is known.
     pub up: u32,
-    /// The newest checkpoint that any process claims committed, or claims to have gone back to.
+    /// The newest checkpoint that any process claims to have committed or restored.
     pub committed: Position,
-    /// Steps of all ranks together, as last heard.
+    /// Steps of all ranks together, as last reported.
     pub progress: Progress,
 }

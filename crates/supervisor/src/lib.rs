@@ -1,8 +1,8 @@
 //! The reliable process manager that every rollback-recovery paper assumes, as a state machine without I/O.
 //!
-//! One per federation. It numbers lives, says who is where, detects failures and fences the suspects, injects the
-//! faults of a plan, and decides when the run is over. Its driver (the simulator, or the runtime's real side) brings
-//! it [`Report`]s and performs its [`Order`]s.
+//! Each federation has one supervisor. It numbers lives, publishes the membership, detects failures and fences
+//! suspects, injects the faults of a plan, and decides when the run is over. Its driver (the simulator, or the
+//! supervisor's real side in the runtime) passes it [`Report`]s and performs its [`Order`]s.
 
 mod changes;
 mod completion;
@@ -15,7 +15,7 @@ mod supervisor;
 pub use interface::{ClusterStatus, Config, FaultAccount, FaultState, Order, Outcome, Report, Status};
 pub use supervisor::Supervisor;
 
-/// The seed of one process's own random choices: the same for all its lives and on every backend.
+/// Returns the seed of one process's own random choices: the same for all its lives and on every backend.
 pub fn process_seed(run: u64, process: faultline_core::ProcessId) -> u64 {
     let mut x = run ^ u64::from(process.0).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

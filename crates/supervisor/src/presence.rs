@@ -1,5 +1,5 @@
-//! Which clusters are there: one joins at its time, when all its processes are ready, and leaves when its protocol says that
-//! nobody can want anything of it any more.
+//! Presence of clusters: a cluster joins at its time, once all its processes are ready, and leaves once its protocol
+//! reports that no process can need anything from it any more.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,32 +12,34 @@ use crate::supervisor::{State, Supervisor};
 /// Clusters whose presence is about to change.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// Their time has come; not all of their processes are ready.
+    /// Clusters that are due to join, but whose processes are not all ready.
     to_join: BTreeSet<ClusterId>,
-    /// Their protocol lets them go. Holds as long as none of their processes dies: one that did recovers first.
+    /// Clusters that their protocol has released. A failure of one of their processes revokes this, since it must
+    /// recover first.
     to_leave: BTreeSet<ClusterId>,
 }
 
 impl Waiting {
-    /// A process of `cluster` has died.
+    /// Records that a process of `cluster` failed: the cluster does not leave yet.
     pub(crate) fn stays(&mut self, cluster: ClusterId) {
         self.to_leave.remove(&cluster);
     }
 }
 
 impl Supervisor {
-    /// Whether a process belongs to a cluster that has not joined: it is started, and told nothing.
+    /// Returns whether a process belongs to a cluster that has not joined. Such a process is started, but receives no
+    /// membership.
     pub(crate) fn is_awaited(&self, process: ProcessId) -> bool {
         self.membership.presence(self.cluster_of(process)) == Presence::Awaited
     }
 
-    /// The time has come for `cluster`.
+    /// Handles the time at which `cluster` is due to join.
     pub(crate) fn joins(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         self.presence.to_join.insert(cluster);
         self.try_join(cluster, out);
     }
 
-    /// Announces a cluster that is due, once all its processes can begin at the same time.
+    /// Announces a cluster that is due to join, once all its processes can begin at the same time.
     pub(crate) fn try_join(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         if !self.presence.to_join.contains(&cluster) || !self.are_all_registered(cluster) {
             return;
@@ -50,14 +52,15 @@ impl Supervisor {
         }
     }
 
-    /// The protocol lets `cluster` go.
+    /// Records that the protocol has released `cluster`.
     pub(crate) fn wants_to_leave(&mut self, cluster: ClusterId) {
         if self.membership.presence(cluster) == Presence::Present {
             self.presence.to_leave.insert(cluster);
         }
     }
 
-    /// Ends a cluster that may go, once all its processes have said that they are finished, which may be on its way.
+    /// Ends a released cluster once all its processes have reported that they finished. These reports may still be on
+    /// their way.
     pub(crate) fn try_leave(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         if !self.presence.to_leave.contains(&cluster) || !self.are_all_registered(cluster) {
             return;

@@ -1,16 +1,16 @@
-//! Who has not been heard of for too long. Knows nothing of what follows from it.
+//! Detects processes that have been silent for too long. Independent of what follows from it.
 
 use std::collections::BTreeSet;
 
 use faultline_core::{ProcessId, Span, Time};
 
-/// Watches processes for silence. A heartbeat costs O(1): the queue is put right when an entry falls due.
+/// Watches processes for silence. A heartbeat costs O(1): the queue is corrected when an entry falls due.
 #[derive(Debug)]
 pub(crate) struct Silence {
     limit: Span,
-    /// When each watched process was last heard of, indexed by process.
+    /// Time of each watched process's last sign of life, indexed by process.
     heard: Vec<Option<Time>>,
-    /// At least one entry per watched process, not later than the end of its patience.
+    /// Contains at least one entry per watched process, no later than the end of its time limit.
     queue: BTreeSet<(Time, ProcessId)>,
 }
 
@@ -19,14 +19,14 @@ impl Silence {
         Silence { limit, heard: vec![None; processes], queue: BTreeSet::new() }
     }
 
-    /// `process` gave a sign of life, or is to give one from now on.
+    /// Records a sign of life of `process`, and starts to watch it if necessary.
     pub(crate) fn heard(&mut self, process: ProcessId, now: Time) {
         if self.heard[process.index()].replace(now).is_none() {
             self.queue.insert((now + self.limit, process));
         }
     }
 
-    /// Watches `process` from now on unless it is watched already.
+    /// Starts to watch `process`, unless it is already watched.
     pub(crate) fn watch(&mut self, process: ProcessId, now: Time) {
         if self.heard[process.index()].is_none() {
             self.heard(process, now);
@@ -38,17 +38,17 @@ impl Silence {
         self.heard[process.index()] = None;
     }
 
-    /// Everyone who is watched is taken for having been heard now.
+    /// Treats all watched processes as heard of now.
     pub(crate) fn hear_all(&mut self, now: Time) {
         self.heard.iter_mut().flatten().for_each(|heard| *heard = now);
     }
 
-    /// When to look next; possibly early.
+    /// Returns when to check next, possibly earlier than necessary.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.queue.first().map(|&(at, _)| at)
     }
 
-    /// A process that has been silent for too long, which is no longer watched.
+    /// Returns a process that has been silent for too long, and stops watching it.
     pub(crate) fn pop(&mut self, now: Time) -> Option<ProcessId> {
         while let Some(&(at, process)) = self.queue.first().filter(|(at, _)| *at <= now) {
             self.queue.remove(&(at, process));

@@ -1,7 +1,7 @@
-//! Lives and membership: who is launched, registered, dead, announced.
+//! Lives and membership: which processes are launched, registered, failed, and announced.
 //!
-//! The injection of faults is in `faults.rs`, what a user changes meanwhile in `changes.rs`, which clusters are there in
-//! `presence.rs`, the end of the application in `completion.rs`.
+//! The injection of faults is in `faults.rs`, changes by the user in `changes.rs`, the presence of clusters in
+//! `presence.rs`, and the completion of the application in `completion.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,77 +19,78 @@ use crate::silence::Silence;
 
 /// The supervisor of one federation.
 ///
-/// Its clock starts at [`Time::ZERO`] with [`Supervisor::new`]. After the end it takes reports and orders nothing.
+/// Its clock starts at [`Time::ZERO`] with [`Supervisor::new`]. After the end of the run, it still accepts reports
+/// but issues no orders.
 #[derive(Debug)]
 pub struct Supervisor {
     pub(crate) config: Config,
-    /// As it will be announced next.
+    /// The membership to be announced next.
     pub(crate) membership: Membership,
-    /// The membership differs from what was announced last.
+    /// Whether the membership differs from the one announced last.
     pub(crate) unannounced: bool,
-    /// Processes whose death is to be announced, and whose next life is to be launched some time after that.
+    /// Processes whose failure is to be announced, and whose next life is to be launched some time afterwards.
     fallen: Vec<ProcessId>,
-    /// Indexed by process.
+    /// The supervisor's entry for each process, indexed by process.
     pub(crate) seats: Vec<Seat>,
     pub(crate) silence: Silence,
-    /// What is to be done when, in the order of being planned where the time is the same.
+    /// Scheduled actions by time. Actions of the same time are performed in the order in which they were scheduled.
     pub(crate) agenda: BTreeMap<(Time, u64), Due>,
     planned: u64,
     pub(crate) plan: Plan,
     pub(crate) completion: Completion,
     links_measured: bool,
     pub(crate) begun: Option<Time>,
-    /// What the deadline and the times of faults are counted from: the beginning of the application (before it, of the
-    /// supervisor), moved on by the length of every pause.
+    /// Reference for the deadline and the times of faults: the start of the application (before it, of the
+    /// supervisor), shifted by the length of every pause.
     pub(crate) origin: Time,
-    /// Since when the whole federation stands still by its user's will.
+    /// Since when the user has paused the whole federation.
     pub(crate) paused: Option<Time>,
     outcome: Option<Outcome>,
-    /// Indexed by cluster.
+    /// Newest committed position, indexed by cluster.
     committed: Vec<Position>,
-    /// Which clusters are due to join, and which want to leave.
+    /// Clusters that are due to join or to leave.
     pub(crate) presence: Waiting,
-    /// See [`Supervisor::await_exits`].
+    /// Set by [`Supervisor::await_exits`].
     awaits_exits: bool,
 }
 
-/// What the supervisor knows of one process.
+/// The supervisor's entry for one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub(crate) life: Life,
     pub(crate) state: State,
-    /// Its storage was lost, and it has not reported since that it holds what it should.
+    /// Whether its storage was lost and it has not reported since that the storage is complete again.
     pub(crate) replaced: bool,
-    /// What becomes of its storage if it has to be killed once more.
+    /// What happens to its storage if it has to be killed again.
     pub(crate) fate: StorageFate,
-    /// It stands until then, by this fault.
+    /// Until when it is paused, and by which fault.
     pub(crate) paused_until: Option<(Time, FaultNo)>,
-    /// It stands at a fact.
+    /// Whether it is halted at a fact.
     pub(crate) halted: bool,
-    /// It does not live again once its life has ended.
+    /// Whether it does not live again once its life has ended.
     pub(crate) gone: bool,
-    /// Its lives give signs of life of their own.
+    /// Whether its lives send heartbeats.
     beats: bool,
     pub(crate) gauges: Gauges,
 }
 
-/// Where a process's newest life is between its launch and its announced end.
+/// State of a process's newest life, from its launch to the announcement of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Started, not yet heard of.
+    /// Launched, but not registered yet.
     Launched,
-    /// It waits for its first membership, or runs.
+    /// Waits for its first membership, or runs.
     Registered,
-    /// To be killed by order; its end is not yet detected.
+    /// A kill was ordered, but the end has not been detected yet.
     Killed,
-    /// Its end is detected.
+    /// The end has been detected.
     Down,
-    /// Its cluster has left: it was ended, and does not live again.
+    /// Its cluster has left. The process was ended and does not live again.
     Left,
 }
 
 impl Seat {
-    /// Takes what the process says of itself. One that has restored nothing yet does not know how far it was.
+    /// Records a process's own values. A process that has not restored its state yet does not know its progress.
     fn measured(&mut self, gauges: Gauges) {
         let progress = if gauges.progress.total == 0 { self.gauges.progress } else { gauges.progress };
         self.gauges = Gauges { progress, ..gauges };
@@ -101,7 +102,8 @@ impl Seat {
 }
 
 impl Supervisor {
-    /// Takes charge of the processes of `membership`, in which nobody is up and every life is 0, and launches them all.
+    /// Takes charge of the processes of `membership`, in which no process is up and every life is 0, and launches
+    /// them all.
     pub fn new(config: Config, membership: Membership, out: &mut Vec<Order>) -> Supervisor {
         let processes = membership.members.len();
         let ranks = membership.with_role(Role::RANK).count();
@@ -146,19 +148,20 @@ impl Supervisor {
         supervisor
     }
 
-    /// Has the death of a silent process wait for its [`Report::Exited`], for drivers that take their time to carry out an
-    /// [`Order::Kill`] and report every end. With other drivers the order is carried out before the next one.
+    /// Makes the detection of a silent process wait for its [`Report::Exited`]. For drivers that need time to carry
+    /// out an [`Order::Kill`] and that report every end. With other drivers, the order is carried out before the next
+    /// one.
     pub fn await_exits(&mut self) {
         self.awaits_exits = true;
     }
 
-    /// Takes one report, and does what has fallen due; [`Report::Gauges`] sets nothing off, and nobody is found silent but
-    /// at a [`Report::Timeout`].
+    /// Handles one report, then performs all scheduled actions that are due. [`Report::Gauges`] triggers no action,
+    /// and silence is detected only at a [`Report::Timeout`].
     pub fn handle(&mut self, report: Report, now: Time, out: &mut Vec<Order>) {
         if self.outcome.is_some() {
             return;
         }
-        // While everything stands, so does the time of what is planned.
+        // During a pause, the time of scheduled actions does not advance.
         let now = match report {
             Report::Changed(_) => now,
             _ => self.paused.filter(|_| self.stands()).unwrap_or(now),
@@ -174,14 +177,14 @@ impl Supervisor {
             let due = entry.remove();
             self.perform(due, now, out);
         }
-        // A report may have been on its way for long, and others with it that say that their senders live.
+        // A report may have been delayed, together with heartbeats of other processes.
         while timeout && self.outcome.is_none() && !self.stands() {
             let Some(process) = self.silence.pop(now) else { break };
             self.fence(process, now, out);
         }
     }
 
-    /// When [`Report::Timeout`] is wanted; a time that has passed means at once.
+    /// Returns when the supervisor wants a [`Report::Timeout`]. A time in the past means immediately.
     pub fn next_deadline(&self) -> Option<Time> {
         if self.outcome.is_some() {
             return None;
@@ -196,7 +199,7 @@ impl Supervisor {
         agenda.into_iter().chain(self.silence.next_deadline()).min()
     }
 
-    /// Whether facts of this kind are to be reported. Does not change during a run.
+    /// Returns whether facts of this kind are to be reported. Constant during a run.
     pub fn follows(&self, kind: FactKind) -> bool {
         matches!(
             kind,
@@ -210,7 +213,7 @@ impl Supervisor {
         ) || self.plan.waits_for(kind)
     }
 
-    /// The federation at a glance.
+    /// Returns the current status of the federation, for a live view.
     pub fn status(&self) -> Status {
         let mut clusters: Vec<ClusterStatus> = self
             .committed
@@ -234,17 +237,18 @@ impl Supervisor {
         }
     }
 
-    /// The plan and what has become of it. A fault that is still pending after the end was never reached.
+    /// Returns the plan of faults, and what became of each so far. A fault that is still pending after the end was
+    /// never triggered.
     pub fn faults(&self) -> Vec<FaultAccount> {
         self.plan.account()
     }
 
-    /// The newest life of every process.
+    /// Iterates over all processes with their newest lives.
     pub fn newest(&self) -> impl Iterator<Item = (ProcessId, Life)> {
         self.seats.iter().enumerate().map(|(index, seat)| (ProcessId(index as u32), seat.life))
     }
 
-    /// The plan, with what was added to it.
+    /// Returns the plan, including faults that were added to it.
     pub fn plan(&self) -> Vec<PlannedFault> {
         self.plan.planned()
     }
@@ -327,12 +331,12 @@ impl Supervisor {
         }
     }
 
-    /// The seat of `process` if `life` is its newest and still lives.
+    /// Returns the entry of `process` if `life` is its newest life and has not ended.
     fn seat_of(&mut self, process: ProcessId, life: Life) -> Option<&mut Seat> {
         Some(&mut self.seats[process.index()]).filter(|seat| seat.life == life && seat.lives())
     }
 
-    /// Whether the end of this life, of which the supervisor hears now, is the end of a process that it has to know of.
+    /// Returns whether the reported end of this life is news to the supervisor.
     fn is_to_be_detected(&self, process: ProcessId, life: Life) -> bool {
         let seat = self.seats[process.index()];
         seat.life == life && !matches!(seat.state, State::Down | State::Left)
@@ -376,23 +380,23 @@ impl Supervisor {
         self.announce(now, out);
     }
 
-    /// From `now` on the run may take so long to begin.
+    /// Starts the time limit for the application to begin, from `now`.
     pub(crate) fn plan_start(&mut self, now: Time) {
         if let Some(limit) = self.config.start_within {
             self.plan_at(now + limit, Due::Deadline);
         }
     }
 
-    /// Ends the run if it has lasted for as long as it may, also one that has not even begun.
+    /// Ends the run if it has exceeded its time limit, whether or not the application has begun.
     pub(crate) fn end_at_deadline(&mut self, now: Time, out: &mut Vec<Order>) {
         let limit = if self.begun.is_some() { Some(self.config.deadline) } else { self.config.start_within };
-        // One that its user keeps from beginning does not end before it may.
+        // A run whose beginning the user delays by a pause does not time out.
         if limit.is_some_and(|it| self.origin + it <= now) && self.paused.is_none() {
             self.end(Outcome::Deadline, out);
         }
     }
 
-    /// Learns from a fact what the end of the run and the live view need.
+    /// Extracts from a fact what the end of the run and the live view need.
     fn learn(&mut self, process: ProcessId, fact: &Fact, out: &mut Vec<Order>) {
         match fact {
             Fact::Finished(state) => self.completion.finished(process, &state.0),
@@ -429,7 +433,7 @@ impl Supervisor {
         }
     }
 
-    /// A halted process goes on, unless it is also paused.
+    /// Releases a halted process, unless it is also paused.
     pub(crate) fn release(&mut self, process: ProcessId, out: &mut Vec<Order>) {
         let seat = &mut self.seats[process.index()];
         let stands = self.paused.is_some();
@@ -470,7 +474,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the lives of `processes` at once. For one that is dead already, only its storage is dealt with.
+    /// Ends the lives of `processes` immediately. For a process that has already failed, only its storage is handled.
     pub(crate) fn kill(
         &mut self,
         processes: &[ProcessId],
@@ -500,8 +504,8 @@ impl Supervisor {
         out.push(Order::Kill { lives, storage });
     }
 
-    /// Launches no next life of these processes. The membership says so with the end of their last life, or at once where
-    /// that end was announced already.
+    /// Rules out further lives of these processes. The membership shows this at the end of their last life, or
+    /// immediately if that end has already been announced.
     pub(crate) fn give_up(&mut self, processes: &[ProcessId]) {
         for &process in processes {
             let seat = &mut self.seats[process.index()];
@@ -517,7 +521,7 @@ impl Supervisor {
         }
     }
 
-    /// A process is silent: nobody may hear of its death before it is certain.
+    /// Fences a silent process: its failure must not be announced before it is certain.
     fn fence(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
         let seat = self.seats[process.index()];
         match seat.state {
@@ -572,7 +576,7 @@ impl Supervisor {
         out.push(Order::Launch { process, life, boot });
     }
 
-    /// Brings one process's entry up to date in the membership that is announced next.
+    /// Updates one process's entry in the membership to be announced next.
     pub(crate) fn announce_member(&mut self, process: ProcessId, up: bool) {
         let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
         member.life = self.seats[process.index()].life;

@@ -1,4 +1,4 @@
-//! What a user changes while the run goes on: links, more faults, a pause.
+//! Changes by the user while a run is in progress: links, additional faults, and pauses.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Desk {
         Desk { supervisor, now: Time::ZERO, orders }
     }
 
-    /// Whose application has begun, with nothing left of the orders until then.
+    /// Creates a supervisor whose application has begun, and drops its orders so far.
     fn begun() -> Desk {
         let mut desk = Desk::new();
         desk.register();
@@ -74,13 +74,13 @@ impl Desk {
         self.supervisor.handle(report, self.now, &mut self.orders);
     }
 
-    /// Asks for a change; what is ordered.
+    /// Reports a change. Returns the resulting orders.
     fn change(&mut self, change: Change) -> Vec<Order> {
         self.report(Report::Changed(change));
         std::mem::take(&mut self.orders)
     }
 
-    /// Lets time pass, with a timeout whenever one is wanted; what is ordered meanwhile.
+    /// Advances the time, with a timeout whenever the supervisor wants one. Returns the orders in the meantime.
     fn pass(&mut self, to: u64) -> Vec<Order> {
         while let Some(deadline) = self.supervisor.next_deadline().filter(|it| *it <= Time(to)) {
             self.now = self.now.max(deadline);
@@ -95,7 +95,7 @@ impl Desk {
     }
 }
 
-/// A fault that kills a process, counted from the beginning.
+/// A fault that kills a process at a time counted from the start of the application.
 fn at(no: u32, at: u64, process: ProcessId) -> PlannedFault {
     let fault = Fault::Crash { process, storage: StorageFate::Kept, returns: true };
     PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault }
@@ -163,7 +163,7 @@ fn a_pause_stops_everyone_and_the_time_of_the_plan_and_nobody_is_taken_for_dead(
     assert_eq!(orders, [stated(Change::Pause(true)), pause(P0, true), pause(P1, true)]);
     assert!(desk.supervisor.status().paused);
     assert_eq!(desk.change(Change::Pause(true)), [], "said twice, it is done once");
-    // Far beyond the patience, the fault at 500 and the deadline.
+    // Far beyond the time limit for silence, the fault at 500, and the deadline.
     assert_eq!(desk.pass(10 * DEADLINE), []);
     let orders = desk.change(Change::Pause(false));
     assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false), pause(P1, false)]);
@@ -177,7 +177,7 @@ fn a_pause_stops_everyone_and_the_time_of_the_plan_and_nobody_is_taken_for_dead(
         assert_eq!(desk.pass(resumed + after), []);
         beats(&mut desk);
     }
-    // 50 had passed before the pause.
+    // 50 had elapsed before the pause.
     desk.pass(resumed + 449);
     assert_eq!(desk.state(0), FaultState::Pending);
     desk.pass(resumed + 450);

@@ -1,4 +1,4 @@
-//! Clusters that join when their time has come, and leave when their protocol says so.
+//! Clusters that join at their time, and leave once their protocol releases them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// One cluster that stays and one that joins, all of whose processes have registered.
+    /// Creates one permanent cluster and one that joins later. All processes have registered.
     fn begun(plan: Vec<PlannedFault>) -> Desk {
         let member = |cluster, node| Member {
             cluster: ClusterId(cluster),
@@ -63,7 +63,7 @@ impl Desk {
         self.supervisor.handle(report, self.now, &mut self.orders);
     }
 
-    /// Lets time pass; what was ordered since the last time.
+    /// Advances the time. Returns the orders since the last call.
     fn pass(&mut self, to: u64) -> Vec<Order> {
         while let Some(deadline) = self.supervisor.next_deadline().filter(|it| *it <= Time(to)) {
             self.now = self.now.max(deadline);
@@ -86,7 +86,7 @@ impl Desk {
     }
 }
 
-/// Who is up in the last membership that was announced.
+/// Returns which processes are up in the last announced membership.
 fn announced(orders: &[Order]) -> Option<(Vec<bool>, Presence)> {
     orders.iter().rev().find_map(|order| match order {
         Order::Announce(it) => {
@@ -135,7 +135,7 @@ fn a_cluster_leaves_when_its_protocol_lets_it_go_and_its_processes_are_finished(
     assert!(leaves(&orders));
     assert!(orders.contains(&Order::Kill { lives, storage: StorageFate::Lost }));
     assert_eq!(announced(&orders), Some((vec![true, false, false], Presence::Left)));
-    // Their ends are no failures, and what they had computed counts.
+    // Their ends are no failures, and their results count.
     desk.report(Report::Exited { process: GUESTS[0], life: Life(1) });
     desk.report(Report::Lost {
         process: GUESTS[1],

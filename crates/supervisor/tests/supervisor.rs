@@ -1,4 +1,4 @@
-//! The supervisor against a script of reports: what it orders, and when.
+//! The supervisor against a script of reports: which orders it issues, and when.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn membership() -> Membership {
     }
 }
 
-/// A supervisor, and the orders that nobody has looked at yet.
+/// A supervisor, and its orders that no test has checked yet.
 struct Desk {
     supervisor: Supervisor,
     now: Time,
@@ -74,7 +74,7 @@ impl Desk {
         Desk { supervisor, now: Time::ZERO, orders }
     }
 
-    /// As [`Desk::new`], with the application begun at [`BEGUN`] and the orders until then taken.
+    /// Same as [`Desk::new`], with the application begun at [`BEGUN`] and the earlier orders dropped.
     fn begun(plan: Vec<(Trigger, Fault)>) -> Desk {
         let mut desk = Desk::new(plan);
         desk.begin();
@@ -94,7 +94,7 @@ impl Desk {
         self.supervisor.handle(report, self.now, &mut self.orders);
     }
 
-    /// Lets time pass up to `to`, with a timeout whenever one is wanted.
+    /// Advances the time to `to`, with a timeout whenever the supervisor wants one.
     fn pass(&mut self, to: Time) {
         while let Some(deadline) = self.supervisor.next_deadline().filter(|it| *it <= to) {
             self.now = self.now.max(deadline);
@@ -107,7 +107,7 @@ impl Desk {
         std::mem::take(&mut self.orders)
     }
 
-    /// What is announced at once, with the orders before it dropped.
+    /// Returns the membership announced now, and drops the earlier orders.
     fn announced(&mut self) -> Arc<Membership> {
         self.pass(self.now);
         let announced = self.take().into_iter().rev().find_map(|order| match order {
@@ -161,7 +161,7 @@ fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {
     [Order::State(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
 }
 
-/// By the first fault of the plan.
+/// Ended by the first fault of the plan.
 fn failed(process: ProcessId, life: u32, storage: StorageFate) -> Order {
     ended(process, life, storage, EndedBy::Fault(FaultNo(0)))
 }
@@ -318,7 +318,7 @@ fn a_second_failure_during_the_restart_counts_a_life_more() {
     desk.exited(P1, 1);
     desk.pass(BEGUN + RESTART_AFTER);
     desk.take();
-    // Life 2 is launched, and killed by the plan before it registers.
+    // Life 2 is launched, and the plan kills it before it registers.
     desk.pass(BEGUN + Span(200));
     let orders = desk.take();
     assert_eq!(orders[1..], [failed(P1, 2, StorageFate::Kept), kill(&[(P1, 2)], StorageFate::Kept)]);
@@ -353,7 +353,7 @@ fn reports_of_older_lives_change_nothing() {
     desk.pass(desk.now + DETECT_AFTER + DETECT_AFTER);
     assert_eq!(desk.take(), []);
     assert_eq!(desk.supervisor.status().clusters[0].progress, Progress::default());
-    // The same from the living has its effect.
+    // The same reports from the current life take effect.
     desk.finished(P0, 2, 0, 0);
     assert_eq!(desk.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
 }
@@ -735,7 +735,7 @@ fn a_fault_without_a_living_target_is_ineffective() {
 
 #[test]
 fn a_fault_that_comes_when_the_work_is_all_but_done_is_ineffective() {
-    // 20 percent is enough; with one step less it is not.
+    // 20 percent is enough, but one step less is not.
     for (done, state) in [
         (240, FaultState::Effective),
         (
@@ -921,7 +921,7 @@ fn signs_of_life_that_are_heard_late_count_before_anybody_is_found_silent() {
     for process in [P0, P1] {
         desk.heartbeat(process, 1);
     }
-    // Whoever hears for the supervisor was busy elsewhere for a while.
+    // The receiver of the reports was busy for a while.
     desk.now += DETECT_AFTER + DETECT_AFTER;
     for process in [P0, P1] {
         desk.heartbeat(process, 1);
