@@ -1,16 +1,16 @@
-//! Facts as sentences, for people. The subject, the process that stated the fact, is left to the caller.
+//! Describes facts in words, for people. The caller adds the subject, which is the process that stated the fact.
 
 use std::fmt::{self, Display};
 
 use faultline_core::fault::{Change, StorageFault};
 use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, Fault, MessageId, StorageFate, TheftStep};
 
-/// A fact as the rest of a sentence that begins with who stated it: `sent p0->p3 #2`.
+/// Returns the predicate of a sentence whose subject is the process that stated the fact: `sent p0->p3 #2`.
 pub fn describe(fact: &Fact) -> impl Display + '_ {
     Predicate(fact)
 }
 
-/// The same sentence with `p17` and `c1` by the names that people gave them, where they have one.
+/// Returns the sentence with user-defined names in place of `p17` and `c1`, as far as they exist.
 pub fn with_names(
     sentence: &str,
     process: impl Fn(u32) -> Option<String>,
@@ -30,7 +30,7 @@ pub fn with_names(
         .collect()
 }
 
-/// The message that a fact is about, if it is about one.
+/// Returns the message that a fact is about, if it is about one.
 pub fn message_of(fact: &Fact) -> Option<MessageId> {
     match fact {
         Fact::Sent { id, .. }
@@ -50,7 +50,7 @@ pub fn message_of(fact: &Fact) -> Option<MessageId> {
     }
 }
 
-/// A fault as an order: `crash p3`.
+/// Describes a fault in the imperative: `crash p3`.
 pub fn describe_fault(fault: &Fault) -> impl Display + '_ {
     Order(fault)
 }

@@ -1,4 +1,4 @@
-//! Facts for other programs: one table as JSON Lines or as CSV, and who sent how much to whom.
+//! Exports facts for other programs: as a table in JSON Lines or CSV, and as a communication graph.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,7 +10,11 @@ use crate::manifest::Manifest;
 use crate::memory::Trace;
 use crate::row::{COLUMNS, Row};
 
-/// Writes one [`Row`] per line as a JSON object, by process and life. Columns that are empty for a fact are left out.
+/// Writes one [`Row`] per line as a JSON object, by process and life. Columns that are empty for a fact are omitted.
+///
+/// # Errors
+///
+/// Fails if `out` cannot be written.
 pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
     let began = trace.begun().unwrap_or(Time::ZERO);
     for record in trace.records() {
@@ -20,7 +24,11 @@ pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io
     out.flush()
 }
 
-/// Writes one [`Row`] per line as comma-separated values, by process and life, under a line with [`COLUMNS`].
+/// Writes one [`Row`] per line as comma-separated values, by process and life, after a header line with [`COLUMNS`].
+///
+/// # Errors
+///
+/// Fails if `out` cannot be written.
 pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join(","))?;
     let began = trace.begun().unwrap_or(Time::ZERO);
@@ -36,15 +44,16 @@ pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Resul
     out.flush()
 }
 
-/// By sender and receiver: bytes and messages.
+/// Bytes and messages, by sender and receiver.
 pub type Channels = BTreeMap<(ProcessId, ProcessId), (u64, u64)>;
 
-/// Who sent how much to whom, in so many intervals of the same length between the first message and the last. A message
-/// that is sent again, or by a re-execution under its old name, counts once, when it was first sent.
+/// Returns the traffic of each channel in `intervals` intervals of equal length between the first message and the
+/// last. A message that is sent again, or sent by a re-execution under the same identity, counts once, at its first
+/// send.
 ///
 /// # Panics
 ///
-/// When there is no interval.
+/// Panics if `intervals` is zero.
 pub fn channels(trace: &Trace, intervals: usize) -> Vec<Channels> {
     let mut first: BTreeMap<MessageId, (Time, u32)> = BTreeMap::new();
     for record in trace.records() {
@@ -65,8 +74,12 @@ pub fn channels(trace: &Trace, intervals: usize) -> Vec<Channels> {
     channels
 }
 
-/// Writes the communication graph as an edge list: a line with the name of each process, then one for each channel with
-/// its bytes and messages. Each message counts once.
+/// Writes the communication graph as an edge list: first one line per process with its name, then one line per
+/// channel with its bytes and messages. Each message counts once.
+///
+/// # Errors
+///
+/// Fails if `out` cannot be written.
 pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) -> io::Result<()> {
     let names: BTreeMap<ProcessId, &str> = names.iter().copied().collect();
     names.values().try_for_each(|it| writeln!(out, "{it}"))?;
@@ -79,7 +92,7 @@ pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) ->
     out.flush()
 }
 
-/// As RFC 4180 has it.
+/// Quotes a field according to RFC 4180, if necessary.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -194,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Process 0 sends to process 1: the number of the message, its bytes, and when.
+    /// Process 0 sends to process 1. Each entry has the number of the message, its bytes, and its time.
     fn sent(messages: &[(u32, u32, u64)]) -> Trace {
         let mut trace = Trace::default();
         for (number, &(name, bytes, at)) in messages.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The file of one life's facts: append-only, written by the process itself, readable after it was killed at any point.
+//! The file of one life's facts: append-only, written by the process itself, and readable after a kill at any point.
 //!
 //! A file is a header, then one record per fact:
 //!
@@ -9,10 +9,11 @@
 //! | record | 4 | length of the body in the lower three bytes, their check byte in the upper one; little-endian |
 //! | | 4 | CRC32C of the body, little-endian |
 //! | | length | postcard of `(Time, Fact)` |
-//! | seal | 48 | how many facts there are, and a digest over all of them ([`crate::seal`]) |
+//! | seal | 48 | number of facts, and a digest over all of them ([`crate::seal`]) |
 //!
-//! The length has a check of its own so that a record that was cut off is told from one that was damaged. A process that
-//! is killed leaves no seal: the supervisor cuts off what was not written whole, which had no effect yet, and seals the rest.
+//! The length has its own check byte, so that a record that was cut off can be distinguished from a damaged one. A
+//! killed process leaves no seal: the supervisor removes an incomplete record, whose fact had no effect yet, and
+//! seals the rest.
 
 use std::io::{self, Write};
 
@@ -27,7 +28,7 @@ const MAGIC: [u8; 8] = *b"FLFACTS\x03";
 const HEADER_LEN: usize = 16;
 const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
-/// A buffer that has grown to this is written out without being asked.
+/// A buffer that reaches this size is written out automatically.
 const FLUSH_AT: usize = 64 * 1024;
 
 /// Writes the facts of one life. Buffered: a process flushes before it acts outwardly, so that a fact whose effects
@@ -41,7 +42,7 @@ pub struct FactsWriter<W: Write> {
 }
 
 impl<W: Write> FactsWriter<W> {
-    /// Begins the file of a life.
+    /// Begins the file of a life with its header.
     pub fn new(out: W, process: ProcessId, life: Life) -> Self {
         let mut buffer = Vec::with_capacity(4096);
         buffer.extend(MAGIC);
@@ -50,21 +51,29 @@ impl<W: Write> FactsWriter<W> {
         FactsWriter { out, buffer, facts: 0, sealer: Sealer::default() }
     }
 
-    /// Goes on with the file of a life that holds so many facts in these `bytes`; `out` takes what comes next.
+    /// Continues the file of a life, which contains this many facts in `bytes`. `out` receives what follows.
     pub(crate) fn go_on(out: W, bytes: &[u8], facts: u64) -> Self {
         let mut sealer = Sealer::default();
         sealer.update(bytes);
         FactsWriter { out, buffer: Vec::with_capacity(4096), facts, sealer }
     }
 
-    /// Appends a fact, stated at `at` by the clock of its driver. Fails only when a full buffer could not be written.
+    /// Appends a fact, stated at `at` by the clock of its driver.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the fact is too long for a record, or if a full buffer could not be written.
     pub fn write(&mut self, at: Time, fact: &Fact) -> io::Result<()> {
         append_record(&mut self.buffer, &(at, fact))?;
         self.facts += 1;
         if self.buffer.len() >= FLUSH_AT { self.flush() } else { Ok(()) }
     }
 
-    /// Hands everything to the operating system, which keeps it when the process is killed.
+    /// Hands everything to the operating system, which keeps it even if the process is killed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the buffer could not be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
         self.sealer.update(&self.buffer);
@@ -73,6 +82,10 @@ impl<W: Write> FactsWriter<W> {
     }
 
     /// Flushes, and ends the stream with its seal. Nothing may be written afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the buffer or the seal could not be written.
     pub fn seal(&mut self) -> io::Result<()> {
         self.flush()?;
         self.out.write_all(&self.sealer.seal(SealedBy::Process, self.facts, false).to_bytes())?;
@@ -83,59 +96,63 @@ impl<W: Write> FactsWriter<W> {
 /// How the facts of a file end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// With a seal that is right.
+    /// With a valid seal.
     Sealed(Seal),
-    /// With a seal that is not the one of the bytes before it.
+    /// With a seal that does not match the bytes before it.
     BrokenSeal(Seal),
-    /// With something after the seal.
+    /// With additional bytes after the seal.
     AfterSeal,
-    /// With a whole record: the process was killed, and nobody has sealed what it wrote.
+    /// With a complete record. The process was killed, and its stream has not been sealed.
     Unsealed,
-    /// In the middle of a record or of the seal: the process was killed while it wrote.
+    /// In the middle of a record or of the seal. The process was killed while it wrote.
     Torn,
-    /// At a damaged record; at least one fact is missing.
+    /// At a damaged record. At least one fact is missing.
     Damaged,
 }
 
-/// Why there is no whole record at the beginning of some bytes.
+/// Why some bytes do not begin with a complete record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// They end before it does.
+    /// The bytes end before the record does.
     Torn,
-    /// It was changed.
+    /// The record was changed.
     Damaged,
 }
 
-/// What a file of facts holds.
+/// Content of a file of facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactsFile {
-    /// Whose.
+    /// The process that stated the facts.
     pub process: ProcessId,
-    /// Of which life.
+    /// The life that stated the facts.
     pub life: Life,
-    /// The facts, up to the first that is not whole.
+    /// The facts, up to the first incomplete or damaged record.
     pub stream: Stream,
-    /// Bytes up to there, without the seal.
+    /// Length of the header and these records in bytes, without the seal.
     pub len: u64,
-    /// Why there are no more.
+    /// Why the facts end there.
     pub end: StreamEnd,
 }
 
-/// Why a file is not one of facts.
+/// Why a file is not a file of facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FactsReadError {
-    /// It ends within the header.
+    /// The file ends within the header.
     #[error("it ends before its header is complete")]
     Header,
-    /// It begins with something else.
+    /// The file begins with different bytes.
     #[error("it does not begin as a file of facts does")]
     Magic,
-    /// It is of another version.
+    /// The file has another format version.
     #[error("it has format version {0}, this program reads version {version}", version = MAGIC[7])]
     Version(u8),
 }
 
-/// Reads a file of facts.
+/// Parses a file of facts.
+///
+/// # Errors
+///
+/// Fails if the header is missing or wrong. An incomplete or damaged record is no error, see [`FactsFile::end`].
 pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
     let (header, mut rest) = bytes.split_at_checked(HEADER_LEN).ok_or(FactsReadError::Header)?;
     if header[..7] != MAGIC[..7] {
@@ -167,7 +184,7 @@ pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
     Ok(FactsFile { process, life, stream, len, end })
 }
 
-/// The seal at the beginning of `rest`, the end of `bytes`, which hold so many facts before it.
+/// Parses the seal at the beginning of `rest`, which is the end of `bytes`. `facts` facts precede it.
 fn read_seal(bytes: &[u8], rest: &[u8], facts: u64) -> StreamEnd {
     let Some((seal, after)) = rest.split_first_chunk::<SEAL_LEN>() else { return StreamEnd::Torn };
     let Some(seal) = Seal::from_bytes(seal) else { return StreamEnd::Damaged };
@@ -180,8 +197,8 @@ fn read_seal(bytes: &[u8], rest: &[u8], facts: u64) -> StreamEnd {
     }
 }
 
-/// What makes a stream out of the beginning of a file that nobody has sealed: where it is to be cut off, and the seal that
-/// the supervisor writes there. `None` when it is sealed already.
+/// Returns the seal with which the supervisor closes an unsealed stream after its last complete record; `None` if the
+/// stream is already sealed.
 pub(crate) fn seal_of(bytes: &[u8], file: &FactsFile, incomplete: bool) -> Option<Seal> {
     let is_damaged = match file.end {
         StreamEnd::Sealed(_) => return None,
@@ -193,14 +210,18 @@ pub(crate) fn seal_of(bytes: &[u8], file: &FactsFile, incomplete: bool) -> Optio
     Some(sealer.seal(SealedBy::Supervisor, file.stream.len() as u64, incomplete || is_damaged))
 }
 
-/// The first record of `bytes`, and what follows it.
+/// Splits off the first record of `bytes`. Returns it together with the rest.
 fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), Cut> {
     let (body, rest) = split_body(bytes)?;
     let fact = postcard::from_bytes(body).map_err(|_| Cut::Damaged)?;
     Ok((fact, rest))
 }
 
-/// Appends one record. Fails when it is longer than a record can be.
+/// Appends one record.
+///
+/// # Errors
+///
+/// Fails if the encoded value is longer than a record can be.
 pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
     let start = buffer.len();
     buffer.extend([0; RECORD_HEADER_LEN]);
@@ -217,7 +238,11 @@ pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result
     Ok(())
 }
 
-/// The body of the first record of `bytes`, and what follows the record; [`Cut::Torn`] at the end of `bytes`, too.
+/// Splits off the body of the first record of `bytes`. Returns it together with the rest after the record.
+///
+/// # Errors
+///
+/// Returns [`Cut::Torn`] if `bytes` end before the record does, even if they are empty.
 pub fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), Cut> {
     let length: [u8; 4] = bytes.get(..4).ok_or(Cut::Torn)?.try_into().expect("four bytes");
     let body_len = (u32::from_le_bytes(length) as usize) & LONGEST_BODY;
@@ -232,7 +257,7 @@ pub fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), Cut> {
     Ok((body, rest))
 }
 
-/// A length below 2^24 and a check byte in which every changed bit of it shows.
+/// Returns a length below 2^24 with a check byte that detects every change of a single bit.
 fn checked_length(len: usize) -> [u8; 4] {
     let [a, b, c, _] = (len as u32).to_le_bytes();
     [a, b, c, !(a ^ b.rotate_left(3) ^ c.rotate_left(6))]
@@ -266,7 +291,7 @@ mod tests {
         bytes
     }
 
-    /// Without the seal.
+    /// The content of a file without its seal.
     fn open(stream: &Stream) -> Vec<u8> {
         let whole = file(stream);
         whole[..whole.len() - SEAL_LEN].to_vec()

@@ -1,4 +1,4 @@
-//! What is wrong with the evidence of a run: facts that are missing, or of which nobody can say that they are all there.
+//! Flaws in the evidence of a run: facts that are missing, or that cannot be shown to be complete.
 
 use std::fmt;
 
@@ -6,72 +6,73 @@ use faultline_core::{FactNo, Life, ProcessId};
 
 use crate::manifest::FactsEntry;
 
-/// One thing that is wrong with the evidence.
+/// One flaw in the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// The stream; `None` when it is the manifest or the federation file.
+    /// The stream concerned; `None` for the manifest or the federation file.
     pub stream: Option<(ProcessId, Life)>,
-    /// What is wrong with it.
+    /// Kind of the flaw.
     pub kind: FlawKind,
 }
 
-/// What is wrong with a stream, or with the description of a run.
+/// Kinds of flaws in a stream, or in the description of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlawKind {
-    /// The manifest lists the stream, and its file does not exist.
+    /// The manifest lists the stream, but its file does not exist.
     Absent,
-    /// The file cannot be read as one of facts.
+    /// The file cannot be read as a file of facts.
     Unreadable(String),
-    /// The record of this fact is damaged, or the fact never arrived although later ones did. The stream ends before it.
+    /// The record of this fact is damaged, or the fact never arrived although later ones did. The stream ends before
+    /// it.
     Gap(FactNo),
     /// The file ends in the middle of a record or of its seal, after this many facts.
     Torn(u64),
     /// The file ends without a seal, after this many facts.
     Unsealed(u64),
-    /// The seal at the end is not the one of these bytes.
+    /// The seal at the end does not match the bytes of the file.
     BrokenSeal {
-        /// Facts that the seal speaks of.
+        /// Number of facts according to the seal.
         sealed: u64,
-        /// Facts in the file.
+        /// Number of facts in the file.
         found: u64,
     },
-    /// Bytes follow the seal.
+    /// The file continues after the seal.
     AfterSeal,
-    /// The supervisor sealed what it had received, and does not know whether that is everything.
+    /// The supervisor sealed what it had received, and does not know whether anything is missing.
     Incomplete(u64),
     /// The manifest does not list the stream.
     Unlisted,
     /// The manifest lists the stream with another length, count or digest.
     Unlike {
-        /// In the manifest.
+        /// The stream according to the manifest.
         listed: Box<FactsEntry>,
-        /// In the record.
+        /// The stream according to its file.
         found: Box<FactsEntry>,
     },
-    /// The file's name says that it holds the facts of another life.
+    /// According to its name, the file contains the facts of another life.
     Misnamed(String),
-    /// A second file holds the facts of this life.
+    /// A second file contains the facts of this life.
     Twice(String),
-    /// A file among the facts whose name is not that of a life.
+    /// A file in the directory of facts whose name does not denote a life.
     Stranger(String),
-    /// This fact has an earlier time than the one before it in its stream.
+    /// This fact has an earlier time than its predecessor in the stream.
     TimeGoesBack(FactNo),
-    /// The manifest carries no digest.
+    /// The manifest has no digest.
     NoDigest,
-    /// `manifest.json` or `federation.yaml` is not as it was written.
+    /// `manifest.json` or `federation.yaml` has changed since it was written.
     Edited,
-    /// What the record says in one place does not agree with another, as a sentence: the manifest with the federation, or
-    /// facts with each other.
+    /// Two parts of the record contradict each other, such as manifest and federation, or two facts. Explained in a
+    /// sentence.
     Contradiction(String),
 }
 
 impl Flaw {
-    /// Whether the flaw is one of this stream.
+    /// Returns whether the flaw concerns this stream.
     pub fn concerns(&self, process: ProcessId, life: Life) -> bool {
         self.stream == Some((process, life))
     }
 
-    /// The flaw as a sentence without a full stop; `name` says what people call a process.
+    /// Describes the flaw in a sentence without a full stop. `name` returns the name of a process.
     pub fn describe(&self, name: impl Fn(ProcessId) -> String) -> String {
         let who = match self.stream {
             None => return self.kind.to_string(),

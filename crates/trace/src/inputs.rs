@@ -1,4 +1,4 @@
-//! The file of what one life was given, and what it did: enough to let it live again without its federation.
+//! The file of one life's inputs and actions: sufficient to execute the life again without its federation.
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
@@ -6,8 +6,8 @@
 //! | | 4 + 4 | process and life, little-endian |
 //! | record | 8 + length | as in a file of facts ([`crate::facts`]); the body is postcard of `(Time, Entry)` |
 //!
-//! The first entry is the birth; after each input stands what the process did. What is in the file of facts is not
-//! repeated, nor what a job gives back: the job is computed again.
+//! The first entry is the birth. Each input is followed by the process's actions. Facts are not repeated, since they
+//! are in the file of facts. Neither are the outputs of jobs, since jobs are computed again.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -23,38 +23,38 @@ use crate::facts::{Cut, append_record, split_body};
 
 const MAGIC: [u8; 8] = *b"FLINPUT\x03";
 const HEADER_LEN: usize = 16;
-/// A buffer that has grown to this is written out without being asked.
+/// A buffer that reaches this size is written out automatically.
 const FLUSH_AT: usize = 256 * 1024;
 
-/// Takes what processes are given and what they do, from a driver.
+/// Receives the inputs and actions of processes from a driver.
 pub trait Recorder<P: Process> {
-    /// A life begins.
+    /// Called at the beginning of a life.
     fn born(&mut self, at: Time, birth: &Birth<P::Config>);
-    /// A life is about to be given an event.
+    /// Called before a life is given an event.
     fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>);
-    /// What it did with the last input.
+    /// Called with the actions that followed the last input.
     fn did(&mut self, process: ProcessId, life: Life, at: Time, actions: &[ActionOf<P>]);
 }
 
-/// What a file holds one after the other. Like [`Event`], but for what is computed again.
+/// An entry of the file. Like [`Event`], except for outputs of jobs, which are computed again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Entry<S, M, H, V> {
-    /// The life began. Its configuration stands in the bundle.
+    /// The life began. Its configuration is part of the bundle.
     Birth {
-        /// How.
+        /// How the life began.
         boot: Boot,
-        /// Who was where.
+        /// The membership at the birth.
         membership: Membership,
-        /// What the life before had recorded.
+        /// The last durable record of the previous life.
         record: Option<Arc<[u8]>>,
-        /// Its own source of randomness.
+        /// Seed of the process's own random choices.
         seed: u64,
     },
     /// See [`Event::Packet`].
     Packet {
-        /// Sender.
+        /// The sending process.
         from: ProcessId,
-        /// Content.
+        /// The packet itself.
         packet: faultline_core::Packet<S, M, H, V>,
     },
     /// See [`Event::Persisted`].
@@ -63,25 +63,25 @@ pub enum Entry<S, M, H, V> {
     PersistFailed(ImageName),
     /// See [`Event::Read`].
     Read {
-        /// Which was asked for.
+        /// Name of the requested image.
         name: ImageName,
-        /// It.
+        /// The image; `None` if it is missing or damaged.
         image: Option<Arc<Image<H, V>>>,
     },
     /// See [`Event::Listed`].
     Listed(Vec<(ImageName, Arc<H>)>),
     /// See [`Event::Recorded`].
     Recorded {
-        /// Which.
+        /// Version of the record.
         version: u64,
     },
     /// See [`Event::Membership`].
     Membership(Arc<Membership>),
-    /// See [`Event::Computed`]; the result is what the job gives.
+    /// See [`Event::Computed`]. The output is that of the job.
     Computed(JobNo),
     /// See [`Event::Timeout`].
     Timeout,
-    /// What the process did with the input before.
+    /// Actions of the process after the previous input.
     Did(Vec<Deed>),
 }
 
@@ -94,18 +94,18 @@ pub type EntryOf<P> =
 pub enum Deed {
     /// See [`Action::Send`].
     Send {
-        /// The process, or `None` for a cluster.
+        /// The receiving process; `None` for a cluster.
         to: Option<ProcessId>,
-        /// The cluster, or `None` for a process.
+        /// The receiving cluster; `None` for a process.
         cluster: Option<faultline_core::ClusterId>,
-        /// Of the packet.
+        /// Checksum of the packet.
         checksum: u32,
     },
     /// See [`Action::Persist`].
     Persist {
-        /// Which image.
+        /// Name of the image.
         name: ImageName,
-        /// Of the image.
+        /// Checksum of the image.
         checksum: u32,
     },
     /// See [`Action::Read`].
@@ -116,9 +116,9 @@ pub enum Deed {
     Delete(ImageName),
     /// See [`Action::Record`].
     Record {
-        /// Which.
+        /// Version of the record.
         version: u64,
-        /// Of its bytes.
+        /// Checksum of the record's bytes.
         checksum: u32,
     },
     /// See [`Action::Started`].
@@ -127,12 +127,12 @@ pub enum Deed {
     Held,
     /// See [`Action::Compute`].
     Compute(JobNo),
-    /// See [`Action::Fact`]; the fact itself stands in the file of facts.
+    /// See [`Action::Fact`]. The fact itself is in the file of facts.
     Fact,
 }
 
 impl Deed {
-    /// What is kept of an action.
+    /// Returns the part of an action that is recorded.
     pub fn of<P: Process>(action: &ActionOf<P>) -> Deed {
         match action {
             Action::Send { to, packet } => {
@@ -162,7 +162,7 @@ fn checksum<T: Serialize>(value: &T) -> u32 {
     crc32c::crc32c(&bytes)
 }
 
-/// Writes the file of one life. Buffered, like the facts beside it.
+/// Writes the file of one life. Buffered, like the facts.
 #[derive(Debug)]
 pub struct InputsWriter<W: Write> {
     out: W,
@@ -170,7 +170,7 @@ pub struct InputsWriter<W: Write> {
 }
 
 impl<W: Write> InputsWriter<W> {
-    /// Begins the file of a life.
+    /// Begins the file of a life with its header.
     pub fn new(out: W, process: ProcessId, life: Life) -> Self {
         let mut buffer = Vec::with_capacity(4096);
         buffer.extend(MAGIC);
@@ -179,14 +179,22 @@ impl<W: Write> InputsWriter<W> {
         InputsWriter { out, buffer }
     }
 
-    /// The life begins.
+    /// Writes the birth of the life.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a full buffer could not be written.
     pub fn birth<P: Process>(&mut self, at: Time, birth: &Birth<P::Config>) -> io::Result<()> {
         let Birth { boot, membership, record, seed, .. } = birth;
         let (membership, record) = ((**membership).clone(), record.clone());
         self.write::<P>(at, &Entry::Birth { boot: *boot, membership, record, seed: *seed })
     }
 
-    /// An event is about to be given.
+    /// Writes an event that is about to be handled.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a full buffer could not be written.
     pub fn event<P: Process>(&mut self, at: Time, event: &In<P>) -> io::Result<()> {
         let entry: EntryOf<P> = match event {
             Event::Packet { from, packet } => Entry::Packet { from: *from, packet: packet.clone() },
@@ -202,12 +210,20 @@ impl<W: Write> InputsWriter<W> {
         self.write::<P>(at, &entry)
     }
 
-    /// What the process did with it.
+    /// Writes the actions that followed the last event.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a full buffer could not be written.
     pub fn actions<P: Process>(&mut self, at: Time, actions: &[ActionOf<P>]) -> io::Result<()> {
         self.write::<P>(at, &Entry::Did(actions.iter().map(Deed::of::<P>).collect()))
     }
 
-    /// Hands everything to the operating system, which keeps it when the process is killed.
+    /// Hands everything to the operating system, which keeps it even if the process is killed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the buffer could not be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
         self.buffer.clear();
@@ -220,33 +236,37 @@ impl<W: Write> InputsWriter<W> {
     }
 }
 
-/// What a file of inputs holds.
+/// Content of a file of inputs.
 pub struct InputsFile<P: Process> {
-    /// Whose.
+    /// The process that was given the inputs.
     pub process: ProcessId,
-    /// Of which life.
+    /// The life that was given the inputs.
     pub life: Life,
-    /// One after the other, up to the first that is not whole.
+    /// The entries in order, up to the first incomplete or damaged one.
     pub entries: Vec<(Time, EntryOf<P>)>,
-    /// Why there are no more; `None` where the file ends with a whole one.
+    /// Why the entries end there; `None` if the file ends with a complete entry.
     pub cut: Option<Cut>,
 }
 
-/// Why a file is not one of inputs.
+/// Why a file is not a file of inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InputsReadError {
-    /// It ends within the header.
+    /// The file ends within the header.
     #[error("it ends before its header is complete")]
     Header,
-    /// It begins with something else.
+    /// The file begins with different bytes.
     #[error("it does not begin as a file of inputs does")]
     Magic,
-    /// It is of another version.
+    /// The file has another format version.
     #[error("it has format version {0}, this program reads version {version}", version = MAGIC[7])]
     Version(u8),
 }
 
-/// Reads a file of inputs.
+/// Parses a file of inputs.
+///
+/// # Errors
+///
+/// Fails if the header is missing or wrong. An incomplete or damaged entry is no error, see [`InputsFile::cut`].
 pub fn read_inputs<P: Process>(bytes: &[u8]) -> Result<InputsFile<P>, InputsReadError> {
     let (header, mut rest) = bytes.split_at_checked(HEADER_LEN).ok_or(InputsReadError::Header)?;
     if header[..7] != MAGIC[..7] {

@@ -2,16 +2,16 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`memory`] | facts in memory, and where drivers put them |
+//! | [`memory`] | facts in memory, and the sinks to which drivers pass them |
 //! | [`facts`] | the file of one life's facts |
-//! | [`seal`] | what ends such a file, and vouches for it |
-//! | [`flaw`] | what is wrong with evidence |
-//! | [`inputs`] | the file of what one life was given, to let it live again |
-//! | [`manifest`] | what a bundle says of its run beside the facts |
+//! | [`seal`] | the end of such a file, which shows that it is complete and unchanged |
+//! | [`flaw`] | flaws in the evidence |
+//! | [`inputs`] | the file of one life's inputs, from which the life can be executed again |
+//! | [`manifest`] | the description of a bundle's run besides its facts |
 //! | [`bundle`] | the directory of a recorded run |
 //! | [`export`] | facts as JSON Lines and CSV |
 //! | [`row`] | a fact as a row of a table |
-//! | [`describe`] | facts as sentences |
+//! | [`describe`] | facts in words |
 
 pub mod bundle;
 pub mod describe;

@@ -1,6 +1,6 @@
-//! What a bundle says of its run beside the facts: `manifest.json`.
+//! The description of a bundle's run besides its facts: `manifest.json`.
 //!
-//! Written when the run begins, so that a run that was cut short still says what it was, and again when it ends.
+//! Written when the run begins, so that a run that was cut short still has a description, and again when it ends.
 
 use faultline_core::fault::{Change, FaultAccount, FaultState, LinkProperties, Outcome};
 use faultline_core::{
@@ -11,61 +11,61 @@ use serde::{Deserialize, Serialize};
 use crate::memory::Trace;
 use crate::seal::Seal;
 
-/// The version of the bundle's layout that this program writes and reads.
+/// Version of the bundle format that this program writes and reads.
 pub const FORMAT: u32 = 3;
 
-/// What a bundle says of its run. Times and spans are in nanoseconds.
+/// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// Format version of the bundle, see [`FORMAT`].
     pub format: u32,
     /// Version of the program that wrote the bundle.
     pub tool: String,
-    /// The federation's name.
+    /// Name of the federation.
     pub name: String,
-    /// What the run ran on.
+    /// What executed the run.
     pub backend: Backend,
-    /// Everything random in the run comes from this.
+    /// Seed of all random choices of the run.
     pub seed: u64,
-    /// The federation as its user wrote it. Kept in the bundle as `federation.yaml`, not in the manifest.
+    /// The federation file as the user wrote it. Stored in the bundle as `federation.yaml`, not in the manifest.
     #[serde(skip)]
     pub federation: String,
-    /// What people call the protocol. Nothing depends on it: a checker and a report read its promises.
+    /// Name of the protocol, for display only. Checkers and reports read its promises instead.
     pub protocol: String,
-    /// What the protocol promises.
+    /// The promises of the protocol.
     pub promises: Promises,
-    /// Indexed by [`ClusterId`].
+    /// Clusters of the federation, indexed by [`ClusterId`].
     pub clusters: Vec<ClusterEntry>,
-    /// Indexed by [`ProcessId`].
+    /// Processes of the federation, indexed by [`ProcessId`].
     pub processes: Vec<ProcessEntry>,
-    /// What bounds the work that a rollback may lose, when the protocol has such a bound.
+    /// Bounds on the work that a rollback may lose, if the protocol has any.
     pub bounds: Option<Bounds>,
-    /// Whether a node's storage dies with the node's process (`storage: memory`).
+    /// Whether a node's storage is lost with the node's process (`storage: memory`).
     pub volatile_storage: bool,
-    /// The faults that were planned, with those that were added while the run went on.
+    /// The plan of faults, including those that were added during the run.
     pub plan: Vec<PlannedFault>,
-    /// What became of each; empty while the run lasts.
+    /// What became of each fault; empty while the run is in progress.
     pub faults: Vec<FaultAccount>,
-    /// Per ordered pair of clusters.
+    /// Links, one entry per ordered pair of clusters.
     pub links: Vec<LinkEntry>,
-    /// Results of the same federation without faults, when they are known.
+    /// Results of the same federation without faults, if known.
     pub expected: Option<Expected>,
-    /// How the run ended; `None` while it lasts, and for ever when it was cut short.
+    /// How the run ended; `None` while it is in progress or if it was cut short.
     pub outcome: Option<Outcome>,
-    /// Milliseconds since the Unix epoch at the run's start.
+    /// Start of the run in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
-    /// From the start to the end: wall-clock time, virtual time in the simulator.
+    /// Duration of the run: wall-clock time, or virtual time in the simulator.
     pub duration: Span,
-    /// Every stream with its seal when the run ended, so that what changes or goes missing later shows; empty while the run
-    /// lasts.
+    /// All streams with their seals at the end of the run, so that later changes and losses can be detected; empty
+    /// while the run is in progress.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<FactsEntry>,
 }
 
 impl Manifest {
-    /// The manifest of a completed simulation that no federation describes: consecutive processes in clusters of these
-    /// sizes, and nothing else known of it. For tests and benchmarks of drivers and protocols.
+    /// Creates the manifest of a completed simulation that has no federation file: consecutive processes in clusters
+    /// of these sizes, and nothing else. For tests and benchmarks of drivers and protocols.
     pub fn bare(promises: Promises, sizes: &[u32]) -> Manifest {
         let clusters = (0..).map(ClusterId).zip(sizes);
         let of_cluster = |(cluster, &nodes)| std::iter::repeat_n(cluster, nodes as usize);
@@ -99,13 +99,13 @@ impl Manifest {
         }
     }
 
-    /// The processes that run the application, ascending. They come before all others.
+    /// Iterates over the processes that run the application, ascending. They come before all others.
     pub fn ranks(&self) -> impl Iterator<Item = (ProcessId, &ProcessEntry)> + Clone {
         (0..).map(ProcessId).zip(&self.processes).filter(|(_, it)| it.role == Role::RANK)
     }
 
-    /// Of a run that was cut short the manifest says neither how long it took nor what became of its faults. The
-    /// supervisor's facts do, as far as they go.
+    /// Completes the manifest of a run that was cut short, which contains neither its duration nor what became of its
+    /// faults, from the supervisor's facts, as far as they reach.
     pub fn fill_in(&mut self, trace: &Trace) {
         if self.outcome.is_some() {
             return;
@@ -135,130 +135,130 @@ impl Manifest {
     }
 }
 
-/// The facts of one life.
+/// The stream of one life in the list of facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FactsEntry {
-    /// Whose.
+    /// The process that stated the facts.
     pub process: ProcessId,
-    /// Of which life.
+    /// The life that stated the facts.
     pub life: Life,
-    /// Length of the file, with its seal.
+    /// Length of the file in bytes, including its seal.
     pub bytes: u64,
-    /// Its seal; `None` for a stream that nobody sealed.
+    /// Seal of the stream; `None` if it was not sealed.
     pub seal: Option<Seal>,
 }
 
-/// What a run runs on.
+/// What executes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Backend {
-    /// State machines over virtual time.
+    /// State machines in virtual time.
     Simulate,
     /// One operating-system process per node, on one machine.
     Local,
-    /// One pod per node.
+    /// One pod per node, on Kubernetes.
     Kubernetes,
 }
 
-/// One cluster.
+/// One cluster of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterEntry {
-    /// Its name in the federation.
+    /// Name of the cluster in the federation.
     pub name: String,
-    /// Ranks.
+    /// Number of ranks.
     pub nodes: u32,
 }
 
-/// One process.
+/// One process of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProcessEntry {
-    /// What people call it: `paris-0`.
+    /// Name of the process for display, such as `paris-0`.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the process.
     pub role: Role,
-    /// Its cluster, or [`ClusterId::OUTSIDE`].
+    /// Cluster of the process, or [`ClusterId::OUTSIDE`].
     pub cluster: ClusterId,
 }
 
-/// What bounds the work that a rollback to the last checkpoint may lose.
+/// Bounds on the work that a rollback to the last checkpoint may lose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
-    /// Delay between unforced checkpoints, by cluster; `None` is infinite.
+    /// Delay between unforced checkpoints, one entry per cluster; `None` is infinite.
     pub checkpoint_every: Vec<Option<Span>>,
-    /// From a failure to its detection, at most.
+    /// Longest time from a failure to its detection.
     pub detect_after: Span,
 }
 
-/// A link, one direction.
+/// A link in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkEntry {
-    /// Sending side.
+    /// Sending cluster.
     pub from: ClusterId,
-    /// Receiving side; may be the same.
+    /// Receiving cluster; may be the same.
     pub to: ClusterId,
-    /// As asked for.
+    /// Requested properties.
     pub requested: LinkProperties,
-    /// As measured before the application began, or after the change; `None` where nothing was (a simulator, or one node
-    /// only).
+    /// Properties measured before the application began, or after the change; `None` without a measurement (in a
+    /// simulation, or with a single node).
     pub measured: Option<LinkMeasured>,
-    /// When it was asked for, by the run's clock; `None` is from the beginning. A link that was changed while the run went
-    /// on has an entry for each change, in their order.
+    /// Time of the request by the run's clock; `None` for the beginning of the run. A link that was changed during
+    /// the run has one entry per change, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
 
-/// A link as measured by echo between its processes.
+/// Properties of a link, measured by echoes between its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkMeasured {
-    /// One-way delay, the median.
+    /// Median one-way delay.
     pub latency: Span,
-    /// Half the distance from the smallest to the greatest delay.
+    /// Half the difference between the greatest and the smallest delay.
     pub jitter: Span,
-    /// Echoes.
+    /// Number of echoes.
     pub samples: u32,
-    /// How often it was measured: again when it was not as asked, because a machine may be busy for a moment. All else
-    /// is what the last time gave.
+    /// Number of measurements. A measurement that differs from the requested delay is repeated, because a machine may
+    /// be busy for a moment. All other fields are those of the last measurement.
     #[serde(default = "once")]
     pub rounds: u32,
 }
 
-/// What a bundle means that says nothing of rounds.
+/// Returns the default for bundles without a number of rounds.
 fn once() -> u32 {
     1
 }
 
 impl LinkEntry {
-    /// Whether the measured delay is within 5 % or 200 us of the one asked for, whichever is more. `None` where nothing
-    /// was measured.
+    /// Returns whether the measured delay is within tolerance of the requested one: 5 % or 200 us, whichever is
+    /// greater. `None` without a measurement.
     pub fn as_asked(&self) -> Option<bool> {
         let measured = self.measured?.latency;
         Some(Span(self.requested.latency.0.abs_diff(measured.0)) <= self.tolerance())
     }
 
-    /// By how much the measured delay may miss.
+    /// Returns the largest permitted difference between measured and requested delay.
     pub fn tolerance(&self) -> Span {
         Span::from_micros(200).max(Span(self.requested.latency.0 / 20))
     }
 }
 
-/// Results to compare with.
+/// Expected results, to compare the run's results with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expected {
-    /// Where they come from: a sequential reference, or a run without faults.
+    /// Origin of the results: a sequential reference, or a run without faults.
     pub source: String,
-    /// Per rank.
+    /// Digest of each rank.
     #[serde(with = "hexadecimal")]
     pub digests: Vec<(ProcessId, Digest)>,
 }
 
-/// Digests as people compare them.
+/// Serializes digests as hexadecimal text.
 mod hexadecimal {
     use super::{Digest, ProcessId};
     use serde::de::Error;

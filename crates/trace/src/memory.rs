@@ -1,4 +1,4 @@
-//! Facts in memory.
+//! Facts in memory, and the interface through which drivers pass them on.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::flaw::{Flaw, FlawKind};
 
-/// One fact with its header, as a driver hands it on.
+/// One fact with its header, as a driver passes it on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Who stated it; [`ProcessId::SUPERVISOR`] for the supervisor.
+    /// The process that stated it; [`ProcessId::SUPERVISOR`] for the supervisor.
     pub process: ProcessId,
-    /// In which life; 0 for the supervisor.
+    /// The life that stated it; 0 for the supervisor.
     pub life: Life,
-    /// Its place in that life's stream, from 0 and without gaps.
+    /// Number of the fact in the life's stream: consecutive, from 0.
     pub number: FactNo,
-    /// By the clock of the driver that hosts the process. No clock orders facts of different processes.
+    /// Time of the fact by the clock of the process's driver. Clocks do not order facts of different processes.
     pub at: Time,
-    /// It.
+    /// The fact itself.
     pub fact: Fact,
 }
 
-/// Takes facts as they are stated.
+/// Receives facts as they are stated.
 pub trait Sink {
-    /// The kinds of fact that are taken; of others a driver need not tell it. Facts are numbered without gaps if all
-    /// are taken.
+    /// The kinds of facts that the sink receives. A driver may omit all others. Facts are numbered consecutively if
+    /// all kinds are received.
     const TAKES: FactKinds = FactKinds::ALL;
-    /// Takes one fact.
+    /// Receives one fact.
     fn record(&mut self, record: Record);
 }
 
-/// A sink that keeps nothing, for measurements.
+/// A sink that drops all facts, for measurements.
 impl Sink for () {
     const TAKES: FactKinds = FactKinds::NONE;
     #[inline]
@@ -44,15 +44,15 @@ impl Sink for Vec<Record> {
     }
 }
 
-/// The facts of one life, in order; the index is the fact's number.
+/// The facts of one life, in order. The index is the number of the fact.
 pub type Stream = Vec<(Time, Fact)>;
 
 /// All facts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// One stream per life, the supervisor's under ([`ProcessId::SUPERVISOR`], 0).
+    /// One stream per life. The supervisor's has the key ([`ProcessId::SUPERVISOR`], 0).
     pub streams: BTreeMap<(ProcessId, Life), Stream>,
-    /// What is wrong with this evidence, the description of the run included. Empty for a run that was kept in memory.
+    /// Flaws in this evidence, including the run's description. Empty for a run kept in memory.
     pub flaws: Vec<Flaw>,
 }
 
@@ -71,16 +71,16 @@ impl Sink for Trace {
     }
 }
 
-/// Takes the facts of a whole run into memory, quickly: the streams of the newest lives are found by their number.
+/// Collects the facts of a whole run in memory. Streams of the newest lives are found quickly, by index.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// By process; empty for one that has stated nothing.
+    /// Newest life of each process, indexed by process; empty if it has stated nothing.
     newest: Vec<(Life, Stream)>,
     rest: Trace,
 }
 
 impl Recorder {
-    /// Everything that was recorded.
+    /// Returns everything that was recorded.
     ///
     /// A life that the supervisor started and that stated nothing has an empty stream.
     pub fn finish(mut self) -> Trace {
@@ -94,7 +94,7 @@ impl Recorder {
         self.rest
     }
 
-    /// What is not the next fact of a newest life.
+    /// Records a fact that is not the next fact of a newest life.
     fn record_other(&mut self, record: Record) {
         let index = record.process.index();
         if record.process != ProcessId::SUPERVISOR && record.number == FactNo(0) {
@@ -135,32 +135,32 @@ impl Sink for Recorder {
 }
 
 impl Trace {
-    /// The supervisor's facts.
+    /// Returns the supervisor's facts.
     pub fn supervisor(&self) -> &[(Time, Fact)] {
         self.streams.get(&(ProcessId::SUPERVISOR, Life(0))).map_or(&[], Vec::as_slice)
     }
 
-    /// When the application began, by the supervisor's clock: the origin of the times that people are told.
+    /// Returns when the application began, by the supervisor's clock. The origin of all times shown to people.
     pub fn begun(&self) -> Option<Time> {
         self.supervisor().iter().find_map(|(at, fact)| (*fact == Fact::Begun).then_some(*at))
     }
 
-    /// The lives of one process, ascending.
+    /// Iterates over the lives of one process, ascending.
     pub fn lives(&self, process: ProcessId) -> impl DoubleEndedIterator<Item = (Life, &Stream)> {
         self.streams.range((process, Life(0))..=(process, Life(u32::MAX))).map(|(&(_, life), it)| (life, it))
     }
 
-    /// Number of facts.
+    /// Returns the number of facts.
     pub fn len(&self) -> usize {
         self.streams.values().map(Vec::len).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no facts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All facts, by process and life, in the order of stating.
+    /// Iterates over all facts by process and life, in the order in which they were stated.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.streams.iter().flat_map(|(&(process, life), stream)| {
             stream.iter().zip(0..).map(move |((at, fact), number)| Record {
@@ -173,7 +173,7 @@ impl Trace {
         })
     }
 
-    /// Every life that the supervisor says it started.
+    /// Iterates over all lives that the supervisor started, according to its facts.
     pub fn started(&self) -> impl Iterator<Item = (ProcessId, Life)> + '_ {
         self.supervisor().iter().filter_map(|(_, fact)| match fact {
             Fact::LifeStarted { process, life, .. } => Some((*process, *life)),
@@ -181,17 +181,17 @@ impl Trace {
         })
     }
 
-    /// Whether facts of a life may be missing.
+    /// Returns whether facts of a life may be missing.
     pub fn has_gap(&self, process: ProcessId, life: Life) -> bool {
         self.flaws.iter().any(|flaw| flaw.concerns(process, life))
     }
 
-    /// Whether facts of any life of a process may be missing.
+    /// Returns whether facts of any life of a process may be missing.
     pub fn has_gap_of(&self, process: ProcessId) -> bool {
         self.flaws.iter().any(|flaw| flaw.stream.is_some_and(|(of, _)| of == process))
     }
 
-    /// Notes that the fact after the last one of a stream is missing.
+    /// Records that the fact after the last one of a stream is missing.
     pub(crate) fn note_gap(&mut self, process: ProcessId, life: Life) {
         let next = FactNo(self.streams.get(&(process, life)).map_or(0, Vec::len) as u64);
         self.flaws.push(Flaw { stream: Some((process, life)), kind: FlawKind::Gap(next) });
@@ -221,7 +221,7 @@ mod tests {
     fn a_recorder_keeps_what_a_trace_does() {
         let (mut recorder, mut trace) = (Recorder::default(), Trace::default());
         let facts = [
-            // Two lives of one process, a packet of the first one late, and a gap in the second.
+            // Two lives of one process, with a late fact of the first and a gap in the second.
             (1, 1, 0),
             (1, 1, 1),
             (0, 1, 0),
@@ -233,7 +233,7 @@ mod tests {
             (0, 1, 1),
             (u32::MAX, 0, 0),
             (u32::MAX, 0, 1),
-            // One that starts with a gap.
+            // A life whose stream starts with a gap.
             (2, 1, 1),
             (2, 1, 0),
             (2, 3, 0),

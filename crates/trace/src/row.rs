@@ -1,5 +1,5 @@
-//! A fact as a row of a table, for programs that know nothing of this one: every column has a name, processes and clusters
-//! are called as their federation calls them, and units stand in the names. `docs/bundle.md` lists the columns.
+//! A fact as a row of a table, for other programs: every column has a name, processes and clusters have their names
+//! in the federation, and units are part of the column names. `docs/bundle.md` lists the columns.
 
 use faultline_core::fault::Change;
 use faultline_core::{
@@ -54,7 +54,7 @@ pub const COLUMNS: [&str; 38] = [
     "text",
 ];
 
-/// One fact. A column that says nothing about a kind of fact is empty for it.
+/// One fact. Columns that do not apply to its kind are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
     process: String,
@@ -130,7 +130,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of a fact of the run that `manifest` describes, whose application began at `began`.
+    /// Creates the row of a fact of the run that `manifest` describes. The application began at `began`.
     pub fn new(record: &Record, manifest: &Manifest, began: Time) -> Row {
         let Record { process, life, number, at, fact } = record;
         let names = Naming(manifest);
@@ -280,14 +280,14 @@ impl Row {
         }
     }
 
-    /// A checkpoint of the process itself.
+    /// Fills the columns of a checkpoint of the process itself.
     fn checkpoint(&mut self, position: Position) {
         self.checkpoint_of = Some(self.process.clone());
         self.checkpoint_incarnation = Some(position.incarnation);
         self.checkpoint_sn = Some(position.sn);
     }
 
-    /// A part of a checkpoint, which may be another process's.
+    /// Fills the columns of a part of a checkpoint, which may belong to another process.
     fn image(&mut self, image: &ImageName, names: &Naming<'_>) {
         self.checkpoint_of = Some(names.process(image.owner));
         self.checkpoint_incarnation = Some(image.incarnation);
@@ -301,7 +301,7 @@ impl Row {
     }
 }
 
-/// What processes and clusters of a run are called.
+/// Names of the processes and clusters of a run.
 struct Naming<'a>(&'a Manifest);
 
 impl Naming<'_> {
@@ -320,12 +320,12 @@ impl Naming<'_> {
         self.0.clusters.get(usize::from(cluster.0)).map(|it| it.name.clone())
     }
 
-    /// None outside every cluster.
+    /// Returns the name of a process's cluster; `None` outside all clusters.
     fn cluster_of(&self, process: ProcessId) -> Option<String> {
         self.cluster(self.0.processes.get(process.index())?.cluster)
     }
 
-    /// `paris=0.3 rennes=1.2`: of each cluster the incarnation and the sequence number.
+    /// Returns the incarnation and sequence number of each cluster: `paris=0.3 rennes=1.2`.
     fn dependencies(&self, vectors: &Vectors) -> String {
         let clusters = self.0.clusters.iter().zip(vectors.ddv.iter());
         let each = clusters.map(|(it, at)| format!("{}={}.{}", it.name, at.incarnation.0, at.sn.0));
@@ -333,7 +333,7 @@ impl Naming<'_> {
     }
 }
 
-/// As users name it in triggers.
+/// Returns the kind of a fact, as users name it in triggers.
 fn kind_name(fact: &Fact) -> String {
     match serde_json::to_value(fact.kind()) {
         Ok(serde_json::Value::String(name)) => name,

@@ -1,12 +1,12 @@
-//! The seal at the end of a stream: how many facts there are, who says so, and a digest over every byte before it.
+//! The seal at the end of a stream: number of facts, author of the seal, and a digest of all bytes before it.
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
 //! | mark | 6 | `FLSEAL`, which no record begins with |
-//! | by | 1 | who sealed: 0 the process, 1 the supervisor |
+//! | by | 1 | author of the seal: 0 the process, 1 the supervisor |
 //! | incomplete | 1 | 1 when facts may exist that never arrived, else 0 |
-//! | facts | 8 | how many, little-endian |
-//! | digest | 32 | BLAKE3 of everything before it, the file's header and the seal's first 16 bytes included |
+//! | facts | 8 | number of facts, little-endian |
+//! | digest | 32 | BLAKE3 of everything before it, including the file's header and the seal's first 16 bytes |
 
 use std::fmt;
 
@@ -15,16 +15,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub(crate) const MARK: [u8; 6] = *b"FLSEAL";
 const HEAD_LEN: usize = 16;
-/// Length of a seal, in bytes.
+/// Length of a seal in bytes.
 pub(crate) const SEAL_LEN: usize = HEAD_LEN + 32;
 
-/// Who vouches that a stream ends where its seal says.
+/// Author of a seal, who confirms that the stream ends there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SealedBy {
-    /// The writer of the stream: it ended in an orderly way.
+    /// The writer of the stream, which ended normally.
     Process,
-    /// The supervisor, because the process was killed: these are the facts that were received of it.
+    /// The supervisor, because the process was killed. The stream contains what the supervisor received.
     Supervisor,
 }
 
@@ -32,10 +32,10 @@ pub enum SealedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Seal {
-    /// Who wrote it.
+    /// Author of the seal.
     #[serde(rename = "sealedBy")]
     pub by: SealedBy,
-    /// Facts in the stream.
+    /// Number of facts in the stream.
     pub facts: u64,
     /// Whether the process may have stated facts that the supervisor never received.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -44,7 +44,7 @@ pub struct Seal {
     pub digest: Hash,
 }
 
-/// A BLAKE3 digest; 64 hexadecimal digits as text.
+/// A BLAKE3 digest. Displayed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hash(pub [u8; 32]);
 
@@ -84,7 +84,7 @@ impl Sealer {
         self.0.update(bytes);
     }
 
-    /// The seal over everything hashed so far.
+    /// Returns the seal over everything hashed so far.
     pub(crate) fn seal(&self, by: SealedBy, facts: u64, incomplete: bool) -> Seal {
         let mut seal = Seal { by, facts, incomplete, digest: Hash([0; 32]) };
         let mut hasher = self.0.clone();
@@ -113,7 +113,7 @@ impl Seal {
         bytes
     }
 
-    /// Reads what [`Seal::to_bytes`] wrote, without checking the digest; `None` for anything else.
+    /// Parses the output of [`Seal::to_bytes`], without checking the digest; `None` for anything else.
     pub(crate) fn from_bytes(bytes: &[u8; SEAL_LEN]) -> Option<Seal> {
         let by = match bytes[6] {
             0 => SealedBy::Process,

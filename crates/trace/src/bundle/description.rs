@@ -1,7 +1,8 @@
-//! What says which run a bundle holds: the manifest and the federation file, with a digest over both.
+//! The description of a bundle's run: the manifest and the federation file, with a digest of both.
 //!
-//! The digest is the first entry of `manifest.json`, on a line of its own. It covers every other byte of that file and every
-//! byte of `federation.yaml`; the manifest lists the streams with their digests, so it covers the whole evidence.
+//! The digest is the first entry of `manifest.json`, on a line of its own. It covers every other byte of that file
+//! and every byte of `federation.yaml`. Since the manifest lists the streams with their digests, it covers the whole
+//! evidence.
 
 use std::fs;
 
@@ -9,14 +10,14 @@ use super::{Bundle, BundleError, FEDERATION, life_of, read, replace};
 use crate::manifest::{FORMAT, FactsEntry, Manifest};
 use crate::seal::{Hash, SEAL_LEN, Seal};
 
-/// What the manifest says of its own bytes and of the federation file.
+/// Result of checking the manifest's digest of its own bytes and of the federation file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Digest {
-    /// Its digest is right.
+    /// The digest matches.
     Right,
-    /// It carries none.
+    /// The manifest has no digest.
     Absent,
-    /// Its digest is another one's.
+    /// The digest does not match.
     Wrong,
 }
 
@@ -24,8 +25,12 @@ const BEFORE: &str = "{\n  \"digest\": \"";
 const AFTER: &str = "\",\n";
 
 impl Bundle {
-    /// Writes the manifest and the federation's text, replacing earlier ones whole. When the run has ended, all facts have to
-    /// be there, and sealed: the seal of each stream becomes part of the manifest.
+    /// Writes the manifest and the federation's text, replacing earlier ones as a whole. Once the run has ended, all
+    /// facts must be present and sealed, and the seal of each stream becomes part of the manifest.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read or written, or if a stream of facts is not readable.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), BundleError> {
         let mut manifest = manifest.clone();
         if manifest.outcome.is_some() {
@@ -39,7 +44,11 @@ impl Bundle {
         replace(&self.manifest_path(), format!("{BEFORE}{digest}{AFTER}{entries}").as_bytes())
     }
 
-    /// Reads the manifest, with the federation's text.
+    /// Reads the manifest, including the federation's text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read, or if the manifest is invalid or has another format version.
     pub fn read_manifest(&self) -> Result<Manifest, BundleError> {
         let path = self.manifest_path();
         let json = read(&path)?;
@@ -71,7 +80,7 @@ impl Bundle {
         Ok(if is_right { Digest::Right } else { Digest::Wrong })
     }
 
-    /// Every stream that is there, with the seal that its file ends with.
+    /// Returns all existing streams, with the seals that their files end with.
     fn list_facts(&self) -> Result<Vec<FactsEntry>, BundleError> {
         let mut entries = Vec::new();
         for path in self.facts_files()? {
@@ -97,7 +106,8 @@ impl Bundle {
     }
 }
 
-/// The digest of a manifest's entries, as they stand in its file after the digest, and of the federation file.
+/// Returns the digest of the manifest's entries, as they are in the file after the digest, and of the federation
+/// file.
 fn digest(entries: &str, federation: &[u8]) -> Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(entries.len() as u64).to_le_bytes());

@@ -1,5 +1,5 @@
-//! Reads the facts of a run, and finds what is wrong with them: a stream that is not the one that was sealed, that the
-//! manifest lists otherwise, or whose times go back.
+//! Reads the facts of a run and detects flaws: a stream that differs from what was sealed or from what the manifest
+//! lists, or whose times decrease.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,14 +14,14 @@ use crate::manifest::FactsEntry;
 use crate::memory::{Stream, Trace};
 
 impl Bundle {
-    /// Reads all facts, and says what is wrong with them and with the description of the run ([`Trace::flaws`]).
+    /// Reads all facts, and reports flaws of the facts and of the run's description ([`Trace::flaws`]).
     ///
-    /// While a run lasts, and after one that was cut short, streams without a seal are no flaw: the manifest then says that
-    /// the run has not ended. A record that was cut off by a kill is none either.
+    /// While a run is in progress, and after one that was cut short, a stream without a seal is not a flaw: the
+    /// manifest then says that the run has not ended. Neither is a record that was cut off by a kill.
     ///
     /// # Errors
     ///
-    /// When the directory of facts, or a file in it, cannot be read. A file with the wrong content is a flaw.
+    /// Fails if the directory of facts, or a file in it, cannot be read. A file with the wrong content is a flaw.
     pub fn read_trace(&self) -> Result<Trace, BundleError> {
         let mut trace = Trace::default();
         let manifest = self.read_manifest().ok();
@@ -45,7 +45,7 @@ impl Bundle {
             };
             let mut flaw = |stream, kind| trace.flaws.push(Flaw { stream: Some(stream), kind });
             if bytes.is_empty() && !has_ended {
-                continue; // killed before its first word
+                continue; // killed before it wrote anything
             }
             let file = match read_facts(&bytes) {
                 Ok(file) => file,
@@ -81,7 +81,7 @@ impl Bundle {
     }
 }
 
-/// What is wrong with the end of a stream, and its seal.
+/// Returns the flaw at the end of a stream, if any, and the stream's seal.
 fn ending(file: &FactsFile, has_ended: bool) -> (Option<FlawKind>, Option<crate::Seal>) {
     let found = file.stream.len() as u64;
     match file.end {
@@ -94,19 +94,19 @@ fn ending(file: &FactsFile, has_ended: bool) -> (Option<FlawKind>, Option<crate:
     }
 }
 
-/// The first fact that is older than the one before it.
+/// Returns the first fact whose time is earlier than that of its predecessor.
 fn goes_back(stream: &Stream) -> Option<FactNo> {
     let at = stream.windows(2).position(|pair| pair[1].0 < pair[0].0)?;
     Some(FactNo(at as u64 + 1))
 }
 
-/// Compares the streams that the manifest lists with those that are there.
+/// Compares the streams that the manifest lists with those that exist.
 fn compare(listed: &[FactsEntry], mut found: BTreeMap<(ProcessId, Life), FactsEntry>, flaws: &mut Vec<Flaw>) {
     for entry in listed {
         let stream = (entry.process, entry.life);
         let kind = match found.remove(&stream) {
             Some(found) if found == *entry => continue,
-            // What is wrong with it has been said.
+            // Its flaw has already been reported.
             _ if flaws.iter().any(|flaw| flaw.stream == Some(stream)) => continue,
             Some(found) => FlawKind::Unlike { listed: Box::new(*entry), found: Box::new(found) },
             None => FlawKind::Absent,
@@ -132,7 +132,7 @@ mod tests {
     const FIRST: (ProcessId, Life) = (ProcessId(0), Life(1));
     const SECOND: (ProcessId, Life) = (ProcessId(0), Life(2));
 
-    /// The record of a run that ended.
+    /// Writes the record of a run that ended.
     fn record() -> (tempfile::TempDir, Bundle) {
         let dir = tempfile::tempdir().unwrap();
         let bundle = Bundle::create(dir.path()).unwrap();
@@ -146,7 +146,7 @@ mod tests {
         bundle.facts_path(process, life)
     }
 
-    /// The flaws of a record that `attack` has changed.
+    /// Returns the flaws of a record that `attack` has changed.
     fn flaws(attack: impl FnOnce(&Bundle)) -> Vec<(Option<(ProcessId, Life)>, FlawKind)> {
         let (_dir, bundle) = record();
         attack(&bundle);
@@ -259,12 +259,12 @@ mod tests {
         let read = bundle.read_trace().unwrap();
         assert_eq!((read.flaws.len(), read.streams[&FIRST].len()), (0, 2));
 
-        // Nobody sealed them, and the run is said to be over.
+        // The streams are not sealed, although the run is said to be over.
         bundle.write_manifest(&example()).unwrap();
         let flaws = bundle.read_trace().unwrap().flaws;
         assert_eq!(flaws[0], Flaw { stream: Some(FIRST), kind: FlawKind::Torn(2) });
         assert!(matches!(flaws[1].kind, FlawKind::Unreadable(_)));
-        // The supervisor seals what it finds, and what it does not.
+        // The supervisor seals streams that it finds, and streams that it does not.
         for (process, life) in [FIRST, SECOND, (ProcessId(1), Life(1))] {
             bundle.seal(process, life, false).unwrap();
         }

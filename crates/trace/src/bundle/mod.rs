@@ -1,5 +1,5 @@
-//! The directory of a recorded run: `manifest.json`, `federation.yaml`, `facts/` with one file per life, and `inputs/` with
-//! another when the run was asked to record what its processes were given.
+//! The directory of a recorded run: `manifest.json`, `federation.yaml`, and `facts/` with one file per life. If the
+//! inputs of processes were recorded, `inputs/` contains another file per life.
 
 mod description;
 mod evidence;
@@ -29,72 +29,77 @@ pub struct Bundle {
     dir: PathBuf,
 }
 
-/// What went wrong with a bundle, and in which file.
+/// An error of an operation on a bundle, with the file concerned.
 #[derive(Debug, Error)]
 pub enum BundleError {
-    /// The directory already holds a run.
+    /// The directory already contains a run.
     #[error("{} already holds the record of a run", .0.display())]
     Occupied(PathBuf),
-    /// A directory could not be made.
+    /// A directory could not be created.
     #[error("cannot create {}: {source}", path.display())]
     Create {
-        /// Which.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// A file could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The manifest is not one.
+    /// The manifest is invalid.
     #[error("{} is not a manifest: {source}", path.display())]
     Manifest {
-        /// Which.
+        /// Path of the manifest.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: serde_json::Error,
     },
-    /// The bundle was written by another version of the program.
+    /// The bundle has the format of another version of the program.
     #[error("{} has format version {found}, this program reads version {FORMAT}", path.display())]
     Format {
-        /// Which.
+        /// Path of the manifest.
         path: PathBuf,
-        /// Its version.
+        /// Format version of the bundle.
         found: u64,
     },
-    /// A file of facts is not one.
+    /// A file of facts is invalid.
     #[error("{} does not hold facts: {source}", path.display())]
     Facts {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: FactsReadError,
     },
-    /// A file of inputs is not one.
+    /// A file of inputs is invalid.
     #[error("{} does not hold inputs: {source}", path.display())]
     Inputs {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: InputsReadError,
     },
 }
 
 impl Bundle {
-    /// Makes a new bundle in `dir`, which may exist but must not hold a run.
+    /// Creates a bundle in `dir`, which may exist but must not contain a run.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BundleError::Occupied`] if `dir` contains a run, and [`BundleError::Create`] if it cannot be
+    /// created.
     pub fn create(dir: impl Into<PathBuf>) -> Result<Bundle, BundleError> {
         let bundle = Bundle { dir: dir.into() };
         if bundle.holds_a_run() {
@@ -105,12 +110,17 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// Whether the directory holds a run, or the beginning of one.
+    /// Returns whether the directory contains a run, complete or not.
     pub fn holds_a_run(&self) -> bool {
         self.manifest_path().exists() || self.facts_dir().exists()
     }
 
-    /// Removes the record; the directory stays. What is left when this is cut short is still the beginning of a run.
+    /// Removes the record, but not the directory. If the removal is cut short, the rest still counts as the beginning
+    /// of a run.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file or directory cannot be removed.
     pub fn clear(&self) -> Result<(), BundleError> {
         let gone = |path: PathBuf, removed: io::Result<()>| match removed {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -123,7 +133,11 @@ impl Bundle {
         gone(self.manifest_path(), fs::remove_file(self.manifest_path()))
     }
 
-    /// The files that say what the run is, by name: what a process needs to find where it starts.
+    /// Returns the files that describe the run, by name: what a process needs to know at its start.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of the files cannot be read.
     pub fn description(&self) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
         [MANIFEST, FEDERATION]
             .map(|name| Ok((name.to_owned(), read(&self.dir.join(name))?)))
@@ -131,17 +145,17 @@ impl Bundle {
             .collect()
     }
 
-    /// Opens the bundle in `dir`. What it holds is looked at when it is read.
+    /// Opens the bundle in `dir`. The content is checked only when it is read.
     pub fn open(dir: impl Into<PathBuf>) -> Bundle {
         Bundle { dir: dir.into() }
     }
 
-    /// Where it is.
+    /// Returns the directory of the bundle.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The file for the facts of one life: `facts/p3-1.facts`, `facts/supervisor-0.facts`.
+    /// Returns the path of the file for the facts of one life: `facts/p3-1.facts`, `facts/supervisor-0.facts`.
     pub fn facts_path(&self, process: ProcessId, life: Life) -> PathBuf {
         let file = if process == ProcessId::SUPERVISOR {
             format!("supervisor-{}.{FACTS_EXTENSION}", life.0)
@@ -151,7 +165,11 @@ impl Bundle {
         self.facts_dir().join(file)
     }
 
-    /// Begins the file for the facts of one life, which must not exist.
+    /// Creates the file for the facts of one life, which must not exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file exists or cannot be created.
     pub fn facts_writer(&self, process: ProcessId, life: Life) -> Result<FactsWriter<File>, BundleError> {
         let path = self.facts_path(process, life);
         let begin = || {
@@ -162,7 +180,12 @@ impl Bundle {
         begin().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
-    /// Goes on with the file for the facts of one life, after those that are whole, which are returned. A seal is removed.
+    /// Continues the file for the facts of one life after the last complete record, and returns the facts so far.
+    /// Removes a seal.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, truncated or opened, or is not a file of facts.
     pub fn facts_appender(
         &self,
         process: ProcessId,
@@ -180,7 +203,11 @@ impl Bundle {
         Ok((FactsWriter::go_on(file, whole, facts.stream.len() as u64), facts.stream))
     }
 
-    /// Puts a piece of the file for the facts of one life, written elsewhere, where it belongs.
+    /// Writes a piece of the file for the facts of one life at its offset. The piece was written elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened or written.
     pub fn write_facts_at(
         &self,
         process: ProcessId,
@@ -194,9 +221,13 @@ impl Bundle {
             .map_err(|source| BundleError::Write { path, source })
     }
 
-    /// Seals the facts of a life that can write no more, unless they are sealed. A record that was cut off is removed: its
-    /// process was killed while it wrote, and nothing had come of it. `incomplete` says that facts may exist that are not
-    /// here. A life that never began its file gets one without facts.
+    /// Seals the facts of a life that can write no more, unless they are already sealed. A record that was cut off is
+    /// removed: its process was killed while it wrote, and the fact had no effect yet. `incomplete` says that the
+    /// life may have stated facts that are missing here. A life without a file gets one without facts.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read or written.
     pub fn seal(&self, process: ProcessId, life: Life, incomplete: bool) -> Result<(), BundleError> {
         let path = self.facts_path(process, life);
         let mut bytes = match fs::read(&path) {
@@ -226,30 +257,43 @@ impl Bundle {
         write().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
-    /// From now on whoever hosts a process of this run records what it is given.
+    /// Enables the recording of inputs: from this call on, every host of a process of this run records the process's
+    /// inputs.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the directory of inputs cannot be created.
     pub fn record_inputs(&self) -> Result<(), BundleError> {
         let path = self.dir.join(INPUTS);
         fs::create_dir_all(&path).map_err(|source| BundleError::Create { path, source })
     }
 
-    /// Whether what processes are given is recorded.
+    /// Returns whether the inputs of processes are recorded.
     pub fn records_inputs(&self) -> bool {
         self.dir.join(INPUTS).is_dir()
     }
 
-    /// The file for the inputs of one life: `inputs/p3-1.inputs`.
+    /// Returns the path of the file for the inputs of one life: `inputs/p3-1.inputs`.
     pub fn inputs_path(&self, process: ProcessId, life: Life) -> PathBuf {
         self.dir.join(INPUTS).join(format!("{process}-{}.{INPUTS}", life.0))
     }
 
-    /// Begins the file for the inputs of one life, which must not exist.
+    /// Creates the file for the inputs of one life, which must not exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file exists or cannot be created.
     pub fn inputs_writer(&self, process: ProcessId, life: Life) -> Result<InputsWriter<File>, BundleError> {
         let path = self.inputs_path(process, life);
         let file = File::create_new(&path).map_err(|source| BundleError::Write { path, source })?;
         Ok(InputsWriter::new(file, process, life))
     }
 
-    /// Reads what a life was given; `None` when it was killed before its first word.
+    /// Reads the inputs of a life; `None` if it was killed before anything was written.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read or is not a file of inputs.
     pub fn read_inputs<P: Process>(
         &self,
         process: ProcessId,
@@ -263,7 +307,11 @@ impl Bundle {
         read_inputs(&bytes).map(Some).map_err(|source| BundleError::Inputs { path, source })
     }
 
-    /// Writes every stream of a trace that was kept in memory, and seals it.
+    /// Writes all streams of a trace that was kept in memory, and seals them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file exists or cannot be written.
     pub fn write_trace(&self, trace: &Trace) -> Result<(), BundleError> {
         for (&(process, life), stream) in &trace.streams {
             let mut writer = self.facts_writer(process, life)?;
@@ -277,7 +325,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// The files of facts.
+    /// Returns the paths of all files of facts.
     fn facts_files(&self) -> Result<Vec<PathBuf>, BundleError> {
         let dir = self.facts_dir();
         let unreadable = |source| BundleError::Read { path: dir.clone(), source };
@@ -300,7 +348,7 @@ impl Bundle {
     }
 }
 
-/// The life whose facts a file holds, by the file's name.
+/// Returns the life that a file of facts belongs to, according to its name.
 fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
     let (process, life) = path.file_stem()?.to_str()?.rsplit_once('-')?;
     let process = match process {
@@ -314,7 +362,7 @@ fn read(path: &Path) -> Result<Vec<u8>, BundleError> {
     fs::read(path).map_err(|source| BundleError::Read { path: path.to_owned(), source })
 }
 
-/// A reader sees the old content or the new, never a part.
+/// Replaces a file atomically: a reader sees either the old or the new content, never a part.
 fn replace(path: &Path, content: &[u8]) -> Result<(), BundleError> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".draft");
