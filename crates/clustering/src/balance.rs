@@ -1,6 +1,6 @@
-//! How large a cluster may be.
+//! Upper limit of the size of a cluster.
 
-/// The largest cluster holds at most so many times the mean of processes.
+/// Limits the size of the largest cluster to a multiple of the mean size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Balance {
     processes: usize,
@@ -8,25 +8,26 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// No factor is no limit.
+    /// Creates a limit. Without a factor, sizes are unlimited.
     pub(crate) fn new(processes: usize, factor: Option<f64>) -> Balance {
         Balance { processes, factor }
     }
 
-    /// How many processes the largest of so many clusters may hold.
+    /// Returns the largest permitted size of a cluster if there are this many clusters, in processes.
     pub(crate) fn most(self, clusters: usize) -> usize {
         let Some(factor) = self.factor else { return self.processes };
         let most = factor * self.processes as f64 / clusters.max(1) as f64;
-        // A whole number that rounding has made a little smaller is still that number.
+        // A whole number that rounding has made slightly smaller still counts as that number.
         ((most * (1.0 + 1e-12)) as usize).min(self.processes)
     }
 
-    /// Whether there are divisions into so many clusters: seven processes are never three clusters of the same size.
+    /// Returns whether any division into this many clusters is permitted: seven processes never form three clusters
+    /// of equal size.
     pub(crate) fn allows(self, clusters: usize) -> bool {
         self.most(clusters).saturating_mul(clusters) >= self.processes
     }
 
-    /// The smallest factor with which there are divisions into so many clusters.
+    /// Returns the smallest factor that permits a division into this many clusters.
     pub(crate) fn least(self, clusters: usize) -> f64 {
         self.processes.div_ceil(clusters) as f64 * clusters as f64 / self.processes as f64
     }

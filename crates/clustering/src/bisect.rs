@@ -1,8 +1,8 @@
-//! A graph in parts of equal size, by halving again and again.
+//! Divides a graph into parts of equal size by repeated bisection.
 //!
-//! A half is found by many levels (Karypis and Kumar): neighbours that talk most are merged until few are left, those are
-//! divided by growing one half from several starts, and on the way back each level is refined by moving one after the
-//! other, also at a loss, and keeping the best state on the way (Fiduccia and Mattheyses).
+//! Bisection uses many levels (Karypis and Kumar). Neighbours with the most traffic are merged until few nodes are
+//! left. These are divided by growing one half from several starts. On the way back, each level is refined by moving
+//! one node after the other, even at a loss, and keeping the best state (Fiduccia and Mattheyses).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,23 +10,23 @@ use crate::chance::Chance;
 use crate::graph::Graph;
 use crate::level::Level;
 
-/// Merging stops here.
+/// Number of nodes at which merging stops.
 const COARSEST: usize = 40;
-/// Starts from which a half is grown.
+/// Number of starts from which a half is grown.
 const STARTS: usize = 12;
-/// Passes over a level that may still improve it.
+/// Largest number of passes over a level that improve it.
 const PASSES: usize = 8;
-/// Moves at a loss before a pass gives up.
+/// Number of consecutive moves without gain after which a pass stops.
 const PATIENCE: usize = 120;
-/// Moves from one half that are looked at for one that keeps the balance.
+/// Number of candidates in each half that are examined for a move that keeps the balance.
 const LOOKS: usize = 8;
-/// Clusters with which one exchanges processes: those that it talks to most.
+/// Number of clusters with which a cluster exchanges processes: those with the most traffic.
 const PARTNERS: usize = 4;
-/// Rounds of exchanges over all clusters.
+/// Number of rounds of exchanges over all clusters.
 const EXCHANGES: usize = 3;
 
-/// Divides a graph into `parts` parts of about the same size, none of which holds more than `most` processes; by process,
-/// its part. So many parts of that size have to hold all processes.
+/// Divides a graph into `parts` parts of about the same size, none larger than `most` processes, and returns each
+/// process's part. `parts` times `most` must be at least the number of processes.
 pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
     let mut part_of = vec![0; graph.len()];
     let all: Vec<u32> = (0..graph.len() as u32).collect();
@@ -35,8 +35,8 @@ pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
     part_of
 }
 
-/// Exchanges processes between pairs of parts, so that less goes between them and none gets larger than `most`. Where all
-/// parts are full no process can move by itself; this moves one there and another back.
+/// Exchanges processes between pairs of parts to reduce the traffic between them, with no part larger than `most`. If
+/// all parts are full, no process can move alone, but an exchange can move one there and another back.
 pub(crate) fn exchange(graph: &Graph, part_of: &mut [u32], most: usize) {
     for _ in 0..EXCHANGES {
         let before = graph.between(part_of);
@@ -62,7 +62,8 @@ pub(crate) fn exchange(graph: &Graph, part_of: &mut [u32], most: usize) {
     }
 }
 
-/// Pairs of parts that talk, those that talk most first; each part is in few of them.
+/// Returns pairs of parts with traffic between them, in descending order of traffic. Each part is in only a few
+/// pairs.
 fn partners(graph: &Graph, part_of: &[u32]) -> Vec<(u32, u32)> {
     let mut pairs: Vec<(u64, (u32, u32))> =
         graph.between_each(part_of).into_iter().map(|(pair, bytes)| (bytes, pair)).collect();
@@ -78,16 +79,16 @@ fn partners(graph: &Graph, part_of: &[u32]) -> Vec<(u32, u32)> {
     pairs.into_iter().map(|it| it.1).collect()
 }
 
-/// How large the left half is to be, in processes.
+/// Requested size of the left half, in processes.
 #[derive(Clone, Copy)]
 struct Share {
     size: u64,
-    /// Limits that hold in the end. Where nodes stand for several processes they may be missed.
+    /// Limits of the final size. They may be missed while nodes stand for several processes.
     least: u64,
     most: u64,
 }
 
-/// Gives the numbers from `first` to `first + parts` to these processes.
+/// Assigns the numbers from `first` to `first + parts` to these processes.
 fn split(
     graph: &Graph,
     processes: Vec<u32>,
@@ -104,7 +105,7 @@ fn split(
     let left_parts = parts / 2;
     let total = processes.len() as u64;
     let size = total * left_parts as u64 / parts as u64;
-    // A few more or less, as far as the parts of both halves can hold them.
+    // The share may deviate a little, as far as the parts of both halves can hold the processes.
     let share = Share {
         size,
         least: (size - size / 50).max(total.saturating_sub((parts - left_parts) as u64 * most)),
@@ -119,13 +120,13 @@ fn split(
 }
 
 impl Level {
-    /// Halves of which the left one has about this size.
+    /// Divides the graph into halves, the left of which has about this size.
     fn halve(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let mut is_left = if self.len() <= COARSEST {
             self.grow(share, chance)
         } else {
             let (coarser, merged_into) = self.merge(chance);
-            // Where nothing talks to anything, merging does not get on.
+            // Without traffic, merging makes no progress.
             if coarser.len() * 20 > self.len() * 19 {
                 self.grow(share, chance)
             } else {
@@ -137,7 +138,7 @@ impl Level {
         is_left
     }
 
-    /// Merges pairs that talk most, in an order of chance.
+    /// Merges pairs with the most traffic, in random order.
     fn merge(&self, chance: &mut Chance) -> (Level, Vec<u32>) {
         const FREE: u32 = u32::MAX;
         let most = (self.sizes.iter().sum::<u64>() / COARSEST as u64).max(2);
@@ -163,7 +164,7 @@ impl Level {
         (level, merged_into)
     }
 
-    /// The best of several halves, each grown from one node by what talks most to it.
+    /// Returns the best of several halves, each grown from one node by adding the node with the most traffic to it.
     fn grow(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let grown = (0..STARTS).map(|_| {
             let mut is_left = vec![false; self.len()];
@@ -194,7 +195,7 @@ impl Level {
         (0..self.len()).flat_map(of).sum()
     }
 
-    /// Moves that lessen what is cut, as long as both halves keep about their size.
+    /// Reduces the cut by moves, as long as both halves keep about their size.
     fn refine(&self, is_left: &mut [bool], share: Share) {
         for _ in 0..PASSES {
             if !self.pass(is_left, share) {
@@ -203,9 +204,9 @@ impl Level {
         }
     }
 
-    /// One pass; whether it was of any use.
+    /// Performs one pass. Returns whether it improved the halves.
     fn pass(&self, is_left: &mut [bool], share: Share) -> bool {
-        // While nodes move, one of them may be too many; where a pass stops, only as many as cannot be told apart.
+        // During a pass, a half may exceed its share by one node; at its end, only by an insignificant amount.
         let coarse = self.sizes.iter().max().copied().unwrap_or(1);
         let slack = coarse.max(share.size / 50);
         let (least, most) = match coarse {
@@ -225,7 +226,7 @@ impl Level {
         (0..self.len()).for_each(|it| _ = free[usize::from(is_left[it])].insert((gains[it], it as u32)));
         let mut left: u64 = (0..self.len()).filter(|&it| is_left[it]).map(|it| self.sizes[it]).sum();
         let off = |left: u64| least.saturating_sub(left) + left.saturating_sub(most);
-        // Being out of balance counts more than anything that is cut.
+        // The balance matters more than the cut.
         let (mut gained, mut best) = (0_i64, (off(left), 0_i64, left.abs_diff(share.size)));
         let (mut moved, mut kept) = (Vec::new(), 0);
         while moved.len() - kept < PATIENCE {
@@ -234,7 +235,7 @@ impl Level {
                 if is_left[it as usize] { left - size } else { left + size }
             };
             let allowed = |it: &&(i64, u32)| off(after(it.1)) <= coarse || off(after(it.1)) < off(left);
-            // What is too heavy now is mostly followed by something lighter.
+            // A node that is too heavy now is usually followed by a lighter one.
             let movable = |side: &BTreeSet<(i64, u32)>| side.iter().rev().take(LOOKS).find(allowed).copied();
             let Some((gain, one)) = free.iter().filter_map(movable).max() else { break };
             free[usize::from(is_left[one as usize])].remove(&(gain, one));
@@ -267,7 +268,7 @@ impl Level {
 mod tests {
     use super::*;
 
-    /// A mesh of so many rows and columns.
+    /// A mesh with this many rows and columns.
     fn mesh(rows: usize, columns: usize) -> Graph {
         let mut graph = Graph::new((0..rows * columns).map(|it| it.to_string()).collect());
         for it in 0..rows * columns {

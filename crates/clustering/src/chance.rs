@@ -1,15 +1,15 @@
-//! Chance that is the same on every machine.
+//! Random numbers that are the same on every machine.
 
-/// A generator of numbers (SplitMix64).
+/// A generator of random numbers (SplitMix64).
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    /// A number below `bound`, which is at least 1.
+    /// Returns a number below `bound`, which must be at least 1.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// A number from 0 up to, and without, 1.
+    /// Returns a number from 0, inclusive, to 1, exclusive.
     pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -22,7 +22,7 @@ impl Chance {
         x ^ (x >> 31)
     }
 
-    /// The numbers below `count` in any order.
+    /// Returns the numbers below `count` in random order.
     pub(crate) fn order(&mut self, count: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count as u32).collect();
         for place in (1..count).rev() {

@@ -1,19 +1,19 @@
-//! All divisions of few processes.
+//! Enumerates all divisions of a small number of processes.
 
 use std::collections::BTreeMap;
 
 use crate::balance::Balance;
 use crate::graph::Graph;
 
-/// Up to this many processes, all divisions are looked at: 4,213,597 of twelve.
+/// Up to this many processes, all divisions are compared: 4,213,597 for twelve.
 pub(crate) const MOST: usize = 12;
 
-/// Returns, for each share of processes that can roll back in this balance, the division that logs least; among equals the
-/// one with the fewest clusters. No division of these processes beats all of them.
+/// Returns, for each possible share of processes that roll back within this balance, the division that logs least.
+/// Among equal ones it is the one with the fewest clusters. No division of these processes beats all of them.
 ///
 /// # Panics
 ///
-/// When there are more than [`MOST`] processes.
+/// Panics if there are more than [`MOST`] processes.
 pub(crate) fn divisions(graph: &Graph, balance: Balance) -> Vec<Vec<u32>> {
     let processes = graph.len();
     assert!(processes <= MOST, "{processes} processes have too many divisions");
@@ -30,16 +30,16 @@ pub(crate) fn divisions(graph: &Graph, balance: Balance) -> Vec<Vec<u32>> {
 struct Search {
     between: Vec<[u64; MOST]>,
     balance: Balance,
-    /// The clusters of the processes before the next one.
+    /// Clusters of the processes before the next one.
     cluster_of: Vec<u32>,
     sizes: Vec<usize>,
-    /// By the sum of the squares of the sizes: bytes and clusters of the best division, and the division.
+    /// Best division for each sum of squared sizes: its bytes, its number of clusters, and the division.
     best: BTreeMap<usize, ((u64, usize), Vec<u32>)>,
 }
 
 impl Search {
-    /// Puts the next process into each cluster, and into one of its own. `squares` and `logged` are what the processes
-    /// before it cost.
+    /// Puts the next process into each cluster in turn, and into a new one. `squares` and `logged` are the costs of
+    /// the processes before it.
     fn next(&mut self, squares: usize, logged: u64) {
         let one = self.cluster_of.len();
         if one == self.between.len() {

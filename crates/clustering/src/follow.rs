@@ -1,12 +1,13 @@
-//! Which cluster is which after a change: a pairing of old and new ones in which as many processes as can be stay.
+//! Identifies clusters across a change: pairs old and new clusters so that as many processes as possible stay.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Division;
 
-/// Numbers for the clusters of `next` after those of `last`, which have numbers, and how many processes change clusters: as
-/// few as possible. A cluster that comes from none before has a number from `free` on.
+/// Returns numbers for the clusters of `next`, which follow the numbered clusters of `last`, and the number of
+/// processes that change clusters, which is minimal. A cluster without a predecessor receives a number from `free`
+/// upwards.
 pub(crate) fn follow(last: (&Division, &[u32]), next: &Division, free: u32) -> (Vec<u32>, usize) {
     let (last, numbers) = last;
     let mut common: BTreeMap<(u32, u32), i64> = BTreeMap::new();
@@ -23,12 +24,13 @@ pub(crate) fn follow(last: (&Division, &[u32]), next: &Division, free: u32) -> (
     ((0..next.clusters as u32).map(number).collect(), next.cluster_of.len() - stay as usize)
 }
 
-/// Pairs new clusters with old ones so that they have as many processes in common as can be: one pair more at a time, by
-/// the best way to give old ones on from one new cluster to another.
+/// Pairs new clusters with old ones to maximise the number of common processes. Adds one pair at a time, along the
+/// best sequence of reassignments of old clusters.
 fn pair(common: &BTreeMap<(u32, u32), i64>) -> BTreeMap<u32, u32> {
     let mut pairs: BTreeMap<u32, u32> = BTreeMap::new();
     loop {
-        // By old cluster: what is gained when it goes to a new one, which gives its own on; and to which.
+        // For each old cluster: the gain if it is assigned to a new cluster that passes its own on, and that new
+        // cluster.
         let mut gains: BTreeMap<u32, (i64, u32)> = BTreeMap::new();
         loop {
             let mut better = false;
@@ -69,15 +71,16 @@ mod tests {
         let division = |cluster_of: [u32; 8]| Division::new(&graph, &cluster_of);
         let last = division([0, 0, 0, 1, 1, 1, 2, 2]);
         let before = (&last, &[4, 0, 7][..]);
-        // The same clusters, met in another order, and one process that has moved.
+        // The same clusters in a different order, and one process that has moved.
         assert_eq!(follow(before, &division([1, 1, 2, 2, 2, 2, 0, 0]), 8), (vec![4, 0, 7], 1));
-        // Of a cluster in two, the larger part keeps the number; what is merged has that of the larger one.
+        // If a cluster is split, the larger part keeps the number. A merged cluster has the number of the larger
+        // part.
         assert_eq!(follow(before, &division([0, 1, 1, 2, 2, 2, 2, 2]), 8), (vec![8, 4, 0], 3));
     }
 
     #[test]
     fn a_cluster_gives_its_number_on_where_that_keeps_more_processes() {
-        // The largest overlap is not in the best pairing: 5 + 1 is less than 4 + 4.
+        // The best pairing does not contain the largest overlap: 5 + 1 is less than 4 + 4.
         let common = BTreeMap::from([((0, 0), 5), ((0, 1), 4), ((1, 0), 4), ((1, 1), 1)]);
         assert_eq!(pair(&common), BTreeMap::from([(0, 1), (1, 0)]));
         for numbers in 0..4_u64.pow(5) {

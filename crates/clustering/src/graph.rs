@@ -1,29 +1,29 @@
-//! Who sends how much to whom.
+//! Communication graphs: how much each process sends to which other process.
 
 use std::collections::BTreeMap;
 
-/// Processes, and the bytes between them.
+/// Processes, and the bytes between each pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
     names: Vec<String>,
-    /// By process: bytes to and from each other one, both directions together, ascending.
+    /// For each process: its peers, ascending, with the bytes of both directions together.
     peers: Vec<Vec<(u32, u64)>>,
     total: u64,
     messages: u64,
 }
 
 impl Graph {
-    /// Processes that do not talk yet.
+    /// Creates a graph of processes without traffic.
     pub fn new(names: Vec<String>) -> Graph {
         Graph { peers: vec![Vec::new(); names.len()], names, total: 0, messages: 0 }
     }
 
-    /// More bytes and messages from one process to another. What a process sends to itself is never logged, and does not
-    /// count.
+    /// Adds bytes and messages from one process to another. Messages of a process to itself are never logged, and are
+    /// ignored.
     ///
     /// # Panics
     ///
-    /// When there is no such process.
+    /// Panics if one of the processes does not exist.
     pub fn add(&mut self, from: usize, to: usize, bytes: u64, messages: u64) {
         assert!(from.max(to) < self.len(), "there are {} processes", self.len());
         if from == to {
@@ -40,21 +40,21 @@ impl Graph {
         self.messages += messages;
     }
 
-    /// What all of these graphs have together. Processes are known by their names.
+    /// Returns the sum of all graphs. Processes are identified by their names.
     pub fn together(graphs: &[Graph]) -> Graph {
         let mut all = Graph::default();
         graphs.iter().for_each(|it| all.merge(it));
         all
     }
 
-    /// The same among these processes first, in their order.
+    /// Returns the same graph with these processes first, in this order.
     pub(crate) fn among(&self, names: &[String]) -> Graph {
         let mut all = Graph::new(names.to_vec());
         all.merge(self);
         all
     }
 
-    /// What `other` has comes to what is here; processes that are new come last.
+    /// Adds the traffic of `other`. New processes come last.
     fn merge(&mut self, other: &Graph) {
         let mut places: BTreeMap<String, usize> = self.names.iter().cloned().zip(0..).collect();
         let place = |name: &String| {
@@ -66,54 +66,54 @@ impl Graph {
         };
         let places: Vec<usize> = other.names.iter().map(place).collect();
         for (from, peers) in other.peers.iter().enumerate() {
-            // Each pair is seen from both ends.
+            // Each pair appears at both ends.
             let once = peers.iter().filter(|it| from < it.0 as usize);
             once.for_each(|&(to, bytes)| self.add(places[from], places[to as usize], bytes, 0));
         }
         self.messages += other.messages;
     }
 
-    /// How many processes.
+    /// Returns the number of processes.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there is no process.
+    /// Returns whether there are no processes.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// What the processes are called.
+    /// Returns the names of the processes.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// All bytes.
+    /// Returns the total number of bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// All messages, as far as they were counted.
+    /// Returns the total number of messages, as far as they were counted.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Pairs of processes that talk.
+    /// Returns the number of pairs of processes with traffic.
     pub fn pairs(&self) -> usize {
         self.peers.iter().map(Vec::len).sum::<usize>() / 2
     }
 
-    /// Bytes that go from one cluster to another.
+    /// Returns the bytes between clusters.
     pub fn between(&self, cluster_of: &[u32]) -> u64 {
         let of = |one: usize| {
             let others = self.peers[one].iter();
             others.filter(move |it| cluster_of[one] != cluster_of[it.0 as usize]).map(|it| it.1).sum::<u64>()
         };
-        // Each pair was seen from both ends.
+        // Each pair was counted at both ends.
         (0..self.len()).map(of).sum::<u64>() / 2
     }
 
-    /// Bytes between each pair of clusters that talk, the smaller number first.
+    /// Returns the bytes between each pair of clusters with traffic, smaller number first.
     pub(crate) fn between_each(&self, cluster_of: &[u32]) -> BTreeMap<(u32, u32), u64> {
         let mut bytes = BTreeMap::new();
         for (one, peers) in self.peers.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Graph {
         bytes
     }
 
-    /// Returns the processes that a process talks to, ascending, with the bytes of both directions together.
+    /// Returns the peers of a process, ascending, with the bytes of both directions together.
     pub fn peers(&self, process: usize) -> &[(u32, u64)] {
         &self.peers[process]
     }

@@ -1,30 +1,31 @@
-//! Clusters of the least sum by moving, refining and merging (after Traag, Waltman and van Eck, "From Louvain to Leiden",
-//! 2019).
+//! Minimises the sum of both shares by moving, refining and merging (after Traag, Waltman and van Eck, "From Louvain
+//! to Leiden", 2019).
 //!
-//! The sum of both shares is, up to a constant, what the constant Potts model minimises at resolution 2 W / n², with W bytes
-//! among n processes. One pass moves nodes to the clusters that pay most, or to a cluster of their own, until no move pays.
-//! It then divides each cluster into sub-clusters that are connected, merges each sub-cluster into one node, and
-//! continues on that coarser level, where whole sub-clusters move. Passes repeat until one does not improve.
+//! Up to a constant, the sum of both shares is what the constant Potts model minimises at resolution 2 W / n², with W
+//! bytes among n processes. One pass moves nodes to the most profitable clusters, or to clusters of their own, until
+//! no move reduces the cost. It then divides each cluster into connected sub-clusters, merges each sub-cluster into
+//! one node, and continues on that coarser level, where whole sub-clusters move. Passes repeat until one does not
+//! improve.
 
 use std::collections::VecDeque;
 
 use crate::chance::Chance;
 use crate::level::Level;
 
-/// A change of the cost has to be greater than this: rounding errors are not worth a move.
+/// Smallest significant change of the cost. Smaller ones may be rounding errors.
 pub(crate) const ROUNDING: f64 = 1e-7;
 
-/// What clusters cost, and how large they may be.
+/// Prices and limits of clusters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// What a byte inside a cluster saves, when a pair of processes in one cluster costs 2.
+    /// Saving per byte inside a cluster, if a pair of processes in one cluster costs 2.
     pub(crate) price: f64,
-    /// The largest cluster, in processes.
+    /// Size limit of a cluster, in processes.
     pub(crate) most: u64,
 }
 
 impl Terms {
-    /// Returns what these clusters cost: the sum of the squares of their sizes, less what the bytes inside of them save.
+    /// Returns the cost of these clusters: the sum of their squared sizes, less the savings for bytes inside them.
     pub(crate) fn cost(self, level: &Level, cluster_of: &[u32]) -> f64 {
         let mut sizes = vec![0_u64; level.len()];
         cluster_of.iter().zip(&level.sizes).for_each(|(&it, size)| sizes[it as usize] += size);
@@ -34,14 +35,14 @@ impl Terms {
             let inside = level.peers[one].iter().filter(move |it| cluster_of[it.0 as usize] == own);
             inside.map(|it| it.1).sum::<u64>()
         };
-        // Each pair was seen from both ends.
+        // Each pair was counted at both ends.
         let inside = (0..level.len()).map(inside).sum::<u64>() / 2;
         squares as f64 - self.price * inside as f64
     }
 }
 
-/// Returns clusters that cost no more than `start`, whose numbers are less than the number of nodes. The numbers that it
-/// returns are those from 0 on.
+/// Returns clusters that cost no more than `start`. Cluster numbers in `start` must be less than the number of nodes;
+/// those returned are consecutive, from 0.
 pub(crate) fn cluster(level: &Level, start: Vec<u32>, terms: Terms, chance: &mut Chance) -> Vec<u32> {
     let mut best = start;
     let mut cost = terms.cost(level, &best);
@@ -56,7 +57,7 @@ pub(crate) fn cluster(level: &Level, start: Vec<u32>, terms: Terms, chance: &mut
     }
 }
 
-/// Numbers clusters from 0 on, in the order of their first members, and returns how many there are.
+/// Renumbers clusters from 0, in the order of their first members. Returns the number of clusters.
 pub(crate) fn number(cluster_of: &mut [u32]) -> usize {
     let mut numbers = vec![u32::MAX; cluster_of.iter().max().map_or(0, |it| *it as usize + 1)];
     let mut next = 0;
@@ -87,16 +88,16 @@ fn pass(level: &Level, cluster_of: Vec<u32>, terms: Terms, chance: &mut Chance) 
     part_of.iter().map(|&it| found[it as usize]).collect()
 }
 
-/// Clusters from which nodes move.
+/// The state of a division while nodes move.
 struct Moving<'a> {
     level: &'a Level,
     cluster_of: Vec<u32>,
-    /// By cluster, in processes.
+    /// Sizes of the clusters, in processes.
     sizes: Vec<u64>,
-    /// Clusters without members, each of which a node may open.
+    /// Clusters without members, which a node may occupy.
     empty: Vec<u32>,
     terms: Terms,
-    /// By cluster: bytes to the node that is being looked at; zero before and after.
+    /// Bytes between each cluster and the current node; zero before and after.
     bytes: Vec<u64>,
     met: Vec<u32>,
 }
@@ -110,7 +111,7 @@ impl<'a> Moving<'a> {
         Moving { level, cluster_of, sizes, empty, terms, bytes, met: Vec::new() }
     }
 
-    /// Moves nodes until no single move pays.
+    /// Moves nodes until no single move reduces the cost.
     fn settle(&mut self, chance: &mut Chance) {
         let mut queue: VecDeque<u32> = chance.order(self.level.len()).into();
         let mut queued = vec![true; self.level.len()];
@@ -127,7 +128,7 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Returns the cluster to which it pays most to move this node, which may be an empty one.
+    /// Returns the most profitable cluster for this node, possibly an empty one.
     fn best(&mut self, one: usize) -> Option<u32> {
         let (own, size) = (self.cluster_of[one], self.level.sizes[one]);
         for &(other, bytes) in &self.level.peers[one] {
@@ -140,7 +141,7 @@ impl<'a> Moving<'a> {
         let rest = self.sizes[own as usize] - size;
         let stay = 2.0 * (size * rest) as f64 - self.terms.price * self.bytes[own as usize] as f64;
         let mut best = (stay - ROUNDING, None);
-        // Alone, a node costs nothing more; alone it may be already.
+        // A node in a cluster of its own adds no cost. It may already be alone.
         if rest > 0 && best.0 > 0.0 {
             best = (0.0, self.empty.last().copied());
         }
@@ -172,8 +173,9 @@ impl<'a> Moving<'a> {
     }
 }
 
-/// Divides each cluster into connected parts: nodes that are still alone join one of the parts in their cluster for which
-/// that pays, drawn with what it saves as its weight. Returns the parts by node, and how many there are.
+/// Divides each cluster into connected parts. Nodes that are still alone join a part of their cluster, chosen at
+/// random with the saving as its weight, if that reduces the cost. Returns the part of each node, and the number of
+/// parts.
 fn refine(level: &Level, cluster_of: &[u32], terms: Terms, chance: &mut Chance) -> (Vec<u32>, usize) {
     let mut part_of: Vec<u32> = (0..level.len() as u32).collect();
     let mut sizes = level.sizes.clone();

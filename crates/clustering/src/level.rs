@@ -1,17 +1,17 @@
-//! A graph at one of many levels: a node may stand for several processes.
+//! A graph at one of several levels, where a node may stand for several processes.
 
 use crate::graph::Graph;
 
 /// A graph whose nodes may stand for several processes.
 pub(crate) struct Level {
-    /// By node: how many processes it stands for.
+    /// Number of processes that each node stands for.
     pub(crate) sizes: Vec<u64>,
-    /// By node: bytes to and from each other one, ascending.
+    /// For each node: its peers, ascending, with the bytes of both directions together.
     pub(crate) peers: Vec<Vec<(u32, u64)>>,
 }
 
 impl Level {
-    /// Returns the finest level: these processes, and the bytes among them.
+    /// Returns the finest level: these processes, and the bytes between them.
     pub(crate) fn of(graph: &Graph, processes: &[u32]) -> Level {
         let mut place = vec![u32::MAX; graph.len()];
         processes.iter().zip(0..).for_each(|(&it, number)| place[it as usize] = number);
@@ -27,7 +27,8 @@ impl Level {
         self.sizes.len()
     }
 
-    /// Returns the next coarser level: one node for each of the numbers below `count` that `merged_into` gives to nodes.
+    /// Returns the next coarser level: all nodes with the same number in `merged_into` become one. The numbers are
+    /// below `count`.
     pub(crate) fn merged(&self, merged_into: &[u32], count: usize) -> Level {
         let mut sizes = vec![0; count];
         let mut members = vec![Vec::new(); count];

@@ -1,25 +1,25 @@
-//! Clusters from a communication graph: which processes should take checkpoints together, so that a failure takes few
-//! of them back and little has to be logged.
+//! Finds clusters in a communication graph: processes that should take checkpoints together, so that a failure rolls
+//! back few processes and few messages are logged.
 //!
-//! The two shares pull against each other (HydEE, section V-B3): with larger clusters more processes roll back, with
-//! smaller ones more messages go between clusters, and are logged. [`find`] looks for divisions that are good at both,
-//! keeps those that no other division it found beats at both (the Pareto front), and chooses one by a fixed criterion. Up to
-//! twelve processes it compares all divisions; beyond that, its front and its choice are the best found. Deterministic: no
-//! clock, and chance only from a fixed seed. Reads no files.
+//! The two goals conflict (HydEE, section V-B3): larger clusters roll back more processes per failure, and smaller
+//! clusters log more messages. [`find`] searches for divisions that are good at both, keeps those that no other
+//! division found beats at both (the Pareto front), and chooses one by a fixed criterion. For up to twelve processes,
+//! it compares all divisions; beyond that, its front and its choice are the best found. Deterministic: it reads no
+//! clock, and all random choices come from a fixed seed. Reads no files.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`graph`] | who sends how much to whom |
+//! | [`graph`] | communication graphs |
 //! | [`read`] | graphs from text: edge lists, METIS, GraphML |
-//! | `balance` | how large a cluster may be |
-//! | `bisect` | a graph in two halves, by many levels; exchanges between parts |
-//! | `refine` | moves of single processes that pay |
-//! | `exhaustive` | all divisions of few processes |
+//! | `balance` | upper limit of a cluster's size |
+//! | `bisect` | bisection with many levels; exchanges between parts |
+//! | `refine` | profitable moves of single processes |
+//! | `exhaustive` | all divisions of a few processes |
 //! | `level` | a graph whose nodes stand for several processes |
-//! | `leiden` | clusters of the least sum by moving, refining and merging |
-//! | `search` | the least sum, as far as it is found: regions divided anew, divisions combined |
-//! | `recluster` | whether it pays to change clusters when the traffic shifts |
-//! | `follow` | which cluster is which after a change |
+//! | `leiden` | minimising the sum by moving, refining and merging |
+//! | `search` | minimising the sum further: dividing regions again, combining divisions |
+//! | `recluster` | whether changing clusters pays when the traffic shifts |
+//! | `follow` | identity of clusters across a change |
 //! | [`patterns`] | the communication of the six NAS kernels that the HydEE paper clusters, in closed form |
 
 mod balance;
@@ -44,59 +44,60 @@ use balance::Balance;
 pub use graph::Graph;
 pub use recluster::{Course, Interval, Reclustering, recluster};
 
-/// Sums that differ by less differ by rounding only, in points.
+/// Sums that differ by less than this differ only by rounding, in points.
 const EQUAL: f64 = 1e-6;
-/// Where one cluster has the least sum, divisions that differ by less from the best of several clusters are as good as it.
+/// If a single cluster has the least sum, divisions within this distance of the best division into several clusters
+/// are considered equally good, in points.
 const INDIFFERENT: f64 = 1.0;
 
-/// Which divisions are looked for, and which one is chosen.
+/// Limits of the search and of the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Wish {
-    /// The greatest share of processes that a failure may take back, in percent. The choice is among these.
+    /// Largest share of processes that a failure may roll back, in percent. The choice respects it.
     pub max_rollback_percent: Option<f64>,
-    /// The largest cluster holds at most so many times the mean of processes; at least 1, which is clusters of equal size.
-    /// Others are not looked for.
+    /// Largest size of a cluster, relative to the mean; at least 1, which means clusters of equal size. The search
+    /// respects it.
     pub balance: Option<f64>,
 }
 
 impl Wish {
-    /// Whether a division may be chosen. The balance was kept when it was looked for.
+    /// Returns whether a division may be chosen. The search has already respected the balance.
     fn allows(self, division: &Division) -> bool {
         let most = self.max_rollback_percent.unwrap_or(f64::INFINITY);
         division.clusters > 1 && division.rolled_back_percent <= most + 1e-9
     }
 }
 
-/// A division of the processes into clusters, with what it costs.
+/// A division of the processes into clusters, with its costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Division {
-    /// How many clusters.
+    /// Number of clusters.
     pub clusters: usize,
-    /// Processes of the largest cluster.
+    /// Number of processes in the largest cluster.
     pub largest: usize,
-    /// The share of processes that one failure takes back, in percent: the mean over the processes that may fail, each as
-    /// probable as any other. Sum of (size / processes)^2.
+    /// Share of processes that one failure rolls back, in percent: the mean over all processes, each equally likely
+    /// to fail. Sum of (size / processes)^2.
     pub rolled_back_percent: f64,
-    /// The share of bytes that go from one cluster to another, in percent.
+    /// Share of bytes between clusters, in percent.
     pub logged_percent: f64,
-    /// By process: its cluster, numbered in the order of their first processes.
+    /// Cluster of each process. Clusters are numbered in the order of their first processes.
     #[serde(skip)]
     pub cluster_of: Vec<u32>,
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Found {
-    /// Divisions that no other division found beats at both shares, by ascending share of processes that roll back. If
-    /// `exhaustive`, no division at all beats them.
+    /// Divisions that no other division found beats at both shares, in ascending order of the share of processes that
+    /// roll back. If `exhaustive`, no division at all beats them.
     pub front: Vec<Division>,
-    /// The chosen one, as an index into the front.
+    /// Index of the chosen division in the front.
     pub chosen: usize,
-    /// Why.
+    /// Reason for the choice, in words.
     pub reason: String,
-    /// Whether all divisions were compared: only then is the choice proved to have the least sum within the limits.
+    /// Whether all divisions were compared. Only then is the choice proved to have the least sum within the limits.
     pub exhaustive: bool,
 }
 
@@ -108,7 +109,7 @@ impl Found {
 }
 
 impl Division {
-    /// With what it costs.
+    /// Creates a division and computes its costs.
     fn new(graph: &Graph, cluster_of: &[u32]) -> Division {
         let mut numbers = BTreeMap::new();
         let mut number = |cluster: u32| {
@@ -131,22 +132,23 @@ impl Division {
         }
     }
 
-    /// What the criterion counts: both shares alike.
+    /// Returns the value of the criterion: the sum of both shares.
     pub fn cost(&self) -> f64 {
         self.rolled_back_percent + self.logged_percent
     }
 }
 
-/// Looks for good divisions of `graph`, and chooses one. All processes in one cluster, and each in its own, are always
-/// among them, whatever the balance.
+/// Searches for good divisions of `graph`, and chooses one. The search always includes a single cluster with all
+/// processes, and one cluster per process, whatever the balance.
 ///
-/// The criterion is the least sum of both shares of more than one cluster; among equals the one with the fewest clusters.
-/// Where all processes in one cluster have a sum as small (as when all talk to all alike), dividing does not pay: the choice is
-/// then, within a point of the best of several clusters, the one with the fewest clusters that rolls back least.
+/// The criterion is the least sum of both shares with more than one cluster; among equal ones, the fewest clusters.
+/// If a single cluster has an equally small sum (as when all processes exchange the same amount), dividing does not
+/// pay. The choice is then made among the divisions within a point of the best one with several clusters: the fewest
+/// clusters, then the smallest rollback.
 ///
 /// # Panics
 ///
-/// When the graph has no process, or the balance is not a number from 1 up.
+/// Panics if the graph has no process, or if the balance is not a number of at least 1.
 pub fn find(graph: &Graph, wish: Wish) -> Found {
     let processes = graph.len();
     assert!(processes > 0, "a graph without processes has no clusters");
@@ -161,7 +163,7 @@ pub fn find(graph: &Graph, wish: Wish) -> Found {
     for parts in sizes(processes, balance) {
         all.extend(divisions(graph, parts, balance));
     }
-    // What nobody had to keep in balance may be so all the same.
+    // A division from an unconstrained search may be in balance nevertheless.
     if wish.balance.is_some() {
         let free = Balance::new(processes, None);
         all.extend(sizes(processes, free).into_iter().flat_map(|parts| divisions(graph, parts, free)));
@@ -173,7 +175,7 @@ pub fn find(graph: &Graph, wish: Wish) -> Found {
     Found::new(front(all), wish, false)
 }
 
-/// Divisions with a smaller sum than those that there are, within the limits.
+/// Returns divisions with a smaller sum than the given ones, within the limits.
 fn improved(graph: &Graph, all: &[Division], wish: Wish) -> Vec<Division> {
     let squares = (graph.len() * graph.len()) as f64;
     let limits = search::Limits {
@@ -187,7 +189,7 @@ fn improved(graph: &Graph, all: &[Division], wish: Wish) -> Vec<Division> {
     search::improve(graph, best, limits).iter().map(|it| Division::new(graph, it)).collect()
 }
 
-/// Divisions into about `parts` clusters.
+/// Returns divisions into about `parts` clusters.
 fn divisions(graph: &Graph, parts: usize, balance: Balance) -> Vec<Division> {
     let most = balance.most(parts);
     let halved = bisect::into(graph, parts, most);
@@ -203,8 +205,8 @@ fn divisions(graph: &Graph, parts: usize, balance: Balance) -> Vec<Division> {
     variants.iter().map(|it| Division::new(graph, it)).collect()
 }
 
-/// The numbers of clusters that are tried: all small ones, then fewer and fewer. Where there is no division into so many
-/// clusters, the next number for which there is one.
+/// Returns the numbers of clusters to try: all small ones, and increasingly few larger ones. A number without a
+/// permitted division is replaced by the next number that has one.
 fn sizes(processes: usize, balance: Balance) -> Vec<usize> {
     let most = (processes / 2).clamp(1, 256);
     let (mut sizes, mut next) = (Vec::new(), 2);
@@ -221,7 +223,7 @@ fn sizes(processes: usize, balance: Balance) -> Vec<usize> {
     sizes
 }
 
-/// Those that no other beats, by ascending share of rolled back processes.
+/// Returns the divisions that no other beats, in ascending order of the share of processes that roll back.
 fn front(mut all: Vec<Division>) -> Vec<Division> {
     let key = |it: &Division| (it.rolled_back_percent, it.logged_percent);
     all.sort_by(|a, b| key(a).partial_cmp(&key(b)).expect("shares are numbers"));
@@ -242,7 +244,7 @@ fn choose(front: &[Division], wish: Wish, exhaustive: bool) -> (usize, String) {
     let whole = front.last().filter(|it| may_be_one && it.clusters == 1 && it.cost() <= least + EQUAL);
     let as_good = if whole.is_some() { INDIFFERENT } else { EQUAL };
     let best = among().filter(|it| it.1.cost() <= least + as_good);
-    // The front ascends in what rolls back, and the first of several minima counts.
+    // The front ascends in the share that rolls back, and the first of several minima counts.
     let Some((chosen, division)) = best.min_by_key(|it| it.1.clusters) else {
         return match (0..front.len()).find(|&it| front[it].clusters > 1) {
             Some(chosen) => (chosen, format!("none was found{within}; this one comes closest")),
@@ -263,7 +265,7 @@ fn choose(front: &[Division], wish: Wish, exhaustive: bool) -> (usize, String) {
     (chosen, reason + &remark(division, wish))
 }
 
-/// What was asked for, as the end of a sentence.
+/// Describes the limits of the search, as the end of a sentence.
 fn limits(wish: Wish) -> String {
     let rollback = wish.max_rollback_percent.map(|it| format!("at most {it} % rolled back"));
     let balance = wish.balance.map(|it| format!("at most {it} times the mean in the largest cluster"));
@@ -273,7 +275,7 @@ fn limits(wish: Wish) -> String {
     }
 }
 
-/// What to do when nothing but single processes is in balance.
+/// Suggests a remedy if only single processes are in balance.
 fn remark(chosen: &Division, wish: Wish) -> String {
     let processes = chosen.cluster_of.len();
     let balance = Balance::new(processes, wish.balance);
@@ -283,7 +285,7 @@ fn remark(chosen: &Division, wish: Wish) -> String {
     let least = |it: &usize| balance.least(*it);
     let nearest = (2..processes).min_by(|a, b| least(a).total_cmp(&least(b)));
     nearest.map_or(String::new(), |it| {
-        // Rounded upwards, so that it can be given as it is said.
+        // Rounded up, so that the printed value can be used as it is.
         let factor = (balance.least(it) * 1000.0 - 1e-9).ceil() / 1000.0;
         format!("; no other number of clusters is in that balance, and {factor} times the mean would allow {it} clusters")
     })
@@ -293,7 +295,7 @@ fn remark(chosen: &Division, wish: Wish) -> String {
 mod tests {
     use super::*;
 
-    /// Four groups of four who talk much inside and little to the next group.
+    /// Four groups of four processes that send much within their group and little to the next.
     fn groups() -> Graph {
         let mut graph = Graph::new((0..16).map(|it| format!("p{it}")).collect());
         for from in 0..16 {
@@ -343,7 +345,7 @@ mod tests {
         Wish { max_rollback_percent: None, balance: Some(factor) }
     }
 
-    /// Groups of these sizes who talk much inside, and little to the next group.
+    /// Groups of these sizes whose processes send much within their group, and little to the next.
     fn uneven(sizes: &[usize]) -> Graph {
         let processes: usize = sizes.iter().sum();
         let mut graph = Graph::new((0..processes).map(|it| format!("p{it}")).collect());
@@ -432,7 +434,7 @@ mod tests {
         assert!(found.reason.starts_with("best found"), "{}", found.reason);
     }
 
-    /// Every division of so many processes into clusters.
+    /// Returns every division of this many processes into clusters.
     fn every(processes: usize) -> Vec<Vec<u32>> {
         let mut all = vec![vec![]];
         for _ in 0..processes {

@@ -1,31 +1,31 @@
-//! The communication of the six NAS kernels that the HydEE paper clusters (table I), in closed form.
+//! Communication patterns of the six NAS kernels that the HydEE paper clusters (table I), in closed form.
 //!
-//! Only ratios matter here: which process talks to which, and how much relative to others. The shapes follow from the
-//! decompositions of the kernels; the bytes of a run are larger by a factor, which no share depends on.
+//! Only ratios matter here: which processes communicate, and how much relative to others. The shapes follow from the
+//! decompositions of the kernels. The bytes of a real run are larger by a constant factor, on which no share depends.
 
 use crate::graph::Graph;
 
-/// One of the kernels.
+/// One of the NAS kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Block tridiagonal solver: a torus with neighbours in rows, columns and one diagonal.
     Bt,
-    /// Conjugate gradient: exchanges in rows by powers of two, and one with the transposed place.
+    /// Conjugate gradient: exchanges within rows by powers of two, and one with the transposed position.
     Cg,
-    /// Fourier transform: everybody with everybody.
+    /// Fourier transform: all processes with each other.
     Ft,
     /// Lower-upper solver: a mesh.
     Lu,
-    /// Multigrid: a torus of three dimensions whose third is shorter and has smaller faces.
+    /// Multigrid: a torus of three dimensions, the third of which is shorter and has smaller faces.
     Mg,
-    /// Scalar pentadiagonal solver: as BT.
+    /// Scalar pentadiagonal solver: same as BT.
     Sp,
 }
 
-/// A row of the paper's table I: a division on 256 processes.
+/// A row of the paper's table I: a division of 256 processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// Clusters.
+    /// Number of clusters.
     pub clusters: usize,
     /// Mean share of processes that roll back, in percent.
     pub rolled_back_percent: f64,
@@ -34,11 +34,11 @@ pub struct Published {
 }
 
 impl Pattern {
-    /// All of them, in the order of the table.
+    /// All patterns, in the order of the table.
     pub const ALL: [Pattern; 6] =
         [Pattern::Bt, Pattern::Cg, Pattern::Ft, Pattern::Lu, Pattern::Mg, Pattern::Sp];
 
-    /// As the table calls it.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Pattern::Bt => "BT",
@@ -50,7 +50,7 @@ impl Pattern {
         }
     }
 
-    /// What the paper's table I says of it.
+    /// Returns the row of the paper's table I.
     pub fn published(self) -> Published {
         let (clusters, rolled_back_percent, logged_percent) = match self {
             Pattern::Bt => (5, 21.78, 18.09),
@@ -63,11 +63,11 @@ impl Pattern {
         Published { clusters, rolled_back_percent, logged_percent }
     }
 
-    /// Its communication on so many processes.
+    /// Returns the communication graph of the pattern on this many processes.
     ///
     /// # Panics
     ///
-    /// When `processes` is not a power of four from 16 up.
+    /// Panics unless `processes` is a power of four, and at least 16.
     pub fn graph(self, processes: usize) -> Graph {
         let side = processes.isqrt();
         assert!(
@@ -106,7 +106,8 @@ impl Pattern {
     }
 }
 
-/// The torus of MG: two equal sides, and a third of the same length or half of it; faces along the third weigh half.
+/// Adds the torus of MG: two equal sides, and a third of the same or half the length. Faces along the third side
+/// weigh half.
 fn mg(graph: &mut Graph, it: usize) {
     let bits = graph.len().trailing_zeros();
     let long = 1 << bits.div_ceil(3);
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
     use crate::{Division, Wish, find};
 
-    /// The paper's division of each pattern, by process.
+    /// Returns the cluster of a process in the paper's division of a pattern.
     fn paper(pattern: Pattern, it: usize) -> u32 {
         let (row, column) = (it / 16, it % 16);
         let quadrant = (row / 8 * 2 + column / 8) as u32;

@@ -1,15 +1,15 @@
-//! Graphs from text.
+//! Reads graphs from text.
 //!
-//! *Edge list*: a line for each channel, `from to bytes` or `from to bytes messages`, separated by blanks or commas. A
-//! line with one word names a process that may be silent. What follows `#` is a comment; a first line that begins with
-//! `from` names the columns. Processes stand in the order in which they are named.
+//! *Edge list*: one line per channel, `from to bytes` or `from to bytes messages`, separated by blanks or commas. A
+//! line with a single word names a process, which may be silent. Text after `#` is a comment. If the first line
+//! begins with `from`, it names the columns. Processes are in the order of their first mention.
 //!
-//! *METIS*: `processes edges [format]` in the first line, then for each process its neighbours, counted from 1, each
-//! followed by the weight of the edge when the format ends in `1`. Lines that begin with `%` are comments. Each edge
-//! stands twice, once for each end.
+//! *METIS*: `processes edges [format]` in the first line, then one line per process with its neighbours, counted from
+//! 1. Each is followed by the weight of the edge if the format ends in `1`. Lines that begin with `%` are comments.
+//! Each edge appears twice, once for each end.
 //!
-//! *GraphML*: the nodes and edges of the first graph of the file. The bytes of an edge are the `data` whose key is called
-//! `bytes` or `weight`, and the messages the one called `messages`; an edge without bytes counts 1.
+//! *GraphML*: the nodes and edges of the first graph in the file. The bytes of an edge are the `data` whose key is
+//! named `bytes` or `weight`, and the messages those of the key `messages`. An edge without bytes counts as 1.
 
 use std::collections::BTreeMap;
 
@@ -17,116 +17,120 @@ use thiserror::Error;
 
 use crate::graph::Graph;
 
-/// How a graph is written.
+/// File format of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A line for each channel.
+    /// One line per channel.
     EdgeList,
-    /// The graph file of METIS.
+    /// The graph format of METIS.
     Metis,
-    /// The XML form of many graph tools.
+    /// The XML format of many graph tools.
     GraphMl,
 }
 
-/// Why a text is no graph. Lines are counted from 1.
+/// Why a text cannot be read as a graph. Lines are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("it names no process")]
     Empty,
-    /// A line of an edge list has another number of words.
+    /// A line of an edge list has a wrong number of words.
     #[error("line {line} has {words} words; write `from to bytes` or `from to bytes messages`")]
     Words {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// How many.
+        /// Number of words in the line.
         words: usize,
     },
-    /// Something should be a number and is not.
+    /// A word should be a number but is not.
     #[error("line {line}: `{word}` is not a whole number that is at least 0")]
     Number {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// What stands there.
+        /// The word found there.
         word: String,
     },
-    /// A METIS file begins with something else.
+    /// A METIS file begins with something other than a header.
     #[error(
         "line {line} is no header of a METIS file; write `processes edges`, or `processes edges 001` with weights"
     )]
     Header {
-        /// Where.
+        /// Number of the line.
         line: usize,
     },
-    /// A METIS file has weights of processes, which mean nothing here.
+    /// A METIS file has weights for processes, which have no meaning here.
     #[error("line {line}: the format is {format}, with weights of processes; only 0, 1 and 001 can be read")]
     Format {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// As stated.
+        /// The format in the header.
         format: String,
     },
-    /// A METIS file has another number of lines than processes.
+    /// The number of lines in a METIS file differs from the number of processes.
     #[error("the header states {stated} processes, and lines follow for {found}")]
     Lines {
-        /// In the header.
+        /// Number of processes in the header.
         stated: usize,
-        /// Below it.
+        /// Number of lines after the header.
         found: usize,
     },
     /// A neighbour does not exist.
     #[error("line {line} names neighbour {neighbour}; processes are numbered from 1 to {processes}")]
     Neighbour {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// Which.
+        /// Number of the neighbour, counted from 1.
         neighbour: u64,
-        /// How many there are.
+        /// Number of processes.
         processes: usize,
     },
-    /// A weight is missing.
+    /// The weight of an edge is missing.
     #[error("line {line} ends with a neighbour that has no weight")]
     Weight {
-        /// Where.
+        /// Number of the line.
         line: usize,
     },
-    /// The edges of a METIS file do not stand twice with the same weight.
+    /// An edge of a METIS file does not appear at both ends with the same weight.
     #[error(
         "line {line}: the edge to {neighbour} does not stand in that process's line with the same weight"
     )]
     Lopsided {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// The other end.
+        /// The other end of the edge.
         neighbour: usize,
     },
-    /// A GraphML file is no XML.
+    /// A GraphML file is not valid XML.
     #[error("it is not XML: {0}")]
     Xml(String),
-    /// A GraphML file has no graph in it.
+    /// A GraphML file contains no graph.
     #[error("it has no `graph` element; a GraphML file has one, with `node` and `edge` elements")]
     NoGraph,
-    /// An element of a GraphML file has no such attribute.
+    /// An element of a GraphML file lacks an attribute.
     #[error("line {line}: the `{element}` has no `{attribute}`")]
     Attribute {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// Which.
+        /// Name of the element.
         element: &'static str,
-        /// What is missing.
+        /// Name of the missing attribute.
         attribute: &'static str,
     },
-    /// An edge of a GraphML file ends at a node that is not there.
+    /// An edge of a GraphML file refers to a node that does not exist.
     #[error("line {line}: there is no node `{node}`")]
     Node {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// Which.
+        /// Name of the node.
         node: String,
     },
 }
 
-/// Reads a graph.
+/// Reads a graph from text in this format.
+///
+/// # Errors
+///
+/// Returns a [`ReadError`] that names the line and what is wrong with it.
 pub fn read(text: &str, form: Form) -> Result<Graph, ReadError> {
     match form {
         Form::EdgeList => edge_list(text),
@@ -232,7 +236,7 @@ fn graph_ml(text: &str) -> Result<Graph, ReadError> {
         let value = it.attribute(attribute).map(str::to_owned);
         value.ok_or_else(|| ReadError::Attribute { line: line(it), element, attribute })
     };
-    // What a `data` is about is said by the key that it names.
+    // The key that a `data` element refers to determines its meaning.
     let keys = document.descendants().filter(|it| it.is_called("key"));
     let titles: BTreeMap<&str, &str> =
         keys.filter_map(|it| Some((it.attribute("id")?, it.attribute("attr.name")?))).collect();
@@ -268,7 +272,7 @@ fn graph_ml(text: &str) -> Result<Graph, ReadError> {
     Ok(channels)
 }
 
-/// Elements by name, whatever namespace the file declares.
+/// Compares elements by name, in whatever namespace the file declares.
 trait Named {
     fn is_called(&self, name: &str) -> bool;
 }

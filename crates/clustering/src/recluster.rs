@@ -1,9 +1,9 @@
-//! Whether it pays to divide the processes anew, at a checkpoint, when the traffic has shifted: the future work of the
-//! HydEE paper.
+//! Determines whether dividing the processes again at a checkpoint pays when the traffic has shifted: the future work
+//! of the HydEE paper.
 //!
-//! Time is cut into intervals of the same length, each with a graph of its own. Candidates are the best divisions of each
-//! interval, and of all intervals together; dynamic programming takes the cheapest one after the other, and what it keeps
-//! over several intervals is looked at once more as a whole.
+//! Time is divided into intervals of equal length, each with its own graph. Candidates are the best divisions of each
+//! interval, and of all intervals together. Dynamic programming finds the cheapest sequence of them. Each stretch of
+//! intervals over which it keeps one division is then searched again as a whole.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,81 +13,84 @@ use serde::Serialize;
 use crate::follow::follow;
 use crate::{Division, Graph, Wish, find, limits};
 
-/// Sums that differ by less are as good as each other, in points.
+/// Sums that differ by less than this are considered equal, in points.
 const EQUAL: f64 = 0.01;
-/// Divisions of one graph that are candidates: those with the least sum of both shares.
+/// Number of candidates per graph: the divisions with the least sum of both shares.
 const CANDIDATES: usize = 16;
 
-/// The best that can be done with and without changing clusters.
+/// The best results with and without changes of clusters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reclustering {
-    /// What the processes are called.
+    /// Names of the processes.
     #[serde(skip)]
     pub processes: Vec<String>,
-    /// The cheapest course; the same as `one` where no change pays.
+    /// The cheapest course. Equal to `one` if no change pays.
     pub best: Course,
-    /// One division for all intervals, chosen by who knows all of them.
+    /// One division for all intervals, chosen with knowledge of all of them.
     pub one: Course,
-    /// The division that was chosen for the first interval, in all of them.
+    /// The division chosen for the first interval, kept in all intervals.
     pub first: Course,
-    /// What it comes to, in a sentence.
+    /// Conclusion, in a sentence.
     pub verdict: String,
 }
 
-/// A division for each interval, with what that costs.
+/// A division for each interval, with the costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Course {
-    /// In the order of time.
+    /// Intervals in the order of time.
     pub intervals: Vec<Interval>,
-    /// The share of processes that one failure takes back, in percent: the mean over the intervals.
+    /// Share of processes that one failure rolls back, in percent: the mean over the intervals.
     pub rolled_back_percent: f64,
-    /// The share of all bytes that go from one cluster to another, in percent.
+    /// Share of all bytes that go from one cluster to another, in percent.
     pub logged_percent: f64,
-    /// The checkpoints at all changes, in percent of all bytes.
+    /// Bytes of the checkpoints for all changes, in percent of all bytes.
     pub changes_percent: f64,
 }
 
-/// The clusters of one interval.
+/// The clusters during one interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interval {
-    /// All bytes.
+    /// Total number of bytes in the interval.
     pub bytes: u64,
-    /// With its shares in this interval.
+    /// The division, with its shares in this interval.
     #[serde(flatten)]
     pub division: Division,
-    /// Processes that change clusters at its beginning.
+    /// Number of processes that change clusters at the beginning of the interval.
     pub moved: usize,
-    /// Processes that take a checkpoint for it: the members of all clusters that were not the same before.
+    /// Number of processes that take a checkpoint for the change: the members of all clusters that did not exist
+    /// before.
     pub checkpointed: usize,
-    /// By cluster of the division: its number in all intervals. Most of its processes keep it from one interval to the next.
+    /// Number of each cluster of the division across all intervals. Most processes of a cluster keep its number from
+    /// one interval to the next.
     #[serde(skip)]
     pub numbers: Vec<u32>,
 }
 
 impl Course {
-    /// What is compared: both shares, and the changes.
+    /// Returns the value to compare: both shares, plus the cost of changes.
     pub fn cost(&self) -> f64 {
         self.rolled_back_percent + self.logged_percent + self.changes_percent
     }
 
-    /// The intervals at whose beginning clusters change, counted from 1.
+    /// Returns the intervals that begin with a change of clusters, counted from 1.
     pub fn changes(&self) -> Vec<usize> {
         (1..).zip(&self.intervals).filter(|(_, it)| it.checkpointed > 0).map(|it| it.0).collect()
     }
 }
 
-/// Looks for the cheapest course of divisions, one for each graph, with one division for all of them beside it.
+/// Searches for the cheapest course of divisions, one per graph, and compares it with a single division for all
+/// graphs.
 ///
-/// Processes are known by their names; one that a graph does not name is silent in it. `change_percent` is what a
-/// checkpoint of all processes writes, in percent of the bytes of all graphs. A change costs that for the share of
-/// processes that take a checkpoint for it, and is not made to save less than a hundredth of a point.
+/// Processes are identified by their names; a process that a graph does not name is silent in it. `change_percent` is
+/// what a checkpoint of all processes writes, in percent of the bytes of all graphs. A change costs this for the
+/// share of processes that take a checkpoint for it, and must save at least a hundredth of a point.
 ///
 /// # Panics
 ///
-/// When there is no graph, or no process in them, or the wish is none of [`find`].
+/// Panics if there is no graph or no process, or if [`find`] would reject the wish.
 pub fn recluster(graphs: &[Graph], wish: Wish, change_percent: f64) -> Reclustering {
     let mut search = Search::new(graphs, wish, change_percent);
     let all = graphs.len();
@@ -136,7 +139,7 @@ fn verdict(wish: Wish, best: &Course, one: &Course, first: &Course) -> String {
     }
 }
 
-/// The intervals in a row that have the same division.
+/// Returns the stretches of consecutive intervals with the same division.
 fn stretches(path: &[usize]) -> Vec<Range<usize>> {
     let mut first = 0;
     let stretch = |of: &[usize]| {
@@ -147,12 +150,12 @@ fn stretches(path: &[usize]) -> Vec<Range<usize>> {
     path.chunk_by(|a, b| a == b).map(stretch).collect()
 }
 
-/// A division that may be taken in any interval.
+/// A division that may be used in any interval.
 struct Candidate {
     cluster_of: Vec<u32>,
-    /// By process: which processes are in its cluster.
+    /// For each process: the set of processes in its cluster, as a number.
     members: Vec<u32>,
-    /// By interval: its part of the sum over all of them.
+    /// For each interval: its contribution to the total sum.
     costs: Vec<f64>,
 }
 
@@ -163,7 +166,7 @@ struct Search {
     wish: Wish,
     change_percent: f64,
     candidates: Vec<Candidate>,
-    /// The intervals that were looked at together.
+    /// Intervals that were already searched together.
     seen: Vec<Range<usize>>,
     /// Numbers for sets of processes.
     sets: BTreeMap<Vec<u32>, u32>,
@@ -185,8 +188,8 @@ impl Search {
         }
     }
 
-    /// Looks at these intervals as if they were one. What is best there for the sum over all intervals becomes a
-    /// candidate; which one would be chosen for these alone.
+    /// Searches these intervals as if they were one. Divisions that are best there for the sum over all intervals
+    /// become candidates. Returns the candidate that would be chosen for these intervals alone.
     fn look(&mut self, intervals: Range<usize>) -> usize {
         let graph = Graph::together(&self.graphs[intervals.clone()]);
         let found = find(&graph, self.wish);
@@ -199,7 +202,7 @@ impl Search {
         self.candidate(&found.front[found.chosen].cluster_of)
     }
 
-    /// The number of a candidate, also when there was such a one already.
+    /// Returns the number of a candidate, which is added if it is new.
     fn candidate(&mut self, cluster_of: &[u32]) -> usize {
         if let Some(known) = self.candidates.iter().position(|it| it.cluster_of == cluster_of) {
             return known;
@@ -218,26 +221,26 @@ impl Search {
         self.candidates.len() - 1
     }
 
-    /// What so many intervals with this graph add to both shares of all of them: each is as long as any other, and logs
-    /// its own bytes.
+    /// Returns what `intervals` intervals with this graph contribute to both shares of the whole: all intervals have
+    /// the same length, and each logs its own bytes.
     fn parts(&self, graph: &Graph, division: &Division, intervals: usize) -> [f64; 2] {
         let time = intervals as f64 / self.graphs.len() as f64;
         let bytes = graph.total() as f64 / self.bytes as f64;
         [division.rolled_back_percent * time, division.logged_percent * bytes]
     }
 
-    /// How many processes take a checkpoint when one candidate follows the other.
+    /// Returns the number of processes that take a checkpoint when one candidate follows the other.
     fn checkpointed(&self, from: usize, to: usize) -> usize {
         let (from, to) = (&self.candidates[from].members, &self.candidates[to].members);
         from.iter().zip(to).filter(|(from, to)| from != to).count()
     }
 
-    /// What that costs.
+    /// Returns the cost of a change for this many processes.
     fn change(&self, checkpointed: usize) -> f64 {
         self.change_percent * checkpointed as f64 / self.processes.len() as f64
     }
 
-    /// The cheapest candidate for each interval. Where staying is as good, nothing changes.
+    /// Returns the cheapest candidate for each interval. If staying is as good, nothing changes.
     fn cheapest(&self) -> Vec<usize> {
         let change = |from: usize, to: usize| match self.checkpointed(from, to) {
             0 => 0.0,
@@ -248,7 +251,7 @@ impl Search {
             all.clone().map(|to| all.clone().map(|from| change(from, to)).collect()).collect();
         let cost = |interval: usize| self.candidates.iter().map(move |it| it.costs[interval]);
         let mut sums: Vec<f64> = cost(0).collect();
-        // By interval after the first, and by candidate: the candidate before.
+        // For each interval after the first and each candidate: the previous candidate.
         let mut before: Vec<Vec<usize>> = Vec::new();
         for interval in 1..self.graphs.len() {
             let cheapest = |to: usize| {
@@ -266,7 +269,7 @@ impl Search {
         path
     }
 
-    /// The candidate that is best in all intervals: this one, unless another is better.
+    /// Returns the candidate that is best in all intervals: `one`, unless another is better.
     fn unless_beaten(&self, one: usize) -> usize {
         let cost = |it: usize| self.candidates[it].costs.iter().sum::<f64>();
         let best = (0..self.candidates.len()).min_by(|&a, &b| cost(a).total_cmp(&cost(b)));
@@ -304,7 +307,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Processes on a square of this side that send so many bytes to each other one in their row, or in their column.
+    /// Processes on a square with this side, each of which sends this many bytes to all others in its row, or in its
+    /// column.
     fn square(side: usize, rows: bool, bytes: u64) -> Graph {
         let mut graph = Graph::new((0..side * side).map(|it| it.to_string()).collect());
         for from in 0..side * side {
@@ -326,13 +330,14 @@ mod tests {
 
     #[test]
     fn where_rows_become_columns_a_change_pays_by_what_would_be_logged() {
-        // Rows: a quarter goes back, and all of the second half is logged. With the change: a quarter, and the change.
+        // Rows: a quarter rolls back, and the whole second half is logged. With the change: a quarter, and the cost
+        // of the change.
         let found = shifting("rc", 5.0);
         assert!(close(found.one.cost(), 25.0 + 50.0) && close(found.first.cost(), 75.0), "{found:?}");
         assert!(close(found.best.cost(), 25.0 + 5.0), "{found:?}");
         assert_eq!(found.best.changes(), [2]);
         let [_, after] = &found.best.intervals[..] else { panic!("{found:?}") };
-        // One of each row stays.
+        // One process of each row stays.
         assert_eq!((after.division.clusters, after.moved, after.checkpointed), (4, 12, 16));
         assert_eq!(
             found.verdict,
@@ -346,7 +351,7 @@ mod tests {
         assert_eq!(shifting("rc", 49.9).best.changes(), [2]);
         let found = shifting("rc", 50.1);
         assert_eq!((found.best.changes().len(), &found.best), (0, &found.one));
-        // There and back again, a third of the bytes: both changes, or none.
+        // There and back again for a third of the bytes: both changes, or none.
         assert_eq!(shifting("rrccrr", 16.0).best.changes(), [3, 5]);
         assert!(shifting("rrccrr", 17.0).best.changes().is_empty());
         assert!(shifting("rc", 1e12).best.changes().is_empty());
@@ -375,7 +380,8 @@ mod tests {
 
     #[test]
     fn what_is_as_good_is_not_changed_for() {
-        // Everybody talks to everybody: whatever the clusters, the sum is the same, whoever talks a little more.
+        // All processes communicate with each other: the sum is the same for all clusters, even if one pair sends
+        // slightly more.
         let mut other = crate::patterns::Pattern::Ft.graph(16);
         other.add(0, 9, 1, 1);
         let graphs = [crate::patterns::Pattern::Ft.graph(16), other];
@@ -384,7 +390,7 @@ mod tests {
 
     #[test]
     fn in_a_quiet_interval_it_pays_to_log_everything() {
-        // One byte in a hundred is logged, and 1 of 16 instead of 4 goes back for half of the time.
+        // One byte in a hundred is logged, and 1 of 16 instead of 4 rolls back for half of the time.
         let graphs = [square(4, true, 990), square(4, false, 10)];
         let found = recluster(&graphs, Wish::default(), 9.3);
         assert_eq!(found.best.intervals[1].division.clusters, 16, "{found:?}");

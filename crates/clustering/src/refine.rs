@@ -1,18 +1,19 @@
-//! Moves of single processes, and merges of whole clusters, that pay by the criterion itself.
+//! Refines a division by profitable moves of single processes and merges of whole clusters, measured by the criterion
+//! itself.
 //!
-//! Halving cares for equal sizes and for what is cut; the criterion weighs the share that rolls back against the share that
-//! is logged, and does not mind unequal sizes. Several weights give several variants of one division.
+//! Bisection aims at equal sizes and a small cut. The criterion weighs the share that rolls back against the share
+//! that is logged, and permits unequal sizes. Several weights give several variants of one division.
 
 use crate::balance::Balance;
 use crate::chance::Chance;
 use crate::graph::Graph;
 
-/// What a point of logging is worth, in points of rollback.
+/// Weights of logging: value of one point of logging, in points of rollback.
 const WEIGHTS: [f64; 3] = [0.5, 1.0, 2.0];
-/// Rounds over all processes.
+/// Largest number of rounds over all processes.
 const ROUNDS: usize = 20;
 
-/// A division as it is, and refined with different weights, in the balance that it has.
+/// Returns a division unchanged, and refined with different weights within the balance.
 pub(crate) fn variants(graph: &Graph, cluster_of: &[u32], balance: Balance) -> Vec<Vec<u32>> {
     let mut all = vec![cluster_of.to_vec()];
     for weight in WEIGHTS {
@@ -30,12 +31,12 @@ pub(crate) fn variants(graph: &Graph, cluster_of: &[u32], balance: Balance) -> V
 struct State<'a> {
     graph: &'a Graph,
     cluster_of: Vec<u32>,
-    /// By cluster.
+    /// Sizes of the clusters.
     sizes: Vec<f64>,
-    /// What a byte between clusters costs, when a process that rolls back because of one other costs 1.
+    /// Cost of a byte between clusters, if a process that rolls back because of one other process costs 1.
     price: f64,
     balance: Balance,
-    /// How many are not empty.
+    /// Number of clusters that are not empty.
     clusters: usize,
 }
 
@@ -50,7 +51,7 @@ impl<'a> State<'a> {
         State { graph, cluster_of: cluster_of.to_vec(), sizes, price, balance, clusters }
     }
 
-    /// Moves processes to the clusters of those whom they talk to, as long as it pays.
+    /// Moves processes to clusters of their peers, as long as that reduces the cost.
     fn move_processes(&mut self) {
         let mut chance = Chance(self.sizes.len() as u64);
         let mut bytes = vec![0; self.sizes.len()];
@@ -65,7 +66,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// `bytes` has room for each cluster, and is zero before and after.
+    /// Moves a process if that reduces the cost. `bytes` has an entry per cluster, and is zero before and after.
     fn move_one(&mut self, one: usize, bytes: &mut [u64]) -> bool {
         let own = self.cluster_of[one];
         let peers = self.graph.peers(one);
@@ -75,7 +76,7 @@ impl<'a> State<'a> {
         }
         peers.iter().for_each(|it| bytes[cluster(it) as usize] += it.1);
         let here = bytes[own as usize] as f64;
-        // What it costs to go: n² - (n-1)² and (m+1)² - m² are the changes of the squares.
+        // Changes of the squared sizes: n² - (n-1)² and (m+1)² - m².
         let size = self.sizes[own as usize];
         let cost = |to: u32| {
             let squares = 2.0 * (self.sizes[to as usize] - size + 1.0);
@@ -94,7 +95,7 @@ impl<'a> State<'a> {
         true
     }
 
-    /// Merges the pair of clusters for which it pays most, again and again; whether there was any.
+    /// Merges the most profitable pair of clusters repeatedly. Returns whether any were merged.
     fn merge_clusters(&mut self) -> bool {
         let mut bytes = self.graph.between_each(&self.cluster_of);
         let mut merged_into: Vec<u32> = (0..self.sizes.len() as u32).collect();

@@ -1,4 +1,4 @@
-//! The least sum of both shares, as far as it is found: regions are divided anew, again and again, and divisions combined.
+//! Searches for the least sum of both shares: divides regions again and again, and combines divisions.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -9,42 +9,42 @@ use crate::graph::Graph;
 use crate::leiden::{self, ROUNDING, Terms};
 use crate::level::Level;
 
-/// What a point of logging is worth, in points of rollback, in divisions for the front.
+/// Weights of logging for divisions of the front: value of one point of logging, in points of rollback.
 const WEIGHTS: [f64; 9] = [0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0];
-/// Fewest and most starts at weight 1: the fewer processes, the more.
+/// Minimum and maximum number of starts at weight 1. Smaller graphs have more starts.
 const STARTS: (usize, usize) = (8, 60);
-/// Processes of all starts together.
+/// Total number of processes of all starts.
 const STARTED: usize = 20_000;
-/// Divisions that are improved.
+/// Number of divisions that are improved.
 const IMPROVED: usize = 3;
-/// Regions that are divided anew, for each cluster of a division; fewest and most of them.
+/// Regions per cluster of a division that are divided again, with their minimum and maximum number.
 const REGIONS: usize = 60;
 const BOUNDS: (usize, usize) = (1_000, 8_000);
-/// Pairs that talk, of all regions together, for each cluster of a division: in a dense graph there are fewer regions.
+/// Limit of pairs with traffic in all regions together, per cluster of a division. Dense graphs have fewer regions.
 const LOOKED_AT: usize = 1_500_000;
-/// The most clusters of a region.
+/// Largest number of clusters in a region.
 const WIDEST: usize = 5;
-/// The greatest loss that a region may make at first, in points, and the share of regions at the end that may make none.
+/// Largest loss that a region may cause at first, in points, and the final share of regions that may cause none.
 const LOSS: f64 = 0.1;
 const TAIL: f64 = 0.2;
-/// Weights of logging in regions, where the share of rollback is limited.
+/// Weights of logging in regions, if the share of rollback is limited.
 const TIGHTER: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
 
-/// What divisions have to keep.
+/// Limits that divisions must respect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) balance: Balance,
-    /// The greatest sum of the squares of the sizes.
+    /// Largest sum of the squared sizes.
     pub(crate) squares: f64,
 }
 
-/// Returns divisions that are found from single processes: one for each of several weights of logging, and more at weight 1.
+/// Returns divisions found from single processes: one for each of several weights of logging, and more at weight 1.
 pub(crate) fn from_singles(graph: &Graph) -> Vec<Vec<u32>> {
     let starts = (STARTED / graph.len()).clamp(STARTS.0, STARTS.1);
     at_weights(graph, WEIGHTS.into_iter().chain(iter::repeat_n(1.0, starts)), graph.len())
 }
 
-/// Returns divisions that are found from single processes, with at most `most` of them in a cluster.
+/// Returns divisions found from single processes, with at most `most` processes per cluster.
 pub(crate) fn in_balance(graph: &Graph, most: usize) -> Vec<Vec<u32>> {
     at_weights(graph, [1.0; 2], most)
 }
@@ -60,14 +60,15 @@ fn at_weights(graph: &Graph, weights: impl IntoIterator<Item = f64>, most: usize
     weights.into_iter().map(&mut found).collect()
 }
 
-/// What a byte inside a cluster saves at this weight of logging, when a pair of processes in one cluster costs 2.
+/// Returns the saving per byte inside a cluster at this weight of logging, if a pair of processes in one cluster
+/// costs 2.
 fn price(graph: &Graph, weight: f64) -> f64 {
     let processes = graph.len() as f64;
     weight * processes * processes / graph.total().max(1) as f64
 }
 
-/// Returns divisions with smaller sums of both shares than the best of these, as far as they are found. All of them keep the
-/// limits.
+/// Returns divisions with smaller sums of both shares than the best of these, as far as any are found. All respect
+/// the limits.
 pub(crate) fn improve<'a>(
     graph: &Graph,
     best: impl Iterator<Item = &'a [u32]>,
@@ -82,9 +83,9 @@ pub(crate) fn improve<'a>(
     all
 }
 
-/// Divides regions of `start` anew, and returns the division with the least sum on the way. A region is a cluster with some
-/// that it talks to. It is divided from single processes as if there were nothing else. What is found replaces the clusters
-/// that were there if it keeps the limits and costs no more, or only a little more: less and less, and nothing at the end.
+/// Divides regions of `start` again, and returns the best division on the way. A region is a cluster with some of its
+/// neighbours. It is divided from single processes, ignoring the rest of the graph. The result replaces its clusters
+/// if it respects the limits and costs no more, or only slightly more. The permitted loss decreases to zero.
 fn regions(graph: &Graph, start: &[u32], limits: Limits, seed: u64) -> Vec<u32> {
     let mut cluster_of = start.to_vec();
     let clusters = leiden::number(&mut cluster_of);
@@ -108,7 +109,8 @@ fn regions(graph: &Graph, start: &[u32], limits: Limits, seed: u64) -> Vec<u32> 
     best
 }
 
-/// Combines two divisions: processes that are together in both stay together, and clusters are put together from these parts.
+/// Combines two divisions: processes that are together in both stay together, and clusters are formed from these
+/// parts.
 fn combine(graph: &Graph, one: &[u32], other: &[u32], limits: Limits) -> Vec<u32> {
     let mut numbers = BTreeMap::new();
     let mut number = |it| {
@@ -131,12 +133,12 @@ struct Search<'a> {
     graph: &'a Graph,
     limits: Limits,
     cluster_of: Vec<u32>,
-    /// By cluster; none is empty.
+    /// Members of each cluster; none is empty.
     members: Vec<Vec<u32>>,
     chance: Chance,
-    /// What the clusters cost more than those of the start.
+    /// Cost of the clusters relative to those of the start.
     cost: f64,
-    /// How much more a region may cost now.
+    /// Additional cost that a region may currently cause.
     loss: f64,
 }
 
@@ -163,7 +165,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns a cluster and some that are next to it.
+    /// Returns a cluster and some of its neighbours.
     fn region(&mut self) -> Vec<u32> {
         let mut region = vec![self.cluster_of[self.chance.below(self.graph.len())]];
         for _ in 0..1 + self.chance.below(WIDEST - 1) {
@@ -180,7 +182,7 @@ impl Search<'_> {
         region
     }
 
-    /// Where a share of rollback limits the choice, smaller clusters than those of the least sum are tried, too.
+    /// If a share of rollback limits the choice, clusters smaller than those of the least sum are tried, too.
     fn terms(&mut self) -> Terms {
         let weight = match self.limits.squares {
             it if it.is_finite() => TIGHTER[self.chance.below(TIGHTER.len())],
@@ -199,7 +201,7 @@ impl Search<'_> {
     }
 
     fn replace(&mut self, region: &mut [u32], members: Vec<Vec<u32>>) {
-        // From the last one on, so that what is moved into a gap is not in the region.
+        // From the last one down, so that a cluster moved into a gap is not in the region.
         region.sort_unstable_by(|a, b| b.cmp(a));
         for &it in &*region {
             self.members.swap_remove(it as usize);
@@ -211,7 +213,7 @@ impl Search<'_> {
         }
     }
 
-    /// Writes down that the members of a cluster are its members.
+    /// Records the cluster of its members.
     fn name(&mut self, cluster: usize) {
         let members = self.members.get(cluster).into_iter().flatten();
         members.for_each(|&it| self.cluster_of[it as usize] = cluster as u32);

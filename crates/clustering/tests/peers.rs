@@ -1,7 +1,7 @@
-//! No worse than the best of METIS, KaHIP and Leiden on sixty graphs, in one run.
+//! Compares the clusters with the best of METIS, KaHIP and Leiden on sixty graphs: they must be no worse, in one run.
 //!
-//! What those found is recorded in `peers/sums.csv`; `peers/peers.py` says which versions, with which options, and finds it
-//! again from the graphs that the ignored test writes.
+//! The peers' results are recorded in `peers/sums.csv`. `peers/peers.py` contains their versions and options, and
+//! recomputes them from the graphs that the ignored test writes.
 
 #[path = "peers/graphs.rs"]
 mod graphs;
@@ -47,11 +47,11 @@ fn no_peer_finds_a_smaller_sum_on_any_of_sixty_graphs() {
     assert!(worse.is_empty(), "{worse:?}");
 }
 
-/// Returns what is wrong when the peers' best sum is smaller, or the choice is not what it is said to be.
+/// Returns what is wrong if the peers' best sum is smaller, or if the choice does not match its reason.
 fn worse_than(sample: &Sample, peers: f64) -> Option<String> {
     let found = find(&sample.graph, Wish::default());
     let sum = found.front.iter().map(|it| it.cost()).fold(f64::INFINITY, f64::min);
-    // Only where one cluster is as good is the choice another one than the least sum.
+    // The choice differs from the least sum only if a single cluster is as good.
     let chosen = found.front[found.chosen].cost();
     let is_least = chosen <= sum + ROUNDED || found.reason.starts_with("dividing does not pay");
     (sum > peers + ROUNDED || !is_least)

@@ -1,4 +1,5 @@
-//! The sixty graphs of the comparison, from seeds and in closed form. Integers only, so that every machine makes the same.
+//! The sixty graphs of the comparison, from seeds and in closed form. Integers only, so that all machines produce the
+//! same graphs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ pub(crate) struct Sample {
     pub(crate) graph: Graph,
 }
 
-/// Returns all of them, in the order of the table.
+/// Returns all sixty graphs, in the order of the table.
 pub(crate) fn all() -> Vec<Sample> {
     let mut all = Vec::new();
     let mut add =
@@ -34,7 +35,7 @@ pub(crate) fn all() -> Vec<Sample> {
     all
 }
 
-/// Returns the pairs that talk, each once, with their bytes.
+/// Returns the pairs with traffic, each once, with their bytes.
 pub(crate) fn pairs(graph: &Graph) -> impl Iterator<Item = (usize, usize, u64)> {
     let of = |from: usize| graph.peers(from).iter().map(move |&(to, bytes)| (from, to as usize, bytes));
     (0..graph.len()).flat_map(of).filter(|it| it.0 < it.1)
@@ -73,7 +74,7 @@ fn add(pairs: &mut Pairs, one: usize, other: usize, bytes: usize) {
     }
 }
 
-/// Every other pair talks, much or little.
+/// Half of the pairs communicate, some much and some little.
 fn random(processes: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for one in 0..processes {
@@ -86,7 +87,7 @@ fn random(processes: usize, seed: u64) -> Graph {
     graph(processes, &pairs)
 }
 
-/// Preferential attachment: each process talks to `links` earlier ones, drawn by how many these talk to already.
+/// Preferential attachment: each process communicates with `links` earlier ones, drawn by the number of their links.
 fn power_law(processes: usize, links: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     let mut ends: Vec<usize> = (0..=links).collect();
@@ -103,12 +104,13 @@ fn power_law(processes: usize, links: usize, seed: u64) -> Graph {
     graph(processes, &pairs)
 }
 
-/// Points on a square of 10,000 by 10,000: the nearer two are, the more they talk; each to about ten others.
+/// Points on a square of 10,000 by 10,000. The closer two points are, the more they communicate; each has about ten
+/// peers.
 fn geometric(processes: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     let points: Vec<[usize; 2]> =
         (0..processes).map(|_| [random.between(0, 9_999), random.between(0, 9_999)]).collect();
-    // Ten of all points lie in a circle of this squared radius.
+    // A circle with this squared radius contains ten of all points.
     let reach = 31_800_000 * 10 / processes / 10 * 10;
     for (one, a) in points.iter().enumerate() {
         for (other, b) in points[..one].iter().enumerate() {
@@ -121,7 +123,7 @@ fn geometric(processes: usize, seed: u64) -> Graph {
     graph(processes, &pairs)
 }
 
-/// So many pairs for each process, drawn at random; processes may be silent.
+/// A fixed number of random pairs per process. Processes may be silent.
 fn sparse(processes: usize, degree: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for _ in 0..processes * degree / 2 {
@@ -131,7 +133,7 @@ fn sparse(processes: usize, degree: usize, seed: u64) -> Graph {
     graph(processes, &pairs)
 }
 
-/// Every process talks to one or two of a few hubs, and a little to the next process.
+/// Every process communicates with one or two of a few hubs, and a little with the next process.
 fn hub(processes: usize, hubs: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for one in hubs..processes {
