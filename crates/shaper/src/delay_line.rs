@@ -1,4 +1,4 @@
-//! One direction of one pair of processes.
+//! The emulated link from one process to another.
 
 use std::collections::VecDeque;
 
@@ -7,19 +7,21 @@ use faultline_core::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Losses in a row that are charged: a link that loses everything is as good as cut, but not for ever.
+/// Largest number of consecutive losses that are charged: a link that loses everything is nearly cut, but not
+/// permanently.
 const LOSSES_IN_A_ROW: u64 = 100;
 
-/// What pushes packets out into a link, one after the other: a process has one for its own cluster's network and one for
-/// all others.
+/// Transmits packets into links, one after the other. A process has one interface for the network of its own cluster
+/// and one for all other clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// When everything given to it so far is out.
+    /// When everything handed over so far has been transmitted.
     free: Time,
 }
 
 impl Interface {
-    /// Pushes out a packet of `bytes` at `bandwidth` bytes per second, of which 0 is unlimited; says when it is out.
+    /// Transmits a packet of `bytes` at `bandwidth` bytes per second, where 0 means unlimited. Returns when the
+    /// transmission ends.
     pub fn transmit(&mut self, now: Time, bytes: u64, bandwidth: u64) -> Time {
         if bandwidth == 0 {
             return now;
@@ -29,29 +31,31 @@ impl Interface {
     }
 }
 
-/// Holds what is sent from one process to another until the emulated link would have carried it.
+/// Holds packets from one process to another until the emulated link would have delivered them.
 ///
-/// Packets leave in the order in which they came, whatever the jitter: the pair talks over one ordered stream.
+/// Packets leave in the order in which they arrived, regardless of jitter, since the two processes communicate over
+/// one ordered stream.
 #[derive(Clone, Debug)]
 pub struct DelayLine<T> {
     properties: LinkProperties,
     cut: bool,
-    /// When the newest packet leaves; nothing later leaves before.
+    /// Departure of the newest packet. No later packet leaves earlier.
     newest: Time,
     queue: VecDeque<(Time, T)>,
     chance: ChaCha8Rng,
 }
 
 impl<T> DelayLine<T> {
-    /// A line whose jitter and losses come from `seed`; lines with different `stream` draw independently.
+    /// Creates a line whose jitter and losses derive from `seed`. Lines with different `stream` are independent of
+    /// each other.
     pub fn new(properties: LinkProperties, seed: u64, stream: u64) -> Self {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         chance.set_stream(stream);
         DelayLine { properties, cut: false, newest: Time::ZERO, queue: VecDeque::new(), chance }
     }
 
-    /// Gives a packet of `bytes` to the link, through the `interface` of its sender; says when it arrives, unless the
-    /// link is cut by then.
+    /// Hands a packet of `bytes` to the link, through the `interface` of its sender. Returns when it arrives, unless
+    /// the link is cut by then.
     pub fn push(&mut self, now: Time, bytes: u64, interface: &mut Interface, packet: T) -> Time {
         let out = interface.transmit(now, bytes, self.properties.bandwidth);
         let arrival = out + self.propagation() + self.retransmissions();
@@ -60,7 +64,7 @@ impl<T> DelayLine<T> {
         self.newest
     }
 
-    /// The oldest packet, once its time has come.
+    /// Removes and returns the oldest packet once it is due.
     pub fn pop(&mut self, now: Time) -> Option<T> {
         if self.next_due()? > now {
             return None;
@@ -68,38 +72,38 @@ impl<T> DelayLine<T> {
         self.queue.pop_front().map(|(_, packet)| packet)
     }
 
-    /// When [`DelayLine::pop`] will have something; `None` when it is empty or cut.
+    /// Returns when [`DelayLine::pop`] will return a packet; `None` if the line is empty or cut.
     pub fn next_due(&self) -> Option<Time> {
         if self.cut { None } else { self.queue.front().map(|&(due, _)| due) }
     }
 
-    /// Changes the link for what is sent from now on.
+    /// Changes the link's properties for packets sent from now on.
     pub fn set(&mut self, properties: LinkProperties) {
         self.properties = properties;
     }
 
-    /// Cuts the link (`true`): nothing leaves until it is healed, and nothing is lost.
+    /// Cuts the link (`true`) or heals it. While it is cut, no packet leaves and none is lost.
     pub fn cut(&mut self, cut: bool) {
         self.cut = cut;
     }
 
-    /// Whether it is cut.
+    /// Returns whether the link is cut.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Forgets what is under way: one of its ends is gone.
+    /// Drops the packets in transit, because one end of the link no longer exists.
     pub fn clear(&mut self) {
         self.queue.clear();
         self.newest = Time::ZERO;
     }
 
-    /// Packets under way.
+    /// Returns the number of packets in transit.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether no packet is in transit.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -114,7 +118,8 @@ impl<T> DelayLine<T> {
         Span(self.chance.random_range(least.0..=most.0))
     }
 
-    /// The transport sends a lost packet again after a round trip with its jitter, and a millisecond.
+    /// Returns the delay by re-sends: the transport re-sends a lost packet after a round trip with its jitter, plus a
+    /// millisecond.
     fn retransmissions(&mut self) -> Span {
         let LinkProperties { latency, jitter, loss_ppm, .. } = self.properties;
         if loss_ppm == 0 {
@@ -129,7 +134,7 @@ impl<T> DelayLine<T> {
     }
 }
 
-/// How long `bytes` take at `bandwidth` bytes per second.
+/// Returns the time that `bytes` take at `bandwidth` bytes per second.
 fn transmission(bytes: u64, bandwidth: u64) -> Span {
     let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth);
     Span(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -1,33 +1,34 @@
-//! What a kernel can be told to do to packets, and what is left for the node to emulate.
+//! What the kernel can do to packets, and what remains for the node to emulate.
 
 use faultline_core::Span;
 use faultline_core::fault::LinkProperties;
 use serde::{Deserialize, Serialize};
 
-/// What the running kernel can do for links. All of it needs packets to be told apart by address (`u32`).
+/// Features of the running kernel for link emulation. All of them require packets to be distinguishable by address
+/// (`u32`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
     /// Rates and classes (`sch_htb`).
     pub htb: bool,
     /// Delay, jitter and loss (`sch_netem`).
     pub netem: bool,
-    /// Shaping what arrives (`ifb`, `sch_ingress`, `act_mirred`).
+    /// Shaping of arriving packets (`ifb`, `sch_ingress`, `act_mirred`).
     pub ifb: bool,
 }
 
 /// Where packets are delayed and lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Where they arrive: the sender's transport takes a loss for a loss, and not for a full queue of its own.
+    /// At the receiver. The sender's transport then sees a loss as a loss, and not as a full queue of its own.
     Receiver,
-    /// Where they leave: what arrives cannot be told apart, or not be shaped.
+    /// At the sender, if arriving packets cannot be distinguished or shaped.
     Sender,
     /// In the node's own delay line.
     Node,
 }
 
 impl Kernel {
-    /// Where packets are delayed and lost under this kernel, when addresses tell senders apart.
+    /// Returns where this kernel delays and loses packets, if addresses distinguish senders.
     pub const fn delays_at(self) -> Place {
         match self {
             Kernel { netem: false, .. } => Place::Node,
@@ -36,7 +37,7 @@ impl Kernel {
         }
     }
 
-    /// What of a link a node has to emulate itself.
+    /// Returns the properties of a link that a node has to emulate itself.
     pub const fn left_for_node(self, link: LinkProperties) -> LinkProperties {
         if self.netem {
             LinkProperties { latency: Span::ZERO, jitter: Span::ZERO, bandwidth: 0, loss_ppm: 0 }

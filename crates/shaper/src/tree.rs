@@ -1,12 +1,11 @@
-//! From the links of a federation to what the kernel of one node is to do: classes, queues and filters for what leaves
-//! and for what arrives.
+//! Plans what the kernel of one node does to emulate the links of a federation: classes, queues and filters for
+//! leaving and for arriving packets.
 //!
-//! Pure: nothing here talks to a kernel. A tree depends on what was asked for and on nothing that was there before, so that
-//! whoever applies it finds out what differs, and repeats nothing.
+//! Pure: this module does not communicate with a kernel. A tree depends only on the requested links and not on any
+//! previous state, so that the program that applies it can determine what differs, and repeat nothing.
 //!
-//! A sender's interface pushes packets out at the link's bandwidth: that is a class with a rate where packets leave, below
-//! a class for all other clusters together, as in [`crate::Interface`]. The way takes its time and loses packets where
-//! they arrive.
+//! A sender's interface transmits packets at the link's bandwidth. This becomes a class with a rate at the sender,
+//! below a class for all other clusters together, as in [`crate::Interface`]. Delay and loss happen at the receiver.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,120 +16,120 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Kernel, Place};
 
-/// The class of all other clusters together, for what leaves.
+/// Class of all other clusters together, for leaving packets.
 const OTHERS: u16 = 1;
-/// The class of processes that stand outside every cluster.
+/// Class of processes outside all clusters.
 const OUTSIDE: u16 = 2;
-/// The class of cluster 0; that of another one is further on by its number.
+/// Class of cluster 0. The classes of other clusters follow, by number.
 const FIRST_CLUSTER: u16 = 0x10;
-/// Bytes of the smallest packet: as many of them as fit into a link must fit into its queue.
+/// Size of the smallest packet in bytes. A link's queue must hold as many of them as fit into the link.
 const SMALLEST_PACKET: u128 = 64;
-/// Bytes of a full packet on an Ethernet, with its header.
+/// Size of a full Ethernet packet including its header, in bytes.
 const FULL_PACKET: u64 = 1514;
-/// Packets in a queue, at least: as many as an interface usually holds.
+/// Smallest length of a queue, in packets: the usual length of an interface's queue.
 const SHORTEST_QUEUE: u32 = 1000;
-/// Packets in a queue, at most.
+/// Largest length of a queue, in packets.
 const LONGEST_QUEUE: u32 = 10_000_000;
-/// For so long an idle class may send at once: the kernel's timers are not finer under load.
+/// Duration of a burst that an idle class may send at once. Under load, the kernel's timers are no finer.
 const BURST: Span = Span::from_micros(250);
-/// Bytes per second where none were asked for: more than any link of a machine.
+/// Bytes per second if no bandwidth was requested: more than any link of a machine.
 const UNLIMITED: u64 = 12_500_000_000;
-/// Bytes per second that a link without a bandwidth is taken to carry when its queue is measured: 10 Gbit/s.
+/// Bytes per second that are assumed to compute the queue of a link without a bandwidth: 10 Gbit/s.
 const FAST: u64 = 1_250_000_000;
 
-/// Addresses that share their first `length` bits.
+/// Addresses with the same first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Prefix {
-    /// Bits beyond the length do not matter.
+    /// Bits beyond the length are ignored.
     pub address: Ipv4Addr,
-    /// At most 32.
+    /// Number of significant bits, at most 32.
     pub length: u8,
 }
 
-/// Another node, with which data is exchanged.
+/// Another node with which this node exchanges data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Tells it from all others, for as long as there is a tree: below 0xfff0.
+    /// Unique number of the peer, constant as long as the tree exists: below 0xfff0.
     pub number: u16,
-    /// Its cluster: outside of all, or below 0x8000.
+    /// Cluster of the peer: [`ClusterId::OUTSIDE`], or below 0x8000.
     pub cluster: ClusterId,
-    /// Where its packets come from, and go to.
+    /// Source and destination of the peer's packets.
     pub prefix: Prefix,
 }
 
 /// A queue that delays and loses packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delay {
-    /// On average.
+    /// Mean delay.
     pub latency: Span,
-    /// Half-width of a uniform distribution. Packets keep their order.
+    /// Half the width of a uniform distribution. Packets keep their order.
     pub jitter: Span,
-    /// Packets lost, in parts per million.
+    /// Packet loss in parts per million.
     pub loss_ppm: u32,
-    /// Packets that fit.
+    /// Capacity of the queue, in packets.
     pub limit: u32,
 }
 
-/// What is at the end of a class.
+/// The content of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leaf {
     /// Other classes.
     Classes,
-    /// A queue of so many packets.
+    /// A queue with this capacity, in packets.
     Queue(u32),
-    /// A queue with a delay.
+    /// A queue that delays and loses packets.
     Delay(Delay),
 }
 
 /// A class of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {
-    /// The class that this one is part of; 0 is the whole interface.
+    /// Number of the enclosing class; 0 is the whole interface.
     pub parent: u16,
-    /// Bytes per second that it gets in any case.
+    /// Guaranteed bytes per second.
     pub rate: u64,
-    /// Bytes per second that it gets at most.
+    /// Maximum bytes per second.
     pub ceiling: u64,
-    /// Bytes that may leave at once.
+    /// Number of bytes that may leave at once.
     pub burst: u32,
-    /// What is at its end.
+    /// The content of the class.
     pub leaf: Leaf,
 }
 
-/// Puts packets of a peer into a class.
+/// Assigns the packets of a peer to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
-    /// The peer's addresses.
+    /// Addresses of the peer.
     pub prefix: Prefix,
-    /// The class.
+    /// Number of the class.
     pub class: u16,
 }
 
-/// What is done to packets that pass in one direction. What no filter names passes as it is.
+/// What happens to packets in one direction. A packet that matches no filter passes unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Direction {
-    /// By number.
+    /// Classes by number.
     pub classes: BTreeMap<u16, Class>,
-    /// By the peer's number, which starts at 0.
+    /// Filters by the number of their peer, from 0.
     pub filters: BTreeMap<u16, Filter>,
 }
 
-/// What is done to the packets of one node.
+/// What happens to the packets of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
-    /// To what leaves; filters look at the destination.
+    /// Leaving packets. Filters match the destination.
     pub leaving: Direction,
-    /// To what arrives; filters look at the source.
+    /// Arriving packets. Filters match the source.
     pub arriving: Direction,
 }
 
 impl Tree {
-    /// The tree of a node in cluster `mine` under `kernel`. `links` says what is asked for, from a cluster to another.
-    /// Packets are delayed at `place`, where the kernel can.
+    /// Creates the tree of a node in cluster `mine` for `kernel`. `links` returns the requested properties from one
+    /// cluster to another. Packets are delayed at `place` if the kernel supports it.
     ///
     /// # Panics
     ///
-    /// If the kernel has no HTB: nothing can be told apart then.
+    /// Panics if the kernel has no HTB, since packets cannot be distinguished without it.
     pub fn new(
         mine: ClusterId,
         peers: &[Peer],
@@ -155,17 +154,17 @@ impl Tree {
 }
 
 impl Direction {
-    /// Whether nothing is done.
+    /// Returns whether nothing happens to packets.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
 
-    /// The class of what goes to a cluster, or comes from it.
+    /// Returns the class of packets to and from a cluster.
     pub fn class_of(cluster: ClusterId) -> u16 {
         if cluster == ClusterId::OUTSIDE { OUTSIDE } else { FIRST_CLUSTER + cluster.0 }
     }
 
-    /// The cluster that a class is of; `None` for the class of several.
+    /// Returns the cluster of a class; `None` for a class of several clusters.
     pub fn cluster_of(class: u16) -> Option<ClusterId> {
         match class {
             OTHERS => None,
@@ -174,7 +173,7 @@ impl Direction {
         }
     }
 
-    /// Puts the peers of every cluster that has a class into it.
+    /// Assigns the peers of every cluster with a class to that class.
     fn filter(&mut self, peers: &[Peer]) {
         for peer in peers {
             let class = Direction::class_of(peer.cluster);
@@ -186,7 +185,7 @@ impl Direction {
 }
 
 impl Class {
-    /// One that has this rate to itself.
+    /// Creates a class with an exclusive rate.
     fn of_rate(rate: u64, leaf: Leaf) -> Class {
         Class { parent: 0, rate, ceiling: rate, burst: burst(rate), leaf }
     }
@@ -204,7 +203,7 @@ fn leaving(
     for &cluster in members.keys() {
         let link = links(mine, cluster);
         let leaf = match place {
-            // One sender: what it pushes out is what is under way.
+            // With a single sender, its transmissions are all that can be in transit.
             Place::Sender => delay(link, 1),
             Place::Receiver | Place::Node => None,
         };
@@ -219,7 +218,7 @@ fn leaving(
         let leaf = leaf.unwrap_or(Leaf::Queue(queue(link, 1, FULL_PACKET.into())));
         direction.classes.insert(number, Class::of_rate(rate, leaf));
     }
-    // Each may have all of it, and together they have no more.
+    // Each class may use the whole rate, but all of them together no more.
     if let Some(fastest) = shared.iter().map(|&(_, bandwidth)| bandwidth).max() {
         direction.classes.insert(OTHERS, Class::of_rate(fastest, Leaf::Classes));
         for &(number, bandwidth) in &shared {
@@ -252,14 +251,14 @@ fn arriving(
     direction
 }
 
-/// The queue in which what `senders` push out spends its time under way; `None` if it takes none and nothing is lost.
+/// Returns the queue that delays what `senders` transmit; `None` if there is neither delay nor loss.
 fn delay(link: LinkProperties, senders: u64) -> Option<Leaf> {
     let LinkProperties { latency, jitter, loss_ppm, .. } = link;
     let limit = queue(link, senders, SMALLEST_PACKET);
     (latency > Span::ZERO || loss_ppm > 0).then_some(Leaf::Delay(Delay { latency, jitter, loss_ppm, limit }))
 }
 
-/// Packets of `bytes` that `senders` have under way at the same time, and half as many again.
+/// Returns how many packets of `bytes` can be in transit from `senders` at the same time, plus half of that.
 fn queue(link: LinkProperties, senders: u64, bytes: u128) -> u32 {
     let rate = if link.bandwidth == 0 { FAST } else { link.bandwidth };
     let longest = u128::from((link.latency + link.jitter).0);
@@ -267,7 +266,7 @@ fn queue(link: LinkProperties, senders: u64, bytes: u128) -> u32 {
     u32::try_from(under_way).unwrap_or(u32::MAX).clamp(SHORTEST_QUEUE, LONGEST_QUEUE)
 }
 
-/// What may leave at once at `rate`: two packets at least.
+/// Returns the number of bytes that may leave at once at `rate`: at least two packets.
 fn burst(rate: u64) -> u32 {
     let bytes = u128::from(rate) * u128::from(BURST.0) / 1_000_000_000;
     u32::try_from(bytes).unwrap_or(u32::MAX).max(2 * FULL_PACKET as u32)
@@ -316,7 +315,7 @@ mod tests {
             (0x12, class(OTHERS, 625_000, 1_250_000, 3028, Leaf::Queue(1000))),
         ];
         assert_eq!(tree.leaving.classes, leaving.into());
-        // 12.5 MB/s for 5.2 ms from each of two are 2031 packets of 64 bytes, and half as many again.
+        // 12.5 MB/s for 5.2 ms from each of two senders are 2031 packets of 64 bytes, plus half of that.
         let delay =
             |limit| Leaf::Delay(Delay { latency: WAN.latency, jitter: WAN.jitter, loss_ppm: 100, limit });
         let arriving = [
@@ -374,7 +373,7 @@ mod tests {
             let Leaf::Delay(Delay { limit, .. }) = tree.arriving.classes[&0x11].leaf else {
                 panic!("there is a delay")
             };
-            // Full packets of all senders, for as long as the longest is under way.
+            // Full packets of all senders, for the longest time in transit.
             let bytes = u128::from(bandwidth) * u128::from(latency + jitter) / 1_000_000_000;
             let packets = bytes * senders as u128 / u128::from(FULL_PACKET);
             prop_assert!(u128::from(limit) >= packets.min(u128::from(LONGEST_QUEUE)));
