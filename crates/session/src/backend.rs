@@ -1,4 +1,4 @@
-//! What carries a run out.
+//! The interface of programs that carry out a run.
 
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
@@ -6,47 +6,52 @@ use faultline_core::{PlannedFault, Span};
 use faultline_trace::manifest::{Backend as Kind, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
 
-/// Carries out one run. Implemented by whoever can: virtual time here, real processes and pods by their programs.
+/// Carries out one run. The session implements it in virtual time; other crates implement it for real processes and
+/// for pods.
 pub trait Backend {
-    /// Why a run was given up.
+    /// Why a run could not be carried out.
     type Error;
 
-    /// What the manifest is to say that the run ran on.
+    /// Returns the kind of backend for the manifest.
     fn kind(&self) -> Kind;
 
-    /// Runs a federation to its end. The facts are those of the trace that is returned; without one, the backend has
-    /// written them into the bundle.
+    /// Runs a federation to its end. The returned trace contains the facts; `None` means that the backend has written
+    /// them into the bundle.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the run could not be carried out.
     fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), Self::Error>;
 }
 
-/// A run whose manifest has been written, and which is to be carried out.
+/// A run whose manifest has been written, and which is about to be carried out.
 #[derive(Debug)]
 pub struct Begun<'a, N: Hosted> {
-    /// The federation in values.
+    /// Configuration of the federation's processes and drivers.
     pub setup: &'a Setup<N>,
-    /// What the record says of the run so far.
+    /// Description of the run so far.
     pub manifest: &'a Manifest,
-    /// Where the record is.
+    /// The bundle of the run.
     pub bundle: &'a Bundle,
 }
 
-/// How a run ended, before anyone has judged it.
+/// How a run ended, before it has been judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
-    /// How it ended.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// Faults that were added to the plan while the run went on.
+    /// Faults that were added to the plan during the run.
     pub added: Vec<PlannedFault>,
-    /// What became of the plan, added faults included.
+    /// What became of each fault of the plan, including added ones.
     pub faults: Vec<FaultAccount>,
-    /// Links with what was measured; `None` where nothing was.
+    /// Links with their measurements; `None` without any measurement.
     pub links: Option<Vec<LinkEntry>>,
-    /// From the start to the end.
+    /// Duration of the run, from its start to its end.
     pub duration: Span,
 }
 
 impl Ended {
-    /// Says in the manifest of a run how it ended.
+    /// Completes the manifest of a run with its end.
     pub(crate) fn complete(self, manifest: &mut Manifest) {
         let Ended { outcome, added, faults, links, duration } = self;
         manifest.outcome = Some(outcome);

@@ -1,21 +1,21 @@
 //! One judged run: from a federation to its record, and from a record to its judgement.
 //!
-//! Every command that runs a federation does it here, so that the same federation with the same seed has the same
-//! manifest and the same judgement whichever command asked for it:
+//! All commands that run a federation do so through this crate. The same federation with the same seed therefore has
+//! the same manifest and the same judgement under every command:
 //!
-//! 1. [`Session::draft`] draws up the manifest of a run that has not begun.
-//! 2. A [`Backend`] carries the run out. [`Simulator`] is one; real processes and pods are the caller's.
-//! 3. The manifest is completed with how the run ended ([`Ended`]), which gives an [`Unjudged`] record.
-//! 4. [`Unjudged::judge`] judges it. A record that is read back ([`Unjudged::read`]) goes the same way.
+//! 1. [`Session::draft`] drafts the manifest of a run that has not begun.
+//! 2. A [`Backend`] carries out the run. [`Simulator`] is one; the caller supplies those for real processes and pods.
+//! 3. The manifest is completed with the end of the run ([`Ended`]), which gives an [`Unjudged`] record.
+//! 4. [`Unjudged::judge`] judges it. A record that is read back ([`Unjudged::read`]) is judged in the same way.
 //!
-//! Nothing here reads a clock or starts a process, and nothing depends on the runtime of real processes.
+//! This crate reads no clock, starts no process, and does not depend on the runtime of real processes.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `backend` | what carries a run out |
-//! | `recording` | what came of it, before and after its judgement |
-//! | `simulator` | the backend in virtual time, and what watches it |
-//! | `tapes` | the record of what simulated processes are given |
+//! | `backend` | the interface of programs that carry out a run |
+//! | `recording` | the record of a run, before and after its judgement |
+//! | `simulator` | the backend in virtual time, and its observers |
+//! | `tapes` | recording the inputs of simulated processes |
 
 mod backend;
 mod recording;
@@ -33,35 +33,35 @@ pub use backend::{Backend, Begun, Ended};
 pub use recording::{Recording, Unjudged};
 pub use simulator::{Moment, Observer, Simulator};
 
-/// What is to be run: a federation with a seed, and whatever else decides the run.
+/// A run to be carried out: a federation with a seed, and everything else that determines the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Session<'a> {
     federation: &'a Federation,
     text: &'a str,
     seed: Option<u64>,
     started: SystemTime,
-    /// The federation is known to be valid; the defect that its protocol is to have.
+    /// Set if the federation is known to be valid, to the defect that its protocol is to have.
     trusted: Option<Option<Defect>>,
     records_inputs: bool,
     resumed: Option<&'a Manifest>,
 }
 
-/// Why there is no record of a run.
+/// Why a run has no record.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError<E> {
-    /// The federation cannot be set up; nothing was written.
+    /// The federation cannot be set up. Nothing was written.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The record cannot be written or read.
     #[error(transparent)]
     Record(BundleError),
-    /// The backend gave the run up.
+    /// The backend could not carry out the run.
     #[error("{0}")]
     Backend(E),
 }
 
 impl<'a> Session<'a> {
-    /// A run of `federation` with the federation's own seed, at no time in particular.
+    /// Creates a session for `federation` with the federation's own seed and without a start time.
     pub fn new(federation: &'a Federation) -> Session<'a> {
         Session {
             federation,
@@ -74,55 +74,69 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// With this seed instead of the federation's own.
+    /// Uses this seed instead of the federation's own.
     #[must_use]
     pub fn seed(self, seed: u64) -> Session<'a> {
         Session { seed: Some(seed), ..self }
     }
 
-    /// `text` is what the federation was read from, and `started` is now: both become part of the manifest.
+    /// Sets the text from which the federation was read, and the current time. Both become part of the manifest.
     #[must_use]
     pub fn of_text(self, text: &'a str, started: SystemTime) -> Session<'a> {
         Session { text, started, ..self }
     }
 
-    /// The federation is known to be valid, and is not validated again; its protocol gets this defect.
+    /// Skips the validation of a federation that is known to be valid, and enables a defect of its protocol.
     #[must_use]
     pub fn trusted(self, defect: Option<Defect>) -> Session<'a> {
         Session { trusted: Some(defect), ..self }
     }
 
-    /// Records what processes are given as well, where the backend can. Has an effect on [`Session::record`] only.
+    /// Also records the inputs of processes if the backend supports it. Affects only [`Session::record`].
     #[must_use]
     pub fn with_inputs(self, records_inputs: bool) -> Session<'a> {
         Session { records_inputs, ..self }
     }
 
-    /// Goes on with a run whose manifest was drawn up and written before.
+    /// Resumes a run whose manifest has already been written.
     #[must_use]
     pub fn resumed(self, manifest: Option<&'a Manifest>) -> Session<'a> {
         Session { resumed: manifest, ..self }
     }
 
-    /// The manifest of the run before it begins. A function of the federation, the seed and the backend: drawn up again
-    /// from the `federation.yaml`, the seed and the backend of a record, it is the one that the run began with.
+    /// Returns the manifest of the run before it begins. It depends only on the federation, the seed and the backend:
+    /// drafted again from the `federation.yaml`, seed and backend of a record, it equals the manifest with which the
+    /// run began.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation cannot be set up.
     pub fn draft(&self, backend: BackendKind) -> Result<Manifest, SetupError> {
         self.set_up(Draft { session: self, backend })
     }
 
-    /// The results of the run if nothing fails; `None` for an application whose results are an accident of timing. A
-    /// function of the federation and the seed. May take as long as the application computes, modelled time aside.
+    /// Returns the results of the run without faults; `None` for an application whose results depend on timing.
+    /// Depends only on the federation and the seed. May take as long as the application computes, excluding modelled
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation cannot be set up.
     pub fn expected(&self) -> Result<Option<Expected>, SetupError> {
         self.set_up(Reference)
     }
 
-    /// Runs the federation in virtual time. Nothing is written.
+    /// Runs the federation in virtual time, without writing anything.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation cannot be set up.
     pub fn simulate(&self, simulator: &mut Simulator<'_>) -> Result<Unjudged, SetupError> {
         self.set_up(InMemory { session: self, simulator })
     }
 
-    /// [`Session::simulate`] for a setup that no federation describes in full: a protocol or an application of one's own.
-    /// `expected` gives the results of a run in which nothing fails.
+    /// Same as [`Session::simulate`], for a setup that no federation file fully describes: a user's own protocol or
+    /// application. `expected` contains the results of a run without faults.
     pub fn simulate_setup<N: Hosted>(
         &self,
         setup: &Setup<N>,
@@ -136,7 +150,12 @@ impl<'a> Session<'a> {
         Unjudged { manifest, trace }
     }
 
-    /// Has `backend` run the federation, with the record in `bundle`, which holds no run yet unless this one is resumed.
+    /// Has `backend` run the federation, and writes the record into `bundle`. The bundle must be empty unless the
+    /// session resumes a run.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation cannot be set up, the record cannot be written, or the backend fails.
     pub fn record<B: Backend>(
         &self,
         bundle: &Bundle,
@@ -145,7 +164,11 @@ impl<'a> Session<'a> {
         self.set_up(InBundle { session: self, bundle, backend })?
     }
 
-    /// [`Session::record`] for a setup that is at hand.
+    /// Same as [`Session::record`], for an existing setup.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record cannot be written, or the backend fails.
     pub fn record_setup<N: Hosted, B: Backend>(
         &self,
         setup: &Setup<N>,
@@ -172,7 +195,7 @@ impl<'a> Session<'a> {
         manifest.expected = manifest::expected(setup);
         bundle.write_manifest(&manifest).map_err(RunError::Record)?;
         match trace {
-            // In memory it is complete by construction.
+            // A trace in memory is complete by construction.
             Some(trace) => Ok(Unjudged { manifest, trace }),
             None => {
                 let trace = bundle.read_trace().map_err(RunError::Record)?;
@@ -193,7 +216,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Draws up the manifest, whatever the protocol.
+/// Drafts the manifest, for any protocol.
 struct Draft<'a> {
     session: &'a Session<'a>,
     backend: BackendKind,
@@ -207,7 +230,7 @@ impl Visitor for Draft<'_> {
     }
 }
 
-/// Computes the results of a run without failures.
+/// Computes the results of a run without failures, for any protocol.
 struct Reference;
 
 impl Visitor for Reference {

@@ -1,34 +1,38 @@
-//! What came of a run, before and after its judgement.
+//! The record of a run, before and after its judgement.
 
 use faultline_catalog::{Rederived, rederive};
 use faultline_checker::{Account, Context, History, Judgement, contradictions, judge_history};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
-/// The record of a run that nobody has judged yet.
+/// The record of a run that has not been judged yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unjudged {
-    /// What the record says of the run beside the facts.
+    /// Description of the run besides its facts.
     pub manifest: Manifest,
-    /// The facts.
+    /// The facts of the run.
     pub trace: Trace,
 }
 
-/// The record of a run with its judgement.
+/// The record of a run, with its judgement.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What the record says of the run beside the facts.
+    /// Description of the run besides its facts.
     pub manifest: Manifest,
-    /// The facts.
+    /// The facts of the run.
     pub trace: Trace,
-    /// What the checker says.
+    /// Judgement of the checker.
     pub judgement: Judgement,
 }
 
 impl Unjudged {
-    /// The record in a bundle. Of a run that was cut short, what its facts tell of its end. What does not follow from the
-    /// federation file of the record is derived from it, and becomes a flaw of the trace.
+    /// Reads the record in a bundle. For a run that was cut short, its end is derived from the facts. Whatever does
+    /// not follow from the record's federation file is replaced by what does, and becomes a flaw of the trace.
     ///
-    /// Takes as long as the application computes, modelled time aside.
+    /// Takes as long as the application computes, excluding modelled time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bundle cannot be read.
     pub fn read(bundle: &Bundle) -> Result<Unjudged, BundleError> {
         let recorded = bundle.read_manifest()?;
         let mut trace = bundle.read_trace()?;
@@ -38,7 +42,7 @@ impl Unjudged {
         Ok(Unjudged { manifest, trace }.examined())
     }
 
-    /// The same run, with what its facts demand of each other in vain among the flaws of its trace.
+    /// Adds contradictions between facts to the flaws of the trace.
     pub(crate) fn examined(mut self) -> Unjudged {
         let context = Context::from_manifest(&self.manifest);
         let found = contradictions(&History::new(&self.trace, &context));
@@ -46,9 +50,13 @@ impl Unjudged {
         self
     }
 
-    /// Writes the record into a bundle that holds no facts.
+    /// Writes the record into a bundle without facts.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bundle cannot be written.
     pub fn write(&self, bundle: &Bundle) -> Result<(), BundleError> {
-        // The manifest says how much there is of the facts.
+        // The manifest lists the facts, so they must be written first.
         bundle.write_trace(&self.trace)?;
         bundle.write_manifest(&self.manifest)
     }
@@ -58,7 +66,7 @@ impl Unjudged {
         self.judge_and(|_| ()).0
     }
 
-    /// Judges the run, and reads something else from its history, which is put together once.
+    /// Judges the run, and passes its history to `read`, so that the history is built only once.
     pub fn judge_and<T>(self, read: impl FnOnce(&History<'_>) -> T) -> (Recording, T) {
         let Unjudged { manifest, trace } = self;
         let context = Context::from_manifest(&manifest);
@@ -76,11 +84,15 @@ fn contradicted(sentences: Vec<String>) -> impl Iterator<Item = Flaw> {
 
 impl Recording {
     /// Reads and judges the record in a bundle.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bundle cannot be read.
     pub fn read(bundle: &Bundle) -> Result<Recording, BundleError> {
         Ok(Unjudged::read(bundle)?.judge())
     }
 
-    /// What the run cost, in numbers.
+    /// Returns the costs of the run, in numbers.
     pub fn account(&self) -> Account {
         Account::of(&History::new(&self.trace, &Context::from_manifest(&self.manifest)))
     }

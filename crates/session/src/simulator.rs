@@ -12,46 +12,46 @@ use faultline_trace::{BundleError, Manifest, Record, Recorder, Sink, Trace};
 use crate::backend::{Backend, Begun, Ended};
 use crate::tapes::Tapes;
 
-/// Events between two times that an observer is asked whether to go on.
+/// Number of events between two calls of [`Observer::goes_on`].
 const LOOK_EVERY: u32 = 1000;
 
-/// Watches a simulation while it goes on.
+/// Observes a simulation while it runs.
 pub trait Observer {
-    /// The run begins. The manifest says nothing of how it ends.
+    /// Called when the run begins. The manifest does not contain its end.
     fn begins(&mut self, manifest: &Manifest) {
         let _ = manifest;
     }
 
-    /// A fact was stated. Facts come in the order of virtual time.
+    /// Called for every fact, in the order of virtual time.
     fn stated(&mut self, record: &Record) {
         let _ = record;
     }
 
-    /// Called every thousand events; false interrupts the run.
+    /// Called every thousand events. Returning `false` interrupts the run.
     fn goes_on(&mut self, moment: Moment<'_>) -> bool {
         let _ = moment;
         true
     }
 }
 
-/// Watches nothing.
+/// An observer that ignores everything.
 impl Observer for () {}
 
 /// A simulation between two events.
 pub struct Moment<'a> {
-    /// The virtual time.
+    /// The current virtual time.
     pub now: Time,
     status: &'a mut dyn FnMut() -> Status,
 }
 
 impl Moment<'_> {
-    /// The federation at a glance; takes time to draw up.
+    /// Returns the current status of the federation. Takes some time to compute.
     pub fn status(&mut self) -> Status {
         (self.status)()
     }
 }
 
-/// Runs federations in virtual time, in this process.
+/// Runs federations in virtual time, inside this process.
 pub struct Simulator<'a> {
     observer: &'a mut dyn Observer,
     most_events: u64,
@@ -59,18 +59,18 @@ pub struct Simulator<'a> {
 }
 
 impl<'a> Simulator<'a> {
-    /// A simulator whose runs `observer` watches.
+    /// Creates a simulator whose runs `observer` observes.
     pub fn new(observer: &'a mut dyn Observer) -> Simulator<'a> {
         Simulator { observer, most_events: u64::MAX, stats: Stats::default() }
     }
 
-    /// Interrupts a run after this many events, a multiple of 1000.
+    /// Interrupts a run after this many events, rounded up to a multiple of 1000.
     #[must_use]
     pub fn at_most(self, events: u64) -> Simulator<'a> {
         Simulator { most_events: events, ..self }
     }
 
-    /// What the last run counted that no fact states.
+    /// Returns the counts of the last run, which are not part of the facts.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -126,7 +126,7 @@ impl Backend for Simulator<'_> {
     }
 }
 
-/// Keeps every fact, and shows it to the observer.
+/// Keeps all facts, and passes them to the observer.
 struct Watched<'a, 'o> {
     facts: Recorder,
     observer: &'a RefCell<&'o mut dyn Observer>,

@@ -1,4 +1,4 @@
-//! The record of what simulated processes are given.
+//! Records the inputs of simulated processes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,11 +9,11 @@ use faultline_core::{Birth, Life, Process, ProcessId, Time};
 use faultline_trace::inputs::{InputsWriter, Recorder};
 use faultline_trace::{Bundle, BundleError};
 
-/// Records what the processes of a simulation are given, in its bundle.
+/// Records the inputs of a simulation's processes in its bundle.
 pub(crate) struct Tapes {
     bundle: Bundle,
     writers: BTreeMap<(ProcessId, Life), InputsWriter<File>>,
-    /// The first thing that went wrong; nothing is recorded after that.
+    /// The first error. Nothing is recorded after it.
     error: Option<BundleError>,
 }
 
@@ -22,7 +22,7 @@ impl Tapes {
         Tapes { bundle, writers: BTreeMap::new(), error: None }
     }
 
-    /// Writes what is left; fails when anything could not be written.
+    /// Writes the remaining buffers. Fails if anything could not be written.
     pub(crate) fn finish(mut self) -> Result<(), BundleError> {
         let lives: Vec<_> = self.writers.keys().copied().collect();
         for (process, life) in lives {

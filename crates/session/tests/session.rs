@@ -1,4 +1,4 @@
-//! What every backend and every command gets from a session.
+//! Properties of a session that hold for every backend and every command.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use faultline_session::{
 use faultline_trace::manifest::Backend as Kind;
 use faultline_trace::{Bundle, Manifest, Record, Trace};
 
-/// A process fails while the other cluster asks for a checkpoint.
+/// A process fails while the other cluster requests a checkpoint.
 const TEXT: &str = "
 apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -74,7 +74,7 @@ fn the_manifest_of_a_record_can_be_drawn_up_again() {
     assert_ne!(other.seed, record.seed);
 }
 
-/// Counts what it sees, and interrupts a run after so many looks.
+/// Counts its calls, and interrupts a run after a given number of them.
 struct Counting {
     begun: usize,
     facts: u64,
@@ -121,7 +121,7 @@ fn an_observer_sees_every_fact_and_can_interrupt() {
     assert_eq!((limited.manifest.outcome, simulator.stats().events), (Some(Outcome::Interrupted), 2000));
 }
 
-/// Gives every run up, or says that it took no time.
+/// Fails every run, or reports that it took no time.
 struct Lazy {
     gives_up: bool,
 }
@@ -163,7 +163,7 @@ fn a_run_that_is_given_up_leaves_the_manifest_of_its_beginning_and_can_be_taken_
     let begun = bundle.read_manifest().unwrap();
     assert_eq!(begun, session.draft(Kind::Local).unwrap());
 
-    // Another start of the program has another time and, here, another seed: neither is the run's.
+    // A restarted program has another time and, here, another seed. Neither is the run's.
     let later = Session::new(&federation).seed(99).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(2));
     let run = later.resumed(Some(&begun)).record(&bundle, &mut Lazy { gives_up: false }).unwrap();
     let kept = (run.manifest.seed, run.manifest.started_unix_ms);
@@ -195,7 +195,7 @@ fn inputs_are_recorded_when_they_are_asked_for() {
     }
 }
 
-/// A process fails and is not restarted before the deadline, so that nothing moves.
+/// A process fails and is not restarted before the deadline, so that nothing progresses.
 fn silent(deadline: &str) -> Judgement {
     let text = TEXT.lines().filter(|it| !it.contains("faults:")).collect::<Vec<_>>().join("\n");
     let text = text.replace("restartAfter: 50ms", "restartAfter: 1h");

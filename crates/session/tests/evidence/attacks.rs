@@ -1,7 +1,7 @@
-//! Everything that can be done to a record.
+//! All ways in which a record can be manipulated.
 //!
-//! A *raw* attack edits the files of a record. A *resealed* one edits the facts or the manifest, and then has the record
-//! written anew, with every seal, list and digest right: only the contradiction is left to find.
+//! A *raw* attack edits the files of a record. A *resealed* attack edits the facts or the manifest, and then writes
+//! the record again with correct seals, lists and digests, so that only the contradiction remains to be found.
 
 use std::fs;
 use std::path::Path;
@@ -18,10 +18,10 @@ const SEAL: usize = 48;
 
 type Stream = (ProcessId, Life);
 
-/// A way to change a record, and what the verdict has to say of it.
+/// A way to change a record, and the reason that the verdict must give.
 pub(crate) struct Attack {
     pub(crate) name: String,
-    /// Each a part of a reason, one of which is to be given; none where the record cannot be read at all.
+    /// Possible parts of the reason, one of which must be given. Empty if the record cannot be read at all.
     pub(crate) told: &'static [&'static str],
     pub(crate) act: Act,
 }
@@ -83,7 +83,7 @@ impl Attacks {
         });
     }
 
-    /// Changes `manifest.json` without regard for its digest.
+    /// Changes `manifest.json` without updating its digest.
     fn entry(
         &mut self,
         name: impl Into<String>,
@@ -100,7 +100,7 @@ impl Attacks {
         });
     }
 
-    /// Removes the supervisor's facts of a kind, all or the first.
+    /// Removes the supervisor's facts of a kind, either all or the first.
     fn without(&mut self, name: &str, told: &'static [&'static str], is_it: fn(&Fact) -> bool) {
         let removed = move |trace: &mut Trace| {
             let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
@@ -111,7 +111,7 @@ impl Attacks {
     }
 }
 
-/// Where the records of a file are.
+/// Returns the position of each record in a file.
 fn records(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let (mut found, mut at) = (Vec::new(), HEADER);
     while let Ok((_, rest)) = split_body(&bytes[at..]) {
@@ -121,7 +121,7 @@ fn records(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// Everything that can be done to a record.
+/// Returns all attacks on a record.
 pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     let bundle = Bundle::open(dir);
     let (manifest, trace) = (bundle.read_manifest().unwrap(), bundle.read_trace().unwrap());
@@ -241,7 +241,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         fs::write(path(other), mine).unwrap();
     });
 
-    // Streams in each other's place.
+    // Streams swapped with each other.
     let rename = move |dir: &Path, from: Stream, to: Stream| {
         let path = |(process, life): Stream| Bundle::open(dir).facts_path(process, life);
         fs::rename(path(from), path(to)).unwrap();
@@ -508,7 +508,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.0
 }
 
-/// Copies what is judged of a record.
+/// Copies the judged parts of a record.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to.join("facts")).unwrap();
     for name in ["manifest.json", "federation.yaml"] {

@@ -1,4 +1,4 @@
-//! Manipulated records of simulated runs: none passes, and each is told for what it is.
+//! Manipulated records of simulated runs: none passes, and each manipulation is reported as what it is.
 
 mod attacks;
 
@@ -14,7 +14,7 @@ use faultline_checker::Verdict;
 use faultline_session::{Recording, Session, Simulator};
 use faultline_trace::Bundle;
 
-/// What is said of a record: the verdict, or that it cannot be read, and why.
+/// Returns the verdict on a record and its reasons, or that the record cannot be read.
 fn judged(dir: &Path) -> (&'static str, Vec<String>) {
     match Recording::read(&Bundle::open(dir)) {
         Err(error) => ("error", vec![error.to_string()]),
@@ -26,7 +26,8 @@ fn judged(dir: &Path) -> (&'static str, Vec<String>) {
     }
 }
 
-/// Attacks the record of a simulated sample in every way. Where `FAULTLINE_TABLE` names a file, what came of it is added there.
+/// Attacks the record of a simulated sample in every way. If `FAULTLINE_TABLE` names a file, appends the results to
+/// it.
 fn withstands(name: &str) {
     let text = sample(name).expect("there is such a sample").text;
     let federation = faultline_api::parse("sample.yaml", text.as_bytes()).unwrap();

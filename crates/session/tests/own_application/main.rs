@@ -1,4 +1,4 @@
-//! The worked example of `docs/applications.md`: a program of one's own under every protocol, with faults.
+//! The worked example of `docs/applications.md`: a user's own program under every protocol, with faults.
 
 mod sort;
 
@@ -14,7 +14,7 @@ use faultline_trace::manifest::Expected;
 use faultline_workloads::messaging::{Performer, digest_of, pack, sequential};
 use sort::Sort;
 
-/// Numbers of each rank.
+/// Numbers per rank.
 const EACH: usize = 50;
 
 /// Runs the example in place of the federation's application.
@@ -78,8 +78,8 @@ fn the_example_sorts() {
     all.sort_unstable();
     let greatest = *all.last().unwrap() as f64;
     let block = |rank: usize| &all[rank * EACH..(rank + 1) * EACH];
-    // In six rounds everybody has a neighbour's block six times, but the ends only three times; then the greatest number
-    // goes up a tree.
+    // In six rounds, every rank receives a neighbour's block six times, but the two ends only three times. Then the
+    // greatest number travels up a tree.
     let expected: Vec<(ProcessId, Digest)> = [(0, 3 + 3), (1, 6), (2, 6 + 1), (3, 6), (4, 6 + 1), (5, 3)]
         .map(|(rank, arrived)| {
             let greatest = if rank == 0 { greatest } else { 0.0 };

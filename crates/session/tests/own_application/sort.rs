@@ -1,4 +1,4 @@
-//! Sorting: every rank has a block of numbers, and in the end the first rank has the smallest ones.
+//! Sorting: every rank has a block of numbers. At the end, the first rank has the smallest numbers.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use faultline_core::{Progress, Span};
 use faultline_workloads::messaging::{Message, Operation, Place, Program, Step, pack};
 use serde::{Deserialize, Serialize};
 
-/// One rank. It never changes; `Numbers` does.
+/// One rank. Constant; `Numbers` contains what changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Sort {
     place: Place,
     each: usize,
 }
 
-/// What a checkpoint of a rank holds.
+/// The part of a rank that a checkpoint contains.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Numbers {
     step: u32,
     sorted: Vec<u64>,
-    /// The greatest number of all; only the first rank learns it.
+    /// The greatest number of all. Only the first rank learns it.
     greatest: f64,
 }
 
 impl Program for Sort {
-    type Config = usize; // numbers of each rank
+    type Config = usize; // numbers per rank
     type State = Numbers;
 
     fn new(each: &Arc<usize>, place: Place) -> Sort {
@@ -42,7 +42,7 @@ impl Program for Sort {
         let Place { me, ranks } = self.place;
         let (round, part) = (state.step / 3, state.step % 3);
         state.step += 1;
-        // Even and odd pairs take turns; who stands at an end is alone in every other round.
+        // Even and odd pairs alternate. A rank at an end is alone in every other round.
         let partner = if (me + round).is_multiple_of(2) { Some(me + 1) } else { me.checked_sub(1) };
         match (part, partner.filter(|&it| it < ranks)) {
             (0, _) if round == ranks => {
@@ -60,7 +60,7 @@ impl Program for Sort {
     fn received(&self, state: &mut Numbers, messages: Vec<Message>) {
         let message = &messages[0];
         if message.from == self.place.me {
-            state.greatest = message.unpack::<Vec<f64>>()[0]; // the reduction has come to its root
+            state.greatest = message.unpack::<Vec<f64>>()[0]; // the reduction has reached its root
             return;
         }
         let mut both: Vec<u64> = message.unpack();
