@@ -1,4 +1,5 @@
-//! From a federation to a run on real processes: what the runtime is told, and what the session is told back.
+//! Runs a federation on real processes: translates it into options of the runtime, and the outcome into the end of a
+//! session's run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +13,12 @@ use faultline_runtime::supervise::{Collapse, Names, Wishes};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
 use faultline_session::Ended;
 
-/// A machine may be busy with other things for a moment, and links are not as asked for then.
+/// For this long, links are measured again if they differ from the request, because a machine may be busy for a
+/// moment.
 const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
-/// Everything that decides a run of a federation on real processes, recorded in `run_dir`. Its metrics are not served, and
-/// nothing interrupts it.
+/// Returns everything that determines a run of a federation on real processes, recorded in `run_dir`. Metrics are not
+/// served, and the run cannot be interrupted.
 pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
     let clusters = setup.names.clusters() as u16;
     RunOptions {
@@ -46,7 +48,7 @@ pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
     }
 }
 
-/// How a run of the runtime ended, and the processes that ended by themselves in it.
+/// Returns how a run of the runtime ended, and the processes that ended by themselves during it.
 pub fn ended(run: RunOutcome) -> (Ended, Vec<Collapse>) {
     let RunOutcome { outcome, added, faults, links, duration, collapsed } = run;
     (Ended { outcome, added, faults, links: Some(links), duration }, collapsed)
