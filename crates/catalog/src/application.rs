@@ -1,10 +1,10 @@
-//! From the application's parameters to its configuration.
+//! Translates the application's options into its configuration.
 
 use faultline_api::resource::{self, Application, FederationSpec, NasPattern, Receive};
 use faultline_core::Span;
 use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
-/// Parameters of the application.
+/// Returns the parameters of the application.
 pub(crate) fn config(spec: &FederationSpec) -> Config {
     match &spec.application {
         Application::Heat(it) => Config::Heat(heat::Config {
@@ -53,7 +53,7 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
     }
 }
 
-/// The time of each cluster in the program; nothing where all take part in the whole of it.
+/// Returns when each cluster takes part in the program; empty if all take part from start to end.
 fn terms(spec: &FederationSpec) -> Vec<synthetic::Term> {
     let term = |cluster: &resource::Cluster| synthetic::Term {
         joins: cluster.joins_after.map_or(Span::ZERO, |it| it.0),
@@ -82,7 +82,7 @@ fn pattern(pattern: NasPattern) -> nas::Pattern {
     }
 }
 
-/// The lists by name become tables by cluster; what is not listed is not sent.
+/// Translates lists by name into tables by cluster. Entries that are not listed mean no messages.
 fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Traffic {
     let clusters = || spec.clusters.iter().map(|it| &it.name);
     match traffic {
@@ -120,7 +120,7 @@ fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Tra
     }
 }
 
-/// How long a cluster computes at a time that never sends.
+/// Returns how long a cluster that never sends computes at a time.
 fn idle(duration: Span) -> Span {
     Span((duration.0 / 10).max(1))
 }

@@ -1,8 +1,8 @@
-//! The known defects of all protocols, by name. They can be switched on in builds with the feature `defects`.
+//! The known defects of all protocols, by name. Builds with the feature `defects` can enable them.
 //!
-//! Two protocols may have the same rule, and so a defect of the same name: those of HydEE are told by `hydee-` before it,
-//! those of SPBC by `spbc-`, those of pessimistic logging by `pessimistic-`, those of the non-blocking coordinated baseline by
-//! `chandy-lamport-`, those of the hierarchical one by `hierarchical-`.
+//! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
+//! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `chandy-lamport-` for the non-blocking
+//! coordinated baseline, and `hierarchical-` for the hierarchical one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,25 +10,25 @@ use std::str::FromStr;
 use faultline_protocols::{hc3i, hydee};
 use serde::Serialize;
 
-/// A rule of the code that protocols share.
+/// A rule in the code that protocols share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Of the code of HC3I, which the coordinated baselines share.
+    /// In the code of HC3I, which the coordinated baselines share.
     Hc3i(hc3i::Defect),
-    /// Of the code of HydEE, which the logging protocols share.
+    /// In the code of HydEE, which the logging protocols share.
     Hydee(hydee::Defect),
 }
 
 macro_rules! defects {
     ($($(#[$doc:meta])* $variant:ident($code:ident, $rule:ident) $protocol:literal $prefix:literal $all:expr;)*) => {
-        /// One way in which a protocol can be made wrong.
+        /// A known defect of a protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Defect {
             $($(#[$doc])* $variant($code::Defect),)*
         }
 
         impl Defect {
-            /// Every known defect.
+            /// Iterates over all known defects.
             pub fn all() -> impl Iterator<Item = Defect> {
                 let mut all = Vec::new();
                 $(for rule in $all {
@@ -37,21 +37,21 @@ macro_rules! defects {
                 all.into_iter()
             }
 
-            /// What stands before the name where protocols share code, and some of its switches.
+            /// Returns the prefix of the name, for protocols that share code and some of its defects.
             fn prefix(self) -> &'static str {
                 match self {
                     $(Defect::$variant(_) => $prefix,)*
                 }
             }
 
-            /// The protocol that it is a defect of, by its name in the resource.
+            /// Returns the protocol that has the defect, by its name in the resource.
             pub fn protocol(self) -> &'static str {
                 match self {
                     $(Defect::$variant(_) => $protocol,)*
                 }
             }
 
-            /// The rule that it breaks.
+            /// Returns the rule that the defect breaks.
             pub fn rule(self) -> Rule {
                 match self {
                     $(Defect::$variant(it) => Rule::$rule(it),)*
@@ -62,35 +62,35 @@ macro_rules! defects {
 }
 
 defects! {
-    /// Of HC3I, and of the coordinated baseline, which is HC3I with one cluster.
+    /// Defects of HC3I, and of the coordinated baseline, which is HC3I with a single cluster.
     Hc3i(hc3i, Hc3i) "hc3i" "" hc3i::Defect::ALL.iter().copied().filter(|it| it.is_of_hc3i());
-    /// Of HydEE.
+    /// Defects of HydEE.
     Hydee(hydee, Hydee) "hydee" "hydee-" hydee::Defect::ALL.iter().copied().filter(|it| it.is_of_phases());
-    /// Of SPBC, which has many rules in common with HydEE.
+    /// Defects of SPBC, which shares many rules with HydEE.
     Spbc(hydee, Hydee) "spbc" "spbc-" hydee::DEFECTS_OF_PAIRS;
-    /// Of pessimistic logging, which has many rules in common with SPBC.
+    /// Defects of pessimistic logging, which shares many rules with SPBC.
     Pessimistic(hydee, Hydee) "pessimisticLogging" "pessimistic-" hydee::DEFECTS_OF_DETERMINANTS;
-    /// Of the non-blocking coordinated baseline, which has many rules in common with HC3I.
+    /// Defects of the non-blocking coordinated baseline, which shares many rules with HC3I.
     ChandyLamport(hc3i, Hc3i) "chandyLamport" "chandy-lamport-" hc3i::DEFECTS_OF_COLOURS;
-    /// Of the hierarchical coordinated baseline, which has many rules in common with HC3I.
+    /// Defects of the hierarchical coordinated baseline, which shares many rules with HC3I.
     Hierarchical(hc3i, Hc3i) "hierarchicalCoordinated" "hierarchical-" hc3i::DEFECTS_OF_LEADERS;
 }
 
-/// A name that no defect has.
+/// A name that belongs to no defect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no known defect `{0}`")]
 pub struct UnknownDefect(pub String);
 
-/// Whether this build can switch defects on.
+/// Whether this build can enable defects.
 pub const AVAILABLE: bool = cfg!(feature = "defects");
 
 impl Defect {
-    /// The known defects of a protocol.
+    /// Iterates over the known defects of a protocol.
     pub fn of(protocol: &str) -> impl Iterator<Item = Defect> {
         Defect::all().filter(move |it| it.protocol() == protocol)
     }
 
-    /// What the protocol's document calls it.
+    /// Returns the name in the protocol's document.
     pub fn switch(self) -> String {
         let name = self.to_string();
         name.strip_prefix(self.prefix()).unwrap_or(&name).to_owned()

@@ -1,16 +1,17 @@
-//! The processes of a federation, whatever they are made of.
+//! Processes of a federation, whatever their protocol and program.
 
 use faultline_core::{
     Application, Digest, Membership, Node, NodeConfig, Process, ProcessId, Promises, Protocol,
 };
 
-/// A process that a federation can ask for: a composite of a protocol and a program.
+/// A process that a federation can request: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + 'static {
-    /// What its protocol promises with these parameters.
+    /// Returns what its protocol promises with these parameters.
     fn promises(config: &Self::Config) -> Promises;
 
-    /// What each rank computes when nothing fails; `None` when that is an accident of timing, or nothing computes it in another
-    /// way. `seed` gives each rank's own seed. May take as long as the program computes, modelled time aside.
+    /// Returns what each rank computes without faults. `None` if that depends on timing, or if there is no
+    /// independent way to compute it. `seed` returns the seed of each rank. May take as long as the program computes,
+    /// excluding modelled time.
     fn reference(
         config: &Self::Config,
         membership: &Membership,

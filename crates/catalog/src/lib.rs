@@ -1,7 +1,7 @@
-//! The one place that maps a federation to protocol and application values.
+//! Maps a federation to protocol and application values. No other crate does this.
 //!
-//! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. Applications are one
-//! enum. Nothing here runs anything.
+//! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. Applications
+//! are a single enum. Nothing is run here.
 
 mod application;
 pub mod defect;
@@ -31,51 +31,51 @@ pub use defect::Defect;
 pub use hosted::Hosted;
 pub use rederive::{Rederived, rederive};
 
-/// A fault that finds less than this share of the work left took no effect, in percent.
+/// Smallest share of the work, in percent, that must remain for a fault to count as effective.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
 
 /// Why a federation cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The resource has not been validated, or did not pass.
+    /// The resource has not been validated, or is invalid.
     #[error("the federation is not valid: {}: {}", .0[0].path, .0[0].message)]
     Federation(Vec<Problem>),
     /// The application cannot run on these clusters.
     #[error("the application cannot run: {0}")]
     Application(#[from] Invalid),
-    /// A known defect was asked for, in a build without them.
+    /// A known defect was requested in a build that does not contain them.
     #[error("this build knows no defects; they are compiled in by the feature `defects`")]
     WithoutDefects,
-    /// A known defect was asked for that is another protocol's.
+    /// The requested defect belongs to another protocol.
     #[error("`{0}` is no defect of this federation's protocol")]
     AnothersDefect(Defect),
 }
 
-/// Something to be done with a federation, whatever its protocol.
+/// An operation on a federation, whatever its protocol.
 pub trait Visitor {
-    /// What comes of it.
+    /// Result of the operation.
     type Output;
 
-    /// Does it. Called once, with the processes that the federation asks for.
+    /// Performs the operation. Called once, with the type of the federation's processes.
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output;
 }
 
-/// Something to be done with a federation whose processes exchange messages, whatever its protocol.
+/// An operation on a federation whose processes exchange messages, whatever its protocol.
 pub trait MessagesVisitor {
-    /// What comes of it.
+    /// Result of the operation.
     type Output;
 
-    /// Does it. Called once, with the protocol that the federation asks for.
+    /// Performs the operation. Called once, with the type of the federation's protocol.
     fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
     where
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync;
 }
 
-/// The setup of a federation whose processes exchange messages.
+/// Setup of a federation whose processes exchange messages.
 pub type MessagesSetup<P, A = Workload> = Setup<Node<P, A>>;
 
-/// Hands what is for messages to a visitor of all federations.
+/// Adapts a visitor of all federations to federations whose processes exchange messages.
 struct Any<V>(V);
 
 impl<V: Visitor> MessagesVisitor for Any<V> {
@@ -90,30 +90,30 @@ impl<V: Visitor> MessagesVisitor for Any<V> {
     }
 }
 
-/// A federation in values: everything that a driver needs, on any backend.
+/// Configuration of a federation: everything that a driver needs, on any backend.
 #[derive(Clone, Debug)]
 pub struct Setup<N: Process> {
-    /// The configuration of every process.
+    /// Configuration of every process.
     pub process: Arc<N::Config>,
-    /// Who is where, before anybody is up: version 0, lives 0. The processes that the protocol needs beside the ranks
-    /// come last, outside every cluster, each on a node of its own.
+    /// Processes, clusters and nodes before any process is up: version 0, all lives 0. Processes that the protocol
+    /// needs besides the ranks come last, outside all clusters, each on its own node.
     pub membership: Membership,
-    /// What processes and clusters are called.
+    /// Names of processes and clusters.
     pub names: Names,
-    /// The properties of every link, by sending and receiving cluster, [`ClusterId::OUTSIDE`] among them.
+    /// Properties of all links, by sending and receiving cluster, including [`ClusterId::OUTSIDE`].
     pub links: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
-    /// The storage of every node. What is not stated is up to the backend.
+    /// Storage of every node. The backend decides what is not specified.
     pub storage: Storage,
-    /// What only the simulator does.
+    /// Options that affect only the simulator.
     pub simulator: Simulator,
     /// Detection, restart, deadline, and the plan of faults.
     pub supervisor: faultline_supervisor::Config,
-    /// Decides every random choice of the run; each process has its own from it ([`process_seed`]).
+    /// Seed of all random choices of the run. The seed of each process derives from it ([`process_seed`]).
     pub seed: u64,
 }
 
 impl<P: Protocol, A: Application> MessagesSetup<P, A> {
-    /// The same federation with another application, which no file names.
+    /// Returns the same federation with another application, which need not be known to the resource.
     pub fn hosting<B: Application>(self, application: B::Config) -> MessagesSetup<P, B> {
         let protocol = self.process.protocol.clone();
         Setup {
@@ -133,8 +133,13 @@ impl<P> MessagesSetup<P>
 where
     P: Protocol<Config: Send + Sync> + 'static,
 {
-    /// A federation under a protocol that the catalog does not know. It stands outside the resource, which asks for `none`.
-    /// Faults may name the processes that it needs beside the ranks ([`Names::extra_of`]).
+    /// Sets up a federation under a protocol that the catalog does not know. The resource does not describe it, and
+    /// specifies `none`. Faults may name the processes that the protocol needs besides the ranks
+    /// ([`Names::extra_of`]).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation cannot be set up.
     pub fn of_own(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
         Setup::of_messages(federation, seed, config)
     }
@@ -150,19 +155,19 @@ where
 }
 
 impl<N: Hosted> Setup<N> {
-    /// What the protocol promises with its parameters.
+    /// Returns what the protocol promises with its parameters.
     pub fn promises(&self) -> Promises {
         N::promises(&self.process)
     }
 
-    /// What each rank computes when nothing fails. `None` for an application whose result is an accident of timing.
+    /// Returns what each rank computes without faults; `None` for an application whose result depends on timing.
     ///
-    /// May take as long as the application computes, modelled time aside.
+    /// May take as long as the application computes, excluding modelled time.
     pub fn reference(&self) -> Option<Vec<(ProcessId, Digest)>> {
         N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }
 
-    /// `extra` are the processes that the protocol needs beside the ranks.
+    /// Creates a setup. `extra` lists the processes that the protocol needs besides the ranks.
     fn new(federation: &Federation, seed: u64, extra: &[Role], process: N::Config) -> Setup<N> {
         let spec = &federation.spec;
         let names = Names::with_extra(spec, extra);
@@ -195,7 +200,11 @@ impl<N: Hosted> Setup<N> {
     }
 }
 
-/// Sets up `federation` and hands it to `visitor`. `seed` stands in for the resource's own.
+/// Sets up `federation` and passes it to `visitor`. `seed` replaces the resource's own seed.
+///
+/// # Errors
+///
+/// Fails if the federation cannot be set up.
 pub fn with_setup<V: Visitor>(
     federation: &Federation,
     seed: Option<u64>,
@@ -208,7 +217,11 @@ pub fn with_setup<V: Visitor>(
     with_valid(federation, seed, None, visitor)
 }
 
-/// As [`with_setup`], for a visitor of processes that exchange messages.
+/// Same as [`with_setup`], for a visitor of processes that exchange messages.
+///
+/// # Errors
+///
+/// Fails if the federation cannot be set up.
 pub fn with_messages<V: MessagesVisitor>(
     federation: &Federation,
     seed: Option<u64>,
@@ -221,8 +234,8 @@ pub fn with_messages<V: MessagesVisitor>(
     with_valid_messages(federation, seed, None, visitor)
 }
 
-/// Sets up a federation that [`validate`] finds nothing wrong with, its protocol wrong in the way of `defect`. Setting up
-/// thousands takes too long with the rules of an API server each time.
+/// Sets up a federation that is known to pass [`validate`], with `defect` enabled in its protocol. Setting up
+/// thousands of federations would take too long if each were validated.
 pub fn with_valid<V: Visitor>(
     federation: &Federation,
     seed: Option<u64>,
@@ -276,7 +289,7 @@ fn with_valid_messages<V: MessagesVisitor>(
     })
 }
 
-/// Clusters in the order of the resource, their processes node by node, then the others.
+/// Returns clusters in the order of the resource: their processes node by node, then all other processes.
 fn membership(spec: &FederationSpec, extra: &[Role]) -> Membership {
     let mut members = Vec::new();
     let mut join = |cluster, role| {

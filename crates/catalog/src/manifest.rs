@@ -1,4 +1,4 @@
-//! What a bundle says of its run, drawn up before the run from the federation as it will be run.
+//! Drafts the description of a run before it begins, from the federation as it will be run.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,8 +10,8 @@ use faultline_trace::manifest::{Backend, Bounds, ClusterEntry, Expected, FORMAT,
 
 use crate::{Hosted, Setup};
 
-/// The manifest of a run that has not begun. `text` is the federation as its user wrote it;
-/// `started` is now.
+/// Returns the manifest of a run that has not begun. `text` is the federation file as the user wrote it; `started` is
+/// the current time.
 pub fn draft<N: Hosted>(
     federation: &Federation,
     text: &str,
@@ -57,13 +57,13 @@ pub fn draft<N: Hosted>(
     }
 }
 
-/// The results of a run without faults: those of the application's sequential reference, when it has one.
+/// Returns the results of a run without faults, computed by the application's sequential reference if it has one.
 pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })
 }
 
-/// What bounds the work that a rollback may lose; nothing does where no checkpoints are taken.
+/// Returns the bounds on the work that a rollback may lose; `None` without checkpoints.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     let every = spec.protocol.checkpointing()?.every;
     let own = spec.protocol.stated().checkpoint_every_in;

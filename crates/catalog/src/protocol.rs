@@ -1,4 +1,4 @@
-//! From the protocol's options to its configuration.
+//! Translates the protocol's options into its configuration.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::defect::AVAILABLE;
 use crate::defect::Rule;
 use crate::{Defect, SetupError};
 
-/// Parameters of HC3I, which is also the coordinated baselines when its scope is the federation, and independent checkpoints
-/// when its scope is the process and nothing forces one.
+/// Returns the parameters of HC3I. With the federation as its scope it becomes one of the coordinated baselines, and
+/// with the process as its scope and without forcing it becomes independent checkpoints.
 pub(crate) fn hc3i(
     spec: &FederationSpec,
     scope: Scope,
@@ -64,7 +64,7 @@ pub(crate) fn hc3i(
     })
 }
 
-/// Why a defect cannot be switched on.
+/// Returns why a defect cannot be enabled.
 fn unfit(defect: Defect) -> SetupError {
     match AVAILABLE {
         true => SetupError::AnothersDefect(defect),
@@ -72,8 +72,8 @@ fn unfit(defect: Defect) -> SetupError {
     }
 }
 
-/// Parameters of HydEE, which is also full logging when its scope is the process, and SPBC when pairs of processes recover
-/// by themselves.
+/// Returns the parameters of HydEE. With the process as its scope it becomes full logging, and with recovery by pairs
+/// of processes it becomes SPBC.
 pub(crate) fn hydee(
     spec: &FederationSpec,
     scope: Scope,
@@ -100,7 +100,7 @@ pub(crate) fn hydee(
     })
 }
 
-/// By cluster.
+/// Returns the delay between checkpoints of each cluster.
 fn checkpoint_every(spec: &FederationSpec, every: Option<Span>) -> Arc<[Option<Span>]> {
     let own = spec.protocol.stated().checkpoint_every_in;
     spec.clusters.iter().map(|cluster| own.get(&cluster.name).map_or(every, |it| it.0)).collect()
@@ -114,7 +114,8 @@ fn replicate_to(to: resource::ReplicateTo) -> ReplicateTo {
     }
 }
 
-/// Long enough that an answer over the slowest link is there in time, so that nothing is asked twice for no reason.
+/// Returns a delay that is long enough for an answer over the slowest link, so that no request is repeated
+/// unnecessarily.
 fn retry_every(spec: &FederationSpec) -> Span {
     let links = spec.links();
     let pairs = links.pairs.iter().map(|pair| links.properties(&pair.from, &pair.to));

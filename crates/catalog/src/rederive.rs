@@ -1,9 +1,9 @@
-//! Checks what a record says of its run against the federation file that it carries.
+//! Checks a record's description of its run against the federation file in the record.
 //!
-//! A manifest is drafted from the federation ([`crate::manifest::draft`]). Drafting it again from `federation.yaml`, with the
-//! recorded seed and backend, gives the same names, plan, links and expected results, or somebody has changed one of the two
-//! files. What only the run could know is not derived: the outcome, the measurements, the times, and what became of the
-//! faults, which the checker compares with the supervisor's facts.
+//! A manifest is drafted from the federation ([`crate::manifest::draft`]). Drafting it again from `federation.yaml`,
+//! with the recorded seed and backend, gives the same names, plan, links and expected results; otherwise one of the
+//! two files was changed. What only the run can determine is not derived: the outcome, the measurements, the times,
+//! and what became of the faults. The checker compares the latter with the supervisor's facts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,21 +17,21 @@ use faultline_trace::{Manifest, Trace};
 use crate::manifest::{draft, expected};
 use crate::{Hosted, Setup, Visitor, with_valid};
 
-/// Another set of properties for a link, given by its two ends.
+/// New properties for a link, given by its two ends.
 type LinkChange = ((ClusterId, ClusterId), LinkProperties);
 type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
 
-/// What a record says of its run, as far as that can be derived again.
+/// The description of a run, as far as it can be derived again.
 #[derive(Clone, Debug)]
 pub struct Rederived {
-    /// The recorded manifest, with everything that follows from the federation derived from it.
+    /// The recorded manifest, in which everything that follows from the federation has been derived again.
     pub manifest: Manifest,
-    /// What the recorded manifest says otherwise, as sentences without a full stop.
+    /// Deviations of the recorded manifest, as sentences without a full stop.
     pub doubts: Vec<String>,
 }
 
-/// Derives the manifest of a record again, and compares. Computes the expected results, which may take as long as the
-/// application computes, modelled time aside.
+/// Derives the manifest of a record again, and compares the two. Computes the expected results, which may take as
+/// long as the application computes, excluding modelled time.
 pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
     let federation = match parse("federation.yaml", recorded.federation.as_bytes()) {
         Ok(federation) => federation,
@@ -55,7 +55,7 @@ pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
 struct Derived {
     manifest: Manifest,
     expected: Option<Expected>,
-    /// Of every link, those to and from processes outside all clusters included.
+    /// Properties of all links, including those of processes outside all clusters.
     links: Links,
     /// Clusters that join while the application runs.
     awaited: Vec<(ClusterId, Vec<ProcessId>)>,
@@ -106,11 +106,11 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     differ("processes", recorded.processes == derived.processes);
     differ("bounds", recorded.bounds == derived.bounds);
     differ("volatileStorage", recorded.volatile_storage == derived.volatile_storage);
-    // Faults that were added become part of the plan at the end.
+    // Faults that were added become part of the plan only at the end.
     differ("plan", recorded.plan == derived.plan || !has_ended && recorded.plan == derived.plan[..drafted]);
     let are_links_asked = links_agree(&recorded.links, &links, &relinked, has_ended);
     differ("links", are_links_asked);
-    // They are computed while or after the application runs.
+    // The expected results are computed while the application runs, or afterwards.
     differ("expected", recorded.expected == derived.expected || !has_ended && recorded.expected.is_none());
     let mut doubts = Vec::new();
     if !differing.is_empty() {
@@ -146,7 +146,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     Rederived { manifest, doubts }
 }
 
-/// What the user changed while the run went on: faults that were added, and links, in their order.
+/// Returns what the user changed during the run, in order: added faults, and links.
 fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     let (mut added, mut relinked) = (Vec::new(), Vec::new());
     for (_, fact) in trace.supervisor() {
@@ -160,8 +160,8 @@ fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     (added, relinked)
 }
 
-/// Whether every link was asked for what the federation and its changes say, in that order. A change replaces what was
-/// asked before where the application had not begun.
+/// Returns whether every link was requested as specified by the federation and its changes, in this order. A change
+/// before the application began replaces the earlier request.
 fn links_agree(
     recorded: &[LinkEntry],
     drafted: &Links,

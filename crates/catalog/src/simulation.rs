@@ -1,4 +1,4 @@
-//! From a federation to a simulation.
+//! Translates a federation into a simulation.
 
 use std::num::NonZero;
 
@@ -10,7 +10,7 @@ use faultline_sim::{Chance, Config, Control, Effort, Handling, InFlight, Links, 
 use crate::Setup;
 
 impl<N: Process> Setup<N> {
-    /// Everything that decides a simulation of this federation.
+    /// Returns everything that determines a simulation of this federation.
     pub fn simulation(&self) -> Config<N::Config> {
         let clusters = self.membership.clusters.len();
         let links = Links::new(clusters, |from, to| self.links[&(from, to)]);
@@ -26,7 +26,7 @@ impl<N: Process> Setup<N> {
     }
 }
 
-/// What the federation says of its storage; the simulator's own figures where it says nothing.
+/// Returns the costs that the federation specifies for its storage, or else the simulator's defaults.
 fn costs(storage: &Storage, simulator: &Simulator) -> StorageCosts {
     let usual = match storage.kind {
         StorageKind::Disk => StorageCosts::default(),

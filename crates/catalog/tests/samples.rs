@@ -1,4 +1,4 @@
-//! Every sample is set up, run in virtual time, and ends as it says.
+//! Sets up every sample and runs it in virtual time. Each must end as it says.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ fn federation(name: &str) -> Federation {
 /// Runs a federation on the simulator.
 struct Simulate;
 
-/// How it ended, and what each rank computed last.
+/// The end of a run, and what each rank computed last.
 struct Ended {
     run: Run,
     results: Vec<(ProcessId, Digest)>,
     reference: Option<Vec<(ProcessId, Digest)>>,
-    /// What each rank went back to last.
+    /// The checkpoint that each rank restored last.
     restored: BTreeMap<ProcessId, Sn>,
 }
 
