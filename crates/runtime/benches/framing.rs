@@ -1,4 +1,5 @@
-//! A frame out and in again, beside a copy and two checksums of the same bytes, which is what it cannot do without.
+//! The cost of writing and reading a frame, compared with a copy and two checksums of the same bytes, which are the
+//! minimum.
 //!
 //! `cargo bench -p faultline-runtime --bench framing`
 
@@ -12,7 +13,7 @@ use faultline_core::Time;
 use faultline_runtime::frame::{Body, FrameKind, HEADER_LEN, header, split_frame};
 
 const LENGTHS: [usize; 3] = [24, 1024, 65_536];
-/// About so many bytes are framed in one turn, headers among them.
+/// Approximate number of bytes per turn, including headers.
 const BYTES: usize = 32 << 20;
 
 fn main() {
@@ -35,7 +36,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds for each frame.
+/// Returns the nanoseconds per frame.
 fn frame(len: usize, rounds: usize) -> f64 {
     let body = Body::new(vec![7; len]);
     let mut wire = BytesMut::with_capacity(HEADER_LEN + len);
@@ -48,7 +49,7 @@ fn frame(len: usize, rounds: usize) -> f64 {
     })
 }
 
-/// Nanoseconds for each body.
+/// Returns the nanoseconds per body.
 fn copy_and_two_checksums(len: usize, rounds: usize) -> f64 {
     let body = Bytes::from(vec![7; len]);
     let mut wire = BytesMut::with_capacity(len);

@@ -1,4 +1,4 @@
-//! The clock that all processes of a run share, and an alarm precise to some ten microseconds.
+//! The clock that all processes of a run share, and an alarm with a precision of about ten microseconds.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -11,53 +11,53 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
-/// Nanoseconds of a machine's monotonic clock since a run's epoch. Good on that machine; another one has
-/// [another](Clock::elsewhere) for the same run.
+/// Nanoseconds of a machine's monotonic clock since the epoch of a run. Valid on that machine only; another machine
+/// has [another value](Clock::elsewhere) for the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Clock {
-    /// May be before the machine was started.
+    /// May lie before the start of the machine.
     epoch: i64,
 }
 
 impl Clock {
-    /// A clock whose epoch is now.
+    /// Creates a clock whose epoch is now.
     pub(crate) fn start() -> Clock {
         Clock { epoch: monotonic() as i64 }
     }
 
-    /// Now.
+    /// Returns the current time of the run.
     pub(crate) fn now(self) -> Time {
         self.at(monotonic())
     }
 
-    /// The run's time when the machine's monotonic clock shows `monotonic`; zero before the epoch.
+    /// Returns the run's time when the machine's monotonic clock shows `monotonic`; zero before the epoch.
     pub(crate) fn at(self, monotonic: u64) -> Time {
         Time((monotonic as i64).saturating_sub(self.epoch).max(0) as u64)
     }
 
-    /// The same clock on a machine whose monotonic clock is ahead of this one's by so much.
+    /// Returns the same clock for a machine whose monotonic clock is ahead of this one's by `ahead` nanoseconds.
     pub(crate) fn elsewhere(self, ahead: i64) -> Clock {
         Clock { epoch: self.epoch.saturating_add(ahead) }
     }
 }
 
-/// A run's clock, written down for another start of the program, which may be on another machine.
+/// A run's clock in a form that a restarted program can use, even on another machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
-    /// Names the kernel whose monotonic clock it is.
+    /// Identifies the kernel that owns the monotonic clock.
     boot: String,
     clock: Clock,
-    /// Nanoseconds from the beginning of 1970 to the run's epoch.
+    /// Nanoseconds from the beginning of 1970 to the epoch of the run.
     unix: i64,
 }
 
 impl Origin {
-    /// Of a clock of this machine.
+    /// Records a clock of this machine.
     pub(crate) fn of(clock: Clock) -> Origin {
         Origin { boot: boot(), clock, unix: unix().saturating_sub(clock.now().0 as i64) }
     }
 
-    /// The same clock, here and now. It does not show less than `least`.
+    /// Returns the same clock on this machine. It never shows less than `least`.
     pub(crate) fn clock(&self, least: Time) -> Clock {
         if self.boot == boot() {
             return self.clock;
@@ -67,23 +67,23 @@ impl Origin {
     }
 }
 
-/// What the kernel calls itself since it was started.
+/// Returns the kernel's identifier for the time since it was started.
 pub(crate) fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Nanoseconds since the beginning of 1970.
+/// Returns the nanoseconds since the beginning of 1970.
 fn unix() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |it| i64::try_from(it.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Does nothing for so long, in a thread that may.
+/// Sleeps for `span`. Call it only on threads that may block.
 pub(crate) fn pause(span: Span) {
     std::thread::sleep(span.into());
 }
 
-/// Rings once at an instant. Tokio's own timers round to a millisecond, which is the latency of a whole link.
+/// An alarm for a single instant. Tokio's own timers round to a millisecond, which is the latency of a whole link.
 pub(crate) struct Alarm {
     clock: Clock,
     timer: AsyncFd<Timer>,
@@ -91,7 +91,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm that is not set.
+    /// Creates an alarm that is not set.
     pub(crate) fn new(clock: Clock) -> io::Result<Alarm> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
@@ -103,7 +103,7 @@ impl Alarm {
         Ok(Alarm { clock, timer, set: None })
     }
 
-    /// Sets it to ring at `at`, at once when that has passed, never when `None`.
+    /// Sets the alarm to `at`, which may be in the past. `None` disables it.
     pub(crate) fn set(&mut self, at: Option<Time>) -> io::Result<()> {
         if at == self.set {
             return Ok(());
@@ -112,7 +112,7 @@ impl Alarm {
         let timer = &self.timer.get_ref().0;
         match at.and_then(|at| self.clock.epoch.checked_add_unsigned(at.0)) {
             Some(nanos) => {
-                // Zero would unset it.
+                // Zero would disable the timer.
                 let nanos = nanos.max(1);
                 let at = TimeSpec::new(nanos / 1_000_000_000, nanos % 1_000_000_000);
                 timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
@@ -122,12 +122,12 @@ impl Alarm {
         Ok(())
     }
 
-    /// Whether it is to ring.
+    /// Returns whether the alarm is set.
     pub(crate) fn is_set(&self) -> bool {
         self.set.is_some()
     }
 
-    /// Waits until it rings; then it is no longer set.
+    /// Waits until the alarm rings, which disables it.
     pub(crate) async fn rung(&mut self) -> io::Result<()> {
         loop {
             let mut ready = self.timer.readable().await?;
@@ -151,7 +151,7 @@ impl AsRawFd for Timer {
     }
 }
 
-/// Nanoseconds of the machine's monotonic clock.
+/// Returns the nanoseconds of the machine's monotonic clock.
 pub(crate) fn monotonic() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
         .expect("every Linux has a monotonic clock");

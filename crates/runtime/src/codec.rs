@@ -1,5 +1,5 @@
-//! Packets and images as bytes. Application state is carried as it is: never copied on its way out, and never walked
-//! byte by byte.
+//! Encodes packets and images. Application state is carried unchanged: it is never copied on its way out, and never
+//! processed byte by byte.
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::frame::{Body, FrameKind};
 
-/// Why bytes are not what they should be. Their checksum was right, so that the writer is of another version, or
-/// defective.
+/// Why bytes cannot be decoded. Since their checksum was right, the writer has another version or a bug.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum CodecError {
     #[error("{0} is cut short")]
@@ -28,7 +27,7 @@ pub(crate) enum CodecError {
     NoPacket,
 }
 
-/// Before the stamp and the payload of an application message.
+/// Precedes the stamp and the payload of an application message.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct MessageHeader {
@@ -36,7 +35,7 @@ struct MessageHeader {
     to: U32,
     incarnation: U32,
     number: U32,
-    /// Length of a payload without bytes; [`NOT_VIRTUAL`] when the bytes follow.
+    /// Length of a virtual payload; [`NOT_VIRTUAL`] if the content follows.
     virtual_len: U32,
     stamp_len: U16,
 }
@@ -54,7 +53,7 @@ struct ImageMetaRef<'a, H, V> {
     chunks: Vec<ChunkMeta>,
 }
 
-/// The same as it is read.
+/// Same as [`ImageMetaRef`], for reading.
 #[derive(Deserialize)]
 struct ImageMeta<H, V> {
     name: ImageName,
@@ -71,7 +70,7 @@ enum ChunkMeta {
     Bytes(u64),
 }
 
-/// A packet as the body of a frame.
+/// Encodes a packet as the body of a frame.
 pub(crate) fn encode_packet<P: Process>(packet: &PacketOf<P>) -> (FrameKind, Body) {
     match packet {
         Packet::Application { id, stamp, payload } => {
@@ -82,7 +81,7 @@ pub(crate) fn encode_packet<P: Process>(packet: &PacketOf<P>) -> (FrameKind, Bod
     }
 }
 
-/// A packet from the body of a frame.
+/// Decodes a packet from the body of a frame.
 pub(crate) fn decode_packet<P: Process>(kind: FrameKind, body: &Bytes) -> Result<PacketOf<P>, CodecError> {
     match kind {
         FrameKind::Application => decode_message::<P>(body),
@@ -92,7 +91,7 @@ pub(crate) fn decode_packet<P: Process>(kind: FrameKind, body: &Bytes) -> Result
     }
 }
 
-/// An image as bytes: the length of the part that is decoded, that part, then the chunks as they are.
+/// Encodes an image: the length of the decoded part, that part, then the chunks unchanged.
 pub(crate) fn encode_image<H: Wire, V: Wire>(image: &Image<H, V>) -> Body {
     let Image { name, head, saved, snapshot } = image;
     let chunks = snapshot.application.iter().map(|chunk| match chunk {
@@ -117,7 +116,7 @@ pub(crate) fn encode_image<H: Wire, V: Wire>(image: &Image<H, V>) -> Body {
     Body { head: first.into(), tail: pieces.collect() }
 }
 
-/// What [`encode_image`] wrote.
+/// Decodes the output of [`encode_image`].
 pub(crate) fn decode_image<H: Wire, V: Wire>(bytes: &[u8]) -> Result<Image<H, V>, CodecError> {
     const SHORT: CodecError = CodecError::Short("an image");
     let (meta_len, rest) = bytes.split_first_chunk::<4>().ok_or(SHORT)?;

@@ -1,4 +1,4 @@
-//! What a node and its supervisor say to each other, over one connection per life.
+//! Messages between a node and its supervisor, over one connection per life.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use crate::metrics::{ClusterNames, Counts, Delays};
 use crate::secret::WrappedKeys;
 use crate::storage::StorageOptions;
 
-/// A control message that claims to be longer is a defect: the largest is a membership.
+/// Longest control message, in bytes. The largest is a membership; a longer message indicates a bug.
 const LONGEST: u32 = 64 << 20;
 
-/// The first words of a node, once the handshake is done.
+/// The first message of a node after the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Introduction {
     pub(crate) process: ProcessId,
@@ -32,39 +32,38 @@ pub(crate) struct Introduction {
 pub(crate) struct Setup {
     pub(crate) clock: Clock,
     pub(crate) boot: Boot,
-    /// Of the run.
+    /// Seed of the run.
     pub(crate) seed: u64,
-    /// What the process is called; own directory of the node, below the run's.
+    /// Name of the process, and of the node's own directory in the run's directory.
     pub(crate) name: String,
     pub(crate) cluster_names: ClusterNames,
     pub(crate) cluster: ClusterId,
     pub(crate) links: Links,
-    /// What traffic control does for links, if anything; the node is in a network namespace of its own then, or has a
-    /// shaper.
+    /// What traffic control does for links, if anything. The node then has its own network namespace or a shaper.
     pub(crate) kernel: Option<Kernel>,
-    /// Where every process belongs, indexed by process.
+    /// Cluster of each process, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,
     pub(crate) storage: StorageOptions,
-    /// Shared with each of the others, indexed by process.
+    /// Keys that the process shares with each other process, indexed by process.
     pub(crate) keys: WrappedKeys,
-    /// Kinds of fact that are to be reported.
+    /// Kinds of facts to report.
     pub(crate) follows: Vec<FactKind>,
     pub(crate) heartbeat_every: Span,
-    /// What the links are like now, where that is not what [`Setup::links`] says.
+    /// Current properties of links, as far as they differ from [`Setup::links`].
     pub(crate) changed: Vec<(ClusterId, ClusterId, LinkProperties)>,
     pub(crate) cut: Vec<(ClusterId, ClusterId)>,
-    /// Armed triggers.
+    /// Triggers that wait for facts.
     pub(crate) watches: Vec<Trigger>,
     pub(crate) storage_fault: Option<StorageFault>,
 }
 
-/// Where each process listens and in which life, indexed by process; `None` for one that is not up.
+/// Address and life of each process, indexed by process; `None` for a process that is not up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Directory {
     pub(crate) entries: Vec<Option<Entry>>,
 }
 
-/// One line of a [`Directory`].
+/// One entry of a [`Directory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) life: Life,
@@ -77,26 +76,26 @@ pub(crate) struct Entry {
 pub(crate) struct Measurement {
     /// The process at the other end.
     pub(crate) to: ProcessId,
-    /// Echoes in one round.
+    /// Number of echoes per round.
     pub(crate) samples: u32,
-    /// Time between two.
+    /// Time between two echoes.
     pub(crate) apart: Span,
-    /// What the median is to be like.
+    /// Requested median delay.
     pub(crate) requested: Span,
-    /// How far off it may be before another round is measured.
+    /// Largest deviation from the request that needs no further round.
     pub(crate) tolerance: Span,
 }
 
-/// From the supervisor to a node.
+/// A message from the supervisor to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToNode {
     Setup(Box<Setup>),
-    /// Connections may be made, though nothing has started: the links are to be measured.
+    /// Permits connections before anything has started, so that the links can be measured.
     Directory(Directory),
-    /// Measures links by echo, one after the other, and for so long again those that are not as asked for. Voids an
-    /// earlier order of this kind.
+    /// Measures links by echo, one after the other. Links that differ from the request are measured again for this
+    /// long. Cancels an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
-    /// The membership, and where everyone in it listens. The first one starts the process.
+    /// The membership, with the addresses of all its processes. The first one starts the process.
     Announce(Membership, Directory),
     Watch(Vec<Trigger>),
     Go,
@@ -105,7 +104,7 @@ pub(crate) enum ToNode {
         to: ClusterId,
         properties: Option<LinkProperties>,
     },
-    /// From now on this is what the federation asks of a link.
+    /// Changes the federation's own properties of a link.
     Relink {
         from: ClusterId,
         to: ClusterId,
@@ -119,16 +118,16 @@ pub(crate) enum ToNode {
     Storage(Option<StorageFault>),
 }
 
-/// From a node to the supervisor.
+/// A message from a node to the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToSupervisor {
-    /// It listens here.
+    /// The node listens at this address.
     Registered(SocketAddr),
     Heartbeat(Gauges, Counts, Delays),
-    /// The link to a process, as measured.
+    /// Measured properties of the link to a process.
     Measured {
         to: ProcessId,
-        /// The latency that was asked for.
+        /// Requested latency.
         requested: Span,
         link: LinkMeasured,
     },
@@ -138,7 +137,7 @@ pub(crate) enum ToSupervisor {
     },
     Started,
     Held,
-    /// What was ordered of links or storage is in force; one for each such order.
+    /// An order about links or storage is in force. Sent once per order.
     InForce,
 }
 
@@ -154,7 +153,7 @@ pub(crate) async fn send<T: Serialize>(
     stream.write_all(&bytes).await
 }
 
-/// Reads one message. Not to be cancelled and called again.
+/// Reads one message. Not safe to cancel and call again.
 pub(crate) async fn receive<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
     let length = stream.read_u32_le().await?;
     if length > LONGEST {

@@ -1,8 +1,8 @@
-//! Hosts one process: brings it events one at a time and performs its actions in order.
+//! Hosts one process: passes it events one at a time, and performs its actions in order.
 //!
-//! Events that are there together are handled as a batch. What a batch does outwardly (packets, storage, jobs, reports)
-//! happens after the facts of the batch have been handed to the operating system, so that a kill loses no fact that had
-//! an effect.
+//! Events that are available together are handled as a batch. The outward effects of a batch (packets, storage, jobs,
+//! reports) take place after its facts have been handed to the operating system, so that a kill loses no fact that
+//! had an effect.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,10 +31,10 @@ use crate::node::{Shaping, ShapingError};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Incoming, Transport};
 
-/// Events handled before their facts are written and their effects let out.
+/// Largest number of events that are handled before their facts are written and their effects take place.
 const BATCH: usize = 64;
 
-/// Why a node cannot go on. But for the supervisor's hanging up, it ends as if it had crashed.
+/// Why a node cannot continue. Unless the supervisor has disconnected, it ends as if it had crashed.
 #[derive(Debug, Error)]
 pub(crate) enum EngineError {
     #[error("cannot write facts: {0}")]
@@ -53,14 +53,14 @@ pub(crate) enum EngineError {
     HungUp,
 }
 
-/// Which facts the supervisor wants to hear of.
+/// Facts that the supervisor wants to be told about.
 pub(crate) struct Attention {
     pub(crate) follows: Vec<FactKind>,
-    /// The process stands still at these.
+    /// Triggers at which the process halts.
     pub(crate) watches: Vec<Trigger>,
 }
 
-/// What a process is born from, beside the membership.
+/// What a process needs to be born, besides the membership.
 pub(crate) struct Parents<P: Process> {
     pub(crate) config: Arc<P::Config>,
     pub(crate) boot: Boot,
@@ -68,38 +68,38 @@ pub(crate) struct Parents<P: Process> {
     pub(crate) record: Option<Arc<[u8]>>,
 }
 
-/// Everything that reaches the engine, but the ringing of its alarm.
+/// An input of the engine, other than its alarm.
 pub(crate) enum Stimulus<P: Process> {
-    /// The supervisor says something.
+    /// An order of the supervisor.
     Order(ToNode),
-    /// The supervisor has hung up.
+    /// The supervisor has disconnected.
     HungUp,
-    /// What is shown outside is to be brought up to date.
+    /// Updates the values that are shown to others.
     Show,
-    /// The storage or a job is done.
+    /// The storage or a job has completed.
     Event(In<P>),
-    /// The storage cannot go on.
+    /// The storage cannot continue.
     Broken(StoreError),
-    /// Another process sends something.
+    /// A packet from another process.
     Packet(Incoming),
 }
 
-/// Everything that the engine reaches.
+/// Everything that the engine can reach.
 pub(crate) struct Outlets<P: Process> {
     pub(crate) transport: Rc<Transport>,
     pub(crate) shaping: Shaping,
     pub(crate) storage: Storage<P>,
-    /// Where a job's result comes back.
+    /// Receives the results of jobs.
     pub(crate) inbox: mpsc::UnboundedSender<Stimulus<P>>,
     pub(crate) supervisor: mpsc::UnboundedSender<ToSupervisor>,
     pub(crate) measure: mpsc::UnboundedSender<(Vec<Measurement>, Span)>,
     pub(crate) facts: FactsWriter<File>,
-    /// What the process is given, when that is recorded.
+    /// Records the inputs of the process, if requested.
     pub(crate) inputs: Option<InputsWriter<File>>,
     pub(crate) exposition: Arc<Exposition>,
 }
 
-/// One process, hosted.
+/// The host of one process.
 pub(crate) struct Engine<P: Process> {
     me: Identity,
     clock: Clock,
@@ -111,17 +111,17 @@ pub(crate) struct Engine<P: Process> {
     inbox: mpsc::UnboundedReceiver<Stimulus<P>>,
     alarm: Alarm,
     outlets: Outlets<P>,
-    /// What the process wants done, in order.
+    /// Actions of the process that have not been performed yet, in order.
     actions: Out<P>,
-    /// What waits for the facts before it to be written.
+    /// Effects that wait for their facts to be written.
     outward: Vec<Outward<P>>,
-    /// From the process to itself.
+    /// Packets from the process to itself.
     own: VecDeque<PacketOf<P>>,
-    /// What came while the process stood still, or was not born.
+    /// Inputs that arrived while the process was halted or had not been born.
     postponed: VecDeque<Stimulus<P>>,
 }
 
-/// Leaves the engine.
+/// An effect outside the engine.
 enum Outward<P: Process> {
     Parcel { to: ProcessId, kind: FrameKind, charge: u64, body: Body },
     Ask(Request<P>),
@@ -130,7 +130,7 @@ enum Outward<P: Process> {
 }
 
 impl<P: Process + 'static> Engine<P> {
-    /// An engine whose process starts with the first membership.
+    /// Creates an engine whose process starts with the first membership.
     pub(crate) fn new(
         me: Identity,
         clock: Clock,
@@ -158,7 +158,7 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    /// Runs until the supervisor hangs up, or something fails.
+    /// Runs until the supervisor disconnects or an error occurs.
     pub(crate) async fn run(mut self) -> EngineError {
         loop {
             match self.turn().await {
@@ -169,7 +169,7 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    /// Ends the streams of what was stated and given. What was to come of it is never let out.
+    /// Ends the streams of facts and inputs. Effects that have not taken place yet are discarded.
     fn conclude(&mut self) -> Result<(), EngineError> {
         if let Some(inputs) = &mut self.outlets.inputs {
             inputs.flush().map_err(EngineError::Inputs)?;
@@ -177,7 +177,7 @@ impl<P: Process + 'static> Engine<P> {
         self.outlets.facts.seal().map_err(EngineError::Facts)
     }
 
-    /// Waits for something to happen, and deals with all that has.
+    /// Waits for an input, and handles all that are available.
     async fn turn(&mut self) -> Result<(), EngineError> {
         tokio::select! {
             biased;
@@ -202,8 +202,8 @@ impl<P: Process + 'static> Engine<P> {
         self.process.as_ref().and_then(Process::next_deadline)
     }
 
-    /// Deals with one thing, and with what has waited for it: what the process sends to itself, and what came while it
-    /// could not be handed on.
+    /// Handles one input and everything that it makes possible: packets of the process to itself, and inputs that had
+    /// to wait.
     async fn take(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         self.take_one(stimulus).await?;
         self.catch_up().await
@@ -229,8 +229,8 @@ impl<P: Process + 'static> Engine<P> {
     async fn take_one(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         match stimulus {
             Stimulus::Order(order) => {
-                // What was done before the order was done under what was known then: a message to a life that has ended
-                // meanwhile must not reach the next one, nor be held by a link that is cut only now.
+                // Actions before the order were based on the earlier state. A message to a life that has ended in the
+                // meantime must not reach the next life, nor be held by a link that is cut only now.
                 self.settle()?;
                 self.obey(order).await
             }
@@ -303,7 +303,7 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    /// Takes note of who is where. Nothing is said to anyone before the links to all are in force.
+    /// Takes a new directory into account. No packet is sent before the links to all peers are in force.
     async fn meet(&mut self, directory: &Directory) -> Result<(), EngineError> {
         let Outlets { transport, shaping, .. } = &mut self.outlets;
         if shaping.meet(directory) {
@@ -313,7 +313,7 @@ impl<P: Process + 'static> Engine<P> {
         Ok(())
     }
 
-    /// What does not concern the process itself is done also while it stands still.
+    /// Carries out an order that does not concern the process itself, even while the process is halted.
     async fn obey_at_once(&mut self, order: ToNode) -> Result<(), EngineError> {
         if let ToNode::Directory(directory) = order {
             return self.meet(&directory).await;
@@ -343,7 +343,7 @@ impl<P: Process + 'static> Engine<P> {
             }
             ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
             ToNode::Storage(fault) => storage.ask(Request::Misbehave(fault)),
-            // Said to a process that no longer stands still, or that never did.
+            // For a process that is no longer halted, or never was.
             ToNode::Go => return Ok(()),
             ToNode::Setup(_) | ToNode::Announce(..) | ToNode::Directory(_) => {
                 unreachable!("handled where it is expected")
@@ -357,7 +357,7 @@ impl<P: Process + 'static> Engine<P> {
     async fn handle(&mut self, event: In<P>) -> Result<(), EngineError> {
         let now = self.clock.now();
         let Some(process) = &mut self.process else {
-            // A timer of nobody, or an answer that nobody asked for.
+            // A timer that is not set any more, or an unrequested answer.
             return Ok(());
         };
         if let Some(inputs) = &mut self.outlets.inputs {
@@ -394,7 +394,7 @@ impl<P: Process + 'static> Engine<P> {
         if halted { self.stand_still().await } else { Ok(()) }
     }
 
-    /// Between two actions, until the supervisor says go.
+    /// Halts between two actions until the supervisor releases the process.
     async fn stand_still(&mut self) -> Result<(), EngineError> {
         self.settle()?;
         loop {
@@ -427,7 +427,7 @@ impl<P: Process + 'static> Engine<P> {
         });
     }
 
-    /// Encodes once, however many receive it.
+    /// Encodes a packet once, whatever the number of receivers.
     fn address(&mut self, to: To, packet: PacketOf<P>) {
         let me = self.me.process;
         if to == To::One(me) {
@@ -450,11 +450,11 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    /// Writes the facts of the batch, then lets its effects out.
+    /// Writes the facts of the batch, then lets its effects take place.
     fn settle(&mut self) -> Result<(), EngineError> {
         let outlets = &mut self.outlets;
         outlets.storage.journal.flush().map_err(EngineError::Journal)?;
-        // Before the facts: what is known to have been stated can be accounted for.
+        // Before the facts, so that every fact that is known to have been stated can be accounted for.
         if let Some(inputs) = &mut outlets.inputs {
             inputs.flush().map_err(EngineError::Inputs)?;
         }
@@ -471,7 +471,7 @@ impl<P: Process + 'static> Engine<P> {
         Ok(())
     }
 
-    /// Brings what is shown outside up to date.
+    /// Updates the values that are shown to others.
     fn show(&mut self) {
         let gauges = self.process.as_ref().map(P::gauges).unwrap_or_default();
         let transport = &self.outlets.transport;
@@ -484,7 +484,7 @@ impl<P: Process + 'static> Engine<P> {
     }
 }
 
-/// Runs a job beside the process, for as long as it is said to take at least.
+/// Runs a job in parallel with the process. The job takes at least its stated time.
 fn compute<P: Process + 'static>(
     clock: Clock,
     no: JobNo,
@@ -495,7 +495,7 @@ fn compute<P: Process + 'static>(
         let end = clock.now() + job.cost();
         let output = job.run();
         pause(end.since(clock.now()));
-        // Nobody waits for it any more when the node ends.
+        // The receiver is gone only if the node ends.
         drop(done.send(Stimulus::Event(Event::Computed(no, output))));
     });
 }

@@ -1,12 +1,12 @@
-//! What stands on the wire between two nodes: frames of a fixed header and a body.
+//! The wire format between two nodes: frames with a fixed header and a body.
 //!
 //! | header | bytes | content, little-endian |
 //! | --- | --- | --- |
-//! | length | 4 | of the body |
+//! | length | 4 | length of the body |
 //! | checksum | 4 | CRC32C of the body |
-//! | number | 8 | of the frame within its session, from 0 |
-//! | expected | 8 | the number of the next frame wanted in the other direction: everything before it arrived |
-//! | sent | 8 | when the frame was given to the link, by the run's clock |
+//! | number | 8 | number of the frame within its session, from 0 |
+//! | expected | 8 | number of the next frame expected in the other direction: all frames before it have arrived |
+//! | sent | 8 | time when the frame was handed to the link, by the run's clock |
 //! | kind | 1 | see [`FrameKind`] |
 //! | | 3 | zero |
 //! | guard | 4 | CRC32C of the header before it |
@@ -17,12 +17,12 @@ use thiserror::Error;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a frame's header.
+/// Length of a frame's header in bytes.
 pub const HEADER_LEN: usize = size_of::<Header>();
-/// A body that claims to be longer is a defect or an attack.
+/// Longest body in bytes. A longer one indicates a bug or an attack.
 pub const LONGEST_BODY: usize = 1 << 30;
 
-/// What a frame is for.
+/// Purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// An application message.
@@ -31,42 +31,42 @@ pub enum FrameKind {
     Control,
     /// A part of a checkpoint.
     Image,
-    /// Nothing but its header: says what has arrived.
+    /// Only a header, which acknowledges frames.
     Acknowledge,
-    /// Asks for an echo, to measure the link.
+    /// A request for an echo, to measure the link.
     Echo,
-    /// The echo.
+    /// The answer to an echo request.
     EchoReply,
 }
 
-/// What a frame carries: a first piece and, for an image, the chunks of state, which are never copied together.
+/// Content of a frame: a first piece and, for an image, the chunks of state, which are never copied into one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// The first piece.
     pub head: Bytes,
-    /// The others.
+    /// All further pieces.
     pub tail: Vec<Bytes>,
 }
 
 /// A frame that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is for.
+    /// Purpose of the frame.
     pub kind: FrameKind,
-    /// Its number within its session.
+    /// Number of the frame within its session.
     pub number: u64,
-    /// The number of the next frame wanted in the other direction.
+    /// Number of the next frame expected in the other direction.
     pub expected: u64,
-    /// When it was given to the link.
+    /// Time when the frame was handed to the link.
     pub sent: Time,
-    /// Its content.
+    /// Content of the frame.
     pub body: Bytes,
 }
 
-/// Why bytes are not a frame; the connection that brought them is of no more use.
+/// Why bytes are not a frame. Their connection cannot be used any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// The header fails its checksum, or names no kind.
+    /// The header fails its checksum, or contains an unknown kind.
     #[error("a frame's header is damaged")]
     Header,
     /// The body would be longer than [`LONGEST_BODY`].
@@ -91,17 +91,17 @@ struct Header {
 }
 
 impl Body {
-    /// A body of one piece.
+    /// Creates a body with a single piece.
     pub fn new(head: impl Into<Bytes>) -> Body {
         Body { head: head.into(), tail: Vec::new() }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.head.len() + self.tail.iter().map(Bytes::len).sum::<usize>()
     }
@@ -111,7 +111,11 @@ impl Body {
     }
 }
 
-/// The header of a frame.
+/// Returns the header of a frame.
+///
+/// # Panics
+///
+/// Panics if the body is longer than [`LONGEST_BODY`].
 pub fn header(kind: FrameKind, number: u64, expected: u64, sent: Time, body: &Body) -> [u8; HEADER_LEN] {
     assert!(body.len() <= LONGEST_BODY, "a frame of {} bytes", body.len());
     let mut header = Header {
@@ -128,7 +132,11 @@ pub fn header(kind: FrameKind, number: u64, expected: u64, sent: Time, body: &Bo
     zerocopy::transmute!(header)
 }
 
-/// Takes the first frame out of `buffer`, when it is there whole.
+/// Removes the first frame from `buffer`. Returns `None` if it is not complete yet.
+///
+/// # Errors
+///
+/// Fails if the bytes cannot be a frame.
 pub fn split_frame(buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
     let Ok((header, rest)) = Header::ref_from_prefix(buffer) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Ctrl-C and termination.
+//! Handles Ctrl-C and termination signals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,15 @@ use std::{io, process, thread};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A flag that is raised at the first interrupt or termination signal after this has returned. At an interrupt after
-/// that the program ends at once, with `status`.
+/// Returns a flag that is set at the first interrupt or termination signal after the return. A second interrupt ends
+/// the program immediately with `status`.
+///
+/// # Errors
+///
+/// Fails if the signals cannot be handled.
 pub fn flag(status: i32) -> io::Result<Arc<AtomicBool>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    // Before the thread begins, which may be late: a signal that came first would end the program.
+    // Must precede the thread, which may start late: an earlier signal would end the program.
     let (mut interrupt, mut terminate) = {
         let _inside = runtime.enter();
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)

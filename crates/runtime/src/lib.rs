@@ -1,22 +1,22 @@
-//! The real driver: one operating-system process per process of the federation, TCP between all that talk, storage
-//! with fsync, and a supervisor that kills for real.
+//! The real driver: one operating-system process per process of the federation, TCP between those that communicate,
+//! storage with fsync, and a supervisor that kills processes.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`node`] | one process of the federation: hosts a [`faultline_core::Process`] |
-//! | [`supervise`] | the supervisor's real side, wherever the processes are |
-//! | [`local`] | the processes are children on this machine |
-//! | [`remote`] | the processes are with agents, which are reached over TCP |
-//! | [`agent`] | what starts and ends the process at such a place |
-//! | [`links`] | what the links of a federation are to be like |
-//! | [`frame`] | what stands on the wire between two nodes |
-//! | [`interrupt`] | what becomes of Ctrl-C |
-//! | [`shaper`] | what alone may talk to the kernel about links, for such a process |
-//! | [`secret`] | the run's secret, which guards every connection |
-//! | [`metrics`] | what a node counts, as Prometheus text |
+//! | [`node`] | one process of the federation, which hosts a [`faultline_core::Process`] |
+//! | [`supervise`] | the supervisor's real side, wherever the processes run |
+//! | [`local`] | processes as children on this machine |
+//! | [`remote`] | processes at agents, which are reached over TCP |
+//! | [`agent`] | the program that starts and ends the process at such a place |
+//! | [`links`] | requested properties of the links of a federation |
+//! | [`frame`] | the wire format between two nodes |
+//! | [`interrupt`] | handling of Ctrl-C |
+//! | [`shaper`] | the only program that configures the kernel's links for such a process |
+//! | [`secret`] | the keys of a run, which protect every connection |
+//! | [`metrics`] | metrics of a node as Prometheus text |
 //!
-//! A node and its supervisor talk over one *control* connection ([`control`]); nodes talk to each other over the
-//! [`transport`]. Nothing here knows any protocol: everything is generic over `Process`.
+//! A node and its supervisor communicate over one *control* connection ([`control`]); nodes communicate over the
+//! [`transport`]. All of it is generic over `Process` and independent of the protocol.
 
 pub mod agent;
 mod clock;

@@ -1,4 +1,4 @@
-//! What the links of a federation are to be like.
+//! Requested properties of the links of a federation.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,16 @@ use faultline_core::ClusterId;
 use faultline_core::fault::LinkProperties;
 use serde::{Deserialize, Serialize};
 
-/// Requested properties by (sending cluster, receiving cluster). What is not named is left as the machine has it.
+/// Requested properties by (sending cluster, receiving cluster). Links without an entry stay as the machine provides
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Links {
-    /// The requests.
+    /// The requests, by sending and receiving cluster.
     pub requested: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
 }
 
 impl Links {
-    /// Of one direction between two clusters, or within one.
+    /// Returns the requested properties of one direction between two clusters, or within one.
     pub fn between(&self, from: ClusterId, to: ClusterId) -> LinkProperties {
         self.requested.get(&(from, to)).copied().unwrap_or_default()
     }

@@ -1,12 +1,13 @@
-//! Keys of the processes of a run, and the handshake by which both ends of a connection show that they know the same one.
+//! Keys of a run's processes, and the handshake by which both ends of a connection prove that they know the same key.
 //!
-//! Each process has a key of its own, which the supervisor knows, too; with it the supervisor calls the agent of the process,
-//! and the process calls the supervisor. Two processes share the key of their pair. Only the supervisor can derive that, and
-//! gives it to each of the two, encrypted with the process's own key. So no process can speak as another.
+//! Each process has its own key, which it shares with the supervisor. It authenticates the supervisor's connection to
+//! the process's agent and the process's connection to the supervisor. In addition, every pair of processes shares a
+//! key. Only the supervisor can derive that key; it sends it to both processes, encrypted with their own keys.
+//! Therefore, no process can impersonate another.
 //!
-//! A process's key never crosses a socket, stands in no argument and no environment, and is never logged: a node reads it
-//! from its standard input. The handshake authenticates the ends when they meet; it does not protect what follows against
-//! someone who can rewrite packets on the wire.
+//! The key of a process never crosses a socket, appears in no argument and no environment variable, and is never
+//! logged: a node reads it from its standard input. The handshake authenticates both ends of a new connection. It
+//! does not protect later data from an attacker who can modify packets.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -18,23 +19,24 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// What the first bytes of a connection of ours are. Anything else is a stranger, or a request for metrics.
+/// The first bytes of every connection between programs of a run. Anything else is a stranger, or a request for
+/// metrics.
 pub(crate) const MAGIC: [u8; 4] = *b"FLT2";
 
 const NONCE: usize = 16;
 const PROOF: usize = blake3::OUT_LEN;
-/// The caller's first bytes: [`MAGIC`], the two ends, and a nonce.
+/// Length of the caller's first message: [`MAGIC`], the two ends, and a nonce.
 const HELLO: usize = 4 + 8 + NONCE;
 
-/// A key that two ends of a connection share.
+/// A key shared by the two ends of a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
-/// The keys of all processes of a run. Only its supervisor has them.
+/// The keys of all processes of a run. Only the supervisor has them.
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Secret>);
 
-/// Keys on their way to a process: encrypted and authenticated with the process's own key.
+/// Keys for a process, encrypted and authenticated with the process's own key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WrappedKeys {
     nonce: [u8; NONCE],
@@ -42,47 +44,51 @@ pub(crate) struct WrappedKeys {
     tag: [u8; PROOF],
 }
 
-/// Which two ends a connection has. [`ProcessId::SUPERVISOR`] is the supervisor.
+/// The two ends of a connection. [`ProcessId::SUPERVISOR`] stands for the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) caller: ProcessId,
     pub(crate) called: ProcessId,
 }
 
-/// Why a connection was not accepted as one of this run's.
+/// Why a connection was not accepted.
 #[derive(Debug, Error)]
 pub enum HandshakeError {
-    /// The connection broke.
+    /// The connection failed.
     #[error("the connection broke during the handshake: {0}")]
     Io(#[from] io::Error),
-    /// The operating system gave no random bytes.
+    /// The operating system provided no random bytes.
     #[error("no random bytes: {0}")]
     Random(#[from] getrandom::Error),
-    /// The first bytes are not ours.
+    /// The first bytes are wrong.
     #[error("the other end does not speak this protocol")]
     Magic,
-    /// The other end is not who it says it is, or calls somebody else.
+    /// The other end does not have the identity that it claims, or calls another process.
     #[error("the other end does not show the key of who it says it is")]
     Proof,
 }
 
 impl Keys {
-    /// Keys by process.
+    /// Creates the set of keys, indexed by process.
     pub fn new(of_processes: Vec<Secret>) -> Keys {
         Keys(of_processes)
     }
 
-    /// New ones for so many processes.
+    /// Generates new keys for `processes` processes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system provides no random bytes.
     pub fn generate(processes: usize) -> Result<Keys, getrandom::Error> {
         (0..processes).map(|_| Secret::generate()).collect::<Result<_, _>>().map(Keys)
     }
 
-    /// The key of a process, if there is such a process.
+    /// Returns the key of a process, if the process exists.
     pub fn of(&self, process: ProcessId) -> Option<&Secret> {
         self.0.get(process.index())
     }
 
-    /// The keys that a process shares with each of the others.
+    /// Returns the keys that a process shares with each of the others, wrapped.
     pub(crate) fn wrapped_pairs(&self, process: ProcessId) -> Result<WrappedKeys, getrandom::Error> {
         let own = &self.0[process.index()];
         let peers = (0..).map(ProcessId).zip(&self.0);
@@ -91,7 +97,7 @@ impl Keys {
     }
 }
 
-/// The key of two processes, whichever is named first.
+/// Derives the key of two processes, in either order.
 fn pair(one: (ProcessId, &Secret), other: (ProcessId, &Secret)) -> Secret {
     let (lower, higher) = if one.0 < other.0 { (one, other) } else { (other, one) };
     let mut hasher = blake3::Hasher::new_derive_key("faultline 2026 key of a pair of processes");
@@ -102,14 +108,22 @@ fn pair(one: (ProcessId, &Secret), other: (ProcessId, &Secret)) -> Secret {
 }
 
 impl Secret {
-    /// A new one.
+    /// Generates a new key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system provides no random bytes.
     pub fn generate() -> Result<Secret, getrandom::Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;
         Ok(Secret(bytes))
     }
 
-    /// Reads one as [`Secret::to_line`] writes it.
+    /// Reads a key in the format of [`Secret::to_line`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the line is incomplete or has another format.
     pub fn read_line(mut from: impl Read) -> io::Result<Secret> {
         let mut line = [0; 65];
         from.read_exact(&mut line)?;
@@ -122,7 +136,11 @@ impl Secret {
         Ok(Secret(bytes))
     }
 
-    /// Reads one from a file, which holds it as [`Secret::to_line`] writes it; the end of the line may be missing.
+    /// Reads a key from a file in the format of [`Secret::to_line`]. The end of the line is optional.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read or has another format.
     pub fn read_file(path: &Path) -> io::Result<Secret> {
         let mut line = fs::read_to_string(path)?.trim().to_owned();
         line.push('\n');
@@ -132,7 +150,7 @@ impl Secret {
         Secret::read_line(line.as_bytes())
     }
 
-    /// The line that a child reads from its standard input.
+    /// Returns the line that a child reads from its standard input.
     pub fn to_line(&self) -> String {
         let mut line = String::with_capacity(65);
         for byte in self.0 {
@@ -142,7 +160,7 @@ impl Secret {
         line
     }
 
-    /// Shows knowledge of the key to the end that was called, and has it shown in turn.
+    /// Proves knowledge of the key to the called end, and requires the same proof in return.
     pub(crate) async fn dial(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -164,8 +182,8 @@ impl Secret {
         Ok(())
     }
 
-    /// What the end that was called does: it finds with `key_of` the key that these two ends share. Returns who has shown
-    /// knowledge of it. Where there is none the caller learns no more than from a wrong one: that it is hung up on.
+    /// Performs the handshake at the called end. `key_of` returns the key that the two ends share. Returns the caller
+    /// that proved to know it. If there is no such key, the connection is closed, exactly as for a wrong key.
     pub(crate) async fn answer<'a>(
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         key_of: impl FnOnce(Ends) -> Option<&'a Secret>,
@@ -192,7 +210,8 @@ impl Secret {
         Ok(ends)
     }
 
-    /// The ends are part of what is shown: an answer that was got from one end is of no use towards another.
+    /// Computes the proof of an end. Both ends are part of it, so that a proof obtained from one end is useless
+    /// against another.
     fn proof(&self, end: &[u8; 6], ends: Ends, caller: &[u8; NONCE], called: &[u8; NONCE]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(end).update(&ends.caller.0.to_le_bytes()).update(&ends.called.0.to_le_bytes());
@@ -208,7 +227,7 @@ impl Secret {
         called: &[u8; NONCE],
         proof: [u8; PROOF],
     ) -> Result<(), HandshakeError> {
-        // Hashes compare in constant time.
+        // Comparing hashes takes constant time.
         if self.proof(end, ends, caller, called) == blake3::Hash::from_bytes(proof) {
             Ok(())
         } else {
@@ -216,7 +235,7 @@ impl Secret {
         }
     }
 
-    /// Encrypts keys for who has this one.
+    /// Encrypts keys for the owner of this key.
     fn wrap(&self, mut bytes: Vec<u8>) -> Result<WrappedKeys, getrandom::Error> {
         let nonce = nonce()?;
         self.cipher(&nonce, &mut bytes);
@@ -224,7 +243,7 @@ impl Secret {
         Ok(WrappedKeys { nonce, bytes, tag })
     }
 
-    /// The keys that were wrapped for who has this one, by process; `None` for anything else.
+    /// Decrypts keys that were wrapped with this key, indexed by process; `None` for anything else.
     pub(crate) fn unwrap(&self, wrapped: &WrappedKeys) -> Option<Vec<Secret>> {
         let WrappedKeys { nonce, bytes, tag } = wrapped;
         if self.tag(nonce, bytes) != blake3::Hash::from_bytes(*tag) {
@@ -236,7 +255,7 @@ impl Secret {
         Some(keys.collect())
     }
 
-    /// A stream cipher: the output of a keyed hash of a nonce that is never used again.
+    /// Encrypts or decrypts with a stream cipher: the output of a keyed hash of a nonce that is never reused.
     fn cipher(&self, nonce: &[u8; NONCE], bytes: &mut [u8]) {
         let mut stream = vec![0; bytes.len()];
         blake3::Hasher::new_keyed(&self.0).update(b"cipher").update(nonce).finalize_xof().fill(&mut stream);
@@ -266,10 +285,11 @@ mod tests {
 
     const ENDS: Ends = Ends { caller: ProcessId(1), called: ProcessId(2) };
 
-    /// Whether a caller that has one key and says this comes to terms with an end that finds the other.
+    /// Returns whether a caller with one key and these ends completes the handshake with an end that expects the
+    /// other.
     async fn meet(caller: &Secret, said: Ends, called: &Secret, expected: Ends) -> bool {
         let (mut left, mut right) = tokio::io::duplex(1024);
-        // The end that refuses hangs up, so that the other is not left waiting.
+        // The end that refuses closes the connection, so that the other does not wait.
         let called =
             async move { Secret::answer(&mut right, |ends| Some(called).filter(|_| ends == expected)).await };
         let caller = async move { caller.dial(&mut left, said).await };
@@ -295,15 +315,15 @@ mod tests {
             keys.of(ProcessId(of)).unwrap().unwrap(&wrapped).expect("they are for this process")
         };
         let (first, second, third) = (pairs(0), pairs(1), pairs(2));
-        // Every two share a key that the third does not have.
+        // Every two processes share a key that the third does not have.
         assert_eq!((&first[1], &first[2], &second[2]), (&second[0], &third[0], &third[1]));
         assert!(!third.contains(&first[1]) && !first.contains(&second[2]));
-        // What process 0 knows is of no use to call 2 in the name of 1.
+        // Nothing that process 0 knows helps it to call process 2 as process 1.
         let pretended = Ends { caller: ProcessId(1), called: ProcessId(2) };
         for known in first.iter().chain(keys.of(ProcessId(0))) {
             assert!(!meet(known, pretended, &third[1], pretended).await);
         }
-        // Nor can it read what is meant for another, or change it.
+        // It can neither read nor change what is meant for another process.
         let for_second = keys.wrapped_pairs(ProcessId(1)).unwrap();
         assert_eq!(keys.of(ProcessId(0)).unwrap().unwrap(&for_second), None);
         let mut changed = for_second;
@@ -320,15 +340,15 @@ mod tests {
         stranger.write_all(&[0; HELLO - 4]).await.unwrap();
         let mut answer = [0; NONCE + PROOF];
         stranger.read_exact(&mut answer).await.unwrap();
-        // To send the other end's own proof back is not to know the key.
+        // Returning the other end's own proof does not prove knowledge of the key.
         stranger.write_all(&answer[NONCE..]).await.unwrap();
         assert!(matches!(called.await.unwrap(), Err(HandshakeError::Proof)));
     }
 
     #[tokio::test]
     async fn an_answer_got_in_one_direction_does_not_do_in_the_other() {
-        // Supervisor and agent share a key. Somebody between them has the supervisor answer a call in the agent's name,
-        // and hands that answer to the supervisor's own call of the agent.
+        // Supervisor and agent share a key. An attacker between them makes the supervisor answer a call in the
+        // agent's name, and uses that answer for the supervisor's own call of the agent.
         let key = Secret::generate().unwrap();
         let agent = ProcessId(4);
         let call = Ends { caller: ProcessId::SUPERVISOR, called: agent };

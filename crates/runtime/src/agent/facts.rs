@@ -1,5 +1,5 @@
-//! The facts of the lives at a place, on their way to the supervisor. A life writes its own file; what stands there is
-//! sent on, and after the end of a life everything that it wrote.
+//! Sends the facts of the lives at a place to the supervisor. A life writes its own file; the agent sends what the
+//! file contains while the life runs, and the rest after its end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use faultline_trace::Bundle;
 
 use crate::remote::words::ToPlace;
 
-/// Bytes sent at once.
+/// Number of bytes sent at once.
 const PIECE: usize = 256 << 10;
 
 /// How far each file has been sent.
@@ -20,13 +20,13 @@ pub(super) struct Facts {
     bundle: Bundle,
     process: ProcessId,
     files: BTreeMap<Life, (File, u64)>,
-    /// Lives that may not have begun a file yet, and what is not to be sent of it.
+    /// Lives whose files may not exist yet, with the number of bytes that need not be sent.
     expected: BTreeMap<Life, u64>,
     buffer: Vec<u8>,
 }
 
 impl Facts {
-    /// Of a process whose lives write below `run_dir`. What had `arrived` is not sent again.
+    /// Creates the state for a process whose lives write below `run_dir`.
     pub(super) fn new(run_dir: PathBuf, process: ProcessId) -> Facts {
         Facts {
             bundle: Bundle::open(run_dir),
@@ -37,7 +37,8 @@ impl Facts {
         }
     }
 
-    /// Begins with what has not arrived: of the lives that are named, from there on; of others, everything.
+    /// Starts with what has not arrived: for the lives in `arrived`, from the given offset; for all others, from the
+    /// beginning.
     pub(super) fn resume(&mut self, newest: Life, arrived: &[(Life, u64)]) {
         self.files.clear();
         for life in (1..=newest.0).map(Life) {
@@ -46,17 +47,17 @@ impl Facts {
         }
     }
 
-    /// A life is about to write.
+    /// Follows a life that is about to write.
     pub(super) fn follow(&mut self, life: Life) {
         self.expected.insert(life, 0);
     }
 
-    /// Everything that is there and was not sent. Returns the bytes.
+    /// Sends all bytes that exist and have not been sent. Returns their number.
     pub(super) fn send(&mut self, mut to: impl FnMut(ToPlace)) -> io::Result<u64> {
         for (life, from) in std::mem::take(&mut self.expected) {
             match File::open(self.bundle.facts_path(self.process, life)) {
                 Ok(file) => drop(self.files.insert(life, (file, from))),
-                // Not begun, or written at another place.
+                // The file does not exist yet, or was written at another place.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.expected.insert(life, from);
                 }

@@ -1,4 +1,5 @@
-//! The life at a place: started, signalled and buried; and the orphans that fall to the first process of a container.
+//! The life at a place: starting, signalling and reaping it, including the orphans that the first process of a
+//! container inherits.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,17 +17,17 @@ use crate::clock::monotonic;
 use crate::node::NodeOptions;
 use crate::secret::Secret;
 
-/// How a process ends whose supervisor has hung up.
+/// Exit status of a process whose supervisor closed the connection.
 pub(super) const ORDERLY: &str = "exit status: 0";
 
-/// A life that runs here.
+/// A life that runs at this place.
 pub(super) struct Running {
     pub(super) life: Life,
     pid: Pid,
 }
 
 impl Running {
-    /// Starts a life with `command`; what it has to say goes to `log`.
+    /// Starts a life with `command`. Its output goes to `log`.
     pub(super) fn start(
         command: &[OsString],
         options: &NodeOptions,
@@ -44,23 +45,23 @@ impl Running {
             .stderr(log)
             .spawn()?;
         let mut stdin = child.stdin.take().expect("it was asked for");
-        // Far less than a pipe holds. One that dies before it reads is reported by its end.
+        // Far less than a pipe can hold. If the process ends before it reads the line, its end is reported.
         drop(stdin.write_all(secret.to_line().as_bytes()));
         Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32) })
     }
 
-    /// Stops it where it stands, or lets it go on. One that has just died by itself is no error.
+    /// Pauses or resumes the process. Succeeds if it has just ended by itself.
     pub(super) fn pause(&self, paused: bool) -> nix::Result<()> {
         self.signal(if paused { Signal::SIGSTOP } else { Signal::SIGCONT })
     }
 
-    /// Kills it, waits until it is gone, and says when that was, by the monotonic clock.
+    /// Kills the process, waits for its end, and returns the time of the end by the monotonic clock.
     pub(super) fn end(self) -> nix::Result<u64> {
         self.signal(Signal::SIGKILL)?;
         loop {
             match waitpid(self.pid, None) {
                 Err(Errno::EINTR) => {}
-                // Buried already, as one of many.
+                // Already reaped, together with other children.
                 Err(Errno::ECHILD) => return Ok(monotonic()),
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Ok(monotonic()),
                 Ok(_) => {}
@@ -77,8 +78,8 @@ impl Running {
     }
 }
 
-/// Buries every child that is dead, also those that were born to others. When `running` was among them, its life and
-/// how it ended.
+/// Reaps every child that has ended, including inherited ones. If `running` is among them, returns its life and exit
+/// status.
 pub(super) fn reap(running: &mut Option<Running>) -> Option<(Life, String)> {
     let mut ended = None;
     loop {
@@ -91,7 +92,7 @@ pub(super) fn reap(running: &mut Option<Running>) -> Option<(Life, String)> {
         let how = match status {
             WaitStatus::Exited(_, code) => format!("exit status: {code}"),
             WaitStatus::Signaled(_, signal, _) => format!("signal: {signal}"),
-            // Stopped, or going on again.
+            // Stopped, or continued.
             _ => continue,
         };
         if let Some(dead) = running.take_if(|it| status.pid() == Some(it.pid)) {

@@ -1,4 +1,4 @@
-//! What an agent counts, and the page that shows it, with what its shaper has seen.
+//! Counters of an agent, and the page that shows them together with those of its shaper.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -21,30 +21,30 @@ use crate::metrics::ClusterNames;
 use crate::metrics::exposition::{Visitors, render};
 use crate::shaper::Shaper;
 
-/// The cluster that packets go to.
+/// Label for the cluster that receives the packets.
 type To = [(&'static str, String); 1];
 
-/// The numbers.
+/// The counters of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Lives that were started here.
+    /// Lives started at this place.
     pub(super) launched: Counter,
-    /// Lives that were killed by order.
+    /// Lives killed on order.
     pub(super) killed: Counter,
     /// Lives that ended by themselves.
     pub(super) collapsed: Counter,
     /// Bytes of facts sent to the supervisor.
     pub(super) facts: Counter,
-    /// 1 while a supervisor is connected.
+    /// Whether a supervisor is connected: 1 or 0.
     pub(super) connected: Gauge<i64, AtomicI64>,
     shaped: Option<Shaped>,
 }
 
-/// What traffic control sees, which its shaper is asked for when somebody wants to know.
+/// Counters of traffic control, requested from the shaper whenever the page is read.
 #[derive(Clone, Debug)]
 struct Shaped {
     shaper: Shaper,
-    /// The address of this place, once somebody has called.
+    /// Address of this place, once a supervisor has connected.
     here: Arc<Mutex<Option<IpAddr>>>,
     clusters: Arc<Mutex<ClusterNames>>,
     packets: Family<To, Counter>,
@@ -52,14 +52,14 @@ struct Shaped {
     drops: Family<To, Counter>,
 }
 
-/// What a page is made from.
+/// State of the page.
 struct Page {
     registry: Registry,
     shaped: Option<Shaped>,
 }
 
 impl Counters {
-    /// Of a place with a shaper at this socket, or with none.
+    /// Creates the counters of a place with a shaper at this socket, or without one.
     pub(super) fn new(shaper: Option<&Path>) -> Counters {
         let shaped = |socket| Shaped {
             shaper: Shaper::at(socket),
@@ -72,21 +72,21 @@ impl Counters {
         Counters { shaped: shaper.map(shaped), ..Counters::default() }
     }
 
-    /// This place is reached at this address.
+    /// Sets the address at which this place is reached.
     pub(super) fn at(&self, here: Option<IpAddr>) {
         if let Some(shaped) = &self.shaped {
             *shaped.here.lock().unwrap_or_else(PoisonError::into_inner) = here;
         }
     }
 
-    /// These are the clusters' names.
+    /// Sets the names of the clusters.
     pub(super) fn call(&self, clusters: ClusterNames) {
         if let Some(shaped) = &self.shaped {
             *shaped.clusters.lock().unwrap_or_else(PoisonError::into_inner) = clusters;
         }
     }
 
-    /// Answers at `/metrics` and `/healthz`, for ever.
+    /// Serves `/metrics` and `/healthz` until the future is dropped.
     pub(super) fn serve(&self, visitors: Visitors) -> impl Future<Output = ()> + use<> {
         let mut registry = Registry::with_prefix("faultline_agent");
         let mut counter = |name: &str, help: &str, it: &Counter| registry.register(name, help, it.clone());
@@ -128,7 +128,7 @@ async fn show(State(page): State<Arc<Page>>) -> impl IntoResponse {
 }
 
 impl Shaped {
-    /// Asks the shaper. What one that does not answer has said last stays.
+    /// Asks the shaper. If it does not answer, its last answer stays in force.
     async fn refresh(&self) {
         let here = *self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(IpAddr::V4(address)) = here else { return };
@@ -138,7 +138,8 @@ impl Shaped {
         }
     }
 
-    /// The kernel begins to count anew when a class is made anew, as any counter may.
+    /// Records the counts of one class. The kernel restarts them at zero when it creates the class again, as any
+    /// counter may.
     fn note(&self, to: ClusterId, counts: &Counts) {
         let to = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).of(to);
         let set = |family: &Family<To, Counter<u64, AtomicU64>>, value| {

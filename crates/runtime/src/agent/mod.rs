@@ -1,9 +1,9 @@
-//! An agent: what stands at a place of a federation, and starts, kills, stops and starts again the process there when
-//! the supervisor says so. The first process of a node's container: whatever happens to the process, the container goes
-//! on.
+//! An agent: runs at a place of a federation, and starts, kills, pauses and restarts the process there on orders of
+//! the supervisor. It is the first process of a node's container, which therefore survives any failure of the
+//! process.
 //!
-//! An agent decides nothing. It hosts one process at a time, sends its facts on as they are written, and knows of a run
-//! only what the supervisor has told it. Without a supervisor it waits for one.
+//! An agent takes no decisions. It hosts a single process at a time, forwards its facts as they are written, and
+//! knows about a run only what the supervisor has told it. Without a supervisor, it waits for one.
 
 mod facts;
 mod lives;
@@ -41,63 +41,64 @@ use facts::Facts;
 use lives::{ORDERLY, Running, reap};
 use metrics::Counters;
 
-/// Between two looks at what the process has written.
+/// Time between two checks for new output of the process.
 const LOOK: Duration = Duration::from_millis(20);
-/// A caller who says nothing is dropped after this.
+/// Time after which a silent caller is disconnected.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// For so long an agent that is told to end tries to get its last words through.
+/// Time for which a terminating agent tries to deliver its last messages.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Bytes of a log that are sent with an unexpected end.
+/// Number of bytes at the end of a log that are sent with an unexpected exit.
 const LAST_WORDS: usize = 2000;
-/// Directories of runs begin with this.
+/// Prefix of the directories of runs.
 const RUN: &str = "run-";
 
-/// What an agent is told when it is started.
+/// Options of an agent at its start.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Program and first arguments that start a process; [`NodeOptions::to_args`] follow.
+    /// Program and first arguments of the command that starts a process; [`NodeOptions::to_args`] follow.
     pub command: Vec<OsString>,
-    /// Where supervisors call, and where the agent's own metrics are. Which port that is stands on the standard output.
+    /// Address for supervisors and for requests of the agent's own metrics. The actual port is printed to the
+    /// standard output.
     pub listen: SocketAddr,
-    /// Of the process that is hosted here: its supervisor knows it, and no other process.
+    /// Key of the process that is hosted here. Shared only with the process's supervisor.
     pub secret: Secret,
-    /// Facts and storage are below this. What other runs have left there is removed.
+    /// Directory for facts and storage. Data of other runs in it is removed.
     pub data: PathBuf,
-    /// Of the pod. A supervisor that looks for another one is told so.
+    /// UID of the pod, which the agent reports to a supervisor that expects another pod.
     pub uid: Option<String>,
-    /// Where the process listens; 0 for any port.
+    /// Port on which the process listens; 0 for any port.
     pub node_port: u16,
-    /// The socket of the shaper that does for the process what traffic control is to do. Nobody is served before it
-    /// answers.
+    /// Socket of the shaper that performs the process's traffic control. The agent accepts no connection until the
+    /// shaper answers.
     pub shaper: Option<PathBuf>,
 }
 
-/// Why an agent ended without having been told to.
+/// Why an agent ended without an order to do so.
 #[derive(Debug, Error)]
 pub enum AgentError {
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// Orphans of its processes would not come to it.
+    /// The agent could not become the parent of its processes' orphans.
     #[error("cannot become the parent of orphans: {0}")]
     Orphans(nix::Error),
-    /// Signals cannot be waited for.
+    /// The agent could not wait for signals.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
     /// The shaper refuses.
     #[error("{0}")]
     Shaper(ShaperError),
-    /// No port.
+    /// The port cannot be opened.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// As asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
 }
 
-/// Why something that a supervisor ordered was not done.
+/// Why an order of the supervisor was not carried out.
 #[derive(Debug, Error)]
 enum Trouble {
     #[error("cannot use {}: {source}", path.display())]
@@ -116,11 +117,19 @@ enum Trouble {
     NoPost,
 }
 
-/// Serves supervisors until a termination signal arrives. The process dies with the agent.
+/// Serves supervisors until a termination signal arrives. The process ends with the agent.
+///
+/// # Errors
+///
+/// Fails if the agent cannot start, or if its shaper refuses.
+///
+/// # Panics
+///
+/// Panics if `options.command` is empty.
 pub fn run(options: AgentOptions) -> Result<(), AgentError> {
     assert!(!options.command.is_empty(), "a command starts with a program");
     set_child_subreaper(true).map_err(AgentError::Orphans)?;
-    // Processes die with the thread that started them: this one.
+    // Processes end with the thread that started them, which is this one.
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
@@ -129,22 +138,22 @@ pub fn run(options: AgentOptions) -> Result<(), AgentError> {
 }
 
 enum Stimulus {
-    /// A supervisor that knows the key has called.
+    /// A supervisor has connected and proved that it knows the key.
     Called(TcpStream),
-    /// A supervisor says something over the connection of this number.
+    /// A message from a supervisor over the connection with this number.
     Said(u64, ToAgent),
     HungUp(u64),
 }
 
 struct Agent {
     options: AgentOptions,
-    /// What the kernel can do for links, if somebody here may tell it.
+    /// Features of the kernel for link emulation, if the place has a shaper.
     abilities: Option<Abilities>,
-    /// The address at which this place was called last.
+    /// Address through which this place was last reached.
     here: Option<IpAddr>,
     stimuli: mpsc::UnboundedSender<Stimulus>,
     counters: Counters,
-    /// Counts connections; what is said over an older one than the last is not listened to.
+    /// Number of the newest connection. Messages over older connections are ignored.
     calls: u64,
     supervisor: Option<Link>,
     post: Option<Hosted>,
@@ -158,7 +167,7 @@ struct Link {
     writer: JoinHandle<()>,
 }
 
-/// What is hosted here.
+/// The hosted process.
 struct Hosted {
     run: String,
     process: ProcessId,
@@ -190,7 +199,7 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
     tokio::spawn(counters.serve(Visitors { streams, address }));
     let (stimuli_in, mut stimuli) = mpsc::unbounded_channel();
     tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone(), visitors));
-    // Nobody may be reading.
+    // The reader of the standard output may have closed it.
     drop(writeln!(io::stdout(), "{address}"));
 
     let mut agent = Agent {
@@ -253,7 +262,7 @@ impl Agent {
                     Ok(order) => Stimulus::Said(call, order),
                     Err(error) => {
                         debug!(%error, "a connection ended");
-                        // The agent may be about to end.
+                        // The send fails only if the agent is about to end.
                         return drop(stimuli.send(Stimulus::HungUp(call)));
                     }
                 };
@@ -272,7 +281,7 @@ impl Agent {
                     return self.say(ToPlace::Elsewhere(uid.clone()));
                 }
                 if let Err(error) = self.host(post) {
-                    // The supervisor calls again.
+                    // The supervisor will connect again.
                     warn!(%error, "a post cannot be taken");
                     self.supervisor = None;
                     self.calls += 1;
@@ -302,7 +311,7 @@ impl Agent {
         }
     }
 
-    /// Takes a post, or takes up where the last connection has ended.
+    /// Accepts a post, or resumes it where the last connection ended.
     fn host(&mut self, post: Post) -> Result<(), Trouble> {
         let Post { run, process, name, cluster_names, files, life, newest, arrived, .. } = post;
         self.counters.call(cluster_names);
@@ -343,7 +352,7 @@ impl Agent {
         Ok(())
     }
 
-    /// What can be done for links at the address of this place.
+    /// Returns the kernel's features for link emulation at the address of this place.
     fn abilities_here(&self) -> Option<Abilities> {
         let abilities = self.abilities.clone()?;
         let Some(address @ IpAddr::V6(_)) = self.here else { return Some(abilities) };
@@ -375,7 +384,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends what was armed, sends its facts, deals with the storage; the moment of death.
+    /// Ends an armed life, sends its facts, and applies the fate of its storage. Returns the time of the end.
     fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, Trouble> {
         let life = self.armed.remove(&order);
         let died = match self.running.take_if(|it| Some(it.life) == life) {
@@ -401,7 +410,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A child has ended.
+    /// Handles the end of a child.
     fn bury(&mut self) {
         let Some((life, status)) = reap(&mut self.running) else { return };
         if status == ORDERLY {
@@ -415,10 +424,10 @@ impl Agent {
         self.say(ToPlace::Ended { life, status, last_words });
     }
 
-    /// Sends on what the process has written.
+    /// Forwards what the process has written.
     fn look(&mut self) {
         if let Err(error) = self.send_facts() {
-            // Its supervisor will know, because nothing says that they were all.
+            // The supervisor will notice, since the facts are not reported as complete.
             warn!(%error, "facts do not get through");
             self.supervisor = None;
         }
@@ -426,7 +435,7 @@ impl Agent {
 
     fn send_facts(&mut self) -> Result<(), Trouble> {
         let (Some(post), Some(link)) = (&mut self.post, &self.supervisor) else { return Ok(()) };
-        // One that is gone calls again, and says what has arrived.
+        // A supervisor that has disconnected connects again, and reports which facts have arrived.
         let sent = post.facts.send(|piece| drop(link.words.send(piece))).map_err(Trouble::Facts)?;
         self.counters.facts.inc_by(sent);
         Ok(())
@@ -438,7 +447,7 @@ impl Agent {
         }
     }
 
-    /// Ends in good order.
+    /// Terminates normally.
     async fn leave(mut self) {
         info!("told to end");
         if let Err(error) = self.end_running().and_then(|()| self.send_facts()) {
@@ -491,7 +500,7 @@ fn last_words(log: &Path) -> String {
     String::from_utf8_lossy(tail).trim().to_owned()
 }
 
-/// Writes to a supervisor until it is gone, or nobody has anything to say any more.
+/// Writes to a supervisor until it disconnects or no sender is left.
 async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToPlace>) {
     while let Some(word) = words.recv().await {
         if let Err(error) = control::send(&mut write, &word).await {
@@ -500,7 +509,8 @@ async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToP
     }
 }
 
-/// One port for everything: a supervisor begins with [`MAGIC`] and knows the key, everyone else wants metrics.
+/// Serves everything on a single port: a supervisor begins with [`MAGIC`] and proves that it knows the key; all other
+/// callers request metrics.
 async fn listen(
     listener: TcpListener,
     secret: Secret,

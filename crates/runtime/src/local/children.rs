@@ -1,4 +1,4 @@
-//! Places that are child processes of this one: starting, signalling and burying them.
+//! Places that are child processes: starting, signalling and reaping them.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,15 +25,15 @@ use crate::node::NodeOptions;
 use crate::supervise::places::{Death, FAREWELL, Happening, Places};
 use crate::supervise::{Ground, RunError};
 
-/// Bytes of a log that stand in an outcome.
+/// Number of bytes at the end of a log that become part of an outcome.
 const LAST_WORDS: usize = 2000;
 
-/// All children of a run, the dead ones too.
+/// All children of a run, including those that have ended.
 pub(super) struct Children {
     command: Vec<OsString>,
     run_dir: PathBuf,
     names: Vec<String>,
-    /// In the middle of their network namespaces, if each has one of its own, and what traffic control does there.
+    /// The hub between their network namespaces, if each child has its own, and what traffic control does there.
     hub: Option<(Hub, Kernel)>,
     ground: Ground,
     children: BTreeMap<(ProcessId, Life), Child>,
@@ -41,14 +41,14 @@ pub(super) struct Children {
 
 struct Child {
     pid: Pid,
-    /// How and when it ended.
+    /// Exit status and time of the end, once the child has ended.
     exited: watch::Receiver<Option<(ExitStatus, Time)>>,
-    /// Its end is of our making.
+    /// Whether the end was ordered.
     killed: Rc<Cell<bool>>,
 }
 
 impl Children {
-    /// Children of `command` that work in `run_dir`.
+    /// Creates places for children of `command` that work in `run_dir`.
     pub(super) fn new(
         command: Vec<OsString>,
         run_dir: PathBuf,
@@ -59,7 +59,7 @@ impl Children {
         Children { command, run_dir, names, hub, ground, children: BTreeMap::new() }
     }
 
-    /// Removes what the node of `process` had stored.
+    /// Removes the stored data of the node of `process`.
     fn wipe(&self, process: ProcessId) -> Result<(), RunError> {
         let path = self.node_dir(process).join("store");
         match fs::remove_dir_all(&path) {
@@ -72,7 +72,7 @@ impl Children {
 
     fn signal(&mut self, process: ProcessId, life: Life, signal: Signal) -> Result<(), RunError> {
         let Some(child) = self.children.get_mut(&(process, life)) else { return Ok(()) };
-        // One that has ended and was waited for: its number may be another's by now.
+        // The child has ended and was reaped, so its number may belong to another process by now.
         if !child.is_alive() {
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl Places for Children {
             .stdin(Stdio::piped())
             .stdout(log.0)
             .stderr(log.1)
-            // What a terminal sends to the run is for the supervisor to deal with.
+            // Signals from the terminal are handled by the supervisor.
             .process_group(0)
             .kill_on_drop(true);
         let spawned = match &self.hub {

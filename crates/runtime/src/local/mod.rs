@@ -1,5 +1,5 @@
-//! The local backend: one child process per process of the federation, all on this machine: in its network, or each in a
-//! network namespace of its own, where traffic control emulates the links.
+//! The local backend: one child process per process of the federation, all on this machine. They share its network,
+//! or each has its own network namespace, where traffic control emulates the links.
 
 mod children;
 
@@ -17,8 +17,12 @@ use crate::supervise::{
 };
 use children::Children;
 
-/// Carries out a run. `command` is the program and the first arguments that start a node;
-/// [`crate::NodeOptions::to_args`] follow. Returns when every child is gone, whatever happened.
+/// Carries out a run. `command` is the program with the first arguments that start a node;
+/// [`crate::NodeOptions::to_args`] follow. Returns once every child has ended, in case of an error as well.
+///
+/// # Errors
+///
+/// Fails if the run cannot be carried out.
 pub fn run(
     command: Vec<OsString>,
     options: RunOptions,
@@ -28,8 +32,12 @@ pub fn run(
     run_at(command, options, None, listener, observer)
 }
 
-/// Carries out a run like [`run`], with every child in a network namespace of its own, where `kernel` says what traffic
-/// control does for links. Takes root. The namespaces end with the children, and with this process.
+/// Carries out a run like [`run`], with every child in its own network namespace. `kernel` says what traffic control
+/// does for links. Requires root. The namespaces end with the children and with this process.
+///
+/// # Errors
+///
+/// Fails if the run cannot be carried out.
 pub fn run_in_namespaces(
     command: Vec<OsString>,
     options: RunOptions,

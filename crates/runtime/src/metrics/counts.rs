@@ -1,30 +1,30 @@
-//! From facts to numbers.
+//! Derives numbers from facts.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use faultline_core::{Claim, ClusterId, Fact, FactKind, Position, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Commits whose time is remembered, to know what a rollback loses. Older ones are collected by every protocol.
+/// Number of commits whose time is kept, to compute what a rollback loses. Every protocol collects older checkpoints.
 const REMEMBERED_COMMITS: usize = 64;
 
-/// Counts of one life, or the sum over many.
+/// Counts of one life, or their sum over many lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Facts stated, by position in [`FactKind::OF_PROCESSES`].
+    /// Number of facts stated, by index in [`FactKind::OF_PROCESSES`].
     pub(super) facts: Vec<u64>,
-    /// Forced among the committed checkpoints.
+    /// Number of committed checkpoints that were forced.
     pub(super) forced: u64,
     /// Time during which the application was frozen by checkpoints.
     pub(super) frozen: Span,
-    /// Time between a checkpoint and the rollback to it, where this life took the checkpoint.
+    /// Time between a checkpoint and the rollback to it, if this life took the checkpoint.
     pub(super) lost: Span,
 }
 
-/// Delays seen on links, by (sending, receiving) cluster: packets, and the sum of their delays.
+/// Delays observed on links, by (sending, receiving) cluster: number of packets, and sum of their delays.
 pub type Delays = BTreeMap<(ClusterId, ClusterId), (u64, Span)>;
 
-/// Counts as facts are stated.
+/// Counts facts as they are stated.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     pub(crate) counts: Counts,
@@ -43,12 +43,12 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// How many facts of a kind were stated; 0 for the supervisor's own kinds.
+    /// Returns how many facts of a kind were stated; 0 for the kinds of the supervisor.
     pub fn of(&self, kind: FactKind) -> u64 {
         slot(kind).map_or(0, |slot| self.facts[slot])
     }
 
-    /// Adds another life's.
+    /// Adds the counts of another life.
     pub fn add(&mut self, other: &Counts) {
         for (mine, theirs) in self.facts.iter_mut().zip(&other.facts) {
             *mine += theirs;
@@ -60,7 +60,7 @@ impl Counts {
 }
 
 impl Meter {
-    /// Takes note of a fact.
+    /// Counts a fact.
     pub(crate) fn count(&mut self, now: Time, fact: &Fact) {
         if let Some(slot) = slot(fact.kind()) {
             self.counts.facts[slot] += 1;
@@ -85,7 +85,8 @@ impl Meter {
     }
 }
 
-/// The kinds are declared in the order of [`FactKind::OF_PROCESSES`], then come the supervisor's.
+/// Returns the index of a kind. Kinds are declared in the order of [`FactKind::OF_PROCESSES`], followed by those of
+/// the supervisor.
 fn slot(kind: FactKind) -> Option<usize> {
     let slot = kind as usize;
     (FactKind::OF_PROCESSES.get(slot) == Some(&kind)).then_some(slot)

@@ -1,4 +1,4 @@
-//! The names of the metrics, and the page on which they stand.
+//! Names of the metrics, and the page that shows them.
 
 use std::fmt;
 use std::io;
@@ -24,22 +24,22 @@ use tokio::sync::mpsc;
 use super::{ClusterNames, Counts, Delays};
 use crate::control::ToSupervisor;
 
-/// What stands on the page now.
+/// Current values of the page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) clusters: ClusterNames,
     pub(crate) counts: Counts,
     pub(crate) gauges: Gauges,
-    /// What was asked of the links.
+    /// Requested properties of the links.
     pub(crate) requested: Vec<((ClusterId, ClusterId), LinkProperties)>,
-    /// What was seen on them.
+    /// Observed delays of the links.
     pub(crate) delays: Delays,
-    /// Nothing is sent over links any more: what was asked of them and how long they took is of no interest.
+    /// Whether the run is over. Requested and observed properties of links are then omitted.
     pub(crate) over: bool,
 }
 
 impl Page {
-    /// From now on this is asked of a link.
+    /// Changes the requested properties of a link.
     pub(crate) fn ask(&mut self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
         self.requested.retain(|(pair, _)| *pair != (from, to));
         self.requested.push(((from, to), properties));
@@ -56,18 +56,19 @@ pub(crate) struct Exposition {
 type Labels = Vec<(&'static str, String)>;
 
 impl Exposition {
-    /// Changes what is shown.
+    /// Changes the values of the page.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Page)) {
         change(&mut self.page.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What a heartbeat says.
+    /// Returns the values that a heartbeat contains.
     pub(crate) fn heartbeat(&self) -> ToSupervisor {
         let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         ToSupervisor::Heartbeat(page.gauges, page.counts.clone(), page.delays.clone())
     }
 
-    /// Answers requests at `/metrics`, for ever. `process` is whose they are, unless they are everyone's.
+    /// Serves `/metrics` until the future is dropped. `process` labels the metrics of a single process; `None` means
+    /// the sum of all.
     pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L, process: Option<String>)
     where
         L::Addr: fmt::Debug,
@@ -80,7 +81,7 @@ impl Exposition {
     }
 }
 
-/// Those who connect to a node's port and are no nodes.
+/// Callers of a node's port that are not nodes.
 pub(crate) struct Visitors {
     pub(crate) streams: mpsc::UnboundedReceiver<TcpStream>,
     pub(crate) address: SocketAddr,
@@ -183,7 +184,7 @@ async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
     render(&registry)
 }
 
-/// What shows `exposition`.
+/// Creates a registry that shows `exposition`.
 pub(crate) fn registry(exposition: Arc<Exposition>, process: Option<String>) -> Registry {
     let labels = process.map(|process| ("process".into(), process.into()));
     let mut registry = Registry::with_prefix_and_labels("faultline", labels.into_iter());
@@ -191,20 +192,20 @@ pub(crate) fn registry(exposition: Arc<Exposition>, process: Option<String>) -> 
     registry
 }
 
-/// Everything in a registry, as an answer.
+/// Returns all metrics of a registry as an HTTP response.
 pub(crate) fn render(registry: &Registry) -> impl IntoResponse + use<> {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(registry))
 }
 
-/// Everything in a registry, as text.
+/// Returns all metrics of a registry as text.
 pub(crate) fn text(registry: &Registry) -> String {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry).expect("a string takes everything");
     prometheus_text(&text)
 }
 
-/// OpenMetrics as the older Prometheus text format, which every scraper and `promtool` read: there a counter is called
-/// by its full name also where it is described, and units and the end are not marked.
+/// Converts OpenMetrics to the older Prometheus text format, which all scrapers and `promtool` can read. In that
+/// format, the description of a counter uses its full name, and neither units nor the end are marked.
 fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
@@ -228,7 +229,7 @@ fn prometheus_text(open_metrics: &str) -> String {
     text
 }
 
-/// One metric with its labelled values; nothing when there are none.
+/// Encodes one metric with its labelled values; nothing if there are none.
 fn family<M: EncodeMetric>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

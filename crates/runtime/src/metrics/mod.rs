@@ -1,8 +1,7 @@
-//! What nodes count, derived from the facts that they state, and its form as Prometheus text.
+//! Metrics of nodes, derived from their facts, and their representation as Prometheus text.
 //!
-//! [`Counts`] is the one place that maps facts to numbers, [`exposition`] the one that gives them names. A node shows
-//! its own, the supervisor the sum of all. Every label has a bounded set of values. Metrics go one way: nothing here
-//! can change a run.
+//! Only [`Counts`] maps facts to numbers, and only [`exposition`] names them. A node shows its own metrics, the
+//! supervisor the sum of all. Every label has a bounded set of values. Metrics cannot change a run.
 
 pub(crate) mod counts;
 pub(crate) mod exposition;
@@ -15,12 +14,12 @@ use serde::{Deserialize, Serialize};
 pub use counts::{Counts, Delays};
 use exposition::Exposition;
 
-/// What the clusters are called in labels, by number.
+/// Names of the clusters in labels, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterNames(pub Vec<String>);
 
 impl ClusterNames {
-    /// Of one of them, or of whoever stands in none.
+    /// Returns the name of a cluster, or the name for processes outside all clusters.
     pub(crate) fn of(&self, cluster: ClusterId) -> String {
         if cluster == ClusterId::OUTSIDE {
             return "outside".to_owned();
@@ -29,12 +28,12 @@ impl ClusterNames {
     }
 }
 
-/// What all nodes of a run have counted, together; kept up to date while the run lasts. For any thread.
+/// Sum of the metrics of all nodes of a run, kept up to date during the run. Can be used from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Sum(pub(crate) Arc<Exposition>);
 
 impl Sum {
-    /// The nodes have ended: what they have counted stays, and nothing is in transit any more.
+    /// Marks the run as over: counts remain, and nothing is in transit any more.
     pub fn over(&self) {
         self.0.update(|page| {
             page.gauges = Gauges::default();
@@ -42,7 +41,7 @@ impl Sum {
         });
     }
 
-    /// As Prometheus text.
+    /// Returns the metrics as Prometheus text.
     pub fn text(&self) -> String {
         exposition::text(&exposition::registry(self.0.clone(), None))
     }

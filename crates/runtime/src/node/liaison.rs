@@ -1,5 +1,5 @@
-//! The conversation with the supervisor, on a thread of its own: a process that computes, or reads back a large state,
-//! is not dead, and its heart goes on beating.
+//! Communication with the supervisor, on a thread of its own: a process that computes, or reads a large state, still
+//! sends heartbeats.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::engine::Stimulus;
 use crate::metrics::exposition::Exposition;
 use crate::secret::{Ends, Secret};
 
-/// The supervisor as the rest of the node sees it.
+/// The connection to the supervisor, as the rest of the node sees it.
 pub(super) struct Supervisor {
-    /// What it said first.
+    /// The supervisor's first message.
     pub(super) setup: Setup,
-    /// The address from which it was reached, and at which it, and so everyone, reaches this node.
+    /// Address through which the supervisor, and therefore every node, reaches this node.
     pub(super) here: IpAddr,
-    /// What it is told, beside the heartbeats.
+    /// Messages to the supervisor besides heartbeats.
     pub(super) reports: mpsc::UnboundedSender<ToSupervisor>,
 }
 
-/// Calls the supervisor. What it says goes to `engine`; what `exposition` shows goes out with each heartbeat.
+/// Connects to the supervisor. Its orders go to `engine`, and the values of `exposition` are part of each heartbeat.
 pub(super) fn call<P: Process + 'static>(
     options: &NodeOptions,
     secret: Secret,
@@ -65,7 +65,7 @@ pub(super) fn call<P: Process + 'static>(
     Ok(Supervisor { setup, reports, here })
 }
 
-/// Meets the supervisor, and learns what this node is to be.
+/// Registers with the supervisor, and receives the setup of this node.
 async fn register(
     address: SocketAddr,
     secret: &Secret,
@@ -84,7 +84,7 @@ async fn register(
     }
 }
 
-/// Hands on what the supervisor says until it hangs up.
+/// Forwards the supervisor's orders until it disconnects.
 async fn listen<P: Process>(mut read: OwnedReadHalf, engine: &mpsc::UnboundedSender<Stimulus<P>>) {
     loop {
         match control::receive(&mut read).await {
@@ -94,7 +94,7 @@ async fn listen<P: Process>(mut read: OwnedReadHalf, engine: &mpsc::UnboundedSen
     }
 }
 
-/// Tells the supervisor what there is to tell, and that the node is there.
+/// Sends reports and heartbeats to the supervisor.
 async fn speak<P: Process>(
     mut write: OwnedWriteHalf,
     mut reports: mpsc::UnboundedReceiver<ToSupervisor>,
@@ -108,7 +108,7 @@ async fn speak<P: Process>(
         let report = tokio::select! {
             Some(report) = reports.recv() => report,
             _ = heartbeat.tick() => {
-                // For the next one: this one does not wait for a process that is busy.
+                // For the next heartbeat: this one does not wait for a busy process.
                 drop(engine.send(Stimulus::Show));
                 exposition.heartbeat()
             }

@@ -1,13 +1,13 @@
-//! Measures links by echo, over the same lines, sessions and connections that packets take.
+//! Measures links by echo, over the same lines, sessions and connections as packets.
 //!
-//! All processes of a local run share one monotonic clock, so that an echo measures each direction by itself: the delay
-//! of a link is from the moment when the echo is given to it to the moment when it is there.
+//! All processes of a local run share a monotonic clock, so that an echo measures each direction by itself: the delay
+//! of a link is the time from handing the echo to the link until its arrival.
 //!
-//! On a machine that is busy with other things for a moment no link is as asked for. So a link is measured again when it
-//! is not, for some seconds at the most, and the result says how often.
+//! If the machine is busy for a moment, no link has its requested delay. A link that differs from the request is
+//! therefore measured again, for a few seconds at most, and the result contains the number of rounds.
 //!
-//! A link that is changed while the application runs is measured then, between the packets of the application: one that
-//! keeps the link busy delays the echoes, too.
+//! A link that is changed while the application runs is measured at that time, between the application's packets. An
+//! application that keeps the link busy therefore delays the echoes as well.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::clock::Clock;
 use crate::control::{Measurement, ToSupervisor};
 use crate::transport::{EchoReply, Transport};
 
-/// Between two rounds, for what the machine is busy with to pass.
+/// Time between two rounds, so that a short load of the machine can pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
-/// Measures what is asked for, one link after the other. A newer order voids what is not done of the one before: the
-/// process at the other end of a link may have died, and never answers.
+/// Measures the requested links, one after the other. A newer order cancels the remaining measurements, because the
+/// process at the other end of a link may have failed and would never answer.
 pub(crate) async fn measure(
     transport: Rc<Transport>,
     clock: Clock,
@@ -56,7 +56,7 @@ async fn measure_link(
     patience: Time,
     echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
 ) -> LinkMeasured {
-    // The first echo pays for the connection, and is not counted.
+    // The first echo includes the set-up of the connection, and is not counted.
     let begin = clock.now();
     transport.echo(link.to);
     next_from(echoes, link.to, begin).await;
@@ -72,7 +72,7 @@ async fn measure_link(
     }
 }
 
-/// One round: the median of the delays, and half the distance from the smallest to the greatest.
+/// Measures one round: the median of the delays, and half the difference between the greatest and the smallest.
 async fn measure_once(
     transport: &Rc<Transport>,
     clock: Clock,
@@ -93,7 +93,7 @@ async fn measure_once(
     (delays[delays.len() / 2], Span((delays[delays.len() - 1] - delays[0]).0 / 2))
 }
 
-/// The next answer of `peer` to an echo that was not sent before `begin`.
+/// Returns the next answer of `peer` to an echo sent at or after `begin`.
 async fn next_from(
     echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
     peer: ProcessId,
@@ -116,7 +116,7 @@ mod tests {
 
     const PEER: ProcessId = ProcessId(1);
 
-    /// A task that measures, between two processes of which the other is up only when `meet` is called.
+    /// A measuring task between two processes. The other process is up only once `meet` has been called.
     struct Bench {
         orders: mpsc::UnboundedSender<(Vec<Measurement>, Span)>,
         reports: mpsc::UnboundedReceiver<ToSupervisor>,

@@ -1,4 +1,4 @@
-//! One process of the federation as a process of the operating system.
+//! One process of the federation, as a process of the operating system.
 
 mod liaison;
 mod measure;
@@ -35,86 +35,90 @@ use shaping::Hands;
 pub(crate) use shaping::Shaping;
 pub use shaping::ShapingError;
 
-/// What the command line of a node says. The rest comes from the supervisor.
+/// Options on the command line of a node. Everything else comes from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOptions {
-    /// The run's directory.
+    /// Directory of the run.
     pub run_dir: PathBuf,
-    /// Where the supervisor listens.
+    /// Address of the supervisor.
     pub supervisor: SocketAddr,
-    /// Which process this is.
+    /// Identity of the process.
     pub process: ProcessId,
-    /// In which life.
+    /// Number of the life.
     pub life: Life,
-    /// Where it listens, at the address from which it reaches the supervisor; 0 for any port.
+    /// Port on which the node listens, at the address from which it reaches the supervisor; 0 for any port.
     pub port: u16,
-    /// Whether it leaves the hub in which it was started for a network namespace of its own
+    /// Whether the node leaves the hub in which it was started for its own network namespace
     /// ([`faultline_tc::namespace`]).
     pub own_network: bool,
-    /// The socket of the shaper that does for it what traffic control is to do ([`crate::shaper`]).
+    /// Socket of the shaper that performs traffic control for the node ([`crate::shaper`]).
     pub shaper: Option<PathBuf>,
 }
 
-/// Why a command line is not a node's.
+/// Why a command line is not that of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NodeOptionsError {
-    /// An option is not known.
+    /// An unknown option.
     #[error("{} is no option of a node", .0.display())]
     Unknown(OsString),
-    /// An option is missing, or has no value that can be read.
+    /// An option is missing, or its value cannot be parsed.
     #[error("{0} is missing, or is not what it should be")]
     Value(&'static str),
 }
 
-/// Why a node ended without having been told to.
+/// Why a node ended without an order to do so.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// The operating system did not tie the node's life to its parent's.
+    /// The operating system did not tie the node's life to that of its parent.
     #[error("cannot ask to die with the parent: {0}")]
     Parent(nix::Error),
-    /// No network namespace.
+    /// The network namespace could not be created.
     #[error("{0}")]
     Namespace(NamespaceError),
-    /// Traffic control did not do as it was told.
+    /// Traffic control could not be configured.
     #[error("{0}")]
     Links(ShapingError),
     /// The supervisor's keys for this process cannot be read.
     #[error("the keys that the supervisor gives are not for this process")]
     Keys,
-    /// The key was not on the standard input.
+    /// The standard input did not contain the key.
     #[error("cannot read the process's key from the standard input: {0}")]
     Secret(io::Error),
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// The supervisor cannot be reached, or hung up before it had said everything.
+    /// The supervisor cannot be reached, or disconnected before the setup was complete.
     #[error("cannot talk to the supervisor: {0}")]
     Supervisor(io::Error),
-    /// The supervisor is not the one of this run.
+    /// The supervisor does not belong to this run.
     #[error("the supervisor: {0}")]
     Handshake(HandshakeError),
-    /// It said something else than expected.
+    /// The supervisor sent an unexpected message.
     #[error("the supervisor began with something else than a setup")]
     Setup,
-    /// No timer.
+    /// The timer could not be created.
     #[error("cannot make a timer: {0}")]
     Timer(io::Error),
-    /// No port to listen on.
+    /// The port could not be opened.
     #[error("cannot listen: {0}")]
     Listen(io::Error),
-    /// No file for the facts.
+    /// The file of facts could not be created.
     #[error("{0}")]
     Facts(BundleError),
-    /// The storage cannot be opened.
+    /// The storage could not be opened.
     #[error("{0}")]
     Storage(String),
-    /// The node could not go on.
+    /// The node could not continue.
     #[error("{0}")]
     Engine(String),
 }
 
 impl NodeOptions {
-    /// Reads what [`NodeOptions::to_args`] wrote.
+    /// Parses the output of [`NodeOptions::to_args`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if an option is unknown, missing or invalid.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<NodeOptions, NodeOptionsError> {
         use NodeOptionsError::Value;
         let (mut run_dir, mut supervisor, mut process, mut life, mut port, mut own_network) =
@@ -146,7 +150,7 @@ impl NodeOptions {
         })
     }
 
-    /// The arguments for the command that starts this node.
+    /// Returns the arguments of the command that starts this node.
     pub fn to_args(&self) -> Vec<OsString> {
         let pairs: [(&str, OsString); 6] = [
             ("--run-dir", self.run_dir.clone().into()),
@@ -161,13 +165,17 @@ impl NodeOptions {
     }
 }
 
-/// Runs a process until its supervisor hangs up, which is how a node is told to end. The process's key stands on the
+/// Runs a process until its supervisor disconnects, which tells the node to end. Reads the process's key from the
 /// standard input.
+///
+/// # Errors
+///
+/// Fails if the node cannot start or continue.
 pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -> Result<(), NodeError> {
-    // The connection to the supervisor ends with it, but a process that has been stopped would not notice.
+    // The connection to the supervisor ends with it, but a stopped process would not notice.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
     if options.own_network {
-        // Before there are other threads, which would stay in the hub.
+        // Must precede the creation of other threads, which would stay in the hub.
         namespace::leave_hub(options.process, options.life).map_err(NodeError::Namespace)?;
     }
     let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
@@ -180,7 +188,7 @@ pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -
         .map_err(NodeError::Runtime)?;
     let result =
         runtime.block_on(host::<P>(options, secret, config, supervisor, exposition, (inbox_in, inbox)));
-    // A job that is out is not waited for.
+    // Do not wait for a job in progress.
     runtime.shutdown_background();
     result
 }
@@ -203,7 +211,7 @@ async fn host<P: Process + 'static>(
     let facts = bundle.facts_writer(process, life).map_err(NodeError::Facts)?;
     let inputs = bundle.records_inputs().then(|| bundle.inputs_writer(process, life)).transpose();
     let inputs = inputs.map_err(NodeError::Facts)?;
-    // Where these go is gone only when the node is about to be.
+    // The receiver of these is gone only if the node is about to end.
     let events_in = inbox_in.clone();
     let stored = move |done| {
         drop(events_in.send(match done {
@@ -270,8 +278,8 @@ async fn host<P: Process + 'static>(
     };
     let engine = Engine::<P>::new(me, setup.clock, parents, attention, inbox, alarm, outlets);
     drop(reports.send(ToSupervisor::Registered(address)));
-    // A task, because the runtime looks for I/O before it polls the outermost future again: that would be a system call
-    // between the arrival of a packet and its handling.
+    // A task, because the runtime checks for I/O before it polls the outermost future again. That would add a system
+    // call between the arrival of a packet and its handling.
     match tokio::task::spawn_local(engine.run()).await.expect("the engine is not cancelled") {
         EngineError::HungUp => {
             info!("the supervisor hung up");
@@ -281,13 +289,13 @@ async fn host<P: Process + 'static>(
     }
 }
 
-/// One port for everything: other nodes begin with [`MAGIC`], everyone else wants metrics.
+/// Serves everything on a single port: other nodes begin with [`MAGIC`], all other callers request metrics.
 async fn listen(listener: TcpListener, transport: Rc<Transport>, visitors: mpsc::UnboundedSender<TcpStream>) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, or a caller that has gone again.
+                // No file descriptor is left, or the caller has already disconnected.
                 debug!(%error, "a call was missed");
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;

@@ -1,9 +1,10 @@
-//! Links in the kernel: what traffic control does to this node's packets, kept equal to what the links are to be like now.
+//! Link emulation in the kernel: keeps the traffic control of this node's packets in line with the current properties
+//! of the links.
 //!
-//! Either the node is in a network namespace of its own ([`faultline_tc::namespace`]), where it may tell the kernel itself
-//! and knows everyone's address from the start; or there is a shaper beside it ([`crate::shaper`]), and where the others
-//! are stands in the directory. What the kernel lacks is left for the delay lines of the transport. Cuts are left for them
-//! in any case: a line that is cut holds packets back, and loses none.
+//! The node may have its own network namespace ([`faultline_tc::namespace`]), where it configures the kernel itself
+//! and knows all addresses from the start. Otherwise there is a shaper beside it ([`crate::shaper`]), and the
+//! directory contains the addresses of its peers. What the kernel cannot do is left to the delay lines of the
+//! transport. So are cuts: a line that is cut holds packets back, but loses none.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,32 +23,32 @@ use crate::links::Links;
 use crate::shaper::{Shaper, ShaperError};
 use crate::transport::Identity;
 
-/// Why traffic control does not do what it is to do.
+/// Why traffic control could not be configured.
 #[derive(Debug, Error)]
 pub enum ShapingError {
-    /// In the node's own network namespace.
+    /// Failure in the node's own network namespace.
     #[error("{0}")]
     Kernel(TcError),
-    /// By the shaper.
+    /// Failure of the shaper.
     #[error("{0}")]
     Shaper(ShaperError),
 }
 
-/// Who tells the kernel.
+/// The program that configures the kernel.
 pub(crate) enum Hands {
-    /// The node itself, in its own network namespace. Latency is where packets arrive.
+    /// The node itself, in its own network namespace. Packets are delayed at their receiver.
     Own,
-    /// A shaper. Latency is where packets leave, so that each place depends on its own kernel alone, and on no address
-    /// but the one that it sends to: networks hide others.
+    /// A shaper. Packets are delayed at their sender, so that each place depends only on its own kernel, and on no
+    /// address except the receiver's, since networks may hide the sender's.
     Shaper {
-        /// It.
+        /// Connection to the shaper.
         shaper: Shaper,
-        /// Of the interface to the others.
+        /// Address of the interface to the peers.
         address: Ipv4Addr,
     },
 }
 
-/// Traffic control for one node; without hands, none.
+/// Traffic control for one node, if anything can configure it.
 pub(crate) struct Shaping {
     hands: Option<(Hands, Kernel)>,
     me: Identity,
@@ -57,7 +58,7 @@ pub(crate) struct Shaping {
 }
 
 impl Hands {
-    /// Those of a node that the others reach at `here`.
+    /// Returns what configures the kernel for a node that its peers reach at `here`.
     pub(crate) fn new(own_network: bool, shaper: Option<&Path>, here: IpAddr) -> Option<Hands> {
         match (shaper, here) {
             _ if own_network => Some(Hands::Own),
@@ -70,7 +71,8 @@ impl Hands {
 }
 
 impl Shaping {
-    /// Of the node `me` among processes in `clusters`, indexed by process. Nothing is in force yet.
+    /// Creates the traffic control of node `me` among processes in `clusters`, indexed by process. Nothing is in
+    /// force yet.
     pub(crate) fn new(
         me: Identity,
         hands: Option<(Hands, Kernel)>,
@@ -83,23 +85,23 @@ impl Shaping {
             cluster,
             prefix: prefix_of(ProcessId(index as u32)),
         });
-        // A number says which address it is of only where addresses are given by number.
+        // Numbers determine addresses only if addresses are assigned by number.
         let peers = if matches!(hands, Some((Hands::Own, _))) { peers.collect() } else { Vec::new() };
         Shaping { hands, me, peers, links, changed: BTreeMap::new() }
     }
 
-    /// What of the links is left for the transport.
+    /// Returns the part of the links that is left to the transport.
     pub(crate) fn left(&self) -> Links {
         let left = self.links.requested.iter().map(|(&pair, &link)| (pair, self.left_of(link)));
         Links { requested: left.collect() }
     }
 
-    /// What of a link is left for the transport.
+    /// Returns the part of a link that is left to the transport.
     pub(crate) fn left_of(&self, link: LinkProperties) -> LinkProperties {
         self.hands.as_ref().map_or(link, |(_, kernel)| kernel.left_for_node(link))
     }
 
-    /// Takes note of what a link is to be like now; `None` is what was asked for.
+    /// Records the current properties of a link; `None` restores the requested ones.
     pub(crate) fn note(&mut self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
         match properties {
             Some(properties) => drop(self.changed.insert((from, to), properties)),
@@ -107,12 +109,12 @@ impl Shaping {
         }
     }
 
-    /// Takes note of what is asked of a link from now on.
+    /// Records new requested properties of a link.
     pub(crate) fn ask(&mut self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
         self.links.requested.insert((from, to), properties);
     }
 
-    /// Takes note of where the others are. Returns whether that changes what is to be in force.
+    /// Records the addresses of the peers. Returns whether this changes what should be in force.
     pub(crate) fn meet(&mut self, directory: &Directory) -> bool {
         if !matches!(self.hands, Some((Hands::Shaper { .. }, _))) {
             return false;
@@ -123,7 +125,7 @@ impl Shaping {
         is_news
     }
 
-    /// Brings into force what was noted. Returns when it is.
+    /// Applies everything recorded. Returns once it is in force.
     pub(crate) async fn apply(&self) -> Result<(), ShapingError> {
         let Some((hands, kernel)) = &self.hands else { return Ok(()) };
         let link = |from, to| {
@@ -142,7 +144,7 @@ impl Shaping {
     }
 }
 
-/// Those who are up, but for this process.
+/// Returns all processes that are up, except this one.
 fn peers(me: ProcessId, directory: &Directory) -> Vec<Peer> {
     let others = directory.entries.iter().enumerate().filter(|&(index, _)| index != me.index());
     let peer = |(index, entry): (usize, &Option<Entry>)| {

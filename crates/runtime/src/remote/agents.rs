@@ -1,4 +1,4 @@
-//! The connections to agents: made, kept, and made again.
+//! Connections to agents: establishes them, keeps them, and establishes them again.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,14 +20,14 @@ use crate::clock::{Clock, boot, monotonic};
 use crate::control;
 use crate::secret::{Ends, HandshakeError};
 
-/// Between two calls.
+/// Time between two calls.
 const AGAIN: Duration = Duration::from_millis(200);
-/// An agent that is called and does not show that it knows the process's key by then is none.
+/// Time within which an agent must prove that it knows the process's key.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a foreign clock is asked; the quickest answer counts.
+/// Number of readings of a remote clock. The fastest answer counts.
 const READINGS: usize = 8;
 
-/// Why there is no agent.
+/// Why no agent is available.
 #[derive(Debug, Error)]
 enum CallError {
     #[error("its agent cannot be reached: {0}")]
@@ -42,7 +42,7 @@ enum CallError {
     Elsewhere(String),
 }
 
-/// Keeps a connection to the agent at `place` for as long as that is the place of `process`.
+/// Keeps a connection to the agent at `place` as long as that is the place of `process`.
 pub(super) async fn keep(shared: Rc<Shared>, process: ProcessId, place: Place) {
     loop {
         let Err(error) = call(&shared, process, &place).await;
@@ -110,7 +110,7 @@ async fn listen(read: &mut OwnedReadHalf) -> Result<ToPlace, CallError> {
     control::receive(read).await.map_err(CallError::Broken)
 }
 
-/// Writes to an agent until it is gone, or until nobody has anything to say any more.
+/// Writes to an agent until it disconnects or no sender is left.
 async fn speak(mut write: OwnedWriteHalf, mut spoken: mpsc::UnboundedReceiver<ToAgent>) {
     while let Some(word) = spoken.recv().await {
         if let Err(error) = control::send(&mut write, &word).await {

@@ -1,4 +1,4 @@
-//! Where those who provide places and the run that needs them meet. May be used from any thread.
+//! The interface between the provider of places and the run that needs them. Can be used from any thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,65 +10,65 @@ use tokio::sync::watch;
 
 use crate::shaper::Abilities;
 
-/// Where a process is: an agent. Another one means another life.
+/// The place of a process: an agent. A change of place begins a new life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What tells it from its predecessors.
+    /// Identifier that distinguishes the place from its predecessors.
     pub uid: String,
-    /// Where the agent listens.
+    /// Address of the agent.
     pub address: SocketAddr,
 }
 
-/// What only the provider of the places can do.
+/// An action that only the provider of the places can perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Names it; never used again.
+    /// Unique number of the request.
     pub id: u64,
-    /// What is wanted.
+    /// The requested action.
     pub wanted: Wanted,
-    /// Whose place.
+    /// The process whose place is concerned.
     pub process: ProcessId,
-    /// Of the place.
+    /// Identifier of the place.
     pub uid: String,
 }
 
-/// What can be asked for.
+/// Actions that can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The end of a place whose agent does not answer.
+    /// Remove a place whose agent does not answer.
     Removal,
-    /// The same, and the end of its storage.
+    /// Remove the place and its storage.
     RemovalWithStorage,
 }
 
-/// Somebody knew less than is known already.
+/// The caller's places are older than the known ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("generation {known} of the places is known already")]
 pub struct Stale {
-    /// The newest generation.
+    /// The newest known generation.
     pub known: u64,
 }
 
-/// What can be read at the desk.
+/// The state of the desk.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
-    /// Of the places.
+    /// Generation of the places.
     pub generation: u64,
-    /// The places.
+    /// The current place of each process.
     pub places: BTreeMap<ProcessId, Place>,
-    /// Processes with which an agent is ready.
+    /// Processes whose agents are ready.
     pub hosted: BTreeSet<ProcessId>,
-    /// What is asked for.
+    /// Requests to the provider that have not been carried out yet.
     pub requests: Vec<Request>,
-    /// What the kernels at the places of processes that have a shaper can do for links.
+    /// Features of the kernels for link emulation, for processes that have a shaper.
     pub abilities: BTreeMap<ProcessId, Abilities>,
-    /// What stands in the way of reaching an agent, by process.
+    /// What prevents a connection to an agent, by process.
     pub troubles: BTreeMap<ProcessId, String>,
-    /// Counts requests.
+    /// Number of requests so far.
     asked: u64,
 }
 
-/// The desk of one run.
+/// The desk of a single run.
 #[derive(Clone, Debug)]
 pub struct Desk {
     board: Arc<Mutex<Board>>,
@@ -82,7 +82,11 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// Says which places there are, instead of what was said before. Saying the newest generation again changes nothing.
+    /// Replaces the places. Repeating the newest generation has no effect.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Stale`] if a newer generation is known.
     pub fn assign(&self, generation: u64, places: BTreeMap<ProcessId, Place>) -> Result<(), Stale> {
         let mut board = self.lock();
         if generation < board.generation {
@@ -100,7 +104,7 @@ impl Desk {
         Ok(())
     }
 
-    /// A request has been carried out. Whether there was such a one.
+    /// Marks a request as carried out. Returns whether it existed.
     pub fn done(&self, request: u64) -> bool {
         let mut board = self.lock();
         let before = board.requests.len();
@@ -108,25 +112,25 @@ impl Desk {
         board.requests.len() < before
     }
 
-    /// What can be read now.
+    /// Returns the current state.
     pub fn board(&self) -> Board {
         self.lock().clone()
     }
 
-    /// Tells of changes of the places.
+    /// Returns a receiver that is notified of changes of the places.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         let mut changes = self.changed.subscribe();
-        // There may be places already.
+        // Some places may already exist.
         changes.mark_changed();
         changes
     }
 
-    /// An agent is ready with `process`, or is not any more, for this reason.
+    /// Records whether the agent of `process` is ready, and what prevents a connection.
     pub(super) fn note(&self, process: ProcessId, ready: bool, trouble: Option<String>) {
         let board = &mut *self.lock();
         if ready {
             board.hosted.insert(process);
-            // It has answered, and has ended what it was to end.
+            // The agent has answered, and has ended whatever it had to end.
             board.requests.retain(|it| it.process != process);
         } else {
             board.hosted.remove(&process);
@@ -137,7 +141,7 @@ impl Desk {
         }
     }
 
-    /// What the kernel at the place of a process can do; `None` when nobody there may tell it anything.
+    /// Records the kernel's features at the place of a process; `None` if no program there may configure it.
     pub(super) fn found(&self, process: ProcessId, abilities: Option<Abilities>) {
         let board = &mut *self.lock();
         match abilities {
@@ -146,7 +150,7 @@ impl Desk {
         }
     }
 
-    /// Asks for something, once.
+    /// Adds a request, unless it already exists.
     pub(super) fn ask(&self, wanted: Wanted, process: ProcessId, uid: String) {
         let board = &mut *self.lock();
         match board.requests.iter_mut().find(|it| it.process == process && it.uid == uid) {

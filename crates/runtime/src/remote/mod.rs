@@ -1,8 +1,9 @@
-//! The remote backend: each process is at a place of its own, with an agent ([`crate::agent`]) that is reached over TCP.
+//! The remote backend: each process is at a place of its own, with an agent ([`crate::agent`]) that is reached over
+//! TCP.
 //!
-//! Somebody else provides the places (the operator; a test), and says at the [`Desk`] which there are. A process whose
-//! place is replaced begins another life there, once the one before is fenced: killed by its agent, or, where that does
-//! not answer, never accepted again.
+//! Another program provides the places (the operator, or a test), and announces them at the [`Desk`]. A process whose
+//! place is replaced begins another life there, once the previous life is fenced: either killed by its agent, or, if
+//! the agent does not answer, never accepted again.
 
 mod agents;
 mod desk;
@@ -19,29 +20,33 @@ use crate::supervise::{Journal, Memory, Observer, Past, RunError, RunOptions, Ru
 pub use desk::{Board, Desk, Place, Request, Stale, Wanted};
 use places::Remote;
 
-/// What a remote run needs beside [`RunOptions`].
+/// Options of a remote run besides [`RunOptions`].
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
-    /// What the run is called: unlike any other.
+    /// Unique identifier of the run.
     pub run: String,
-    /// Of the processes; the agent of each knows its own.
+    /// Keys of the processes. Each agent knows the key of its own process.
     pub keys: Keys,
-    /// An agent that does not answer keeps its place for so long: if it answers meanwhile, its storage is not lost.
+    /// Time for which a silent agent keeps its place. If it answers within that time, its storage is not lost.
     pub replace_after: Duration,
-    /// Where nodes call the supervisor. At an unspecified address they are told the one from which their agent is
-    /// reached.
+    /// Address on which the supervisor listens for nodes. If it is unspecified, nodes use the address from which
+    /// their agent is reached.
     pub listen: SocketAddr,
-    /// What nodes find in the run's directory, by file name.
+    /// Files that nodes find in the run's directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Shows what all nodes count.
+    /// Shows the sum of the metrics of all nodes.
     pub sum: Sum,
 }
 
-/// Carries out a run at the places that are named at `desk`. Returns when no process is hosted any more.
+/// Carries out a run at the places announced at `desk`. Returns once no process is hosted any more.
 ///
-/// What the supervisor is told stands in a journal beside the record. Another start of the program that finds it gives it as
-/// `past`, and the run goes on: with other lives of all processes, because they end with their supervisor; agents keep the
-/// facts of the lives before until they are asked for them.
+/// The supervisor's input is written to a journal beside the record. A restarted program that finds the journal
+/// passes it as `past`, and resumes the run. All processes then begin new lives, because lives end with their
+/// supervisor. Agents keep the facts of earlier lives until they are requested.
+///
+/// # Errors
+///
+/// Fails if the run cannot be carried out.
 pub fn run(
     remote: RemoteOptions,
     options: RunOptions,

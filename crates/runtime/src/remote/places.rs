@@ -1,4 +1,4 @@
-//! Places with agents: which life is where, and what is asked of its agent.
+//! Places with agents: keeps track of the life at each place, and of the orders to its agent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,20 +23,21 @@ use crate::supervise::Names;
 use crate::supervise::places::{Death, FAREWELL, Happening, Places};
 use crate::supervise::{Entry, Ground, Journal, Past, RunError};
 
-/// An agent that does not say by then that it is ready to end a life is taken for gone, and the life for fenced.
+/// Time within which an agent must confirm that it is ready to end a life. After that, the agent counts as gone, and
+/// the life is fenced.
 const ARMED_WITHIN: Duration = Duration::from_millis(800);
-/// One that was ready, and has not carried an order out after this, too.
+/// Time within which a ready agent must carry out an order.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Agents that have facts of lives before a recollection are waited for so long, once the run is over.
+/// Time to wait, once the run is over, for agents that have facts of lives from before a restart of the supervisor.
 const COLLECTED: Duration = Duration::from_secs(30);
-/// Between two looks whether they have come.
+/// Time between two checks whether these facts have arrived.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Lives whose facts may not all have arrived, with the UID of the place where they are.
+/// Lives whose facts may not all have arrived, with the UIDs of their places.
 pub(super) type Incomplete = BTreeMap<ProcessId, BTreeMap<Life, String>>;
 
-/// Those that a predecessor of this program did not have all facts of.
+/// Returns the lives whose facts a predecessor of this program had not received completely.
 pub(super) fn incomplete(past: &Past) -> Incomplete {
     let mut incomplete = Incomplete::new();
     for entry in &past.entries {
@@ -56,12 +57,12 @@ pub(super) fn incomplete(past: &Past) -> Incomplete {
 /// The places of all processes.
 pub(super) struct Remote {
     shared: Rc<Shared>,
-    /// Ends of lives that have been ordered: each is waited for by a task of its own, so that an agent which does not answer
-    /// delays nobody else.
+    /// Tasks that end lives on order. Each life has its own task, so that an agent that does not answer delays no
+    /// other.
     kills: JoinSet<()>,
 }
 
-/// What the host and the tasks that talk to agents share. All of it is on one thread.
+/// State shared by the host and the tasks that communicate with agents. All of it is on one thread.
 pub(super) struct Shared {
     run: String,
     names: Names,
@@ -71,52 +72,52 @@ pub(super) struct Shared {
     pub(super) desk: Desk,
     seats: RefCell<Vec<Seat>>,
     journal: Journal,
-    /// Somebody else has launched lives before.
+    /// Whether a predecessor of this program launched lives.
     recalled: Cell<bool>,
-    /// For so long a silent agent keeps its place.
+    /// Time for which a silent agent keeps its place.
     replace_after: Duration,
 }
 
-/// What is known of one process.
+/// State of one process.
 #[derive(Default)]
 struct Seat {
     place: Option<Place>,
-    /// Keeps the connection to the place's agent.
+    /// The task that keeps the connection to the place's agent.
     caller: Option<AbortHandle>,
-    /// Once it is ready.
+    /// The agent, once it is ready.
     agent: Option<Agent>,
-    /// The life that is hosted: at most one, and for ever gone once it is not named here.
+    /// The hosted life. There is at most one, and a life that was removed from here is never hosted again.
     life: Option<Life>,
-    /// A life that waits for an agent, and for the end of what was ordered before.
+    /// A life that waits for an agent, and for the completion of earlier orders.
     wanted: Option<(Life, Boot)>,
-    /// Orders to end lives here that have not been dealt with.
+    /// Number of orders to end lives at this place that are not completed.
     ending: u32,
-    /// Counts what the agent says.
+    /// Number of messages received from the agent.
     heard: u64,
-    /// The storage was to be lost, and no agent has said that it is.
+    /// Whether the storage was to be removed, and no agent has confirmed it.
     wipes: bool,
-    /// The newest life that was ever wanted.
+    /// The newest life that was ever requested.
     newest: Life,
-    /// Lives that were launched and whose facts may not all have arrived, with the place where they are.
+    /// Launched lives whose facts may not all have arrived, with their places.
     incomplete: BTreeMap<Life, String>,
     orders: OrderNo,
-    /// Who waits for an answer of the agent.
+    /// Receivers that wait for an answer of the agent.
     waiting: BTreeMap<OrderNo, oneshot::Sender<Answer>>,
 }
 
 /// An agent that is ready.
 struct Agent {
     words: mpsc::UnboundedSender<ToAgent>,
-    /// The run's clock as it is read there.
+    /// The run's clock as the agent reads it.
     clock: Clock,
-    /// Of this machine, as seen from there.
+    /// Address of this machine from the agent's point of view.
     here: IpAddr,
     holds_storage: bool,
-    /// What traffic control does for links there.
+    /// What traffic control does for links at the agent's place.
     kernel: Option<Kernel>,
 }
 
-/// What an agent has answered.
+/// An answer of an agent.
 #[derive(Debug)]
 enum Answer {
     Armed,
@@ -179,7 +180,7 @@ impl Places for Remote {
     }
 
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
-        // Those that are over.
+        // Remove the tasks that have completed.
         while self.kills.try_join_next().is_some() {}
         let kill = self.shared.arm(lives, storage == StorageFate::Lost);
         self.kills.spawn_local(self.shared.clone().carry_out(kill));
@@ -194,7 +195,7 @@ impl Places for Remote {
         });
     }
 
-    /// Agents are told one after the other, and obey in that order: nobody waits for their answers.
+    /// Agents receive orders one after the other, and carry them out in that order, so no answer is awaited.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {
             let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
@@ -237,14 +238,15 @@ impl Places for Remote {
     }
 }
 
-/// Lives that are to end at one moment.
+/// Lives that are to end at the same time.
 struct Kill {
-    /// Each with the UID of the place that was asked to get ready, and the order, if there is anything to be done there.
+    /// Each life with the UID of the place that was asked to prepare, and with the order if the agent has anything to
+    /// do.
     arming: Vec<(ProcessId, Life, Option<String>, Option<Pending>)>,
     wipe: bool,
 }
 
-/// An order under way.
+/// An order whose answer is pending.
 struct Pending {
     process: ProcessId,
     order: OrderNo,
@@ -256,12 +258,12 @@ impl Shared {
         act(&mut self.seats.borrow_mut()[process.index()])
     }
 
-    /// Whether all facts of all lives have arrived.
+    /// Returns whether all facts of all lives have arrived.
     fn is_complete(&self) -> bool {
         self.seats.borrow().iter().all(|seat| seat.incomplete.is_empty())
     }
 
-    /// Takes note of what must not be forgotten.
+    /// Writes an entry to the journal.
     fn note(&self, entry: &Entry) {
         self.journal.write(entry);
         if let Err(error) = self.journal.flush() {
@@ -269,7 +271,7 @@ impl Shared {
         }
     }
 
-    /// Follows what is said at the desk.
+    /// Follows the announcements at the desk.
     async fn follow(self: Rc<Self>) {
         let mut changes = self.desk.changes();
         while changes.changed().await.is_ok() {
@@ -284,17 +286,18 @@ impl Shared {
         }
     }
 
-    /// The place of a process is another now.
+    /// Changes the place of a process.
     fn move_to(self: &Rc<Self>, process: ProcessId, place: Option<Place>) {
         let (caller, agent, life) = self.with(process, |seat| {
             seat.place.clone_from(&place);
-            // Nobody waits for the old agent; its answers would be taken for the new one's.
+            // Answers of the old agent must not be taken for those of the new one.
             seat.waiting.clear();
             (seat.caller.take(), seat.agent.take(), seat.life.take())
         });
         self.desk.note(process, false, None);
         if let Some(life) = life {
-            // Accepted no more from here on. Where the old agent still hears, the process ends as well.
+            // From here on, the life is no longer accepted. If the old agent can still receive, it ends the process
+            // as well.
             if let Some(agent) = agent {
                 drop(agent.words.send(ToAgent::Arm { order: 0, life }));
                 drop(agent.words.send(ToAgent::Fire { order: 0, wipe: false }));
@@ -315,12 +318,12 @@ impl Shared {
         }
     }
 
-    /// Whether `place` is still that of `process`.
+    /// Returns whether `place` is still that of `process`.
     pub(super) fn is_at(&self, process: ProcessId, place: &Place) -> bool {
         self.with(process, |seat| seat.place.as_ref() == Some(place))
     }
 
-    /// What an agent of `process` is told first.
+    /// Returns the first message to an agent of `process`.
     pub(super) fn post(&self, process: ProcessId, place: &Place) -> Post {
         let (life, newest) = self.with(process, |seat| (seat.life, seat.newest));
         let lives = (1..=newest.0).map(Life);
@@ -341,7 +344,7 @@ impl Shared {
         }
     }
 
-    /// An agent is ready.
+    /// Handles an agent that is ready.
     pub(super) fn ready(
         &self,
         process: ProcessId,
@@ -355,7 +358,7 @@ impl Shared {
         if !self.is_at(process, place) {
             return;
         }
-        // Without rates there are no classes, and nothing is done.
+        // Without rates there are no classes, so traffic control is not used.
         let kernel = ready.abilities.as_ref().map(|it| it.kernel).filter(|it| it.htb);
         let agent = Agent { words, clock, here, holds_storage: ready.holds_storage, kernel };
         let ended = self.with(process, |seat| {
@@ -372,7 +375,7 @@ impl Shared {
         self.try_launch(process);
     }
 
-    /// The connection to an agent is gone. What it hosts may go on.
+    /// Handles the loss of the connection to an agent. The hosted life may continue.
     pub(super) fn unready(&self, process: ProcessId, place: &Place, trouble: String) {
         if self.is_at(process, place) {
             self.with(process, |seat| {
@@ -383,14 +386,14 @@ impl Shared {
         }
     }
 
-    /// Launches what waits, if there is an agent now.
+    /// Launches the waiting life if an agent is available.
     fn try_launch(&self, process: ProcessId) {
         let control = self.ground.control;
         let lost = self.with(process, |seat| {
             let agent = seat.agent.as_mut().filter(|_| seat.ending == 0)?;
             let (life, boot) = seat.wanted.take()?;
             if boot == Boot::Restarted && !agent.holds_storage {
-                // Its storage went with the place before.
+                // Its storage was lost with the previous place.
                 return Some(life);
             }
             let here = if control.ip().is_unspecified() { agent.here } else { control.ip() };
@@ -398,7 +401,7 @@ impl Shared {
             let keeps_storage = boot != Boot::Fresh && !std::mem::take(&mut seat.wipes);
             let uid = seat.place.as_ref().map(|place| place.uid.clone()).expect("an agent is at a place");
             self.note(&Entry::Launched { process, life, uid: uid.clone() });
-            // An agent that is gone by now is called again, and does not know the life.
+            // If the agent is gone by now, it will be called again, and will not know the life.
             drop(agent.words.send(ToAgent::Launch { life, keeps_storage, supervisor }));
             agent.holds_storage = true;
             seat.life = Some(life);
@@ -411,7 +414,8 @@ impl Shared {
         }
     }
 
-    /// Begins to kill lives at one moment: tells their agents to get ready. Nothing is launched there before it is done.
+    /// Begins to kill lives at the same time: tells their agents to prepare. Nothing is launched at these places
+    /// until the kill is complete.
     fn arm(&self, lives: &[(ProcessId, Life)], wipe: bool) -> Kill {
         let mut arming = Vec::with_capacity(lives.len());
         for &(process, life) in lives {
@@ -428,7 +432,8 @@ impl Shared {
         Kill { arming, wipe }
     }
 
-    /// Kills those that are ready, once it is known of all whether they are, and fences the others.
+    /// Kills the lives whose agents are ready, once all agents have answered or exceeded the time limit, and fences
+    /// the others.
     async fn carry_out(self: Rc<Self>, Kill { arming, wipe }: Kill) {
         let by = Instant::now() + ARMED_WITHIN;
         let mut armed = Vec::with_capacity(arming.len());
@@ -436,7 +441,7 @@ impl Shared {
             match (self.answered(pending, by).await, place) {
                 (Some((order, Answer::Armed)), place) => armed.push((process, life, place, order)),
                 (_, Some(place)) => self.fence(process, life, &place, wipe, self.replace_after),
-                // There is nothing to be ended, and nobody who could do it.
+                // There is nothing to end, and no agent to do it.
                 (_, None) => self.ended(process, life, wipe),
             }
         }
@@ -456,7 +461,7 @@ impl Shared {
                 }
                 (other, Some(place)) => {
                     warn!(%process, %life, ?other, "its agent could not end it");
-                    // One that answers, and cannot, will not be able to later.
+                    // An agent that answers with a failure would fail again.
                     let wait = if other.is_some() { Duration::ZERO } else { self.replace_after };
                     self.fence(process, life, &place, wipe, wait);
                 }
@@ -466,13 +471,14 @@ impl Shared {
         self.ground.happenings.put(Happening::Died(deaths));
     }
 
-    /// A life is gone with its place.
+    /// Reports that a life was lost with its place.
     fn place_lost(&self, process: ProcessId, life: Life) {
         let (storage, by) = (StorageFate::Kept, EndedBy::PlaceLost);
         self.ground.happenings.put(Happening::Lost { process, life, storage, by });
     }
 
-    /// A life was ended by order, or was gone already. With `wipes`, what it stored may still be there.
+    /// Reports that a life was ended on order, or had already ended. If `wipes` is set, its stored data may still
+    /// exist.
     fn ended(&self, process: ProcessId, life: Life, wipes: bool) {
         self.with(process, |seat| {
             seat.life.take_if(|it| *it == life);
@@ -483,9 +489,9 @@ impl Shared {
         self.try_launch(process);
     }
 
-    /// A life that was to be ended may still run somewhere: it is accepted no more. Whoever provides the places is asked for
-    /// another, unless the agent of this one is heard of again within `wait`: it ends what it hosts before it hosts
-    /// another life.
+    /// Fences a life that was to be ended but may still run: it is never accepted again. Requests a replacement from
+    /// the provider of the places, unless the current agent is heard from again within `wait`, since an agent ends
+    /// what it hosts before it hosts another life.
     fn fence(self: &Rc<Self>, process: ProcessId, life: Life, place: &str, wipe: bool, wait: Duration) {
         let heard = self.with(process, |seat| seat.heard);
         let (shared, place) = (self.clone(), place.to_owned());
@@ -504,7 +510,7 @@ impl Shared {
         self.ended(process, life, wipe);
     }
 
-    /// Gives an order to the agent of `process`, if there is one.
+    /// Sends an order to the agent of `process`, if there is one.
     fn order(&self, process: ProcessId, order: impl FnOnce(OrderNo) -> ToAgent) -> Option<Pending> {
         let number = self.with(process, |seat| {
             seat.orders += 1;
@@ -522,7 +528,7 @@ impl Shared {
         })
     }
 
-    /// What came of an order by then; `None` where there is no agent, or where it does not answer.
+    /// Returns the answer to an order if it arrives by `by`; `None` without an agent or an answer.
     async fn answered(&self, pending: Option<Pending>, by: Instant) -> Option<(OrderNo, Answer)> {
         let Pending { process, order, answer } = pending?;
         match timeout_at(by, answer).await {
@@ -534,7 +540,7 @@ impl Shared {
         }
     }
 
-    /// The agent at `place` says something.
+    /// Handles a message of the agent at `place`.
     pub(super) fn said(&self, process: ProcessId, place: &Place, words: ToPlace) {
         let is_current = self.is_at(process, place);
         if is_current {
@@ -566,7 +572,7 @@ impl Shared {
             ToPlace::Leaving => {
                 self.arrived(process, place, None);
                 if is_current {
-                    // Nothing can be launched there any more.
+                    // Nothing can be launched at this place any more.
                     let life = self.with(process, |seat| {
                         seat.agent = None;
                         seat.life.take()
@@ -574,29 +580,29 @@ impl Shared {
                     life.inspect(|&life| self.place_lost(process, life));
                 }
             }
-            // Late, or asked for by nobody.
+            // Late, or unrequested.
             _ => {}
         }
     }
 
     fn answer(&self, process: ProcessId, order: OrderNo, answer: Answer) {
         if let Answer::Done { died: Some(_), .. } = answer {
-            // Its facts came before.
+            // Its facts arrived first.
             let life = self.with(process, |seat| seat.life);
             self.complete(process, |it, _| Some(*it) == life);
         }
         if let Some(waiting) = self.with(process, |seat| seat.waiting.remove(&order)) {
-            // One that has lost its patience is not there any more.
+            // The receiver is gone if it exceeded its time limit.
             drop(waiting.send(answer));
         }
     }
 
-    /// All facts of the lives at `place` are here, but for those of one that runs.
+    /// Records that all facts of the lives at `place` have arrived, except those of a running life.
     fn arrived(&self, process: ProcessId, place: &Place, running: Option<Life>) {
         self.complete(process, |life, uid| *uid == place.uid && Some(*life) != running);
     }
 
-    /// All facts of these lives are here.
+    /// Records that all facts of these lives have arrived.
     fn complete(&self, process: ProcessId, is_complete: impl Fn(&Life, &String) -> bool) {
         let complete: Vec<Life> = self.with(process, |seat| {
             let lives: Vec<Life> =

@@ -1,4 +1,4 @@
-//! Places that are a few lines each: they host processes that do nothing but beat, until they fall silent all at once.
+//! Minimal places: they host processes that only send heartbeats, until most of them fall silent at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use crate::secret::{Ends, Keys, Secret};
 use crate::supervise::{Names, Wishes};
 use crate::{Links, StorageOptions};
 
-/// Processes that fall silent. One more goes on.
+/// Number of processes that fall silent. One more continues.
 const SILENT: u32 = 100;
 const DETECT_AFTER: Span = Span::from_millis(500);
-/// What is planned for the one that goes on: after the silent ones have been given up, and before that could have been done
-/// one by one.
+/// Time of the fault planned for the process that continues: after the silent processes have been given up together,
+/// and before that could have been done one by one.
 const PLANNED: Span = Span::from_millis(1500);
 
-/// What the supervisor said, with the times of the run.
+/// Facts of the supervisor, with their times in the run.
 #[derive(Default)]
 struct Watcher {
     begun: Option<watch::Sender<bool>>,
@@ -48,7 +48,7 @@ impl Observer for Watcher {
         match fact {
             Fact::Begun => {
                 self.began = Some(at);
-                // From here on most of them are silent.
+                // From here on, most processes are silent.
                 self.begun.iter().for_each(|it| it.send(true).expect("the places listen"));
             }
             Fact::Injecting { .. } => self.injected = Some(at),
@@ -65,7 +65,7 @@ impl Observer for Watcher {
     fn measured(&mut self, _: &[LinkEntry]) {}
 }
 
-/// The agent of a process. Once `silent` is so it neither reads nor writes, and its connections stay.
+/// The agent of a process. Once `silent` is set, it neither reads nor writes, but keeps its connections open.
 async fn agent(
     listener: tokio::net::TcpListener,
     process: ProcessId,
@@ -106,7 +106,7 @@ async fn agent(
     }
 }
 
-/// A process that registers, answers when a link is measured, and beats.
+/// A process that registers, answers measurements of links, and sends heartbeats.
 async fn node(
     supervisor: SocketAddr,
     process: ProcessId,
@@ -154,7 +154,7 @@ async fn node(
     }
 }
 
-/// Hosts all places on a thread of its own; where they are, in the order of the processes.
+/// Hosts all places on a thread of its own. Returns their addresses in the order of the processes.
 fn places(keys: &Keys, silent: watch::Receiver<bool>) -> Vec<SocketAddr> {
     let (told, addresses) = std::sync::mpsc::channel();
     let keys = keys.clone();

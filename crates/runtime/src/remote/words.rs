@@ -1,5 +1,6 @@
-//! What a supervisor and the agents at its places say to each other, over one connection each, which the supervisor
-//! makes. Nothing that both of them do not know already is lost with a connection: another one takes up where it was.
+//! Messages between a supervisor and the agents at its places, over one connection per agent, which the supervisor
+//! establishes. If a connection is lost, only information that both sides already have is lost with it: the next
+//! connection resumes from there.
 
 use faultline_core::{Life, ProcessId};
 use serde::{Deserialize, Serialize};
@@ -7,63 +8,63 @@ use serde::{Deserialize, Serialize};
 use crate::metrics::ClusterNames;
 use crate::shaper::Abilities;
 
-/// Numbers what is answered.
+/// Number of an order that is answered.
 pub(crate) type OrderNo = u64;
 
 /// What an agent is to host, and for which run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Post {
-    /// Names the run; the agent forgets whatever it hosted for another.
+    /// Identifier of the run. The agent drops whatever it hosted for another run.
     pub(crate) run: String,
-    /// Of the place that is meant.
+    /// UID of the intended place.
     pub(crate) uid: String,
     pub(crate) process: ProcessId,
-    /// What people call the process.
+    /// Name of the process.
     pub(crate) name: String,
     pub(crate) cluster_names: ClusterNames,
-    /// What a process finds in the run's directory when it starts, by file name.
+    /// Files that a process finds in the run's directory at its start, by name.
     pub(crate) files: Vec<(String, Vec<u8>)>,
-    /// The life that is believed to be there. Any other is ended before the agent is ready.
+    /// The life that is assumed to run there. Any other life is ended before the agent is ready.
     pub(crate) life: Option<Life>,
-    /// The newest life that was ever launched anywhere.
+    /// The newest life that was ever launched, at any place.
     pub(crate) newest: Life,
-    /// Bytes of facts that have arrived already, by life.
+    /// Number of bytes of facts that have arrived, by life.
     pub(crate) arrived: Vec<(Life, u64)>,
 }
 
-/// From the supervisor.
+/// A message from the supervisor to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToAgent {
-    /// The first words of a connection.
+    /// The first message of a connection.
     Post(Post),
-    /// Asks for the agent's clock.
+    /// Requests a reading of the agent's clock.
     Clock,
-    /// Starts a life. Its storage begins empty unless it is kept.
+    /// Starts a life. Unless `keeps_storage` is set, its storage starts empty.
     Launch { life: Life, keeps_storage: bool, supervisor: std::net::SocketAddr },
-    /// Gets ready to end a life.
+    /// Prepares the end of a life.
     Arm { order: OrderNo, life: Life },
-    /// Ends what was armed under this number; answered when it is gone and its facts have been sent.
+    /// Ends what was armed under this number. Answered once the life has ended and its facts have been sent.
     Fire { order: OrderNo, wipe: bool },
-    /// Stops a life where it stands, or lets it go on.
+    /// Pauses or resumes a life.
     Pause { order: OrderNo, life: Life, paused: bool },
 }
 
-/// From an agent.
+/// A message from an agent to the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToPlace {
-    /// The answer to [`ToAgent::Post`], after the facts that had not arrived.
+    /// Answers [`ToAgent::Post`], after all facts that had not arrived.
     Ready(Ready),
-    /// The other answer: this is the place of this UID.
+    /// Answers [`ToAgent::Post`] if another place was intended. Contains the UID of this place.
     Elsewhere(String),
     /// Nanoseconds of the agent's monotonic clock.
     Clock(u64),
-    /// A piece of the file of a life's facts.
+    /// A piece of a life's file of facts.
     Facts {
         life: Life,
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// A life has ended by itself; all its facts have been sent.
+    /// A life has ended by itself, and all its facts have been sent.
     Ended {
         life: Life,
         status: String,
@@ -72,25 +73,26 @@ pub(crate) enum ToPlace {
     Armed {
         order: OrderNo,
     },
-    /// An order was carried out, or why not. With the moment of death by the agent's monotonic clock, if there was one.
+    /// An order was carried out or failed. Contains the time of death by the agent's monotonic clock, if a life
+    /// ended.
     Done {
         order: OrderNo,
         died: Option<u64>,
         trouble: Option<String>,
     },
-    /// The agent is about to end; its life is gone, and all facts have been sent.
+    /// The agent is about to end. Its life has ended, and all facts have been sent.
     Leaving,
 }
 
-/// What an agent says of itself.
+/// The state of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ready {
-    /// The life that runs.
+    /// The running life, if any.
     pub(crate) life: Option<Life>,
-    /// The storage of the process is there.
+    /// Whether the storage of the process is present.
     pub(crate) holds_storage: bool,
-    /// What the shaper there finds the kernel can do for links, if there is one.
+    /// Features of the kernel for link emulation according to the shaper, if there is one.
     pub(crate) abilities: Option<Abilities>,
-    /// Names the kernel, whose monotonic clock is the same for all its processes.
+    /// Identifies the kernel, whose monotonic clock all its processes share.
     pub(crate) boot: String,
 }

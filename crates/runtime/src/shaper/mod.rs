@@ -1,10 +1,10 @@
-//! The shaper of a place: the one process there that may tell the kernel what to do with packets, and that does what the
-//! node beside it says. Where the node and its agent must have no privilege, in pods, it has this one for them.
+//! The shaper of a place: the only process there that may configure the kernel's traffic control, on behalf of the
+//! node beside it. In pods, where the node and its agent must not be privileged, it alone has the privilege.
 //!
-//! They talk over a socket in a directory that nobody else can reach. Every question is a connection of its own, and
-//! questions are answered in the order of the calls: what a life has said before it ended comes before what the next one
-//! says. The shaper remembers nothing. What is in force stands in the kernel, so that one that is started again goes on
-//! with that, and whoever has asked one that is gone asks again.
+//! They communicate over a socket in a directory that no other program can reach. Every request uses a connection of
+//! its own, and requests are answered in the order of the connections, so that the requests of a life that has ended
+//! precede those of the next. The shaper keeps no state: what is in force is in the kernel. A restarted shaper
+//! continues from there, and a client of one that is gone repeats its request.
 
 mod serve;
 
@@ -24,64 +24,64 @@ use tracing::{info, warn};
 use crate::control;
 pub use serve::{ServeError, serve};
 
-/// A shaper that is there answers within this.
+/// Time within which a running shaper answers.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Between two tries.
+/// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(50);
-/// For so long nobody gives up a shaper: a container that was killed may be started again as late as this.
+/// Time for which a client waits for a shaper: restarting a killed container may take this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a shaper is asked.
+/// A request to a shaper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Question {
-    /// What can the kernel do?
+    /// Asks for the features of the kernel.
     Abilities,
-    /// Is this in force at the interface with this address, and nothing else?
+    /// Puts exactly this tree in force at the interface with this address.
     Apply { address: Ipv4Addr, tree: Tree },
-    /// What has passed there?
+    /// Asks for the traffic at the interface with this address.
     Passed { address: Ipv4Addr },
 }
 
-/// What it answers.
+/// The answer of a shaper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Answer {
     Abilities(Abilities),
-    /// It is, after so many changes.
+    /// The tree is in force, after this number of changes.
     InForce(u64),
     Passed(Passed),
-    /// The kernel did not let it happen.
+    /// The kernel refused the change.
     Refused(String),
 }
 
-/// What the kernel of a place can do for links.
+/// Features of the kernel at a place for link emulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abilities {
-    /// What a tree may consist of.
+    /// The supported elements of a tree.
     pub kernel: Kernel,
-    /// What it lacks, by the names of modules, with its own words.
+    /// Missing features by the names of their modules, with the kernel's error messages.
     pub lacks: Vec<(String, String)>,
 }
 
-/// Why a shaper did not do as it was told.
+/// Why a shaper did not carry out a request.
 #[derive(Debug, Error)]
 pub enum ShaperError {
-    /// It does not answer.
+    /// The shaper does not answer.
     #[error("the shaper at {} does not answer: {source}", socket.display())]
     Silent {
-        /// Where it should be.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The kernel refuses.
     #[error("the shaper cannot do as it is told: {0}")]
     Refused(String),
-    /// It is another program.
+    /// The program at the socket is not a shaper.
     #[error("the shaper answers something else than it was asked")]
     Confused,
 }
 
-/// A shaper that is asked from here.
+/// A client of a shaper.
 #[derive(Clone, Debug)]
 pub(crate) struct Shaper {
     socket: PathBuf,
@@ -92,7 +92,7 @@ impl Shaper {
         Shaper { socket: socket.to_owned() }
     }
 
-    /// What the kernel can do; waits for a shaper that has not started yet, for ever.
+    /// Returns the features of the kernel. Waits without a time limit for a shaper that has not started yet.
     pub(crate) async fn abilities(&self) -> Result<Abilities, ShaperError> {
         loop {
             match self.ask(&Question::Abilities).await {
@@ -104,7 +104,7 @@ impl Shaper {
         }
     }
 
-    /// Has a tree brought into force at the interface with this address. Returns when it is.
+    /// Puts a tree in force at the interface with this address. Returns the number of changes, once it is in force.
     pub(crate) async fn apply(&self, address: Ipv4Addr, tree: Tree) -> Result<u64, ShaperError> {
         match self.ask(&Question::Apply { address, tree }).await? {
             Answer::InForce(changes) => Ok(changes),
@@ -112,7 +112,7 @@ impl Shaper {
         }
     }
 
-    /// What has passed through the interface with this address. Asks once.
+    /// Returns the traffic at the interface with this address. Asks only once.
     pub(crate) async fn passed(&self, address: Ipv4Addr) -> Result<Passed, ShaperError> {
         match self.ask_once(&Question::Passed { address }).await {
             Ok(Answer::Passed(passed)) => Ok(passed),
@@ -122,7 +122,7 @@ impl Shaper {
         }
     }
 
-    /// Asks until there is an answer. To ask twice does no harm: the second time nothing has to be changed.
+    /// Repeats a request until it is answered. Repeating is harmless, since nothing remains to be changed.
     async fn ask(&self, question: &Question) -> Result<Answer, ShaperError> {
         let give_up = Instant::now() + PATIENCE;
         let mut waited = false;

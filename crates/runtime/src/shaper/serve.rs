@@ -1,4 +1,4 @@
-//! The shaper's side: one question after the other, carried out by [`faultline_tc`].
+//! The server side of the shaper: answers one request after the other, using [`faultline_tc`].
 
 use std::convert::Infallible;
 use std::fs::{self, Permissions};
@@ -21,35 +21,39 @@ use tracing::{debug, info, warn};
 use super::{Abilities, Answer, Question};
 use crate::control;
 
-/// A caller who says nothing is dropped after this: others wait behind it.
+/// Time after which a silent caller is disconnected, because others wait behind it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Who may ask: the owner, and the group that the directory belongs to.
+/// Permissions of the socket: its owner and the group of the directory may connect.
 const FOR_THE_GROUP: u32 = 0o660;
 
-/// Why a shaper ended without having been told to.
+/// Why a shaper ended without an order to do so.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The asynchronous runtime, or signals.
+    /// The asynchronous runtime or the handling of signals failed.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// What the kernel can do could not be tried out.
+    /// The features of the kernel could not be determined.
     #[error("cannot try out what this kernel can do: {0} (this takes the capability NET_ADMIN)")]
     Probe(TcError),
-    /// The socket.
+    /// The socket could not be opened.
     #[error("cannot listen at {}: {source}", path.display())]
     Listen {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The socket, later.
+    /// The socket failed later.
     #[error("cannot take a call: {0}")]
     Accept(io::Error),
 }
 
-/// Does what is said at `socket` in the calling thread's network namespace, until a termination signal arrives. What is in
-/// force stays so.
+/// Serves requests at `socket` in the calling thread's network namespace, until a termination signal arrives. What is
+/// in force stays in force.
+///
+/// # Errors
+///
+/// Fails if the server cannot start, or if the socket fails.
 pub fn serve(socket: &Path) -> Result<(), ServeError> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(ServeError::Runtime)?;
     runtime.block_on(async {
@@ -66,7 +70,7 @@ pub fn serve(socket: &Path) -> Result<(), ServeError> {
     })
 }
 
-/// Takes the place of one that was here before.
+/// Opens the socket, replacing that of a predecessor.
 pub(super) fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
     let failed = |source| ServeError::Listen { path: socket.to_owned(), source };
     match fs::remove_file(socket) {
@@ -78,7 +82,7 @@ pub(super) fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
     Ok(listener)
 }
 
-/// One call after the other, in their order.
+/// Answers requests one after the other, in their order.
 pub(super) async fn answer_all(
     listener: &UnixListener,
     answer: impl Fn(Question) -> Answer,
@@ -193,7 +197,7 @@ mod tests {
         });
     }
 
-    /// What one shaper has brought into force the next one finds, and leaves alone.
+    /// A new shaper finds what its predecessor put in force, and leaves it unchanged.
     #[test]
     fn one_that_is_started_again_goes_on_with_what_stands_in_the_kernel() {
         let tested = isolated(|| {

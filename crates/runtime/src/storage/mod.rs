@@ -1,7 +1,8 @@
 //! Stable storage of one node: a worker thread in front of a [`store::Store`].
 //!
-//! Requests are carried out one after the other, so that a listing sees every earlier write, and completions come back
-//! in that order. What a request costs (the requested write bandwidth, an injected slowness) is really waited out.
+//! Requests are carried out one after the other, so that a listing reflects every earlier write, and completions
+//! arrive in the same order. Emulated costs of a request (limited write bandwidth, an injected slowness) take real
+//! time.
 
 mod slots;
 mod store;
@@ -25,28 +26,28 @@ use store::{Opened, Store};
 /// Where a node keeps images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StorageKind {
-    /// In its memory: gone with the process.
+    /// In memory: lost with the process.
     Memory,
     /// In files, with fsync.
     #[default]
     Disk,
 }
 
-/// What storage is asked for.
+/// Options of a node's storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageOptions {
-    /// Where.
+    /// Where images are kept.
     pub kind: StorageKind,
-    /// Bytes per second that writes are slowed down to; 0 is as fast as it goes.
+    /// Bytes per second to which writes are limited; 0 means unlimited.
     pub write_bandwidth: u64,
-    /// What each write takes at least beside the transfer.
+    /// Minimum time per write, in addition to the transfer.
     pub latency: Span,
 }
 
-/// After so long without a request the storage gets ready for later ones.
+/// Time without a request after which the storage prepares for later ones.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// What is asked of the storage.
+/// A request to the storage.
 pub(crate) enum Request<P: Process> {
     Persist(Arc<ImageOf<P>>),
     Read(ImageName),
@@ -56,7 +57,7 @@ pub(crate) enum Request<P: Process> {
         version: u64,
         bytes: Arc<[u8]>,
     },
-    /// The record has been reported durable: older ones are of no more use.
+    /// The record has been reported durable, so older records are no longer needed.
     Reported {
         version: u64,
     },
@@ -66,15 +67,15 @@ pub(crate) enum Request<P: Process> {
 /// The storage as the engine sees it.
 pub(crate) struct Storage<P: Process> {
     requests: queue::Sender<Request<P>>,
-    /// What has been reported; kept by the engine, which reports.
+    /// Journal of what has been reported durable. Written by the engine, which makes the reports.
     pub(crate) journal: Journal,
     /// The record of an earlier life.
     pub(crate) record: Option<Arc<[u8]>>,
 }
 
 impl<P: Process + 'static> Storage<P> {
-    /// Opens the storage in `dir` for `life`, dropping what no earlier life was told is durable. Completions go to
-    /// `done`, and so does the error after which the process cannot go on.
+    /// Opens the storage in `dir` for `life`, and drops everything that was not reported durable to an earlier life.
+    /// Completions go to `done`, as does an error after which the process cannot continue.
     pub(crate) fn open(
         dir: PathBuf,
         life: Life,
@@ -95,7 +96,7 @@ impl<P: Process + 'static> Storage<P> {
         Ok(Storage { requests, journal, record })
     }
 
-    /// Asks for something.
+    /// Submits a request.
     pub(crate) fn ask(&self, request: Request<P>) {
         if self.requests.send(request).is_err() {
             panic!("the storage worker has ended before the engine");
@@ -120,7 +121,7 @@ impl<P: Process> Worker<P> {
         }
     }
 
-    /// Waits for the next request; gets ready for later ones when there is none for a while. `None` at the end.
+    /// Waits for the next request. Prepares for later ones if none arrives for a while. Returns `None` at the end.
     fn next(&mut self, inbox: &queue::Receiver<Request<P>>) -> Option<Request<P>> {
         while self.fault.is_none() && self.store.wants_preparation() {
             match inbox.recv_timeout(IDLE) {
@@ -143,11 +144,11 @@ impl<P: Process> Worker<P> {
                 let bytes = image.snapshot.len();
                 Some(match self.write(bytes, |store| store.persist(image)) {
                     Ok(()) => Event::Persisted(name),
-                    // Nobody planned that, and it will not pass while the run writes on.
+                    // This failure was not injected, and will persist while the run continues to write.
                     Err(error) if self.fault.is_none() && error.is_full_disk() => return Err(error),
                     Err(error) => {
                         warn!(%name, %error, "an image was not written");
-                        // Nothing of it is to be there, nor of one that had its name.
+                        // Neither this image nor an earlier one of the same name may remain.
                         if let Err(error) = self.store.delete(name) {
                             warn!(%name, %error, "an image was not removed");
                         }
@@ -171,8 +172,8 @@ impl<P: Process> Worker<P> {
                 None
             }
             Request::Record { version, bytes } => {
-                // A record is a handful of bytes, for which even a full disk has room: there is no event for its
-                // failure, and a process cannot go on without it.
+                // A record is only a few bytes, for which even a full disk has space. There is no event for its
+                // failure, and a process cannot continue without it.
                 let fault = self.fault.take_if(|fault| *fault == StorageFault::Full);
                 let written = self.write(bytes.len() as u64, |store| store.record(version, &bytes));
                 self.fault = self.fault.take().or(fault);
@@ -194,7 +195,7 @@ impl<P: Process> Worker<P> {
         })
     }
 
-    /// Writes, and takes as long as the requested bandwidth and an injected slowness say.
+    /// Writes, and waits until the limited bandwidth and an injected slowness have taken their time.
     fn write(
         &mut self,
         bytes: u64,

@@ -1,16 +1,16 @@
-//! Files that images are written into, each of them again and again.
+//! Files for images, each of which is written repeatedly.
 //!
 //! | bytes | content, little-endian |
 //! | --- | --- |
-//! | 8 | length of the content; 0 when there is none |
+//! | 8 | length of the content; 0 if there is none |
 //! | length | the content |
 //! | 4 | CRC32C of length and content |
-//! | | what is left of earlier contents |
+//! | | remainders of earlier contents |
 //!
-//! Writing over blocks that a file has already changes nothing that the file system notes in its journal. So it is durable
-//! as soon as the disk has it, without a commit for which every writer of that disk waits: a quarter of the time, and less
-//! where others write as well. Databases recycle the files of their logs for the same reason. What was removed makes room
-//! for what comes, and while nothing else is to be done, files are prepared for the next contents.
+//! Overwriting blocks that a file already has changes nothing in the file system's journal. The write is therefore
+//! durable as soon as the disk has it, without a commit for which all writers of that disk wait: this takes a quarter
+//! of the time, or less if others write as well. Databases recycle their log files for the same reason. Removed
+//! images leave files for new ones, and in idle times, files are prepared for the next contents.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -23,27 +23,28 @@ use super::store::{sync_with_dir, write_all_vectored};
 const SUFFIX: &str = ".slot";
 const LENGTH_BYTES: u64 = 8;
 const CHECKSUM_BYTES: u64 = 4;
-/// Files are a multiple of a block long.
+/// Size of a block in bytes. The length of a file is a multiple of it.
 const BLOCK: u64 = 4096;
-/// A file that is prepared is longer than the content that it is prepared after by this part of it: the next one may be.
+/// A prepared file is longer than the content that it is prepared for by this fraction, since the next content may be
+/// longer.
 const ROOM: u64 = 8;
-/// So many files are kept ready: one for the next part of this process's own, and one for the next copy.
+/// Number of files kept ready: one for this process's next own part, and one for the next replica.
 const READY: usize = 2;
-/// Of those that were used, no more than this are kept.
+/// Largest number of used files that are kept.
 const MOST_FREE: usize = 8;
 
-/// A file with a content.
+/// A file with its content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     number: u32,
     capacity: u64,
 }
 
-/// The files of one directory.
+/// All files of one directory.
 #[derive(Debug)]
 pub(super) struct Slots {
     dir: PathBuf,
-    /// Without content.
+    /// Files without content.
     free: Vec<Slot>,
     /// Lengths for which files are to be prepared.
     wanted: VecDeque<u64>,
@@ -51,12 +52,12 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The files of a directory in which none is known yet.
+    /// Creates the state for a directory whose files are not known yet.
     pub(super) fn new(dir: PathBuf) -> Slots {
         Slots { dir, free: Vec::new(), wanted: VecDeque::new(), next: 0 }
     }
 
-    /// The file `name` of the directory, when it is one of these.
+    /// Returns the file `name` of the directory if it is one of these files.
     pub(super) fn adopt(&mut self, name: &str) -> io::Result<Option<Slot>> {
         let Some(number) = name.strip_suffix(SUFFIX).and_then(|it| it.parse().ok()) else { return Ok(None) };
         self.next = self.next.max(number + 1);
@@ -65,7 +66,7 @@ impl Slots {
         Ok(Some(slot))
     }
 
-    /// Makes a content durable.
+    /// Writes a content durably.
     pub(super) fn write(&mut self, pieces: &[&[u8]]) -> io::Result<Slot> {
         let length = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let needed = LENGTH_BYTES + length + CHECKSUM_BYTES;
@@ -92,14 +93,15 @@ impl Slots {
             if is_new { sync_with_dir(&file, &self.dir) } else { file.sync_data() }
         };
         if let Err(error) = write() {
-            // Whatever is in it now is of no use. That it cannot be removed either is the lesser trouble.
+            // The file is useless now. If it cannot be removed either, the first error matters more.
             let _ = fs::remove_file(&path);
             return Err(error);
         }
         Ok(slot)
     }
 
-    /// The content of a file; `None` when there is none that is intact. With `corrupt`, a bit of it is read wrongly.
+    /// Returns the content of a file; `None` if there is none or it is damaged. With `corrupt`, reads one bit
+    /// incorrectly.
     pub(super) fn read(&self, slot: &Slot, corrupt: bool) -> io::Result<Option<Vec<u8>>> {
         let mut file = File::open(self.path(slot))?;
         let mut first = [0; LENGTH_BYTES as usize];
@@ -124,7 +126,7 @@ impl Slots {
         Ok(intact.then_some(content))
     }
 
-    /// Removes a content, also for a life that begins after a crash of this process.
+    /// Removes a content in a way that survives a crash of this process.
     pub(super) fn remove(&mut self, slot: Slot) -> io::Result<()> {
         let file = OpenOptions::new().write(true).open(self.path(&slot))?;
         file.write_all_at(&[0; LENGTH_BYTES as usize], 0)?;
@@ -138,7 +140,7 @@ impl Slots {
         fs::remove_file(self.path(&least))
     }
 
-    /// Whether there is a file to be prepared.
+    /// Returns whether there is a file to prepare.
     pub(super) fn wants_more(&self) -> bool {
         !self.wanted.is_empty()
     }
@@ -163,12 +165,12 @@ impl Slots {
         Ok(())
     }
 
-    /// How many free files so long a content fits into.
+    /// Returns the number of free files that can hold `needed` bytes.
     fn fitting(&self, needed: u64) -> usize {
         self.free.iter().filter(|it| it.capacity >= needed).count()
     }
 
-    /// A new file's number and length.
+    /// Assigns a number to a new file of this length.
     fn number(&mut self, length: u64) -> Slot {
         let number = self.next;
         self.next += 1;
@@ -206,7 +208,7 @@ mod tests {
         slots.remove(first).unwrap();
         let second = slots.write(&[b"short"]).unwrap();
         assert_eq!((files(&slots), content(&slots, &second)), (1, Some(b"short".to_vec())));
-        // A little longer than the first content fits, three times as long does not.
+        // Slightly more than the first content fits; three times as much does not.
         slots.remove(second).unwrap();
         let third = slots.write(&[&[8; 101_000]]).unwrap();
         assert_eq!(files(&slots), 1);
@@ -254,7 +256,7 @@ mod tests {
         let before = files(&slots);
         let next = slots.write(&[&[8; 51_000]]).unwrap();
         assert_eq!(files(&slots), before, "one was ready");
-        // Where there are too many, the longest are kept.
+        // If there are too many, the longest are kept.
         slots.remove(next).unwrap();
         slots.remove(kept).unwrap();
         assert!(files(&slots) <= MOST_FREE + READY && slots.fitting(50_000) >= READY);

@@ -2,14 +2,14 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `5.slot` | an image, which says its name itself; or none at present ([`Slots`]) |
+//! | `5.slot` | an image, which contains its own name; or no content at present ([`Slots`]) |
 //! | `2-7.record` | the record of life 2 with version 7 |
 //! | `reported` | the images and records whose durability was reported to a process, one per line |
 //!
-//! What is written is synced, and with a new file its directory, before anyone is told of it. A crash may leave an image or
-//! a record that is half written, or whole but not reported; so a life begins by removing everything that the journal
-//! `reported` does not name. The journal itself is not synced: the crashes that it serves are those of processes, not of
-//! the machine.
+//! Everything written is synced, and for a new file its directory as well, before it is reported. A crash may leave
+//! an image or a record that is incomplete, or complete but not reported. A life therefore begins by removing
+//! everything that the journal `reported` does not list. The journal itself is not synced: it protects against
+//! crashes of processes, not of the machine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +28,7 @@ use crate::codec::{CodecError, decode_image, encode_image};
 const JOURNAL: &str = "reported";
 const DRAFT: &str = "draft";
 
-/// What failed.
+/// Failures of the storage.
 #[derive(Debug, Error)]
 pub(crate) enum StoreError {
     #[error("cannot start the storage's thread: {0}")]
@@ -48,37 +48,37 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    /// Whether there was no room for what was to be written.
+    /// Returns whether the disk was full.
     pub(super) fn is_full_disk(&self) -> bool {
         matches!(self, StoreError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
 }
 
-/// Images and records.
+/// Storage for images and records.
 pub(super) enum Store<H, V> {
     Memory(BTreeMap<ImageName, Arc<Image<H, V>>>),
     Disk(Disk<H>),
 }
 
-/// A storage as the lives before this one left it.
+/// A storage in the state in which earlier lives left it.
 pub(super) struct Opened<H, V> {
     pub(super) store: Store<H, V>,
     pub(super) journal: Journal,
-    /// The last record of theirs.
+    /// Their last record.
     pub(super) record: Option<Arc<[u8]>>,
 }
 
-/// A directory of a node's own.
+/// The storage in a node's own directory.
 pub(super) struct Disk<H> {
     dir: PathBuf,
     life: Life,
     slots: Slots,
     index: BTreeMap<ImageName, (Arc<H>, Slot)>,
-    /// Records there are, oldest first.
+    /// Existing records, oldest first.
     records: Vec<(Life, u64)>,
 }
 
-/// Notes what has been reported durable, in the file that a next life believes.
+/// Records what has been reported durable, in the file that the next life relies on.
 pub(crate) struct Journal {
     life: Life,
     file: Option<File>,
@@ -86,12 +86,12 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// An image is about to be reported.
+    /// Notes that an image is about to be reported.
     pub(crate) fn image(&mut self, name: ImageName) {
         self.line(image_line(name));
     }
 
-    /// A record is about to be reported.
+    /// Notes that a record is about to be reported.
     pub(crate) fn record(&mut self, version: u64) {
         self.line(record_file(self.life, version));
     }
@@ -114,13 +114,13 @@ impl Journal {
 }
 
 impl<H: Wire, V: Wire> Store<H, V> {
-    /// A storage that ends with its process.
+    /// Creates a storage that ends with its process.
     pub(super) fn in_memory() -> Opened<H, V> {
         let journal = Journal { life: Life(0), file: None, unwritten: String::new() };
         Opened { store: Store::Memory(BTreeMap::new()), journal, record: None }
     }
 
-    /// The storage in `dir`, as the lives before `life` were told that it is; and the last record of theirs.
+    /// Opens the storage in `dir`, in the state that was reported to the lives before `life`, with their last record.
     pub(super) fn on_disk(dir: PathBuf, life: Life) -> Result<Opened<H, V>, StoreError> {
         let opened = open::<H, V>(&dir, life).map_err(|source| StoreError::Open { path: dir, source })?;
         let (disk, journal) = opened;
@@ -132,7 +132,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         Ok(Opened { store: Store::Disk(disk), journal, record: record.transpose()? })
     }
 
-    /// Makes an image durable.
+    /// Writes an image durably.
     pub(super) fn persist(&mut self, image: Arc<Image<H, V>>) -> Result<(), StoreError> {
         match self {
             Store::Memory(images) => {
@@ -153,7 +153,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         Ok(())
     }
 
-    /// An image, unless it is not there. With `corrupt`, a bit of it is read wrongly.
+    /// Returns an image; `None` if it does not exist. With `corrupt`, reads one bit incorrectly.
     pub(super) fn read(
         &self,
         name: ImageName,
@@ -176,7 +176,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         }
     }
 
-    /// All images, ascending by name.
+    /// Returns all images, ascending by name.
     pub(super) fn list(&self) -> Vec<(ImageName, Arc<H>)> {
         match self {
             Store::Memory(images) => images.iter().map(|(&name, image)| (name, image.head.clone())).collect(),
@@ -184,7 +184,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         }
     }
 
-    /// Removes an image, if it is there.
+    /// Removes an image if it exists.
     pub(super) fn delete(&mut self, name: ImageName) -> Result<(), StoreError> {
         match self {
             Store::Memory(images) => {
@@ -201,7 +201,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         }
     }
 
-    /// Whether there is something to prepare for later writes.
+    /// Returns whether there is something to prepare for later writes.
     pub(super) fn wants_preparation(&self) -> bool {
         matches!(self, Store::Disk(disk) if disk.slots.wants_more())
     }
@@ -212,7 +212,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         disk.slots.prepare().map_err(|source| StoreError::Write { what: "a file for later".into(), source })
     }
 
-    /// Makes a record durable, beside the one before it.
+    /// Writes a record durably, beside its predecessor.
     pub(super) fn record(&mut self, version: u64, bytes: &[u8]) -> Result<(), StoreError> {
         if let Store::Disk(disk) = self {
             disk.write(record_file(disk.life, version), bytes)?;
@@ -248,7 +248,7 @@ impl<H> Disk<H> {
     }
 }
 
-/// Opens a directory, removing what was never reported.
+/// Opens a directory, and removes what was never reported.
 fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journal)> {
     fs::create_dir_all(dir)?;
     let journal = match fs::read_to_string(dir.join(JOURNAL)) {
@@ -256,7 +256,7 @@ fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journa
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error),
     };
-    // A last line without an end was being written when the process died.
+    // An incomplete last line was being written when the process died.
     let reported: Vec<&str> =
         journal.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
     let slots = Slots::new(dir.to_owned());
@@ -296,7 +296,7 @@ fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journa
     Ok((disk, Journal { life, file: Some(file), unwritten: String::new() }))
 }
 
-/// Name and head of the image in a file; `None` when there is none that is intact.
+/// Returns name and head of the image in a file; `None` if there is none or it is damaged.
 fn read_head<H: Wire, V: Wire>(slots: &Slots, slot: &Slot) -> io::Result<Option<(ImageName, H)>> {
     let Some(body) = slots.read(slot, false)? else { return Ok(None) };
     match decode_image::<H, V>(&body) {
@@ -315,13 +315,13 @@ fn read_checked(path: &Path, what: &str) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-/// The bytes before the checksum, when it is right.
+/// Returns the bytes before the checksum if the checksum is right.
 fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (body, checksum) = bytes.split_last_chunk::<4>()?;
     (crc32c::crc32c(body) == u32::from_le_bytes(*checksum)).then_some(body)
 }
 
-/// Waits until a new file is durable. File and directory are synced at the same time, so that the file system can make both
+/// Waits until a new file is durable. Syncs file and directory in parallel, so that the file system can make both
 /// durable at once.
 pub(super) fn sync_with_dir(file: &File, dir: &Path) -> io::Result<()> {
     thread::scope(|scope| {
@@ -330,7 +330,7 @@ pub(super) fn sync_with_dir(file: &File, dir: &Path) -> io::Result<()> {
     })
 }
 
-/// Writes everything.
+/// Writes all slices completely.
 pub(super) fn write_all_vectored(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
     while !slices.is_empty() {
         match file.write_vectored(slices) {
@@ -343,7 +343,7 @@ pub(super) fn write_all_vectored(file: &mut File, mut slices: &mut [IoSlice<'_>]
     Ok(())
 }
 
-/// An image in the journal.
+/// Returns the line of an image in the journal.
 fn image_line(name: ImageName) -> String {
     format!("{}-{}-{}-{}.image", name.owner, name.incarnation.0, name.sn.0, name.attempt.0)
 }
@@ -389,7 +389,7 @@ mod tests {
         store.list().into_iter().map(|(_, head)| *head).collect()
     }
 
-    /// Stores images, and reports that they are durable.
+    /// Stores images, and notes that they are reported durable.
     fn report(store: &mut Probe, journal: &mut Journal, numbers: &[u32]) {
         for &number in numbers {
             store.persist(image(number)).unwrap();
@@ -421,7 +421,7 @@ mod tests {
         let files: Vec<_> =
             fs::read_dir(dir.path().join("store")).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(files.len(), 2, "{files:?}");
-        // And so does the life after the next.
+        // So does the life after the next.
         assert_eq!(listed(&open(&dir, 3).store), [2]);
     }
 
@@ -449,7 +449,7 @@ mod tests {
         store.forget_records_before(2).unwrap();
         let Opened { mut store, mut journal, record } = open(&dir, 2);
         assert_eq!(record.as_deref(), Some(&[2][..]), "3 was written and not reported, 1 is of no more use");
-        // Versions begin again in each life.
+        // Versions start again in each life.
         store.record(1, &[9]).unwrap();
         journal.record(1);
         journal.flush().unwrap();

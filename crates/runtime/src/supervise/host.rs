@@ -1,4 +1,4 @@
-//! Brings the supervisor its reports and performs its orders.
+//! Passes reports to the supervisor, and performs its orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -33,45 +33,45 @@ use crate::control::{self, Directory, Entry, Introduction, Setup, ToNode, ToSupe
 use crate::metrics::Sum;
 use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
-/// A stranger at the control port who says nothing is dropped after this.
+/// Time after which a silent stranger at the control port is disconnected.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Heartbeats in the time after which a silent node is taken for dead.
+/// Number of heartbeats within the time after which a silent node is declared failed.
 const HEARTBEATS: u64 = 5;
-/// Heartbeats also say how far a node is, so that they are never rarer than this.
+/// Longest interval between heartbeats, which also report a node's progress.
 const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
-/// Between two looks at the state of things.
+/// Interval between two status reports to the observer.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 
-/// A process that has ended by itself so often is not started again.
+/// Number of unexpected ends after which a process is not restarted.
 const MOST_COLLAPSES: usize = 10;
-/// A disk with less room is full, bytes.
+/// A disk with less free space than this counts as full, in bytes.
 const LEAST_ROOM: u64 = 64 << 10;
 
-/// What places are made of.
+/// What places need from their host.
 pub(crate) struct Ground {
     pub(crate) clock: Clock,
     pub(crate) keys: Keys,
-    /// Where nodes call the supervisor.
+    /// Address on which the supervisor listens for nodes.
     pub(crate) control: SocketAddr,
     pub(crate) happenings: Happenings,
 }
 
-/// What outlives this program, if anything does.
+/// State that outlives this program, if any.
 pub(crate) struct Memory {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
-    /// What a predecessor was told.
+    /// The input of a predecessor.
     pub(crate) past: Option<Past>,
 }
 
-/// The supervisor's hands.
+/// Carries out the decisions of the supervisor.
 struct Host<'a, P> {
     options: RunOptions,
     observer: &'a mut dyn Observer,
     clock: Clock,
     journal: Journal,
     facts: FactsWriter<File>,
-    /// When the last of them was stated.
+    /// Time of the last fact that was stated.
     stated: Time,
     keys: Keys,
     places: P,
@@ -82,43 +82,43 @@ struct Host<'a, P> {
     boots: BTreeMap<ProcessId, Boot>,
     membership: Arc<Membership>,
     measuring: Measuring,
-    /// The links have been measured.
+    /// Whether the links have been measured.
     begun: bool,
     follows: Vec<FactKind>,
     heartbeat_every: Span,
     watches: Vec<Trigger>,
-    /// Links are to be measured once what was ordered is in force.
+    /// Whether links are to be measured once all orders are in force.
     measures_again: bool,
-    /// Processes that may go on once what was ordered is in force.
+    /// Processes to be released once all orders are in force.
     halted: Vec<(ProcessId, Life)>,
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     cut: Vec<(ClusterId, ClusterId)>,
     storage_faults: BTreeMap<ProcessId, StorageFault>,
     collapsed: Vec<Collapse>,
-    /// Why the run cannot go on, once that is known.
+    /// Why the run cannot continue, once that is known.
     hopeless: Option<RunError>,
     totals: Totals,
 }
 
-/// How far a recollection has come.
+/// Progress of replaying a predecessor's journal.
 struct Recollection {
-    /// Facts that the predecessor has stated, and that have not come yet.
+    /// Facts of the predecessor that have not been reached yet.
     recorded: std::vec::IntoIter<(Time, Fact)>,
-    /// Whose storage was to be lost, with no life launched since.
+    /// Processes whose storage was to be removed, without a life launched since.
     wiped: BTreeSet<ProcessId>,
     outcome: Option<Outcome>,
 }
 
 struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
-    /// Once it listens.
+    /// Address of the node, once it listens.
     address: Option<SocketAddr>,
-    /// Orders that are not known to be in force there.
+    /// Number of orders that are not known to be in force.
     outstanding: u32,
 }
 
-/// Carries out a run, or goes on with one that `memory` tells of. Nodes call at `listener`, and show that they know
-/// their keys; `settle` makes their places.
+/// Carries out a run, or resumes the run in `memory`. Nodes connect to `listener`, and prove that they know their
+/// keys; `settle` creates their places.
 pub(crate) async fn host<P: Places>(
     options: RunOptions,
     keys: Keys,
@@ -192,11 +192,11 @@ pub(crate) async fn host<P: Places>(
         None => host.attend(&mut supervisor, orders, &mut happened).await,
     };
     if matches!(outcome, Err(RunError::Left)) {
-        // The processes end when nobody supervises them, and begin other lives once somebody does.
+        // Processes end without a supervisor, and begin new lives under the next one.
         return Err(RunError::Left);
     }
     let duration = host.clock.now().since(Time::ZERO);
-    // Whatever happened, no process is left behind. Those that hear that their supervisor hangs up seal their facts.
+    // No process is left behind, even after an error. Processes that notice the disconnection seal their facts.
     let told: Vec<_> = std::mem::take(&mut host.nodes).into_keys().collect();
     let buried = host.places.end(&told).await;
     while let Ok((_, happening)) = happened.try_recv() {
@@ -230,7 +230,7 @@ impl<P: Places> Host<'_, P> {
     ) -> Result<Outcome, RunError> {
         let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
-        // What stands in the federation's file is in force before anyone begins.
+        // Changes in the federation's file take effect before any process begins.
         self.hear(supervisor, self.wished(), &mut orders);
         loop {
             self.journal.flush()?;
@@ -268,7 +268,8 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// Tells the state machine what is not to be forgotten. Nothing that it orders may be done before the journal is flushed.
+    /// Passes reports to the state machine, and writes them to the journal. Resulting orders may be carried out only
+    /// after the journal has been flushed.
     fn hear(&self, supervisor: &mut Supervisor, reports: Vec<(Time, Report)>, orders: &mut Vec<Order>) {
         if reports.is_empty() {
             return;
@@ -282,7 +283,7 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// What the user has asked for meanwhile.
+    /// Returns the changes that the user has requested since the last call.
     fn wished(&self) -> Vec<(Time, Report)> {
         let (changes, note) = self.options.wishes.take();
         if let Some(note) = note {
@@ -291,9 +292,9 @@ impl<P: Places> Host<'_, P> {
         dated(self.clock.now(), changes.into_iter().map(Report::Changed).collect())
     }
 
-    /// Tells the state machine what its predecessor was told, and takes note of what was ordered then. Whoever was alive
-    /// is taken for dead since: processes end with the conversation with their supervisor. The outcome, if the run was over
-    /// already.
+    /// Replays a predecessor's reports to the state machine, and records the orders of that time. All lives are
+    /// declared failed afterwards, since processes end with their connection to the supervisor. Returns the outcome
+    /// if the run was already over.
     fn recall(
         &mut self,
         past: Past,
@@ -344,7 +345,7 @@ impl<P: Places> Host<'_, P> {
             let now = self.clock.now();
             self.journal.write(&journal::Entry::Resumed(now));
             self.observer.resumed(now);
-            // What was to be done since then finds nobody alive.
+            // Whatever was due since then finds no process alive.
             let (storage, by) = (StorageFate::Kept, EndedBy::SupervisorRestarted);
             let lost = |(process, life)| Report::Lost { process, life, storage, by };
             let lost = supervisor.newest().map(lost).collect();
@@ -353,8 +354,8 @@ impl<P: Places> Host<'_, P> {
         Ok(memory.outcome)
     }
 
-    /// Takes note of orders that were carried out already, or would be in vain. What a predecessor could not state any more
-    /// is stated.
+    /// Records orders that have already been carried out, or would have no effect. States the facts that the
+    /// predecessor could no longer state.
     fn remember(
         &mut self,
         memory: &mut Recollection,
@@ -432,15 +433,15 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// The time has come for something. If this process was late to notice, nodes have said things meanwhile: they are
-    /// heard before one of them is taken for dead.
+    /// Handles a scheduled time. If this process was late to notice it, messages that nodes have sent in the meantime
+    /// are handled before any node is declared failed.
     async fn catch_up(
         &mut self,
         happened: &mut mpsc::UnboundedReceiver<(Time, Happening)>,
     ) -> Vec<(Time, Report)> {
         let mut reports = Vec::new();
         loop {
-            // Lets the tasks that read from the nodes have their turn.
+            // Let the tasks that read from nodes run.
             tokio::task::yield_now().await;
             if happened.is_empty() {
                 break;
@@ -453,7 +454,7 @@ impl<P: Places> Host<'_, P> {
         reports
     }
 
-    /// What a happening means to the supervisor.
+    /// Translates a happening into reports to the supervisor.
     fn understand(&mut self, at: Time, happening: Happening) -> Vec<Report> {
         match happening {
             Happening::Introduced { introduction, stream } => {
@@ -476,7 +477,7 @@ impl<P: Places> Host<'_, P> {
                 vec![]
             }
             Happening::Lost { process, life, storage, by } => {
-                // Its connection ends here, and with it the process, should it still run.
+                // The connection ends here, and with it the process, should it still run.
                 self.nodes.remove(&(process, life));
                 self.let_go();
                 vec![Report::Lost { process, life, storage, by }]
@@ -485,7 +486,7 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// A process has ended by itself. It is started again like any other that fails, unless that would be in vain.
+    /// Handles a process that ended by itself. It is restarted like any failed process, unless that would be futile.
     fn despair(&mut self, process: ProcessId, status: &str, last_words: &str) {
         let times = 1 + self.collapsed.iter().filter(|it| it.process == process).count();
         let name = self.options.names.processes[process.index()].clone();
@@ -500,7 +501,7 @@ impl<P: Places> Host<'_, P> {
     fn said(&mut self, at: Time, process: ProcessId, life: Life, message: ToSupervisor) -> Vec<Report> {
         match message {
             ToSupervisor::Registered(address) => {
-                // Words of one that has died meanwhile.
+                // A message of a process that has failed in the meantime.
                 let Some(node) = self.nodes.get_mut(&(process, life)) else { return vec![] };
                 node.address = Some(address);
                 let registered = Report::Registered { process, life };
@@ -538,7 +539,7 @@ impl<P: Places> Host<'_, P> {
         }
         let keys = match self.keys.wrapped_pairs(process) {
             Ok(keys) => keys,
-            // Hung up on, it ends, and is started again.
+            // Disconnected, the node ends and is restarted.
             Err(error) => return warn!(%process, %error, "a node is not given its keys"),
         };
         let (mut read, write) = stream.into_split();
@@ -581,7 +582,7 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// Measures the links once everyone listens; begins again when someone had to be started again meanwhile.
+    /// Measures the links once all nodes listen. Starts again if a node had to be restarted in the meantime.
     fn measure(&mut self) -> Option<Report> {
         let processes = (0..self.membership.members.len() as u32).map(ProcessId);
         let directory = Directory { entries: processes.map(|process| self.entry(process, None)).collect() };
@@ -593,20 +594,20 @@ impl<P: Places> Host<'_, P> {
         self.links_measured()
     }
 
-    /// Has everything measured that is not, and that nothing is done to now.
+    /// Requests the measurements that are missing, except for links that a fault currently affects.
     fn measure_undone(&self) {
         for (by, links) in self.measuring.undone(disturbed(&self.changed, &self.cut)) {
             self.tell_process(by, ToNode::Measure(links, self.options.measure_again_for));
         }
     }
 
-    /// The same, once what was ordered is in force.
+    /// Requests missing measurements once all orders are in force.
     fn measure_later(&mut self) {
         self.measures_again = !self.measuring.is_done();
         self.let_go();
     }
 
-    /// Reports, once, that nothing is left to be measured.
+    /// Reports, once, that all links have been measured.
     fn links_measured(&mut self) -> Option<Report> {
         if self.begun || !self.measuring.is_done() {
             return None;
@@ -637,12 +638,13 @@ impl<P: Places> Host<'_, P> {
                     let announcement = ToNode::Announce((*membership).clone(), directory.clone());
                     self.tell(ProcessId(index as u32), member.life, announcement);
                 }
-                // Somebody who was to answer may have died.
+                // A process that was to answer may have failed.
                 self.measure_later();
             }
             Order::Watch(triggers) => {
                 self.watches = triggers.to_vec();
-                // Triggers only ever go away: one who hears of it late halts once more than needed, and is let go.
+                // Triggers are only ever removed: a process that is told late halts once more than necessary, and is
+                // released.
                 self.tell_all(&ToNode::Watch(triggers.to_vec()));
             }
             Order::Go { process, life } => {
@@ -677,7 +679,7 @@ impl<P: Places> Host<'_, P> {
         Ok(None)
     }
 
-    /// Seals the facts of every life that ever was, as far as the life has not done so itself, and those of the supervisor.
+    /// Seals the facts of every life that has not done so itself, and those of the supervisor.
     fn seal(&mut self, supervisor: &Supervisor) -> Result<(), RunError> {
         let bundle = Bundle::open(&self.options.run_dir);
         for (process, newest) in supervisor.newest() {
@@ -688,7 +690,7 @@ impl<P: Places> Host<'_, P> {
         self.facts.seal().map_err(RunError::Record)
     }
 
-    /// States a fact of the supervisor. One that a predecessor could not state is not dated before the last that it could.
+    /// States a fact of the supervisor, with a time no earlier than that of the last fact of its predecessors.
     fn state(&mut self, at: Time, fact: &Fact) -> Result<(), RunError> {
         let now = at.max(self.stated);
         self.stated = now;
@@ -697,7 +699,7 @@ impl<P: Places> Host<'_, P> {
         Ok(())
     }
 
-    /// Where a process listens: in `life`, or in whichever life it is.
+    /// Returns the address of a process, in `life` or in any life.
     fn entry(&self, process: ProcessId, life: Option<Life>) -> Option<Entry> {
         let mut lives = self.nodes.range((process, Life(0))..=(process, Life(u32::MAX))).rev();
         let (&(_, life), node) = lives.find(|&(&(_, it), _)| life.is_none_or(|life| it == life))?;
@@ -707,7 +709,7 @@ impl<P: Places> Host<'_, P> {
 
     fn tell(&self, process: ProcessId, life: Life, message: ToNode) {
         if let Some(node) = self.nodes.get(&(process, life)) {
-            // One that is gone is reported by its exit.
+            // A node that is gone is reported by its exit.
             drop(node.orders.send(message));
         }
     }
@@ -718,7 +720,7 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// Orders something of every node that must be in force before a halted process goes on.
+    /// Sends an order to all nodes, which must be in force before a halted process is released.
     fn order_all(&mut self, order: &ToNode) {
         self.order(|_| true, order);
     }
@@ -731,8 +733,8 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// Lets halted processes go on, once everything ordered before is in force. One that has been stopped is waited for
-    /// until it goes on or dies: what others sent it meanwhile may be looked at before what was ordered.
+    /// Releases halted processes once all orders are in force. If a process is paused, waits until it resumes or
+    /// fails, since it may handle messages from the meantime before the orders.
     fn let_go(&mut self) {
         if self.nodes.values().all(|node| node.outstanding == 0) {
             for (process, life) in std::mem::take(&mut self.halted) {
@@ -751,7 +753,7 @@ impl<P: Places> Host<'_, P> {
     }
 }
 
-/// Whether a link is not as the federation asks now: a fault has changed or cut it.
+/// Returns a predicate for links that a fault has changed or cut.
 fn disturbed<'a>(
     changed: &'a BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     cut: &'a [(ClusterId, ClusterId)],
@@ -759,23 +761,23 @@ fn disturbed<'a>(
     |from, to| changed.contains_key(&(from, to)) || cut.contains(&(from, to))
 }
 
-/// Whether there is no room left where a run is recorded.
+/// Returns whether the disk on which a run is recorded is full.
 fn is_full(dir: &Path) -> bool {
     statvfs(dir).is_ok_and(|it| it.blocks_available() * it.fragment_size() < LEAST_ROOM)
 }
 
-/// Whether the last words of a process are about a disk without room, however they are broken into lines.
+/// Returns whether the last lines of a process report a full disk, however they are broken.
 fn tells_of_full_disk(last_words: &str) -> bool {
     let words = last_words.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())
 }
 
-/// When it happened, however long the host was busy with an order since then.
+/// Dates reports with the time of the happening, even if the host was busy since then.
 fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
     reports.into_iter().map(|report| (at, report)).collect()
 }
 
-/// Writes to a node until it is gone.
+/// Writes to a node until it disconnects.
 async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<ToNode>) {
     while let Some(order) = orders.recv().await {
         if let Err(error) = control::send(&mut write, &order).await {
@@ -784,7 +786,7 @@ async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<To
     }
 }
 
-/// Takes calls at the control port from processes that show their keys.
+/// Accepts connections at the control port from processes that prove to know their keys.
 async fn listen(listener: TcpListener, keys: Keys, happenings: Happenings) {
     loop {
         let mut stream = match listener.accept().await {

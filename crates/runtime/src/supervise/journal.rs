@@ -1,8 +1,10 @@
-//! What a supervisor was told, written down before anything is done about it. One that is started again reads it, and knows
-//! what its predecessor knew: which faults have been injected, which lives there were, and where.
+//! The supervisor's input, written to a journal before anything is done about it. A restarted supervisor reads the
+//! journal, and has the state of its predecessor: which faults have been injected, and which lives there were, and
+//! where.
 //!
-//! The file `journal` beside the record holds [`Entry`] after entry, as records like those of facts. What stands there has
-//! been handed to the operating system: it outlives the process, and on a volume the machine as far as the volume does.
+//! The file `journal` beside the record contains a sequence of [`Entry`], as records like those of facts. Its content
+//! has been handed to the operating system: it outlives the process, and on a volume also the machine, as far as the
+//! volume does.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
@@ -22,51 +24,51 @@ use crate::clock::{Clock, Origin};
 
 const FILE: &str = "journal";
 
-/// Something that must not be forgotten.
+/// An entry of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Entry {
-    /// The first one: what the run is called, and its clock.
+    /// The first entry: identifier and clock of the run.
     Run { run: String, origin: Origin },
-    /// The state machine was told this, and then what it had ordered was done.
+    /// Reports that the state machine received. The resulting orders were carried out afterwards.
     Heard(Vec<(Time, Report)>),
     /// A process has measured a link.
     Measured { by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured },
-    /// Lives were killed by one order.
+    /// Lives were killed by a single order.
     Died(Vec<Death>),
-    /// A life was launched at the place of this UID.
+    /// A life was launched at the place with this UID.
     Launched { process: ProcessId, life: Life, uid: String },
-    /// All facts of a life are in the record.
+    /// The record contains all facts of a life.
     Complete { process: ProcessId, life: Life },
-    /// What those who changed the run want to know again.
+    /// Information that the authors of a change want back after a restart.
     Noted(String),
-    /// Another start of the program took the run up.
+    /// A restarted program resumed the run.
     Resumed(Time),
 }
 
-/// Takes entries. Where nobody would read them, it keeps none.
+/// Accepts entries. Without a possible reader, it drops them.
 #[derive(Clone, Default)]
 pub(crate) struct Journal(Option<Rc<RefCell<Writer>>>);
 
 struct Writer {
     file: File,
     buffer: Vec<u8>,
-    /// Of an entry that could not be written by somebody who cannot fail.
+    /// Error of an entry whose author could not handle it.
     failed: Option<io::Error>,
 }
 
-/// What a journal holds: the past of a run that is to go on.
+/// The content of a journal: the past of a run to be resumed.
 #[derive(Debug)]
 pub struct Past {
     path: PathBuf,
     pub(crate) run: String,
     pub(crate) origin: Origin,
     pub(crate) entries: Vec<Entry>,
-    /// Bytes up to the end of the last whole entry.
+    /// Number of bytes up to the end of the last complete entry.
     len: u64,
 }
 
 impl Journal {
-    /// Begins that of a run that is recorded in `dir`.
+    /// Begins the journal of a run that is recorded in `dir`.
     pub(crate) fn begin(dir: &Path, run: &str, clock: Clock) -> Result<Journal, RunError> {
         let file = File::create(dir.join(FILE)).map_err(RunError::Record)?;
         let journal = Journal::to(file);
@@ -75,7 +77,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Goes on with that of `past`.
+    /// Continues the journal of `past`.
     pub(crate) fn go_on(past: &Past) -> Result<Journal, RunError> {
         let open = || {
             let file = OpenOptions::new().append(true).open(&past.path)?;
@@ -88,12 +90,12 @@ impl Journal {
         Journal(Some(Rc::new(RefCell::new(Writer { file, buffer: Vec::new(), failed: None }))))
     }
 
-    /// Whether another start of the program could take the run up.
+    /// Returns whether a restarted program could resume the run.
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Takes an entry, which is not forgotten once [`Journal::flush`] has returned.
+    /// Adds an entry, which is permanent once [`Journal::flush`] has returned.
     pub(crate) fn write(&self, entry: &Entry) {
         let Some(writer) = &self.0 else { return };
         let writer = &mut *writer.borrow_mut();
@@ -102,7 +104,7 @@ impl Journal {
         }
     }
 
-    /// Hands what was taken to the operating system.
+    /// Hands all entries to the operating system.
     pub(crate) fn flush(&self) -> Result<(), RunError> {
         let Some(writer) = &self.0 else { return Ok(()) };
         let writer = &mut *writer.borrow_mut();
@@ -118,8 +120,12 @@ impl Journal {
 }
 
 impl Past {
-    /// Of the run that is recorded in `dir`; `None` when it left no journal. An entry that its predecessor was about to
-    /// write when it was killed counts for nothing: nothing had been done about it.
+    /// Reads the past of the run that is recorded in `dir`; `None` without a journal. An incomplete last entry is
+    /// ignored: nothing had been done about it when its author was killed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be read.
     pub fn of(dir: &Path) -> io::Result<Option<Past>> {
         let path = dir.join(FILE);
         let bytes = match fs::read(&path) {
@@ -145,12 +151,12 @@ impl Past {
         Ok(Some(Past { path, run, origin, entries, len: (bytes.len() - rest.len()) as u64 }))
     }
 
-    /// What the run is called.
+    /// Returns the identifier of the run.
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// The last note that was left with a change ([`super::Wishes::ask`]).
+    /// Returns the last note that was left with a change ([`super::Wishes::ask`]).
     pub fn note(&self) -> Option<&str> {
         self.entries.iter().rev().find_map(|it| match it {
             Entry::Noted(note) => Some(&**note),
@@ -158,7 +164,7 @@ impl Past {
         })
     }
 
-    /// When the predecessor was told something for the last time.
+    /// Returns the time of the last report to the predecessor.
     pub(crate) fn last(&self) -> Time {
         let at = |entry: &Entry| match entry {
             Entry::Heard(reports) => reports.iter().map(|it| it.0).max(),

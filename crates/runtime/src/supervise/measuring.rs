@@ -1,4 +1,4 @@
-//! Which links are measured, by whom, and how far that is.
+//! Keeps track of which links are measured, by which process, and with which progress.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use faultline_trace::manifest::{LinkEntry, LinkMeasured};
 use crate::control::Measurement;
 use crate::links::Links;
 
-/// Echoes where every one takes as long.
+/// Number of echoes if all take equally long.
 const SAMPLES: u64 = 51;
-/// Echoes at the most, however much jitter spreads them.
+/// Largest number of echoes, however much jitter spreads them.
 const MOST_SAMPLES: u64 = 1001;
-/// How many of its standard deviations the median of the echoes may be off before the link counts as wrong.
+/// Number of standard deviations by which the median of the echoes may deviate before the link counts as wrong.
 const CERTAINTY: u64 = 5;
-/// Between two echoes, at least: a program that keeps a core busy for some milliseconds delays few of them.
+/// Minimum time between two echoes: a program that keeps a core busy for a few milliseconds then delays few of them.
 const APART: Span = Span::from_millis(2);
 
-/// The links of a federation while they are measured: one pair of processes for each ordered pair of clusters.
+/// The links of a federation during measurement: one pair of processes per ordered pair of clusters.
 #[derive(Debug)]
 pub(super) struct Measuring {
     links: Vec<Link>,
-    /// What was asked for before it was changed.
+    /// Links before their requested properties changed.
     past: Vec<LinkEntry>,
 }
 
 #[derive(Debug)]
 struct Link {
     entry: LinkEntry,
-    /// Who measures, and the process at the other end; `None` for a cluster of one process.
+    /// The measuring process and the process at the other end; `None` for a cluster with a single process.
     ends: Option<(ProcessId, ProcessId)>,
 }
 
 impl Measuring {
-    /// Every ordered pair of clusters that has processes.
+    /// Creates an entry for every ordered pair of clusters with processes.
     pub(super) fn new(membership: &Membership, links: &Links) -> Measuring {
         let mut clusters: Vec<ClusterId> = membership.members.iter().map(|member| member.cluster).collect();
         clusters.sort_unstable();
@@ -60,7 +60,8 @@ impl Measuring {
         Measuring { links: all, past: Vec::new() }
     }
 
-    /// Something else is asked of a link, and is to be measured: since when, if its application has begun.
+    /// Changes the requested properties of a link, which must then be measured. `since` is set if the application has
+    /// begun.
     pub(super) fn ask(
         &mut self,
         from: ClusterId,
@@ -75,8 +76,8 @@ impl Measuring {
         }
     }
 
-    /// What is not measured yet, by the process that is to do so; but for links of which `is_disturbed` says that they are
-    /// not as asked for now.
+    /// Returns the missing measurements by measuring process, except for links that `is_disturbed` says do not have
+    /// their requested properties at present.
     pub(super) fn undone(
         &self,
         is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,
@@ -91,7 +92,7 @@ impl Measuring {
         undone
     }
 
-    /// Takes a result for a link of which this latency was asked. One for what was asked before is void.
+    /// Records a result for a link with this requested latency. A result for an earlier request is ignored.
     pub(super) fn measured(
         &mut self,
         by: ProcessId,
@@ -108,17 +109,17 @@ impl Measuring {
         }
     }
 
-    /// Whether nothing is left to be measured.
+    /// Returns whether all links have been measured.
     pub(super) fn is_done(&self) -> bool {
         self.links.iter().all(|link| link.ends.is_none() || link.entry.measured.is_some())
     }
 
-    /// What is asked for now and what was found.
+    /// Returns the current requests with their results.
     pub(super) fn entries(&self) -> Vec<LinkEntry> {
         self.links.iter().map(|link| link.entry.clone()).collect()
     }
 
-    /// The same with what was asked for before, in the order of being asked.
+    /// Returns all requests with their results, including earlier requests, in order.
     pub(super) fn history(&self) -> Vec<LinkEntry> {
         let mut all: Vec<LinkEntry> = self.past.iter().cloned().chain(self.entries()).collect();
         all.sort_by_key(|entry| entry.since);
@@ -129,10 +130,10 @@ impl Measuring {
 impl Link {
     fn measurement(&self, to: ProcessId) -> Measurement {
         let (requested, tolerance) = (self.entry.requested, self.entry.tolerance());
-        // The median of n draws from a uniform distribution of half-width j deviates by j / sqrt(n).
+        // The median of n draws from a uniform distribution with half-width j deviates by j / sqrt(n).
         let spread = CERTAINTY * requested.jitter.0 / tolerance.0;
         let samples = spread.saturating_mul(spread).clamp(SAMPLES, MOST_SAMPLES) as u32;
-        // Far enough apart that none has to wait for the one before.
+        // Far enough apart that no echo has to wait for the previous one.
         let apart = APART.max(requested.jitter * 2);
         Measurement { to, samples, apart, requested: requested.latency, tolerance }
     }

@@ -1,8 +1,9 @@
-//! The supervisor's real side, wherever the processes are.
+//! The supervisor's real side, wherever the processes run.
 //!
-//! The state machine of `faultline-supervisor` decides. The host ([`host`]) brings it its reports and performs its
-//! orders; what only the places of the processes can do, it asks of them ([`places`]). It tells the processes who is
-//! where, has the links measured, sums up metrics, and writes the supervisor's facts into the bundle.
+//! The state machine of `faultline-supervisor` decides. The host ([`host`]) passes reports to it and performs its
+//! orders; what depends on the places of the processes is delegated to them ([`places`]). The host announces the
+//! membership to the processes, has links measured, adds up metrics, and writes the supervisor's facts into the
+//! bundle.
 
 mod host;
 mod journal;
@@ -36,44 +37,44 @@ pub(crate) use journal::{Entry, Journal};
 pub use places::Death;
 pub use wishes::Wishes;
 
-/// What a run is made of, wherever its processes are.
+/// Options of a run, wherever its processes are.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// The run's directory, in which a bundle has been created already.
+    /// Directory of the run, in which a bundle has already been created.
     pub run_dir: PathBuf,
-    /// Of the supervisor.
+    /// Configuration of the supervisor.
     pub supervisor: Config,
-    /// The processes; nobody is up and every life is 0.
+    /// The processes. None is up, and every life is 0.
     pub membership: Membership,
-    /// For directories and for people.
+    /// Names for directories and for display.
     pub names: Names,
-    /// Decides every random choice of processes and links.
+    /// Seed of all random choices of processes and links.
     pub seed: u64,
-    /// The links.
+    /// Requested properties of the links.
     pub links: Links,
-    /// The storage of each node.
+    /// Options of each node's storage.
     pub storage: StorageOptions,
-    /// For so long links that are not as asked for are measured again before the run begins.
+    /// For this long, links that differ from the request are measured again before the run begins.
     pub measure_again_for: Span,
-    /// Where the sum of all metrics is served while the run lasts: a port that is taken already, so that one which is not
-    /// free is noticed before anything of the run is there.
+    /// Listener at which the sum of all metrics is served during the run. It is opened in advance, so that a port in
+    /// use is noticed before the run creates anything.
     pub metrics: Option<Arc<TcpListener>>,
-    /// Ends the run in good order once it is raised ([`crate::interrupt::flag`]).
+    /// Ends the run normally once it is set ([`crate::interrupt::flag`]).
     pub interrupted: Arc<AtomicBool>,
-    /// What is to be changed while the run goes on.
+    /// Changes requested during the run.
     pub wishes: Wishes,
 }
 
-/// What those that run are called.
+/// Names of processes and clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Indexed by process.
+    /// Names of the processes, indexed by process.
     pub processes: Vec<String>,
-    /// The clusters.
+    /// Names of the clusters.
     pub clusters: ClusterNames,
 }
 
-/// What a process has said last, or what its end looks like.
+/// Returns the end of an error message: the last words of a process, or the likely cause if it was killed without any.
 fn last_of(status: &str, last_words: &str) -> String {
     match last_words.trim() {
         "" if status.contains("SIGKILL") => {
@@ -85,56 +86,57 @@ fn last_of(status: &str, last_words: &str) -> String {
     }
 }
 
-/// How a run went.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
-    /// How it ended.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// The faults that were added to the plan.
+    /// Faults that were added to the plan.
     pub added: Vec<PlannedFault>,
-    /// What became of the plan.
+    /// What became of each fault of the plan.
     pub faults: Vec<FaultAccount>,
-    /// Requested and measured links, with those that were changed meanwhile.
+    /// Requested and measured properties of links, including those changed during the run.
     pub links: Vec<LinkEntry>,
-    /// From the start to the end.
+    /// Duration of the run, from its start to its end.
     pub duration: Span,
-    /// Lives that ended by themselves, with the status and the end of what they had to say. None is expected to.
+    /// Lives that ended by themselves, with their exit status and last lines. None is expected.
     pub collapsed: Vec<Collapse>,
 }
 
 /// A life that ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collapse {
-    /// The process.
+    /// The process that ended.
     pub process: ProcessId,
-    /// The life.
+    /// Number of its life.
     pub life: Life,
-    /// As the operating system says.
+    /// Exit status, as the operating system reports it.
     pub status: String,
     /// Last lines of its log.
     pub last_words: String,
 }
 
-/// Follows a run as it goes on.
+/// Observes a run while it is in progress.
 pub trait Observer {
-    /// A fact of the supervisor, or one of a process that the supervisor follows. The supervisor's life is 0.
+    /// Called for every fact of the supervisor, and every fact of a process that the supervisor follows. The
+    /// supervisor's life is 0.
     fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact);
-    /// How things are, ten times a second.
+    /// Called with the current status, ten times per second.
     fn status(&mut self, now: Time, status: &Status);
-    /// The links have been measured.
+    /// Called once the links have been measured.
     fn measured(&mut self, links: &[LinkEntry]);
-    /// Lives were killed by one order.
+    /// Called when lives have been killed by a single order.
     fn died(&mut self, deaths: &[Death]) {
         let _ = deaths;
     }
-    /// Another start of the program has taken the run up. Before this everything is told that its predecessors told, in the
-    /// same order.
+    /// Called when a restarted program has resumed the run. The calls that its predecessors made are repeated first,
+    /// in the same order.
     fn resumed(&mut self, at: Time) {
         let _ = at;
     }
 }
 
-/// Watches nothing.
+/// An observer that ignores everything.
 impl Observer for () {
     fn stated(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
     fn status(&mut self, _: Time, _: &Status) {}
@@ -147,75 +149,76 @@ pub enum RunError {
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// No random bytes for the secret.
+    /// The operating system provided no random bytes for the keys.
     #[error("cannot make the run's secret: {0}")]
     Secret(getrandom::Error),
-    /// The control port.
+    /// The control port could not be opened.
     #[error("cannot listen for the nodes: {0}")]
     Listen(io::Error),
-    /// The network namespace for the nodes.
+    /// The network namespaces of the nodes could not be created.
     #[error("{0}")]
     Namespace(NamespaceError),
-    /// The port for metrics.
+    /// The port for metrics failed.
     #[error("cannot serve metrics: {0}")]
     Metrics(io::Error),
-    /// The timer.
+    /// The timer failed.
     #[error("the timer failed: {0}")]
     Alarm(io::Error),
-    /// A file of facts.
+    /// A file of facts could not be written.
     #[error("{0}")]
     Facts(BundleError),
-    /// No room for what is recorded and stored.
+    /// There is no space left for the record or the storage.
     #[error("the disk is full: {0}")]
     DiskFull(String),
-    /// A process does not live long enough to get anywhere.
+    /// A process repeatedly ended by itself before it made progress.
     #[error("{name} ended by itself {times} times, at last with {status}{}", last_of(status, last_words))]
     Collapses {
-        /// Which.
+        /// Name of the process.
         name: String,
-        /// How often.
+        /// Number of its unexpected ends.
         times: usize,
-        /// As the operating system says.
+        /// Exit status, as the operating system reports it.
         status: String,
         /// Last lines of its log.
         last_words: String,
     },
-    /// The supervisor's facts, or what it was told, cannot be written.
+    /// The supervisor's facts or its journal cannot be written.
     #[error("cannot write the supervisor's facts: {0}")]
     Record(io::Error),
-    /// The journal tells of something else than the record.
+    /// The journal contradicts the record.
     #[error("the journal of the run does not go with its record")]
     Journal,
-    /// The program was told to end, and another start of it can take the run up.
+    /// The program was told to end, and a restarted one can resume the run.
     #[error("told to end; the run is to be taken up")]
     Left,
-    /// A node's directory.
+    /// The directory of a node could not be created or changed.
     #[error("cannot use {}: {source}", path.display())]
     Directory {
-        /// Which.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// A node cannot be started.
+    /// A node could not be started.
     #[error("cannot start {}: {source}", program.display())]
     Launch {
-        /// The program.
+        /// The program that could not be started.
         program: OsString,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// A signal cannot be sent to a node.
+    /// A signal could not be sent to a node.
     #[error("cannot signal {process}: {source}")]
     Signal {
-        /// The process.
+        /// The process that should receive the signal.
         process: ProcessId,
-        /// Why.
+        /// Cause of the failure.
         source: nix::Error,
     },
 }
 
-/// Runs a host on the calling thread: children die with the thread that started them, and this one waits for them all.
+/// Runs a host on the calling thread. Children end with the thread that started them, and this thread waits for all
+/// of them.
 pub(crate) fn block_on<T>(host: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -224,5 +227,5 @@ pub(crate) fn block_on<T>(host: impl Future<Output = Result<T, RunError>>) -> Re
     runtime.block_on(host)
 }
 
-/// Any port of this machine that nobody else reaches.
+/// Any port of this machine that other machines cannot reach.
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -1,4 +1,4 @@
-//! What only the places of the processes can do for a supervisor: start them, and end them.
+//! The operations of a supervisor that depend on the places of its processes: starting and ending them.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use super::RunError;
 use crate::clock::Clock;
 use crate::control::{Introduction, ToSupervisor};
 
-/// A process that has been told to end is killed after this.
+/// Time after which a process that was told to end is killed.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What happens to the host.
+/// An input of the host.
 pub(crate) enum Happening {
-    /// A node has called, and knows the secret.
+    /// A node has connected and proved that it knows its key.
     Introduced { introduction: Introduction, stream: TcpStream },
-    /// A node says something.
+    /// A message from a node.
     Said { process: ProcessId, life: Life, message: ToSupervisor },
-    /// A life is gone. If nobody had ordered that: how it ended, and the last that it had to say.
+    /// A life has ended. If that was not ordered, contains its exit status and last lines.
     Ended { process: ProcessId, life: Life, collapse: Option<(String, String)> },
-    /// Lives were killed by one order, and seen to die.
+    /// Lives were killed by a single order, and their ends observed.
     Died(Vec<Death>),
-    /// The place of a life was taken away, which is accepted no more, whether or not it still runs.
+    /// The place of a life was lost. The life is no longer accepted, whether or not it still runs.
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
 }
 
-/// Where what happens is put for the host, with the time.
+/// Sends happenings to the host, with their times.
 #[derive(Clone)]
 pub(crate) struct Happenings {
     clock: Clock,
@@ -42,53 +42,54 @@ impl Happenings {
         (Happenings { clock, sender }, happened)
     }
 
-    /// Something has happened now. A host that is about to end does not listen any more.
+    /// Reports something that happened now. A host that is about to end no longer receives it.
     pub(crate) fn put(&self, happening: Happening) {
         drop(self.sender.send((self.clock.now(), happening)));
     }
 }
 
-/// The death of a life that was ordered.
+/// The end of a life that was killed on order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
-    /// Whose.
+    /// The process that was killed.
     pub process: ProcessId,
-    /// Of which life.
+    /// Number of its life.
     pub life: Life,
-    /// When its place saw it gone, by the run's clock.
+    /// When its place observed the end, by the run's clock.
     pub at: Time,
 }
 
-/// The places of all processes. A process has at most one life that is hosted, whatever else may still run somewhere.
+/// The places of all processes. A process has at most one hosted life, even if others still run somewhere.
 pub(crate) trait Places {
-    /// What traffic control does for links at the place of a hosted life, if anything.
+    /// Returns what traffic control does for links at the place of a hosted life, if anything.
     fn kernel(&self, process: ProcessId) -> Option<Kernel>;
 
-    /// Starts a life, at once or when there is a place for it. What becomes of it is told as [`Happening`].
+    /// Starts a life, immediately or once it has a place. Reports its end as a [`Happening`].
     fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError>;
 
-    /// Whether this is the hosted life of its process.
+    /// Returns whether this is the hosted life of its process.
     fn hosts(&self, process: ProcessId, life: Life) -> bool;
 
-    /// The run's clock as a hosted life can read it.
+    /// Returns the run's clock in the form that a hosted life can read.
     fn clock(&self, process: ProcessId) -> Clock;
 
-    /// Ends lives at one moment, and deals with the storage of their processes. That each of them is hosted no more is told
-    /// as [`Happening::Ended`], and the deaths that were seen as [`Happening::Died`]; this may return before that. Lives that
-    /// are gone already are no error.
+    /// Ends lives at the same time, and applies the fate of their storage. Reports [`Happening::Ended`] for each life
+    /// that is no longer hosted, and [`Happening::Died`] for ends that were observed, possibly after the return.
+    /// Lives that have already ended are no error.
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
-    /// Takes note that lives up to this one were launched by a predecessor of this program, that none of them is hosted any
-    /// more, and whether the storage was to be lost since the last one was. Where the processes end with their supervisor,
-    /// nobody has a predecessor.
+    /// Records the newest life that a predecessor of this program launched, and whether the storage was to be removed
+    /// since. None of these lives is hosted any more. Not needed if processes end with their supervisor, because
+    /// there is no predecessor then.
     fn recall(&mut self, process: ProcessId, newest: Life, wiped: bool) {
         let _ = (process, newest, wiped);
     }
 
-    /// Stops a hosted life where it stands, or lets it go on; what is ordered of it later comes after that.
+    /// Pauses or resumes a hosted life, before any later order for it.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
-    /// Ends every life. Those that have been `told` to end, because their supervisor hung up, get a moment to seal their
-    /// facts; all others are killed at once. The record then holds everything that can be had of their facts.
+    /// Ends all lives. Those in `told` were told to end when their supervisor disconnected, and have a moment to seal
+    /// their facts; all others are killed immediately. Afterwards, the record contains all facts that could be
+    /// obtained.
     async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError>;
 }

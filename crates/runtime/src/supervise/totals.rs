@@ -1,4 +1,4 @@
-//! The sum of what all nodes count, for the supervisor's own page of metrics.
+//! The sum of the metrics of all nodes, for the supervisor's own page.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::RunOptions;
 use crate::metrics::exposition::Exposition;
 use crate::metrics::{Counts, Delays, Sum};
 
-/// What was last heard from each life, and the page that shows the sum.
+/// Last values of each life, and the page that shows their sum.
 #[derive(Debug)]
 pub(super) struct Totals {
     exposition: Arc<Exposition>,
     lives: BTreeMap<(ProcessId, Life), (Counts, Delays)>,
-    /// Of the newest life of each process.
+    /// Gauges of each process's newest life.
     gauges: BTreeMap<ProcessId, Gauges>,
 }
 
 impl Totals {
-    /// What is shown through `sum`.
+    /// Creates the sum, which is shown through `sum`.
     pub(super) fn new(options: &RunOptions, Sum(exposition): Sum) -> Totals {
-        // Nobody may stand outside the clusters.
+        // There may be no process outside the clusters.
         let is_there = |cluster| options.membership.members.iter().any(|it| it.cluster == cluster);
         let requested = options.links.requested.iter().map(|(&pair, &link)| (pair, link));
         let requested = requested.filter(|&((from, to), _)| is_there(from) && is_there(to)).collect();
@@ -31,17 +31,17 @@ impl Totals {
         Totals { exposition, lives: BTreeMap::new(), gauges: BTreeMap::new() }
     }
 
-    /// From now on this is asked of a link.
+    /// Changes the requested properties of a link.
     pub(super) fn ask(&self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
         self.exposition.update(|page| page.ask(from, to, properties));
     }
 
-    /// The page.
+    /// Returns the page.
     pub(super) fn exposition(&self) -> Arc<Exposition> {
         self.exposition.clone()
     }
 
-    /// A life has said how much it has counted so far.
+    /// Records the current values of a life.
     pub(super) fn heard(
         &mut self,
         process: ProcessId,
@@ -54,7 +54,7 @@ impl Totals {
         self.gauges.insert(process, gauges);
     }
 
-    /// Shows the sum as it is now.
+    /// Updates the page with the current sum.
     pub(super) fn publish(&self) {
         let mut counts = Counts::default();
         let mut delays = Delays::new();

@@ -1,7 +1,7 @@
-//! Connections: who calls whom, how a session goes on over a new one, reading and writing.
+//! Connections: which end calls, how a session resumes on a new connection, reading and writing.
 //!
-//! Either end may call. When both do at once the lower process id has its way: it refuses calls while its own is
-//! under way. Otherwise the newest connection wins.
+//! Either end may call. If both do at the same time, the process with the lower id wins: it refuses calls while its
+//! own is in progress. Otherwise the newest connection wins.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,30 +23,30 @@ use crate::control;
 use crate::frame::{FrameError, split_frame};
 use crate::secret::{Ends, HandshakeError, Secret};
 
-/// A stranger who connects and says nothing is dropped after this.
+/// Time after which a silent stranger is disconnected.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries to reach a process that should be up, at first and at most.
+/// Delay between two attempts to reach a process that should be up: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// Room for what has not been read yet.
+/// Size of the buffer for unread data, in bytes.
 const READ_BUFFER: usize = 16 * 1024;
 
-/// The caller's first words.
+/// The caller's first message.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Call {
     from: (ProcessId, Life),
     to: (ProcessId, Life),
-    /// The frame wanted next.
+    /// Number of the next expected frame.
     expected: u64,
 }
 
 /// The answer to a [`Call`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Answer {
-    /// The session goes on; the frame wanted next.
+    /// The session resumes. Contains the number of the next expected frame.
     Welcome { expected: u64 },
-    /// A call in the other direction is under way.
+    /// A call in the opposite direction is in progress.
     Busy,
-    /// One of the two lives is not what the other end takes it for.
+    /// One of the two lives differs from what the other end assumes.
     Stale,
 }
 
@@ -71,7 +71,7 @@ enum ConnectionError {
 }
 
 impl Transport {
-    /// Takes a connection from someone who has called this node.
+    /// Accepts a connection from a caller of this node.
     pub(crate) async fn accept(self: Rc<Self>, mut stream: TcpStream) {
         let call = match tokio::time::timeout(PATIENCE, self.hear(&mut stream)).await {
             Ok(Ok(call)) => call,
@@ -83,7 +83,8 @@ impl Transport {
         }
     }
 
-    /// Writes what the session of `to` has, as far as the socket takes it; calls first where there is no connection.
+    /// Writes pending frames of the session with `to`, as far as the socket accepts them. Without a connection, calls
+    /// first.
     pub(super) fn write(self: &Rc<Self>, to: ProcessId) {
         let peer = &mut self.state.borrow_mut().peers[to.index()];
         let Some(connection) = &peer.connection else {
@@ -105,7 +106,7 @@ impl Transport {
                     tokio::task::spawn_local(self.clone().write_on(to, peer.generation, write));
                     return;
                 }
-                // The reader sees the same and ends the connection.
+                // The reader detects the same failure and ends the connection.
                 Err(error) => return debug!(%to, %error, "a connection cannot be written to"),
             }
         }
@@ -125,8 +126,8 @@ impl Transport {
         self.write(to);
     }
 
-    /// Calls a life until there is a connection with it, or it is no more. Does not rely on a call of the other end that
-    /// is under way: its connection may break as soon as it stands.
+    /// Calls a life until there is a connection with it or the life has ended. Does not rely on an incoming call in
+    /// progress, whose connection may break immediately.
     async fn dial(self: Rc<Self>, to: ProcessId, life: Life) {
         let mut pause = RETRY.0;
         while let Some(address) = self.callable(to, life) {
@@ -143,7 +144,7 @@ impl Transport {
         }
     }
 
-    /// Where `life` is to be called; `None` when there is no need.
+    /// Returns the address of `life`; `None` if no call is needed.
     fn callable(&self, to: ProcessId, life: Life) -> Option<SocketAddr> {
         let peer = &self.state.borrow().peers[to.index()];
         peer.address(life).filter(|_| peer.connection.is_none())
@@ -183,7 +184,7 @@ impl Transport {
 
     async fn answer(self: &Rc<Self>, call: Call, mut stream: TcpStream) -> Result<(), ConnectionError> {
         let (from, life) = call.from;
-        // A life newer than the known directory waits for the directory to say so.
+        // A life newer than the known directory must wait for an update of the directory.
         let mut directory = self.directory.subscribe();
         while self.known_life(from) < life {
             directory.changed().await.map_err(|_| ConnectionError::Closed)?;
@@ -207,12 +208,12 @@ impl Transport {
         }
     }
 
-    /// The newest life of `process` known to have been up.
+    /// Returns the newest life of `process` that is known to have been up.
     fn known_life(&self, process: ProcessId) -> Life {
         self.state.borrow().newest.get(process.index()).copied().unwrap_or_default()
     }
 
-    /// Goes on with the session over a new connection.
+    /// Resumes the session on a new connection.
     fn connected(
         self: &Rc<Self>,
         peer_id: ProcessId,

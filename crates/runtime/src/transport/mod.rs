@@ -1,8 +1,8 @@
 //! Packets between nodes: the emulated link, the session between two lives, and the connection that carries it.
 //!
-//! Everything runs on the node's one thread. A packet goes from the engine into the line of its receiver, from there,
-//! when its time has come, into the session, and straight into the socket; a task of its own is only needed where a
-//! packet waits for its time, or the socket for room.
+//! Everything runs on the node's single thread. The engine puts a packet into the line of its receiver. Once it is
+//! due, the packet moves to the session, and from there directly into the socket. A separate task is needed only if a
+//! packet waits for its time, or the socket for space.
 
 mod connection;
 mod session;
@@ -29,11 +29,11 @@ use crate::metrics::Delays;
 use crate::secret::Secret;
 use session::{Session, SessionError};
 
-/// A packet leaves its line so much before its time: what the way from here to the other process takes anyway.
+/// How much earlier than due a packet leaves its line: the usual time on the way to the other process.
 const HEAD_START: Span = Span::from_micros(50);
-/// Bytes that an echo is charged: what is measured is the delay of a packet that takes no time to push out.
+/// Number of bytes that an echo is charged. Zero, so that the measured delay excludes transmission time.
 const ECHO_CHARGE: u64 = 0;
-/// What has arrived is acknowledged after this when nothing else was sent.
+/// Time after which received frames are acknowledged if nothing else was sent.
 const ACKNOWLEDGE_AFTER: Span = Span::from_millis(50);
 
 /// A frame for the process.
@@ -49,13 +49,13 @@ pub(crate) struct Incoming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EchoReply {
     pub(crate) from: ProcessId,
-    /// When the echo was given to the link.
+    /// When the echo was handed to the link.
     pub(crate) sent: Time,
-    /// When it arrived there.
+    /// When the echo arrived at the other end.
     pub(crate) arrived: Time,
 }
 
-/// What a node says of itself.
+/// Identity of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) process: ProcessId,
@@ -66,15 +66,15 @@ pub(crate) struct Identity {
 /// The network of one node.
 pub(crate) struct Transport {
     me: Identity,
-    /// Shared with each of the others, indexed by process.
+    /// Keys shared with each of the other processes, indexed by process.
     keys: Vec<Secret>,
     clock: Clock,
     seed: u64,
     incoming: Box<dyn Fn(Incoming)>,
     echoes: mpsc::UnboundedSender<EchoReply>,
-    /// Counts the directories, for connections of lives that are not known yet.
+    /// Version counter of the directory, for connections of lives that are not known yet.
     directory: watch::Sender<u64>,
-    /// A line has something to wait for that it had not.
+    /// Signals that a line has a new packet to wait for.
     courier: Notify,
     state: RefCell<State>,
 }
@@ -83,30 +83,30 @@ struct State {
     links: Links,
     changed: Vec<((ClusterId, ClusterId), LinkProperties)>,
     cut: Vec<(ClusterId, ClusterId)>,
-    /// Indexed by process.
+    /// All processes, indexed by process.
     peers: Vec<Peer>,
-    /// The newest life of each process that was ever up, as far as is known.
+    /// The newest life of each process that is known to have been up.
     newest: Vec<Life>,
-    /// Those whose lines hold something.
+    /// Processes whose lines are not empty.
     waiting: Vec<ProcessId>,
-    /// To the own cluster, and to all others.
+    /// Interfaces to the own cluster and to all others.
     interfaces: [Interface; 2],
-    /// Packets that arrived from each cluster, and the sum of their delays.
+    /// Number of packets that arrived from each cluster, and the sum of their delays.
     seen: Vec<(ClusterId, (u64, Span))>,
 }
 
 /// Another process.
 struct Peer {
-    /// Its life and place; `None` while it is not up.
+    /// Life and address of the process; `None` while it is not up.
     entry: Option<Entry>,
     line: DelayLine<(FrameKind, Time, Body)>,
     session: Session,
     connection: Option<Connection>,
-    /// Tells apart the connections with this peer.
+    /// Distinguishes successive connections with this peer.
     generation: u64,
-    /// A task is trying to connect.
+    /// Whether a task is trying to connect.
     dialing: bool,
-    /// A task is waiting for room in the socket.
+    /// Whether a task is waiting for space in the socket.
     blocked: bool,
 }
 
@@ -116,7 +116,8 @@ struct Connection {
 }
 
 impl Transport {
-    /// A network in which nobody is up. `keys` are shared with each of the others; `seed` is for jitter and losses.
+    /// Creates a network in which no process is up. `keys` are shared with each of the others; `seed` determines
+    /// jitter and losses.
     pub(crate) fn new(
         me: Identity,
         keys: Vec<Secret>,
@@ -152,7 +153,7 @@ impl Transport {
         transport
     }
 
-    /// Takes note of who is up where. What was under way to or from a life that is not is dropped.
+    /// Takes a new directory into account. Packets in transit to or from a life that is not up are dropped.
     pub(crate) fn update(&self, directory: &Directory) {
         let mut state = self.state.borrow_mut();
         while state.peers.len() < directory.entries.len() {
@@ -182,13 +183,13 @@ impl Transport {
         self.directory.send_modify(|version| *version += 1);
     }
 
-    /// Whether `life` of `process` is up, as far as is known here.
+    /// Returns whether `life` of `process` is up, as far as this node knows.
     pub(crate) fn is_up(&self, process: ProcessId, life: Life) -> bool {
         let state = self.state.borrow();
         state.peers.get(process.index()).and_then(|peer| peer.entry).is_some_and(|entry| entry.life == life)
     }
 
-    /// How long packets took to here, by link.
+    /// Returns the delays of received packets, by link.
     pub(crate) fn delays(&self) -> Delays {
         let mut delays = Delays::new();
         for (cluster, seen) in &self.state.borrow().seen {
@@ -197,7 +198,8 @@ impl Transport {
         delays
     }
 
-    /// Gives a packet to the link, to be charged there with `charge` bytes. To a process that is not up it is lost.
+    /// Hands a packet to the link, which charges it with `charge` bytes. A packet to a process that is not up is
+    /// lost.
     pub(crate) fn send(self: &Rc<Self>, to: ProcessId, kind: FrameKind, charge: u64, body: Body) {
         let now = self.clock.now();
         {
@@ -218,12 +220,12 @@ impl Transport {
         self.release(to, now);
     }
 
-    /// Measures the link to `to`: sends an echo.
+    /// Sends an echo, to measure the link to `to`.
     pub(crate) fn echo(self: &Rc<Self>, to: ProcessId) {
         self.send(to, FrameKind::Echo, ECHO_CHARGE, Body::default());
     }
 
-    /// Changes what is sent from one cluster to another from now on; `None` restores what was asked for.
+    /// Changes the properties of a link for packets sent from now on; `None` restores the requested ones.
     pub(crate) fn set_link(&self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
         let state = &mut *self.state.borrow_mut();
         state.changed.retain(|(pair, _)| *pair != (from, to));
@@ -234,7 +236,7 @@ impl Transport {
         }
     }
 
-    /// Changes what is asked for from one cluster to another. What [`Transport::set_link`] has set stays in force.
+    /// Changes the requested properties of a link. A change by [`Transport::set_link`] stays in force.
     pub(crate) fn ask_link(&self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
         let state = &mut *self.state.borrow_mut();
         state.links.requested.insert((from, to), properties);
@@ -257,7 +259,7 @@ impl Transport {
         self.courier.notify_one();
     }
 
-    /// Moves what is due from the line of `to` into its session and on into the socket.
+    /// Moves packets that are due from the line of `to` into its session, and on into the socket.
     fn release(self: &Rc<Self>, to: ProcessId, now: Time) {
         let mut any = false;
         {
@@ -272,7 +274,7 @@ impl Transport {
         }
     }
 
-    /// Takes a frame that has arrived over a connection. An error ends the connection.
+    /// Handles a frame that arrived over a connection. An error ends the connection.
     fn take(self: &Rc<Self>, from: ProcessId, generation: u64, frame: Frame) -> Result<(), SessionError> {
         let (life, owes) = {
             let state = &mut *self.state.borrow_mut();
@@ -314,7 +316,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Releases what waits in lines when its time has come.
+    /// Releases packets from their lines when they are due.
     async fn carry(self: Rc<Self>) {
         let mut alarm = Alarm::new(self.clock).expect("a node may have a timer");
         loop {
@@ -336,9 +338,9 @@ impl Transport {
         }
     }
 
-    /// Says what has arrived to those who were sent nothing that said it.
+    /// Acknowledges frames to peers to which nothing else was sent.
     async fn acknowledge(self: Rc<Self>) {
-        // No timer of tokio's: with one pending, every wait for the sockets would set a timer of the kernel's.
+        // Not a Tokio timer: with one pending, every wait for sockets would set a timer in the kernel.
         let mut alarm = Alarm::new(self.clock).expect("a node may have a timer");
         loop {
             alarm.set(Some(self.clock.now() + ACKNOWLEDGE_AFTER)).expect("a timer can be set");
@@ -361,7 +363,7 @@ impl State {
         changed.map_or_else(|| self.links.between(pair.0, pair.1), |&(_, properties)| properties)
     }
 
-    /// The peers that a node of cluster `mine` reaches over the link `pair`.
+    /// Iterates over the peers that a node of cluster `mine` reaches over the link `pair`.
     fn peers_across(
         &mut self,
         mine: ClusterId,
@@ -389,7 +391,7 @@ impl Peer {
         }
     }
 
-    /// The life on the other side is another now, or none.
+    /// Discards all state about the life at the other end, which has changed or ended.
     fn forget(&mut self) {
         self.line.clear();
         self.session = Session::default();

@@ -1,7 +1,7 @@
-//! What two lives have said to each other, independent of the connections that come and go between them. No I/O.
+//! The session between two lives, independent of the connections that carry it. No I/O.
 //!
-//! Frames are numbered, kept until the other end says that they arrived, and sent again from there over the next
-//! connection: nothing is lost and nothing arrives twice while both lives last.
+//! Frames are numbered, kept until the other end acknowledges them, and sent again from there over the next
+//! connection. Nothing is lost and nothing arrives twice as long as both lives last.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,23 +12,23 @@ use thiserror::Error;
 
 use crate::frame::{Body, Frame, FrameKind, HEADER_LEN, header};
 
-/// An acknowledgement is owed at once after so many bytes.
+/// Number of received bytes after which an acknowledgement is due immediately.
 const OWED_BYTES: usize = 256 * 1024;
-/// Or so many frames.
+/// Number of received frames after which an acknowledgement is due immediately.
 const OWED_FRAMES: usize = 64;
-/// Pieces handed to the operating system in one call.
+/// Number of pieces handed to the operating system in one call.
 const SLICES: usize = 64;
 
-/// One end of a conversation between two lives.
+/// One end of the session between two lives.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     /// Frames that the other end may not have, oldest first.
     unacknowledged: VecDeque<Outgoing>,
-    /// Number of the oldest of these.
+    /// Number of the oldest of these frames.
     base: u64,
-    /// How many of these the connection has taken whole.
+    /// How many of these frames the connection has accepted completely.
     written: usize,
-    /// How many bytes of the next one the connection has taken.
+    /// How many bytes of the next frame the connection has accepted.
     offset: usize,
     /// Frames before this one have been written, over this connection or an earlier one.
     ever_written: u64,
@@ -36,7 +36,7 @@ pub(super) struct Session {
     acknowledged: u64,
     /// Number of the next frame from the other end.
     expected: u64,
-    /// Arrived since the other end was last told.
+    /// Frames that arrived since the last acknowledgement.
     owed_frames: usize,
     owed_bytes: usize,
 }
@@ -47,7 +47,7 @@ struct Outgoing {
     body: Body,
 }
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum SessionError {
     #[error("frame {got} came where {expected} was next: some are missing")]
@@ -65,17 +65,17 @@ impl Session {
         (self.owed_frames, self.owed_bytes) = (0, 0);
     }
 
-    /// Whether the connection has not taken everything.
+    /// Returns whether the connection has not accepted everything.
     pub(super) fn has_unwritten(&self) -> bool {
         self.written < self.unacknowledged.len()
     }
 
-    /// Whether the other end may lack something.
+    /// Returns whether the other end may lack a frame.
     pub(super) fn has_unacknowledged(&self) -> bool {
         !self.unacknowledged.is_empty()
     }
 
-    /// The next pieces for the connection.
+    /// Returns the next pieces for the connection.
     pub(super) fn unwritten(&self) -> Vec<IoSlice<'_>> {
         let mut slices = Vec::with_capacity(2);
         let mut skip = self.offset;
@@ -95,7 +95,7 @@ impl Session {
         slices
     }
 
-    /// The connection has taken so many bytes of these.
+    /// Records that the connection has accepted `bytes` bytes of these pieces.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.offset += bytes;
         while let Some(frame) = self.unacknowledged.get(self.written) {
@@ -111,7 +111,7 @@ impl Session {
         self.forget();
     }
 
-    /// A frame has arrived. Whether it is new; otherwise it is one that an earlier connection had brought already.
+    /// Handles a frame. Returns whether it is new; otherwise an earlier connection delivered it.
     pub(super) fn arrived(&mut self, frame: &Frame) -> Result<bool, SessionError> {
         self.check(frame.expected)?;
         self.acknowledged = self.acknowledged.max(frame.expected);
@@ -130,23 +130,23 @@ impl Session {
         Ok(true)
     }
 
-    /// Number of the next frame from the other end: what it needs to know to go on over a new connection.
+    /// Returns the number of the next frame from the other end, which it needs to resume on a new connection.
     pub(super) fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// Whether so much has arrived that the other end should be told now.
+    /// Returns whether an acknowledgement is due immediately.
     pub(super) fn owes_now(&self) -> bool {
         self.owed_frames >= OWED_FRAMES || self.owed_bytes >= OWED_BYTES
     }
 
-    /// Whether anything has arrived of which the other end was not told.
+    /// Returns whether anything that arrived has not been acknowledged.
     pub(super) fn owes(&self) -> bool {
         self.owed_frames > 0
     }
 
-    /// Goes on over a new connection, whose other end wants frame `wanted` next. That word may be older than what it has
-    /// acknowledged over the connection before.
+    /// Resumes on a new connection, whose other end expects frame `wanted` next. This may be older than what it
+    /// acknowledged on the previous connection.
     pub(super) fn resume(&mut self, wanted: u64) -> Result<(), SessionError> {
         self.check(wanted)?;
         self.written = 0;
@@ -157,14 +157,14 @@ impl Session {
     }
 
     fn check(&self, expected: u64) -> Result<(), SessionError> {
-        // The frame that is being written has been seen by the other end if an earlier connection carried it.
+        // The other end may have received the frame being written if an earlier connection carried it.
         if expected > self.ever_written {
             return Err(SessionError::Unwritten { claimed: expected, written: self.ever_written });
         }
         Ok(())
     }
 
-    /// Drops what has arrived. A frame that is half written must be written to its end all the same.
+    /// Drops acknowledged frames. A partially written frame must still be completed.
     fn forget(&mut self) {
         while self.base < self.acknowledged && (self.written > 0 || self.offset == 0) {
             self.unacknowledged.pop_front();
@@ -181,7 +181,7 @@ mod tests {
     use bytes::BytesMut;
     use proptest::prelude::*;
 
-    /// Moves up to `limit` bytes from one end to the other; returns the numbers of the new frames.
+    /// Moves up to `limit` bytes from one end to the other. Returns the numbers of the new frames.
     fn carry(from: &mut Session, to: &mut Session, buffer: &mut BytesMut, limit: usize) -> Vec<u8> {
         let bytes: Vec<u8> = from.unwritten().iter().flat_map(|slice| slice.to_vec()).take(limit).collect();
         from.wrote(bytes.len());
@@ -195,14 +195,14 @@ mod tests {
         new
     }
 
-    /// Both ends, and what is on its way between them.
+    /// Both ends, and what is in transit between them.
     #[derive(Default)]
     struct Pair {
         ends: [Session; 2],
         wires: [BytesMut; 2],
         said: [Vec<u8>; 2],
         heard: [Vec<u8>; 2],
-        /// What each end said it wants when the next connection was agreed on.
+        /// What each end expected when the next connection was agreed on.
         agreed: Option<[u64; 2]>,
     }
 
@@ -227,7 +227,7 @@ mod tests {
             self.agreed = Some(self.ends.each_ref().map(Session::expected));
         }
 
-        /// Goes on over a new connection, on which the ends may have agreed some time ago.
+        /// Resumes on a new connection, which the ends may have agreed on some time ago.
         fn reconnect(&mut self) {
             let wanted = self.agreed.take().unwrap_or(self.ends.each_ref().map(Session::expected));
             self.wires = Default::default();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is said, however connections break, each end gets what the other said, in order and once.
+        /// Whatever is sent and however connections break, each end receives the other's frames in order and once.
         #[test]
         fn nothing_is_lost_or_doubled_across_connections(
             steps in prop::collection::vec((0u8..8, 1usize..200), 1..200),

@@ -17,7 +17,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One node's network.
+/// The network of one node.
 pub(crate) struct End {
     pub(crate) transport: Rc<Transport>,
     incoming: mpsc::UnboundedReceiver<Incoming>,
@@ -55,7 +55,7 @@ impl End {
     }
 }
 
-/// Who is up where, in which life; life 0 is nobody.
+/// Creates a directory with these lives and addresses; life 0 means not up.
 pub(crate) fn directory(entries: &[(u32, SocketAddr)]) -> Directory {
     let entry = |(index, &(life, address)): (usize, &(u32, SocketAddr))| {
         (life > 0).then_some(Entry { life: Life(life), cluster: ClusterId(index as u16), address })
@@ -63,7 +63,7 @@ pub(crate) fn directory(entries: &[(u32, SocketAddr)]) -> Directory {
     Directory { entries: entries.iter().enumerate().map(entry).collect() }
 }
 
-/// Carries connections to `target`, and breaks each after some thousand bytes.
+/// Forwards connections to `target`, and breaks each after a few thousand bytes.
 async fn breaking_proxy(target: SocketAddr, mut seed: u64) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -146,7 +146,7 @@ fn a_new_life_hears_nothing_that_was_said_to_the_old_one() {
         speaker.say(1, vec![1]);
         assert_eq!(first.hear().await.body[..], [1]);
 
-        // The second life knows the speaker before the speaker knows it: what it says waits.
+        // The second life knows the speaker before the speaker knows it, so what it sends waits.
         let mut second = End::new(1, 2, &secret, clock, Links::default()).await;
         let new = directory(&[(1, speaker.address), (2, second.address)]);
         second.transport.update(&new);
