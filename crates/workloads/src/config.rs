@@ -1,33 +1,37 @@
-//! The parameters of a workload, and what makes them valid.
+//! Parameters of a workload, and their validation.
 //!
-//! Equal for every rank of a federation. Validity depends on the shape of the federation, so it is checked against the
-//! sizes of the clusters; a workload built from parameters that fail the check panics.
+//! All ranks of a federation have equal parameters. Whether they are valid depends on the shape of the federation, so
+//! they are checked against the sizes of the clusters. A workload built from invalid parameters panics.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{exchange, farm, heat, nas, pingpong, salted, synthetic};
 
-/// Which application runs, and how.
+/// The application to run, with its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Config {
     /// Coupled heat solvers.
     Heat(heat::Config),
-    /// Messages by probability, by exact count, or as fast as possible.
+    /// Messages by probability, by exact number, or as fast as possible.
     Synthetic(synthetic::Config),
     /// Random message-passing programs.
     Exchange(exchange::Config),
     /// The communication of a NAS kernel.
     Nas(nas::Config),
-    /// Ping-pong over lengths of messages.
+    /// Ping-pong over message lengths.
     PingPong(pingpong::Config),
     /// Master and workers.
     Farm(farm::Config),
-    /// Sends that differ in every re-execution.
+    /// An application that sends different messages in every re-execution.
     Salted(salted::Config),
 }
 
 impl Config {
     /// Checks the parameters for a federation whose clusters have `clusters[i]` ranks.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first parameter that is not valid.
     pub fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
         match self {
             Config::Heat(config) => config.validate(),
@@ -41,69 +45,69 @@ impl Config {
     }
 }
 
-/// Why parameters cannot be run. Fields are named as in the configuration types.
+/// Why parameters are not valid. Fields are named as in the configuration types.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
-    /// Less than the least that makes sense.
+    /// A parameter is zero, which has no meaning.
     #[error("{field} must be at least 1")]
     Zero {
-        /// Which.
+        /// Name of the parameter.
         field: &'static str,
     },
-    /// More than the greatest that this testbed carries.
+    /// A parameter exceeds the limit of this testbed.
     #[error("{field} is {value}; at most {limit} is possible")]
     TooLarge {
-        /// Which.
+        /// Name of the parameter.
         field: &'static str,
-        /// As given.
+        /// The value found.
         value: u64,
-        /// The greatest value.
+        /// Greatest permitted value.
         limit: u64,
     },
-    /// Less than is possible.
+    /// A parameter is below the smallest possible value.
     #[error("{field} is {value}; at least {least} is needed")]
     TooSmall {
-        /// Which.
+        /// Name of the parameter.
         field: &'static str,
-        /// As given.
+        /// The value found.
         value: u64,
-        /// The least value.
+        /// Smallest permitted value.
         least: u64,
     },
-    /// A pattern that this many ranks cannot have.
+    /// The pattern does not support this number of ranks.
     #[error("the pattern cannot be run on {found} ranks; it can on 16, 64, 256, 1024 or 4096")]
     Ranks {
-        /// Ranks of the federation.
+        /// Number of ranks in the federation.
         found: usize,
     },
-    /// Not every rank once.
+    /// An order does not contain every rank exactly once.
     #[error("order must name each of the {ranks} ranks once, from 0 on")]
     NotAnOrder {
-        /// Ranks of the federation.
+        /// Number of ranks in the federation.
         ranks: usize,
     },
-    /// Not a probability.
+    /// A parameter is not a probability.
     #[error("{field} is {value}, which is not a probability between 0 and 1")]
     NotAProbability {
-        /// Which.
+        /// Name of the parameter.
         field: &'static str,
-        /// As given.
+        /// The value found.
         value: f64,
     },
-    /// A list with one entry a cluster has another length.
+    /// A list does not have one entry per cluster.
     #[error("{field} has {found} entries; the federation has {clusters} clusters")]
     NotPerCluster {
-        /// Which.
+        /// Name of the parameter.
         field: &'static str,
-        /// Entries given.
+        /// Number of entries found.
         found: usize,
-        /// Clusters of the federation.
+        /// Number of clusters in the federation.
         clusters: usize,
     },
-    /// A cluster that joins after it leaves, or leaves after the program ends.
+    /// A cluster joins after it leaves, or leaves after the program ends.
     #[error("cluster {cluster} has no time in the program")]
     NoTerm {
-        /// Its index.
+        /// Index of the cluster.
         cluster: usize,
     },
     /// Messages between clusters of which one leaves before the other joins.
@@ -114,18 +118,18 @@ pub enum Invalid {
         /// Index of the receiving cluster.
         to: usize,
     },
-    /// Clusters join or leave in a program that knows no time.
+    /// Clusters join or leave, but the program has no notion of time.
     #[error("traffic that goes as fast as possible has no time at which a cluster joins or leaves")]
     Timeless,
-    /// Messages inside a cluster whose only rank has nobody to send to.
+    /// Messages inside a cluster whose single rank has no peer.
     #[error("cluster {cluster} has one node, which cannot send messages inside its cluster")]
     NobodyToSendTo {
-        /// Its index.
+        /// Index of the cluster.
         cluster: usize,
     },
 }
 
-/// Fails unless `value` lies in `1..=limit`.
+/// Fails unless `value` is in `1..=limit`.
 pub(crate) fn in_range(field: &'static str, value: u64, limit: u64) -> Result<(), Invalid> {
     match value {
         0 => Err(Invalid::Zero { field }),

@@ -1,13 +1,13 @@
-//! Master and workers: whoever answers first gets the next piece of work.
+//! Master and workers: the worker that answers first receives the next piece of work.
 //!
-//! The first rank is the master. It gives every worker two pieces at first, and another for each answer, until there are none
-//! left; a worker computes its pieces in the order in which they came, and answers each. Who gets which piece is decided by the
-//! order in which answers arrive, so that a re-execution sends what the execution sent only if messages are delivered in the
-//! same order again: the program is not send-deterministic. Its result, which is the master's, does not depend on that order: a
-//! sum over the answers, in which a piece that is lost, or done twice, shows.
+//! The first rank is the master. It sends every worker two pieces at first, and another for each answer, until none
+//! are left. A worker computes its pieces in the order of their arrival, and answers each. The order in which answers
+//! arrive decides which worker receives which piece. A re-execution therefore sends the same messages only if
+//! deliveries are repeated in the same order: the program is not send-deterministic. The result of the master does
+//! not depend on this order: it is a sum over the answers, which changes if a piece is lost or computed twice.
 //!
-//! A worker that computes does not look at what arrives meanwhile, and the master computes only before its first piece: deliveries
-//! are the only accidents.
+//! A computing worker does not handle arriving messages, and the master computes only before the first piece.
+//! Deliveries are therefore the only nondeterministic events.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -23,14 +23,14 @@ use crate::mix::{digest, mix};
 /// Parameters of master and workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// Pieces of work.
+    /// Number of pieces of work.
     pub pieces: u32,
-    /// Modelled duration of a piece; each is up to a half longer or shorter.
+    /// Modelled mean duration of a piece. Actual durations deviate by up to a half.
     pub piece_cost: Span,
 }
 
 impl Default for Config {
-    /// A thousand pieces of 20 ms.
+    /// Returns the defaults: a thousand pieces of 20 ms.
     fn default() -> Self {
         Config { pieces: 1000, piece_cost: Span::from_millis(20) }
     }
@@ -46,7 +46,7 @@ impl Config {
     }
 }
 
-/// One rank.
+/// One rank of the farm.
 #[derive(Clone, Debug)]
 pub(crate) struct Rank {
     config: Config,
@@ -55,20 +55,20 @@ pub(crate) struct Rank {
     state: State,
 }
 
-/// What a snapshot holds.
+/// The part of a rank that a snapshot contains.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct State {
-    /// The initial computation, which takes no time, is over.
+    /// Whether the initial computation, which takes no time, is over.
     has_begun: bool,
-    /// Master: pieces given away.
+    /// Master: number of pieces sent.
     given: u32,
-    /// Master: answers received.
+    /// Master: number of answers received.
     done: u32,
     /// Master: sum of the answers.
     sum: u64,
-    /// Worker: pieces that were not computed yet.
+    /// Worker: pieces that have not been computed yet.
     waiting: VecDeque<u32>,
-    /// Messages received, by rank.
+    /// Number of messages received, by rank.
     received: Vec<u32>,
 }
 
@@ -79,7 +79,7 @@ impl Rank {
         Rank { config: config.clone(), ranks, is_master, state }
     }
 
-    /// Gives the next piece to a worker, if there is one left.
+    /// Sends the next piece to a worker if any is left.
     fn give(&mut self, to: ProcessId, out: &mut Outbox) {
         if self.state.given < self.config.pieces {
             out.send(to, Payload::from_slice(&self.state.given.to_le_bytes()));
@@ -102,7 +102,7 @@ impl Rank {
         }
     }
 
-    /// How long the next piece takes.
+    /// Returns how long the next piece takes.
     pub(crate) fn next_job(&self) -> Option<Span> {
         if !self.state.has_begun {
             return Some(Span::ZERO);
@@ -142,7 +142,7 @@ impl Rank {
         };
     }
 
-    /// A worker has no result of its own: what it did is an accident.
+    /// Returns the result of the master. Workers have none, because their share depends on timing.
     pub(crate) fn result(&self) -> Option<Digest> {
         match self.is_master {
             true => {
@@ -165,7 +165,7 @@ impl State {
     }
 }
 
-/// What a worker makes of a piece.
+/// Returns a worker's answer to a piece.
 fn answer(piece: u32) -> u64 {
     mix(u64::from(piece) + 1)
 }
@@ -174,7 +174,7 @@ fn of_master(sum: u64, done: u32) -> Digest {
     digest([&sum.to_le_bytes()[..], &done.to_le_bytes()])
 }
 
-/// The results when every piece is done once.
+/// Returns the results if every piece is computed exactly once.
 pub(crate) fn reference(config: &Config, ranks: impl Iterator<Item = ProcessId>) -> Vec<(ProcessId, Digest)> {
     let sum = (0..config.pieces).map(answer).fold(0, u64::wrapping_add);
     let master = of_master(sum, config.pieces);

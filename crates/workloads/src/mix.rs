@@ -1,4 +1,4 @@
-//! Small hashes: of 64 bits for state that must remember its history, of 128 bits for results.
+//! Small hashes: 64 bits for state that must remember its history, 128 bits for results.
 
 use faultline_core::Digest;
 
@@ -10,7 +10,7 @@ pub(crate) const fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The digest of `parts`, one after the other.
+/// Returns the digest of the concatenation of `parts`.
 pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     let mut hasher = blake3::Hasher::new();
     for part in parts {

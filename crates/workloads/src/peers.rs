@@ -1,10 +1,10 @@
-//! Whom a rank may send to.
+//! The ranks to which a rank may send.
 
 use alloc::sync::Arc;
 use faultline_core::{Cluster, ClusterId, Membership, ProcessId};
 use rand::{Rng, RngExt};
 
-/// The ranks of the federation as one of them sees them.
+/// The ranks of the federation, from the point of view of one of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     clusters: Arc<[Cluster]>,
@@ -15,7 +15,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// The view of `me`, which must stand in a cluster.
+    /// Creates the view of `me`, which must be in a cluster.
     pub(crate) fn new(me: ProcessId, membership: &Membership) -> Peers {
         let cluster = membership.cluster_of(me);
         let place = membership
@@ -25,32 +25,36 @@ impl Peers {
         Peers { clusters: membership.clusters.clone(), cluster, place: place as u32 }
     }
 
-    /// The own cluster.
+    /// Returns the own cluster.
     pub(crate) fn own(&self) -> ClusterId {
         self.cluster
     }
 
-    /// Position in the own cluster.
+    /// Returns the position in the own cluster.
     pub(crate) fn place(&self) -> usize {
         self.place as usize
     }
 
-    /// Clusters of the federation.
+    /// Returns the number of clusters in the federation.
     pub(crate) fn clusters(&self) -> u16 {
         self.clusters.len() as u16
     }
 
-    /// Ranks of `cluster`.
+    /// Returns the number of ranks of `cluster`.
     pub(crate) fn size(&self, cluster: ClusterId) -> usize {
         self.clusters[cluster.index()].processes.len()
     }
 
-    /// The ranks of `cluster`, ascending.
+    /// Returns the ranks of `cluster`, ascending.
     pub(crate) fn ranks(&self, cluster: ClusterId) -> &[ProcessId] {
         &self.clusters[cluster.index()].processes
     }
 
-    /// A random rank of `cluster`, never the own one. Panics when there is none.
+    /// Returns a random rank of `cluster`, other than the own one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no other rank.
     #[inline]
     pub(crate) fn random(&self, cluster: ClusterId, rng: &mut impl Rng) -> ProcessId {
         let processes = &self.clusters[cluster.index()].processes;
@@ -64,7 +68,12 @@ impl Peers {
         processes[place as usize]
     }
 
-    /// A random rank of the `count` of `cluster` that follow the own place, never the own one. Panics when there is none.
+    /// Returns a random rank among the `count` ranks of `cluster` that follow the own position, other than the own
+    /// one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such rank.
     #[inline]
     pub(crate) fn following(&self, cluster: ClusterId, count: u32, rng: &mut impl Rng) -> ProcessId {
         let processes = &self.clusters[cluster.index()].processes;

@@ -1,9 +1,9 @@
-//! Ping-pong, as NetPIPE plays it: the first rank sends a message to the last one, which sends one of the same length
-//! back, for each length several times. So do the second and the last but one, and all others in pairs; who is left in the
-//! middle has finished at once.
+//! Ping-pong, as in NetPIPE: the first rank sends a message to the last one, which returns one of the same length,
+//! several times for each length. The second rank does the same with the last but one, and so on in pairs. A rank
+//! without a partner in the middle finishes immediately.
 //!
-//! The application has no clock. What a round trip takes is seen in the facts of the rank that serves: from one send to the
-//! next.
+//! The application has no clock. The duration of a round trip follows from the facts of the serving rank: it is the
+//! time from one send to the next.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,20 +18,20 @@ use crate::mix::mix;
 /// Parameters of ping-pong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// Lengths of messages, in the order in which they are played; every message has at least 5 bytes.
+    /// Lengths of messages in bytes, in the order in which they are used. Every message has at least 5 bytes.
     pub sizes: Vec<u32>,
-    /// Round trips with each length.
+    /// Number of round trips per length.
     pub rounds: u32,
 }
 
 impl Default for Config {
-    /// From 8 bytes to a mebibyte, a hundred times each.
+    /// Returns the defaults: from 8 bytes to a mebibyte, a hundred round trips each.
     fn default() -> Self {
         Config { sizes: (3..=20).map(|it| 1 << it).collect(), rounds: 100 }
     }
 }
 
-/// Most round trips in all.
+/// Largest total number of round trips.
 const MOST: u64 = 1 << 24;
 
 impl Config {
@@ -47,19 +47,19 @@ impl Config {
     }
 }
 
-/// One rank.
+/// One rank of a pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
     config: Arc<Config>,
     me: u32,
-    /// Whom it plays with.
+    /// The other rank of the pair.
     partner: Option<u32>,
 }
 
-/// What a player knows.
+/// State of a player.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Sends and receives that are done.
+    /// Number of sends and receives done.
     done: u64,
     hash: u64,
 }
@@ -110,7 +110,7 @@ impl Program for Player {
 }
 
 impl Player {
-    /// Sends and receives of one player.
+    /// Returns the number of sends and receives of one player.
     fn total(&self) -> u64 {
         2 * self.config.sizes.len() as u64 * u64::from(self.config.rounds)
     }

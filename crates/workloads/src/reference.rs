@@ -1,4 +1,4 @@
-//! What an application computes when nothing fails.
+//! Expected results of an application without failures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,13 +7,14 @@ use faultline_core::{Application, Digest, Job, Membership, Outbox, ProcessId};
 use crate::messaging::sequential;
 use crate::{Config, Workload, exchange, farm, heat, nas, pingpong};
 
-/// The results of a run without failures, by rank, after every message has arrived. `seed` gives each rank's own seed.
+/// Returns the result of each rank in a run without failures, after every message has arrived. `seed` returns the
+/// seed of each rank.
 ///
-/// `None` for the salted application, whose result is an accident of timing.
+/// Returns `None` for the salted application, whose result depends on timing.
 ///
-/// The heat application's results come from a sequential solver and take as long as all its steps take to compute. The
-/// synthetic application's come from running its ranks one after the other, which is right because they do not
-/// listen to each other.
+/// The heat application's results come from a sequential solver, which takes as long as all steps together. The
+/// synthetic application's results come from running its ranks one after the other, which is correct because they
+/// ignore the messages they receive.
 pub fn reference(
     config: &Arc<Config>,
     membership: &Membership,
@@ -52,7 +53,7 @@ fn run_one_by_one(ranks: &mut [(ProcessId, Workload)]) -> Vec<(ProcessId, Digest
     ranks.iter().map(|(id, rank)| (*id, result(rank))).collect()
 }
 
-/// Delivers what `from` has sent, and what is sent because of it.
+/// Delivers what `from` has sent, and everything sent as a consequence.
 fn deliver_all(from: ProcessId, out: &mut Outbox, ranks: &mut [(ProcessId, Workload)]) {
     for (to, payload) in core::mem::take(&mut out.sends) {
         let place = ranks.binary_search_by_key(&to, |&(id, _)| id).expect("ranks send to ranks");

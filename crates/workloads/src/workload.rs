@@ -1,6 +1,6 @@
-//! The applications as one, so that drivers are built once for all of them.
+//! All applications as a single type, so that drivers are built only once.
 //!
-//! A message-passing program joins by one line in [`Workload::new`].
+//! A message-passing program is added by one line in [`Workload::new`].
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -13,7 +13,7 @@ use faultline_core::{
 use crate::messaging::{Performer, Program};
 use crate::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
-/// One rank of the application that its [`Config`] names.
+/// One rank of the application selected by its [`Config`].
 #[derive(Clone, Debug)]
 pub struct Workload(Rank);
 
@@ -26,21 +26,21 @@ enum Rank {
     Salted(Box<salted::Rank>),
 }
 
-/// A computation of any of the applications.
+/// A job of any of the applications.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     /// A time step.
     Heat(Box<heat::Step>),
-    /// Time that passes.
+    /// Modelled time that passes.
     Pass(Span),
 }
 
-/// What a [`Job`] gives back.
+/// The output of a [`Job`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
     /// A time step.
     Heat(Box<heat::Stepped>),
-    /// The time has passed.
+    /// The modelled time has passed.
     Passed,
 }
 
@@ -66,7 +66,7 @@ impl Application for Workload {
     type Job = Job;
     type Config = Config;
 
-    /// The parameters must be valid for the federation (see [`Config::validate`]).
+    /// Creates a rank. The parameters must be valid for the federation (see [`Config::validate`]).
     fn new(config: &Arc<Config>, me: ProcessId, membership: &Membership, seed: u64) -> Workload {
         Workload(match &**config {
             Config::Heat(config) => Rank::Heat(Box::new(heat::Rank::new(config, me, membership))),
@@ -114,7 +114,7 @@ impl Application for Workload {
         }
     }
 
-    /// Always answers: no job holds state that a snapshot needs.
+    /// Never returns `None`: no job holds state that a snapshot needs.
     fn snapshot(&self) -> Option<Arc<[Chunk]>> {
         Some(match &self.0 {
             Rank::Heat(rank) => rank.snapshot(),
@@ -125,7 +125,11 @@ impl Application for Workload {
         })
     }
 
-    /// Panics when `chunks` are not a snapshot of the same rank of the same application.
+    /// Restores a snapshot.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `chunks` are not a snapshot of the same rank of the same application.
     fn restore(&mut self, chunks: Option<&[Chunk]>, salt: Incarnation) {
         match &mut self.0 {
             Rank::Heat(rank) => rank.restore(chunks),
@@ -175,7 +179,7 @@ fn program<P: Program>(config: &P::Config, me: ProcessId, membership: &Membershi
     Rank::Program(Box::new(Performer::<P>::new(&Arc::new(config.clone()), me, membership, 0)))
 }
 
-/// A message-passing program, whichever it is.
+/// Any message-passing program.
 trait Performs: Debug + Send + Sync {
     fn boxed(&self) -> Box<dyn Performs>;
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox);

@@ -1,4 +1,4 @@
-//! The heat application against its sequential reference, and against what defective protocols do to it.
+//! The heat application: compared with its sequential reference, and exposed to the effects of defective protocols.
 
 mod network;
 
@@ -10,7 +10,7 @@ use faultline_workloads::{Config, Invalid, Workload, heat, reference};
 use network::{Defect, Network, membership, seed};
 use proptest::prelude::*;
 
-/// Small, with feedback, and with a block of more than one piece.
+/// A small configuration with feedback and a block of several pieces.
 fn small() -> heat::Config {
     heat::Config {
         rows: 2,
@@ -51,7 +51,7 @@ proptest! {
         let config = heat::Config { rows, columns, steps, feedback_every, state_bytes, ..small() };
         let network = run(&config, &clusters, schedule, None);
         prop_assert_eq!(network.results(), Some(expected(&config, &clusters)));
-        // Every message is sent because it is needed, so that in the end each was consumed.
+        // Every message is sent because it is needed, so each was consumed in the end.
         prop_assert_eq!(&network.consumed, &network.sent);
     }
 
@@ -92,7 +92,7 @@ fn a_state_that_does_not_fit_shows() {
                     entangled += 1;
                     assert_ne!(network.results(), expected, "{rank} was put back to before step {step}");
                 } else {
-                    // Nobody can tell: after the last step nothing is sent.
+                    // Undetectable: after the last step nothing is sent.
                     assert_eq!(step, u64::from(small().steps));
                     assert_eq!(network.results(), expected);
                 }
@@ -104,7 +104,7 @@ fn a_state_that_does_not_fit_shows() {
 
 #[test]
 fn a_wrong_temperature_is_never_forgotten() {
-    // Diffusion alone smoothes it out: see `memory.rs`.
+    // Diffusion alone smooths it out, see `memory.rs`.
     let config = heat::Config { rows: 1, columns: 1, steps: 400, state_bytes: 0, ..small() };
     let last_rank = |first_boundary: f64| {
         let mut rank =
@@ -183,12 +183,12 @@ fn the_default_state_is_a_megabyte_that_cannot_be_compressed() {
     let config = Arc::new(Config::Heat(heat::Config::default()));
     let mut rank = Workload::new(&config, ProcessId(0), &membership(&[1]), 0);
     assert_random_words(&rank);
-    // Also when every piece has been rewritten.
+    // Still true once every piece has been rewritten.
     (0..100).for_each(|_| compute(&mut rank));
     assert_random_words(&rank);
 }
 
-/// Compressible bytes repeat themselves; the 64-bit words of random ones do not.
+/// Compressible bytes repeat themselves; the 64-bit words of random bytes do not.
 fn assert_random_words(rank: &Workload) {
     const HEAD_BOUNDARIES_AND_GRID: usize = 4;
     let state = rank.snapshot().expect("always");

@@ -1,4 +1,5 @@
-//! Message-passing programs: in any order of delivery they compute what their references say, and no defect is unseen.
+//! Message-passing programs: in any order of delivery they compute the results of their references, and every defect
+//! is detected.
 
 mod network;
 
@@ -48,7 +49,7 @@ fn ping_pong() -> Config {
     Config::PingPong(pingpong::Config { sizes: vec![1, 12, 40], rounds: 2 })
 }
 
-/// Every program with the clusters that it runs on.
+/// Every program with its clusters.
 fn programs() -> Vec<(Config, Vec<usize>)> {
     let small = [(exchanges(), vec![2, 3]), (ping_pong(), vec![2, 1])];
     let patterns = PATTERNS.map(|it| (Config::Nas(nas(it)), SIXTEEN.to_vec()));
@@ -91,7 +92,7 @@ fn every_message_matters() {
     for (config, clusters) in programs() {
         let expected = Some(expected(&config, &clusters));
         let messages = run(&config, &clusters, 0, None).messages();
-        // Everybody to everybody has many that are alike.
+        // Patterns in which all ranks communicate have many similar messages.
         let every = messages.len().div_ceil(40);
         for message in messages.into_iter().step_by(every) {
             let lost = run(&config, &clusters, 1, Some(Defect::Drop(message)));
@@ -121,7 +122,7 @@ fn a_state_that_does_not_fit_shows() {
                         assert_ne!(network.results(), expected, "{rank}, step {step}: {config:?}");
                     }
                     Some(false) => assert_eq!(network.results(), expected, "nobody can tell: {config:?}"),
-                    // It computes less often.
+                    // The rank computes less often.
                     None => {}
                 }
             }
@@ -146,14 +147,14 @@ fn parameters_that_cannot_be_run_are_named() {
     assert_eq!(ping_pong().validate(&[1]), Err(Invalid::NobodyToSendTo { cluster: 0 }));
 }
 
-/// Every collective once, from every root.
+/// Every collective once, with every root.
 #[derive(Clone, Debug)]
 struct Collectives(Place);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Heard {
     step: u32,
-    /// By step: what it has brought.
+    /// Messages of each step.
     words: Vec<(u32, u32, Vec<u8>)>,
 }
 
@@ -198,7 +199,7 @@ impl Program for Collectives {
     }
 }
 
-/// What a rank must have heard, and how many messages it takes.
+/// Returns what a rank must receive.
 fn must_hear(Place { me, ranks }: Place) -> Vec<(u32, u32, Vec<u8>)> {
     let mut words: Vec<_> = (0..ranks).map(|root| (root, root, vec![root as u8 + 10])).collect();
     let all = f64::from(ranks);

@@ -1,4 +1,4 @@
-//! The salted application: equal under equal salt, different under another, and it always ends.
+//! The salted application: equal under equal salt, different under another, and it always terminates.
 
 mod network;
 
@@ -26,7 +26,7 @@ fn rank(me: ProcessId) -> Workload {
     Workload::new(&Arc::new(Config::Salted(small())), me, &membership(&CLUSTERS), seed(me))
 }
 
-/// Lets a rank live through a history again; its sends and its result.
+/// Replays a history on a rank. Returns its sends and its result.
 fn live(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>, Option<Digest>) {
     let mut out = Outbox::default();
     for happened in history {
@@ -41,7 +41,7 @@ fn live(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>
     (out.sends, rank.result())
 }
 
-/// What happened to each rank in one run.
+/// Returns what happened to each rank in one run.
 fn histories(schedule: u64) -> Vec<Vec<Happened>> {
     let mut network = Network::new(&Config::Salted(small()), &CLUSTERS, schedule);
     network.run().expect("everybody finishes");
@@ -107,14 +107,14 @@ fn a_state_that_does_not_fit_shows() {
     for (at, history) in histories(2).iter().enumerate() {
         let me = ProcessId(at as u32);
         let right = live(&mut rank(me), history);
-        // Put back by one thing that happened, at any point.
+        // Put back by one event, at any point.
         for place in 0..history.len() {
             let mut rank = rank(me);
             let (mut sends, _) = live(&mut rank, &history[..place]);
             let before = rank.snapshot();
             let (undone, _) = live(&mut rank, &history[place..=place]);
             if undone.is_empty() && matches!(history[place], Happened::Computed) {
-                // Neither sent nor received: nobody can tell, and nothing is wrong.
+                // Neither sent nor received: undetectable, and nothing is wrong.
                 continue;
             }
             judged += 1;

@@ -1,4 +1,4 @@
-//! The synthetic application: the traffic that was asked for, and no defect unseen.
+//! The synthetic application: it produces the requested traffic, and every defect is detected.
 
 mod network;
 
@@ -40,7 +40,7 @@ fn burst() -> Config {
     })
 }
 
-/// The same traffic, but the second cluster is there from 20 ms to 60 ms only.
+/// The same traffic, with the second cluster present only from 20 ms to 60 ms.
 fn with_guest(config: Config) -> Config {
     let Config::Synthetic(config) = config else { panic!("it is synthetic") };
     let guest = Term { joins: Span::from_millis(20), leaves: Some(Span::from_millis(60)) };
@@ -109,7 +109,7 @@ fn a_state_that_does_not_fit_shows() {
                         entangled += 1;
                         assert_ne!(network.results(), expected, "{rank} before computation {computation}");
                     }
-                    // Neither sent nor received: nobody can tell, and nothing is wrong.
+                    // Neither sent nor received: undetectable, and nothing is wrong.
                     Some(false) => assert_eq!(network.results(), expected),
                     // The rank had no computation of this number.
                     None => break,
@@ -223,7 +223,7 @@ fn a_burst_may_have_few_receivers() {
         }
         out.sends.into_iter().map(|(to, _)| to.0).collect::<std::collections::BTreeSet<_>>()
     };
-    // The other of its own cluster, and those of the next that follow its own place.
+    // The other rank of its own cluster, and the ranks of the next cluster that follow its own position.
     assert_eq!(receivers(Some(1)), [0, 3].into());
     assert_eq!(receivers(Some(2)), [0, 3, 4].into());
     assert_eq!(receivers(None), [0, 2, 3, 4].into());

@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Invalid, in_range};
 
-/// How messages are received.
+/// How the messages of an exchange are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Class {
     /// By the name of their sender.
     Named,
-    /// As many as were asked for, in any order.
+    /// A fixed set, in any order.
     Gathered,
-    /// Looked for, and waited for at a fence.
+    /// Polled for, and awaited at a fence.
     Polled,
 }
 
 /// Parameters of a random message-passing program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Decides the program.
+    /// Seed that determines the program.
     pub pattern: u64,
-    /// Exchanges of the whole federation.
+    /// Number of exchanges in the whole federation.
     pub exchanges: u32,
-    /// Modelled duration of a rank's computation before an exchange that it begins.
+    /// Modelled duration of the computation of a rank before an exchange that it begins.
     pub step_cost: Span,
-    /// Of which classes the exchanges are; each as often as it is named.
+    /// Classes from which the exchanges are drawn. A class may appear several times to increase its share.
     pub classes: Vec<Class>,
 }
 
 impl Default for Config {
-    /// Three hundred exchanges of all classes.
+    /// Returns the defaults: three hundred exchanges of all classes.
     fn default() -> Self {
         Config {
             pattern: 1,

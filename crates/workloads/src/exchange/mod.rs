@@ -1,16 +1,16 @@
-//! Random message-passing programs of the classes that a protocol can protect by repeating executions.
+//! Random message-passing programs of the classes that a protocol can protect by relying on repetition.
 //!
-//! A program is one list of exchanges, drawn from its seed, and equal for all ranks; each rank does its own part of it, in
-//! the order of the list:
+//! A program is a list of exchanges drawn from its seed. The list is equal for all ranks; each rank performs its own
+//! part of it, in order:
 //!
 //! ```text
-//!   named     a ──value──▶ b, who receives from a by name
-//!   gathered  r ──go──▶ several, each of whom answers; r waits for all answers, in whatever order they come
-//!   polled    the same, but r looks for answers while it computes, and waits for the rest at a fence
+//!   named     a ──value──▶ b, which receives from a by name
+//!   gathered  r ──go──▶ several ranks, each of which answers; r waits for all answers, in any order of arrival
+//!   polled    the same, but r polls for answers while it computes, and waits for the rest at a fence
 //! ```
 //!
-//! What a rank sends is a hash of all that it has consumed before, so that a message that is lost, doubled or taken for
-//! another changes the results. The results depend on the list only, and [`reference`] computes them by going through it.
+//! What a rank sends is a hash of everything that it has consumed before. A lost, duplicated or confused message
+//! therefore changes the results. The results depend only on the list, and [`reference`] computes them from it.
 
 mod config;
 
@@ -28,40 +28,40 @@ use crate::messaging::{Message, Place, Program, Step, digest_of, pack};
 use crate::mix::mix;
 pub use config::{Class, Config};
 
-/// How often the root of a polled exchange looks for answers before it waits for them.
+/// How often the root of a polled exchange polls before it waits.
 const LOOKS: u32 = 2;
 
-/// A rank's part of the program: what it does, in order.
+/// A rank's part of the program: its actions, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     me: u32,
     deeds: Vec<Deed>,
 }
 
-/// What a rank knows.
+/// State of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     done: u32,
-    /// Of everything consumed, in the program's order.
+    /// Hash of everything consumed, in the program's order.
     hash: u64,
 }
 
 #[derive(Clone, Debug)]
 enum Deed {
     Compute(Span),
-    /// Sends what it knows.
+    /// Sends the current hash.
     Send(u32),
     Receive(u32),
     Gather(Vec<u32>),
     Poll(Vec<u32>, Span),
 }
 
-/// An exchange between ranks.
+/// One exchange between ranks.
 struct Exchange {
     class: Class,
-    /// Who sends, or who asks.
+    /// The rank that sends, or that asks.
     root: u32,
-    /// Who receives, or who answers.
+    /// The ranks that receive, or that answer.
     others: Vec<u32>,
 }
 
@@ -105,7 +105,7 @@ impl Program for Part {
     }
 }
 
-/// What a rank says to another.
+/// Returns what a rank with this hash sends to `to`.
 fn said(hash: u64, to: u32) -> u64 {
     mix(hash ^ u64::from(to))
 }
@@ -114,7 +114,7 @@ fn learn(hash: u64, from: u32, value: u64) -> u64 {
     mix(hash ^ mix(value ^ u64::from(from)))
 }
 
-/// The results, by rank.
+/// Returns the result of each rank.
 pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Digest)> {
     let ranks: Vec<ProcessId> = membership.with_role(Role::RANK).collect();
     let mut hashes: Vec<u64> = (0..ranks.len() as u64).collect();
@@ -135,7 +135,7 @@ pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Di
     ranks.iter().copied().zip(results).collect()
 }
 
-/// The list of exchanges.
+/// Draws the list of exchanges.
 fn draw(config: &Config, ranks: u32) -> Vec<Exchange> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.pattern);
     let mut shuffled: Vec<u32> = (0..ranks).collect();
@@ -152,7 +152,7 @@ fn draw(config: &Config, ranks: u32) -> Vec<Exchange> {
         .collect()
 }
 
-/// What `me` does in an exchange.
+/// Returns what `me` does in an exchange.
 fn part_of(exchange: &Exchange, me: u32, cost: Span) -> Vec<Deed> {
     let Exchange { class, root, others } = exchange;
     if *root == me {

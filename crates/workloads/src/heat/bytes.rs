@@ -1,4 +1,4 @@
-//! Shared bytes that do not fill a page when they are printed.
+//! Shared bytes with a short debug output.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,7 +11,11 @@ use faultline_core::{Chunk, Payload, Short};
 pub(super) struct Bytes(Arc<[u8]>);
 
 impl Bytes {
-    /// The content of a chunk. Panics on a virtual one, which no snapshot of real state holds.
+    /// Returns the content of a chunk.
+    ///
+    /// # Panics
+    ///
+    /// Panics on a virtual chunk, which a snapshot of real state never contains.
     pub(super) fn from_chunk(chunk: &Chunk) -> Bytes {
         match chunk {
             Chunk::Bytes(bytes) => Bytes(bytes.clone()),
@@ -19,12 +23,12 @@ impl Bytes {
         }
     }
 
-    /// Shares the bytes with a snapshot.
+    /// Returns a chunk that shares the bytes, for a snapshot.
     pub(super) fn to_chunk(&self) -> Chunk {
         Chunk::Bytes(self.0.clone())
     }
 
-    /// The content of a message, shared with it when it is long.
+    /// Returns the content of a message. A long content is shared.
     pub(super) fn from_payload(payload: Payload) -> Bytes {
         match payload {
             Payload::Shared(bytes) => Bytes(bytes),
@@ -32,7 +36,7 @@ impl Bytes {
         }
     }
 
-    /// The bytes as the content of a message, shared with it when they are long.
+    /// Returns a message with the bytes as its content. A long content is shared.
     pub(super) fn to_payload(&self) -> Payload {
         if self.len() > Short::MOST { Payload::Shared(self.0.clone()) } else { Payload::from_slice(self) }
     }

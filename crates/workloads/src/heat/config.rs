@@ -8,23 +8,24 @@ use crate::config::{Invalid, in_range};
 /// Parameters of the heat application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// Rows of the grid that one rank owns.
+    /// Number of rows of the grid per rank.
     pub rows: u32,
-    /// Columns of the grid. A message carries one row: 8 bytes a column, and 4.
+    /// Number of columns of the grid. A message carries one row: 8 bytes per column, plus 4.
     pub columns: u32,
-    /// Time steps.
+    /// Number of time steps.
     pub steps: u32,
     /// Modelled duration of one step on one rank.
     pub step_cost: Span,
-    /// A cluster's first rank sends its first row back to the cluster before it after every `feedback_every` steps: 1
-    /// couples the two ways alike, 0 never sends back.
+    /// Number of steps between feedbacks: the first rank of a cluster then sends its first row back to the preceding
+    /// cluster. With 1, the coupling is equal in both directions; 0 disables feedback.
     pub feedback_every: u32,
-    /// Incompressible state of one rank beside its grid, in bytes; rounded up to 8.
+    /// Size of a rank's incompressible state besides its grid, in bytes; rounded up to a multiple of 8.
     pub state_bytes: u64,
 }
 
 impl Default for Config {
-    /// About 10 s of computation with three feedbacks, 1 MiB of incompressible state and 16 KiB of grid a rank, messages of 1 KiB.
+    /// Returns the defaults: about 10 s of computation with three feedbacks, 1 MiB of incompressible state and 16 KiB
+    /// of grid per rank, and messages of 1 KiB.
     fn default() -> Self {
         Config {
             rows: 16,

@@ -1,4 +1,4 @@
-//! One side of a rank's slab: who is there, what it sends and when, and what has come from it.
+//! One side of a rank's slab: the neighbour, the rows sent to it and their times, and the rows received from it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -6,31 +6,31 @@ use faultline_core::{Chunk, ProcessId};
 
 use super::row::Row;
 
-/// How often a row crosses a side in one direction.
+/// Number of steps between two rows that cross a side in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Every(pub(super) u32);
 
 impl Every {
     pub(super) const STEP: Every = Every(1);
 
-    /// Whether a row is sent after `step`. Never after step 0, whose rows everybody knows.
+    /// Returns whether a row is sent after `step`. Never after step 0, whose rows all ranks know.
     pub(super) fn due(self, step: u32) -> bool {
         step > 0 && step.checked_rem(self.0) == Some(0)
     }
 
-    /// How many rows were sent before the one that is sent after `step`.
+    /// Returns how many rows were sent before the one after `step`.
     fn number(self, step: u32) -> u32 {
         step / self.0 - 1
     }
 }
 
-/// The rank on one side.
+/// The neighbour on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour {
     pub(super) id: ProcessId,
-    /// From it.
+    /// Rows from the neighbour.
     pub(super) inbound: Every,
-    /// To it.
+    /// Rows to the neighbour.
     pub(super) outbound: Every,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct Edge {
     neighbour: Option<Neighbour>,
     /// The boundary of the last step.
     current: Row,
-    /// Rows for later steps, by the step that they were sent after. Channels need not be FIFO, and a neighbour may be
-    /// far ahead.
+    /// Rows for later steps, by the step after which they were sent. Channels need not be FIFO, and a neighbour may
+    /// be far ahead.
     early: BTreeMap<u32, Row>,
 }
 
@@ -50,17 +50,17 @@ impl Edge {
         Edge { neighbour, current: initial, early: BTreeMap::new() }
     }
 
-    /// Who is there; nobody behind a wall.
+    /// Returns the neighbour; `None` at a wall.
     pub(super) fn neighbour(&self) -> Option<Neighbour> {
         self.neighbour
     }
 
-    /// Whom a row is sent to after `step`, if anybody.
+    /// Returns the rank that is sent a row after `step`, if any.
     pub(super) fn outbound(&self, step: u32) -> Option<ProcessId> {
         self.neighbour.filter(|it| it.outbound.due(step)).map(|it| it.id)
     }
 
-    /// Keeps a row that a step from `done` on is going to need, unless it is there.
+    /// Keeps a row that a later step than `done` needs, unless it is already present.
     pub(super) fn accept(&mut self, row: Row, done: u32) {
         let step = row.step();
         if step >= done && self.inbound_due(step) {
@@ -68,12 +68,13 @@ impl Edge {
         }
     }
 
-    /// The boundary for the step after `done` steps, when it has come.
+    /// Returns the boundary for the step after `done` steps if it has arrived.
     pub(super) fn boundary(&self, done: u32) -> Option<&Row> {
         if self.inbound_due(done) { self.early.get(&done) } else { Some(&self.current) }
     }
 
-    /// The step after `done` steps has used the boundary; the message that brought it, by sender and number.
+    /// Records that the step after `done` steps has used the boundary. Returns sender and number of the message that
+    /// contained it.
     pub(super) fn used(&mut self, done: u32) -> Option<(ProcessId, u32)> {
         if !self.inbound_due(done) {
             return None;
@@ -82,14 +83,14 @@ impl Edge {
         self.neighbour.map(|it| (it.id, it.inbound.number(done)))
     }
 
-    /// Adds the rows to a snapshot; their number is the answer.
+    /// Adds the rows to a snapshot. Returns their number.
     pub(super) fn save(&self, chunks: &mut Vec<Chunk>) -> u32 {
         chunks.push(self.current.to_chunk());
         chunks.extend(self.early.values().map(Row::to_chunk));
         1 + self.early.len() as u32
     }
 
-    /// Takes the rows back from a snapshot.
+    /// Restores the rows from a snapshot.
     pub(super) fn load(&mut self, chunks: &[Chunk]) {
         let (current, early) = chunks.split_first().expect("an edge has a current row");
         self.current = Row::from_chunk(current);

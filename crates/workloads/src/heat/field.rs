@@ -1,7 +1,7 @@
-//! The physics: initial temperatures, one explicit time step, and how temperatures become bytes.
+//! The physics: initial temperatures, one explicit time step, and the representation of temperatures as bytes.
 //!
-//! The distributed application and the sequential reference share the initial temperatures, the walls and the byte
-//! form. They do not share the time step, which each writes in its own way with the same operations in the same order.
+//! The distributed application and the sequential reference share initial temperatures, walls and representation.
+//! They do not share the time step: each has its own implementation, with the same operations in the same order.
 
 use alloc::vec::Vec;
 
@@ -14,14 +14,14 @@ pub(super) const HOT_WALL: f64 = 1.0;
 /// Temperature below the last row of the federation.
 pub(super) const COLD_WALL: f64 = 0.0;
 
-/// The temperature of a cell before the first step, in 0..1. Rows are counted over the whole federation.
+/// Returns the initial temperature of a cell, in 0..1. Rows are counted over the whole federation.
 pub(super) fn initial(row: u64, column: u32) -> f64 {
     let bits = mix(mix(row) ^ u64::from(column));
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// One step: every cell moves towards its four neighbours; the left and right borders let no heat through.
-/// `cells` holds the rank's rows between the row above and the row below; the result only the rank's.
+/// Performs one step: every cell moves towards its four neighbours; the left and right borders are insulated. `cells`
+/// contains the rank's rows between the row above and the row below; the result contains only the rank's rows.
 pub(super) fn advance(cells: &[f64], columns: usize) -> Vec<f64> {
     let rows = cells.len() / columns - 2;
     let mut next = Vec::with_capacity(rows * columns);
@@ -39,12 +39,12 @@ pub(super) fn advance(cells: &[f64], columns: usize) -> Vec<f64> {
     next
 }
 
-/// Temperatures as bytes, little-endian.
+/// Encodes temperatures, little-endian.
 pub(super) fn to_bytes(cells: impl IntoIterator<Item = f64>) -> Vec<u8> {
     cells.into_iter().map(f64::to_le_bytes).collect::<Vec<_>>().into_flattened()
 }
 
-/// Temperatures from bytes.
+/// Decodes temperatures.
 pub(super) fn from_bytes(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
     let (cells, rest) = bytes.as_chunks();
     assert!(rest.is_empty(), "a temperature has 8 bytes");

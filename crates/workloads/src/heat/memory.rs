@@ -1,9 +1,9 @@
-//! What makes the state large and unforgetful.
+//! Makes the state large, and preserves the effect of every error.
 //!
-//! Heat conduction forgets: a wrong boundary value of long ago is smoothed out until no bit of it is left. So a rank
-//! also keeps a 64-bit history into which every grid is folded, and a block of pseudo-random bytes of which each step
-//! rewrites one piece from the history. The block cannot be compressed or rebuilt, and nothing that ever went wrong in a
-//! rank disappears from it.
+//! Heat conduction forgets: an incorrect old boundary value is smoothed until no bit of it remains. A rank therefore
+//! also keeps a 64-bit history that includes every grid, and a block of pseudo-random bytes, of which each step
+//! rewrites one piece from the history. The block cannot be compressed or reconstructed, and the effect of an error
+//! never disappears from it.
 
 use alloc::vec::Vec;
 use faultline_core::Digest;
@@ -13,10 +13,10 @@ use rand_chacha::ChaCha8Rng;
 use super::bytes::Bytes;
 use crate::mix::{digest, mix};
 
-/// Length of a piece of the block: what one step rewrites, and what two snapshots share.
+/// Length of a piece of the block, in bytes: the unit that one step rewrites, and that snapshots share.
 const PIECE: u64 = 16 << 10;
 
-/// The block before the first step, of the rank at `position` in the federation.
+/// Returns the initial block of the rank at `position` in the federation.
 pub(super) fn initial_block(position: u64, bytes: u64) -> Vec<Bytes> {
     let mut rng = ChaCha8Rng::seed_from_u64(0);
     rng.set_stream(position);
@@ -30,19 +30,19 @@ pub(super) fn initial_block(position: u64, bytes: u64) -> Vec<Bytes> {
         .collect()
 }
 
-/// The piece of a block of `pieces` that step `step` rewrites.
+/// Returns which of `pieces` pieces step `step` rewrites.
 pub(super) fn piece_of(step: u32, pieces: usize) -> Option<usize> {
     (step as usize).checked_rem(pieces)
 }
 
-/// The history after a step that left these temperatures.
+/// Returns the history after a step with these temperatures.
 pub(super) fn remember(history: u64, cells: &[f64]) -> u64 {
     let fold =
         |sum: u64, cell: &f64| (sum ^ cell.to_bits()).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
     mix(cells.iter().fold(history, fold))
 }
 
-/// A piece rewritten.
+/// Returns a rewritten piece.
 pub(super) fn rewrite(piece: &[u8], history: u64) -> Bytes {
     let (words, rest) = piece.as_chunks();
     assert!(rest.is_empty(), "a piece has whole words");
@@ -53,7 +53,8 @@ pub(super) fn rewrite(piece: &[u8], history: u64) -> Bytes {
     Bytes::from(words.iter().enumerate().map(rewrite).collect::<Vec<_>>().into_flattened())
 }
 
-/// The result of a rank. `received` counts every message that ever arrived, so that one too many shows.
+/// Returns the result of a rank. `received` counts every message that ever arrived, so that an additional one changes
+/// the result.
 pub(super) fn result(received: u64, history: u64, grid: &[u8], block: &[Bytes]) -> Digest {
     let (received, history) = (received.to_le_bytes(), history.to_le_bytes());
     digest([&received[..], &history[..], grid].into_iter().chain(block.iter().map(|piece| &**piece)))

@@ -1,8 +1,9 @@
-//! Coupled heat solvers: one explicit solver per cluster, computing one slab of a federation-wide plate.
+//! Coupled heat solvers: one explicit solver per cluster, each of which computes one slab of a federation-wide plate.
 //!
-//! The model is code coupling: each cluster runs a parallel solver of its own, exchanging halos at every step over a
-//! fast network, and the solvers exchange boundary values over a slow one. Ranks are stacked in one column; a rank owns
-//! `rows` rows of the plate. Between clusters the flow is one-way at every step, with feedback now and then:
+//! The model is code coupling: each cluster runs its own parallel solver, which exchanges halos at every step over a
+//! fast network, and the solvers exchange boundary values over a slow one. Ranks are stacked in one column, and each
+//! owns `rows` rows of the plate. Between clusters, data flows in one direction at every step, with occasional
+//! feedback:
 //!
 //! ```text
 //!        ── hot wall ──
@@ -16,16 +17,18 @@
 //!        ── cold wall ──
 //! ```
 //!
-//! Every message is one boundary row and the number of the step after which the row was like that. A rank computes step
-//! *s* + 1 when both boundaries after step *s* have come; between feedbacks it goes on with the last one. So a cluster may
-//! run ahead of the next by at most `feedback_every` steps, and what comes early waits in the state.
+//! Every message contains one boundary row and the number of the step after which it was sent. A rank computes step
+//! *s* + 1 once both boundaries after step *s* have arrived; between feedbacks it continues with the last one. A
+//! cluster can therefore be at most `feedback_every` steps ahead of the next, and rows that arrive early wait in the
+//! state.
 //!
-//! Every message that is sent is needed, arrivals are counted, and a history of all grids enters the result (see
-//! `memory.rs`): a lost message stops the application; one too many, or a state that does not fit, changes its digest.
-//! The result depends on nothing else: not on the seed, and not on any timing. [`reference()`] computes it sequentially.
+//! Every message that is sent is needed, arrivals are counted, and a history of all grids is part of the result (see
+//! `memory.rs`). A lost message stops the application; an additional message, or a state that does not fit, changes
+//! its digest. The result depends on nothing else: neither on the seed nor on timing. [`reference()`] computes it
+//! sequentially.
 //!
-//! State lives in bytes behind `Arc`s, so that a snapshot copies nothing, also while a step is out, and pieces that did
-//! not change are shared between snapshots.
+//! State consists of bytes behind `Arc`s. A snapshot therefore copies nothing, even during a step, and snapshots
+//! share the pieces that did not change.
 
 mod bytes;
 mod config;
@@ -49,15 +52,15 @@ pub use reference::reference;
 use row::Row;
 pub use step::{Step, Stepped};
 
-/// One rank.
+/// One rank of the solvers.
 #[derive(Clone, Debug)]
 pub(crate) struct Rank {
     config: Config,
     /// Position in the column of all ranks.
     position: u64,
-    /// Steps done.
+    /// Number of steps done.
     done: u32,
-    /// Messages that have arrived, whatever they were.
+    /// Number of messages of any kind that have arrived.
     received: u64,
     history: u64,
     above: Edge,
@@ -66,7 +69,8 @@ pub(crate) struct Rank {
     block: Vec<Bytes>,
 }
 
-/// The part of a snapshot that is not shared bytes. Then follow the rows above, the grid, the rows below, the block.
+/// The part of a snapshot other than shared bytes. Followed by the rows above, the grid, the rows below, and the
+/// block.
 #[derive(Serialize, Deserialize)]
 struct Head {
     done: u32,
@@ -202,7 +206,7 @@ impl Rank {
     }
 }
 
-/// The position of `me` in the column of all ranks, and the ranks above and below it.
+/// Returns the position of `me` in the column of all ranks, and its neighbours above and below.
 fn neighbours(
     config: &Config,
     me: ProcessId,

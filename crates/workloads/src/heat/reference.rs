@@ -1,13 +1,13 @@
-//! The result without distribution: one loop over the grid of the whole federation.
+//! Computes the result sequentially: one loop over the grid of the whole federation.
 //!
-//! Written apart from the state machine on purpose: it knows slabs, not ranks, edges or messages.
+//! Deliberately independent of the state machine: it contains slabs, but no ranks, edges or messages.
 
 use alloc::vec::Vec;
 use faultline_core::Digest;
 
 use super::{Config, field, memory};
 
-/// The digest of every rank's result, cluster by cluster, for a federation whose clusters have `clusters[i]` ranks.
+/// Returns the digest of every rank's result, cluster by cluster. Clusters have `clusters[i]` ranks.
 pub fn reference(config: &Config, clusters: &[usize]) -> Vec<Digest> {
     let (rows, columns) = (config.rows as usize, config.columns as usize);
     let ranks: usize = clusters.iter().sum();
@@ -16,7 +16,7 @@ pub fn reference(config: &Config, clusters: &[usize]) -> Vec<Digest> {
     let mut grid: Vec<Vec<f64>> = (0..all)
         .map(|row| (0..config.columns).map(|column| field::initial(row as u64, column)).collect())
         .collect();
-    // The first row below each cluster but the last.
+    // The first row below each cluster except the last.
     let seams: Vec<usize> = clusters[..clusters.len() - 1]
         .iter()
         .scan(0, |row, size| {
@@ -24,7 +24,7 @@ pub fn reference(config: &Config, clusters: &[usize]) -> Vec<Digest> {
             Some(*row)
         })
         .collect();
-    // That row, as the cluster above it knows it.
+    // The same row, as the cluster above knows it.
     let mut fed_back: Vec<Vec<f64>> = seams.iter().map(|&row| grid[row].clone()).collect();
     let mut history = alloc::vec![0; ranks];
     let mut blocks: Vec<_> =

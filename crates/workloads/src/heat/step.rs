@@ -1,4 +1,4 @@
-//! One time step of one rank, as a job that owns what it needs.
+//! One time step of one rank, as a job that owns its data.
 
 use alloc::vec::Vec;
 use faultline_core::Span;
@@ -17,11 +17,11 @@ pub struct Step {
     pub(super) grid: Bytes,
     pub(super) below: Row,
     pub(super) history: u64,
-    /// The piece of the block that this step rewrites.
+    /// The piece of the block that the step rewrites.
     pub(super) piece: Option<Bytes>,
 }
 
-/// What a [`Step`] gives back.
+/// The output of a [`Step`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stepped {
     pub(super) grid: Bytes,

@@ -1,5 +1,5 @@
-//! Collectives as stages of sends and receives by named sources: a binomial tree for broadcasts and reductions, rounds of
-//! doubling distance for barriers.
+//! Collectives as stages of sends and receives by named sources: a binomial tree for broadcasts and reductions,
+//! rounds of doubling distance for barriers.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{Message, Place, pack};
 
-/// How the numbers of two ranks are taken together.
+/// How the numbers of two ranks are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     /// Their sum.
     Sum,
-    /// The smaller one.
+    /// The smaller number.
     Least,
-    /// The greater one.
+    /// The greater number.
     Greatest,
 }
 
-/// A collective that is going on.
+/// A collective in progress.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Collective {
     Barrier { distance: u32 },
@@ -29,7 +29,7 @@ pub(super) enum Collective {
     AllToAll { contents: Vec<Vec<u8>>, has_begun: bool },
 }
 
-/// What a rank does in a stage: it sends, and then waits or is done.
+/// What a rank does in a stage: it sends, then waits or finishes.
 pub(super) struct Stage {
     pub(super) sends: Vec<(u32, Vec<u8>)>,
     pub(super) then: Then,
@@ -37,9 +37,9 @@ pub(super) struct Stage {
 
 /// What follows the sends of a stage.
 pub(super) enum Then {
-    /// Waits for the next message of each of these.
+    /// Waits for the next message of each of these ranks.
     Await(Vec<u32>),
-    /// Is done, and has brought this.
+    /// The collective is complete, with this result.
     Over(Option<Vec<Message>>),
 }
 
@@ -50,7 +50,7 @@ impl Stage {
 }
 
 impl Collective {
-    /// The next stage, given what the one before has brought.
+    /// Returns the next stage, given the messages of the previous one.
     pub(super) fn stage(&mut self, place: Place, received: Vec<Message>) -> Stage {
         let Place { me, ranks } = place;
         match self {
@@ -93,7 +93,7 @@ impl Collective {
                 if !*has_begun {
                     *has_begun = true;
                     assert_eq!(contents.len(), ranks as usize, "an all-to-all says something to every rank");
-                    // Everybody begins with another, so that nobody is sent everything at once.
+                    // Each rank starts with a different peer, so that no rank receives everything at once.
                     let others = (1..ranks).map(|it| (me + it) % ranks);
                     let sends = others.map(|to| (to, take(&mut contents[to as usize]))).collect();
                     let from = (0..ranks).filter(|&it| it != me).collect();
@@ -108,7 +108,7 @@ impl Collective {
 }
 
 impl Operation {
-    /// Takes `other` into `part`.
+    /// Combines `other` with `part`, and stores the result in `part`.
     fn apply(self, part: &mut [f64], other: &[f64]) {
         assert_eq!(part.len(), other.len(), "every rank has as many numbers in a reduction");
         for (one, &other) in part.iter_mut().zip(other) {
@@ -121,7 +121,8 @@ impl Operation {
     }
 }
 
-/// A rank's place in the binomial tree of a root: at distance d from the root, without the lowest bit of d is the parent.
+/// A rank's position in the binomial tree of a root: at distance d from the root, the parent is d without its lowest
+/// bit.
 struct Tree {
     parent: Option<u32>,
     children: Vec<u32>,

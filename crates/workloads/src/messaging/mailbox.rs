@@ -1,4 +1,4 @@
-//! What has arrived and was not received yet.
+//! Messages that have arrived but have not been received by the program yet.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,39 +8,39 @@ use serde::{Deserialize, Serialize};
 
 use super::{Message, number_of};
 
-/// The channels of one rank, both directions.
+/// The channels of one rank, in both directions.
 ///
-/// Messages of a channel are numbered by their sender, because some networks let them overtake each other.
+/// Senders number the messages of a channel, because some networks let them overtake each other.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Mailbox {
     channels: BTreeMap<u32, Channel>,
-    /// Messages that have arrived, whatever they were.
+    /// Number of messages of any kind that have arrived.
     arrived: u64,
-    /// Of the awaited messages, those that have not arrived.
+    /// Number of awaited messages that have not arrived.
     missing: u32,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Channel {
-    /// Messages sent to the peer.
+    /// Number of messages sent to the peer.
     sent: u32,
-    /// Messages received from it.
+    /// Number of messages received from the peer.
     received: u32,
-    /// The next one is awaited.
+    /// Whether the next message is awaited.
     awaited: bool,
-    /// Those that have arrived since, by number.
+    /// Messages that have arrived since, by number.
     waiting: BTreeMap<u32, Payload>,
 }
 
 impl Mailbox {
-    /// The number of the next message to `to`.
+    /// Returns the number of the next message to `to`.
     pub(super) fn number(&mut self, to: u32) -> u32 {
         let sent = &mut self.channels.entry(to).or_default().sent;
         *sent += 1;
         *sent - 1
     }
 
-    /// A message has arrived. One that has arrived before is counted, and nothing else.
+    /// Handles the arrival of a message. A repeated message is only counted.
     pub(super) fn arrive(&mut self, from: u32, sealed: Payload) {
         self.arrived += 1;
         let Some(number) = number_of(&sealed) else { return };
@@ -50,11 +50,11 @@ impl Mailbox {
         }
     }
 
-    /// From now on the next message of each of these ranks is awaited.
+    /// Awaits the next message of each of these ranks.
     ///
     /// # Panics
     ///
-    /// When a rank stands there twice, or when messages are awaited already.
+    /// Panics if a rank appears twice, or if messages are already awaited.
     pub(super) fn await_from(&mut self, from: &[u32]) {
         assert_eq!(self.missing, 0, "one wait at a time");
         for it in from {
@@ -65,12 +65,12 @@ impl Mailbox {
         }
     }
 
-    /// Whether everything awaited is there.
+    /// Returns whether all awaited messages have arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.missing == 0
     }
 
-    /// Hands over what was awaited, each message with its number.
+    /// Removes and returns the awaited messages, each with its number.
     pub(super) fn take(&mut self, from: &[u32]) -> Vec<(u32, Message)> {
         let take = |&from: &u32| {
             let channel = self.channels.get_mut(&from).expect("it was awaited");
@@ -83,7 +83,7 @@ impl Mailbox {
         from.iter().map(take).collect()
     }
 
-    /// Messages that have arrived, whatever they were.
+    /// Returns the number of messages of any kind that have arrived.
     pub(super) fn arrived(&self) -> u64 {
         self.arrived
     }

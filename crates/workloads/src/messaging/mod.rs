@@ -1,20 +1,21 @@
 //! Message-passing programs: sends, receives by named sources, gathers, polls with a fence, and collectives.
 //!
-//! A [`Program`] says what it does next, one [`Step`] at a time, and is told what came of it. [`Performer`] makes an
-//! application of it, which every driver and every protocol runs. `docs/applications.md` is the guide.
+//! A [`Program`] defines its next action, one [`Step`] at a time, and receives the outcome. [`Performer`] turns it
+//! into an application, which runs on every driver and under every protocol. `docs/applications.md` is the guide.
 //!
-//! What a program can say is what a protocol that repeats executions can protect. Every receive names its sources, and
-//! what comes from one source is received in the order in which it was sent; so what a program receives, and what it had
-//! received before each send, does not depend on the order of arrival, nor on any timing. "Any *k* of *n*, then send" cannot be
-//! written: a gather waits for *all* of its set, and a poll tells the program nothing but, at its fence, the messages.
-//! The price is that a program cannot give work to whoever is free first.
+//! The steps of a program are limited to what a protocol that relies on repetition can protect. Every receive names
+//! its sources, and messages of one source are received in the order in which they were sent. What a program
+//! receives, and what it had received before each send, therefore depends neither on the order of arrival nor on
+//! timing. "Any *k* of *n*, then send" cannot be expressed: a gather waits for *all* of its set, and a poll gives the
+//! program nothing except the messages, at its fence. The price is that a program cannot assign work to whichever
+//! rank is idle first.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `collective` | barrier, broadcast, reduction and all-to-all, as sends and receives |
-//! | `mailbox` | what has arrived and was not received yet |
+//! | `collective` | barrier, broadcast, reduction and all-to-all, built from sends and receives |
+//! | `mailbox` | messages that have arrived but have not been received |
 //! | `performer` | a program as an application |
-//! | `sequential` | all ranks in one loop: what a run without failures must compute |
+//! | `sequential` | all ranks in one loop: the expected result of a run without failures |
 
 mod collective;
 mod mailbox;
@@ -34,161 +35,164 @@ pub use collective::Operation;
 pub use performer::{Computation, Performer};
 pub use sequential::sequential;
 
-/// One rank of a message-passing program: what it does, apart from its state.
+/// One rank of a message-passing program: its behaviour, separate from its state.
 ///
-/// The value itself never changes; what changes is its [`State`](Program::State), of which a checkpoint holds a copy.
+/// The value itself never changes. What changes is its [`State`](Program::State), of which a checkpoint contains a
+/// copy.
 pub trait Program: Clone + Debug + Send + Sync + 'static {
-    /// Its parameters, equal for all ranks.
+    /// Parameters of the program, equal for all ranks.
     type Config: Clone + Debug;
-    /// Everything that the rank knows and that is not in its parameters.
+    /// State of the rank: everything that it knows, except its parameters.
     type State: Clone + Debug + Serialize + DeserializeOwned + Send + Sync;
 
-    /// The program of the rank at `place`.
+    /// Creates the program of the rank at `place`.
     fn new(config: &Arc<Self::Config>, place: Place) -> Self;
-    /// Its state before the first step.
+    /// Returns the state before the first step.
     fn begin(&self) -> Self::State;
-    /// What it does next; asked again when that is done. What it computes it computes here: [`Step::Compute`] is only the
-    /// time that it takes.
+    /// Returns the next step. Called again once that step is done. Computations happen inside this call:
+    /// [`Step::Compute`] is only the time that they take.
     fn next(&self, state: &mut Self::State) -> Step;
-    /// What the last step has brought, in the order in which it named the sources.
+    /// Handles the messages of the last step, in the order in which the step named their sources.
     fn received(&self, state: &mut Self::State, messages: Vec<Message>);
-    /// The result, asked for when the rank has finished; see [`digest_of`].
+    /// Returns the result. Called once the rank has finished; see [`digest_of`].
     fn result(&self, state: &Self::State) -> Vec<u8>;
-    /// How far it is.
+    /// Returns the rank's progress.
     fn progress(&self, state: &Self::State) -> Progress;
-    /// Bytes of state beside [`State`](Program::State) of which only the length matters: what a checkpoint costs.
+    /// Returns the size of additional state in bytes, of which only the length matters for the cost of a checkpoint.
     fn bulk(&self) -> u64 {
         0
     }
 }
 
-/// Which rank of how many, in the order of the federation's processes.
+/// The number of a rank, in the order of the federation's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The own number; the first is 0.
+    /// Number of this rank, from 0.
     pub me: u32,
-    /// How many there are.
+    /// Number of ranks.
     pub ranks: u32,
 }
 
-/// What a program does next.
+/// The next action of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Computes for so long.
+    /// Computes for this long.
     Compute(Span),
     /// Sends a message, which takes no time.
     Send {
-        /// Another rank.
+        /// The receiving rank, other than this one.
         to: u32,
-        /// What it says.
+        /// Content of the message.
         content: Vec<u8>,
     },
     /// Waits for the next message from a rank.
     Receive {
-        /// Another rank.
+        /// The sending rank, other than this one.
         from: u32,
     },
     /// Waits for the next message from each of several ranks.
     Gather {
-        /// Different other ranks.
+        /// The sending ranks: all different, and other than this one.
         from: Vec<u32>,
     },
-    /// As [`Step::Gather`], but computes while it waits: piece by piece, and before each piece it looks whether all messages
-    /// have arrived. The fence is at its end: what was there earlier is handed over then, and nothing can be sent before.
+    /// Same as [`Step::Gather`], but computes while it waits, piece by piece, and checks before each piece whether
+    /// all messages have arrived. The fence is at its end: earlier messages are handed over only then, and nothing
+    /// can be sent before.
     Poll {
-        /// Different other ranks.
+        /// The sending ranks: all different, and other than this one.
         from: Vec<u32>,
-        /// How long one piece takes.
+        /// Duration of one piece.
         piece: Span,
-        /// Pieces at most; when they are done it waits.
+        /// Largest number of pieces. After them, the rank waits.
         pieces: u32,
     },
-    /// Waits until every rank has come to its barrier. Brings nothing.
+    /// Waits until every rank has reached its barrier. Returns no messages.
     Barrier,
-    /// Brings what one rank says to every rank, to itself as well.
+    /// Sends the content of one rank to all ranks, including itself.
     Broadcast {
-        /// Who says it; equal for all ranks.
+        /// The rank that sends; equal for all ranks.
         root: u32,
-        /// What it says; that of other ranks is ignored.
+        /// Content of the message; ignored for other ranks.
         content: Vec<u8>,
     },
-    /// Brings numbers of all ranks, taken together place by place, to one of them; see [`Message::unpack`]. The others get
-    /// nothing. Sums are formed in an order that depends on the number of ranks only.
+    /// Combines the numbers of all ranks, element by element, and sends the result to one rank; see
+    /// [`Message::unpack`]. Other ranks receive nothing. The order of a sum depends only on the number of ranks.
     Reduce {
-        /// Who gets it; equal for all ranks.
+        /// The rank that receives the result; equal for all ranks.
         root: u32,
-        /// The own numbers, as many as everybody's.
+        /// Numbers of this rank; all ranks have the same count.
         part: Vec<f64>,
-        /// How they are taken together; equal for all ranks.
+        /// How the numbers are combined; equal for all ranks.
         operation: Operation,
     },
-    /// Brings what every rank says to this one, in the order of the ranks, the own words among them.
+    /// Sends one message from every rank to every rank, including itself. Received in the order of the ranks.
     AllToAll {
-        /// What this rank says, by rank.
+        /// Contents for each rank, by rank.
         contents: Vec<Vec<u8>>,
     },
-    /// Has finished.
+    /// Ends the rank's program.
     Finish,
 }
 
 impl Step {
-    /// Sends a value.
+    /// Creates a step that sends a value.
     pub fn send(to: u32, value: &impl Serialize) -> Step {
         Step::Send { to, content: pack(value) }
     }
 }
 
-/// What a rank has received.
+/// A message that a rank has received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Whose it is.
+    /// The sending rank.
     pub from: u32,
-    /// What it says, and then its number on the channel.
+    /// The content, followed by the message's number on the channel.
     sealed: Payload,
 }
 
-/// Bytes of the number that every message has at its end.
+/// Size of the number at the end of every message, in bytes.
 pub const NUMBER: usize = size_of::<u32>();
 
 impl Message {
-    /// A message that did not travel.
+    /// Creates a message of a rank to itself, which is not sent.
     fn of(from: u32, content: Vec<u8>) -> Message {
         Message { from, sealed: seal(content, 0) }
     }
 
-    /// What it says.
+    /// Returns the content of the message.
     pub fn bytes(&self) -> &[u8] {
         let bytes = self.sealed.bytes();
         &bytes[..bytes.len() - NUMBER]
     }
 
-    /// The value that was packed.
+    /// Decodes the value that the sender packed.
     ///
     /// # Panics
     ///
-    /// When the sender has packed something else.
+    /// Panics if the sender packed a value of another type.
     pub fn unpack<T: DeserializeOwned>(&self) -> T {
         postcard::from_bytes(self.bytes()).expect("the sender packs what the receiver unpacks")
     }
 }
 
-/// The bytes of a value, for a message.
+/// Encodes a value as the content of a message.
 pub fn pack(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("what a program says can be encoded")
 }
 
-/// The digest of a rank's result: what it says, and how many messages have arrived in all, so that one too many shows.
+/// Returns the digest of a rank's result. It includes the number of messages that arrived, so that an additional one
+/// changes the digest.
 pub fn digest_of(result: &[u8], arrived: u64) -> Digest {
     digest([result, &arrived.to_le_bytes()])
 }
 
-/// A message as it travels.
+/// Appends the number to a message.
 fn seal(mut content: Vec<u8>, number: u32) -> Payload {
     content.extend_from_slice(&number.to_le_bytes());
     Payload::from_slice(&content)
 }
 
-/// The number of a message that has travelled; `None` for one that no program has sent.
+/// Returns the number of a message that was sent; `None` if no program sent it.
 fn number_of(sealed: &Payload) -> Option<u32> {
     sealed.bytes().last_chunk().map(|it| u32::from_le_bytes(*it))
 }

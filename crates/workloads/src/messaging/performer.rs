@@ -1,4 +1,5 @@
-//! A program as an application: steps that need nobody are done at once, others when what they wait for is there.
+//! Turns a program into an application: steps that need no other rank are done immediately, others once what they
+//! wait for is available.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -15,17 +16,17 @@ use super::collective::{Collective, Then};
 use super::mailbox::Mailbox;
 use super::{Message, Place, Program, Step, digest_of, seal};
 
-/// A program as an application.
+/// A program, turned into an application.
 #[derive(Clone, Debug)]
 pub struct Performer<P: Program> {
     program: P,
     place: Place,
-    /// By rank.
+    /// Processes by rank.
     ranks: Arc<[ProcessId]>,
     state: State<P::State>,
 }
 
-/// What a snapshot holds.
+/// The part of a rank that a snapshot contains.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct State<S> {
     program: S,
@@ -36,26 +37,27 @@ struct State<S> {
 /// What a rank is doing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum At {
-    /// It has not done anything.
+    /// The rank has not done anything yet.
     Start,
     Computing(Span),
-    /// It computes piece by piece, until the messages have arrived; so many pieces are left, this one included.
+    /// The rank computes piece by piece until the messages have arrived. `left` pieces remain, including the current
+    /// one.
     Polling {
         from: Vec<u32>,
         piece: Span,
         left: u32,
     },
-    /// It waits for the next message of each of these, for itself or for a collective.
+    /// The rank waits for the next message of each of these, for itself or for a collective.
     Waiting {
         from: Vec<u32>,
         collective: Option<Collective>,
     },
-    /// It decides what to do next; never seen from outside.
+    /// The rank is choosing its next step. Never visible from outside.
     Deciding,
     Finished,
 }
 
-/// Time that passes while a rank computes.
+/// Modelled time of a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Computation(pub(crate) Span);
 
@@ -70,7 +72,7 @@ impl Job for Computation {
 }
 
 impl<P: Program> Performer<P> {
-    /// Does as many steps as need no time and nobody.
+    /// Performs steps as long as they need neither time nor other ranks.
     fn go_on(&mut self, out: &mut Outbox) {
         loop {
             match &self.state.at {
@@ -120,7 +122,7 @@ impl<P: Program> Performer<P> {
         self.state.at = At::Waiting { from, collective };
     }
 
-    /// Computes another piece, unless there is none left or nothing to wait for.
+    /// Computes another piece, unless none is left or all messages have arrived.
     fn poll(&mut self, piece: Span, left: u32) {
         let At::Waiting { from, .. } = &mut self.state.at else { panic!("a poll is a wait with pieces") };
         if left > 0 && !self.state.mailbox.is_complete() {
@@ -128,7 +130,7 @@ impl<P: Program> Performer<P> {
         }
     }
 
-    /// Receives what was waited for.
+    /// Receives the awaited messages.
     fn take(&mut self, out: &mut Outbox) {
         let at = replace(&mut self.state.at, At::Deciding);
         let At::Waiting { from, collective } = at else { panic!("only who waits receives") };
@@ -145,7 +147,7 @@ impl<P: Program> Performer<P> {
         }
     }
 
-    /// Goes on with a collective for which this was received.
+    /// Continues a collective with the messages that it waited for.
     fn carry_on(&mut self, mut collective: Collective, received: Vec<Message>, out: &mut Outbox) {
         let stage = collective.stage(self.place, received);
         for (to, content) in stage.sends {
@@ -212,14 +214,18 @@ impl<P: Program> Application for Performer<P> {
         }
     }
 
-    /// Always answers.
+    /// Never returns `None`.
     fn snapshot(&self) -> Option<Arc<[Chunk]>> {
         let state = postcard::to_allocvec(&self.state).expect("a program's state can be encoded");
         let bulk = Some(self.program.bulk()).filter(|it| *it > 0).map(Chunk::Virtual);
         Some([Chunk::Bytes(state.into())].into_iter().chain(bulk).collect())
     }
 
-    /// Panics when `chunks` are not a snapshot of the same rank of the same program.
+    /// Restores a snapshot.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `chunks` are not a snapshot of the same rank of the same program.
     fn restore(&mut self, chunks: Option<&[Chunk]>, _: Incarnation) {
         self.state = match chunks {
             None => Performer::initial(&self.program),

@@ -1,4 +1,4 @@
-//! What a program computes when nothing fails: all ranks in one loop, every message delivered at once.
+//! The results of a program without failures: all ranks in one loop, with immediate delivery of every message.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -8,11 +8,12 @@ use faultline_core::{Application, Digest, Job, Membership, Outbox, Payload, Proc
 
 use super::{Performer, Program};
 
-/// The results of all ranks. A program's result depends on no order, so that any one will do.
+/// Returns the results of all ranks. A program's result does not depend on the order of execution, so any order will
+/// do.
 ///
 /// # Panics
 ///
-/// When the ranks wait for each other for ever.
+/// Panics if the ranks deadlock.
 pub fn sequential<P: Program>(config: &Arc<P::Config>, membership: &Membership) -> Vec<(ProcessId, Digest)> {
     let mut ranks: Vec<(ProcessId, Performer<P>)> =
         membership.with_role(Role::RANK).map(|me| (me, Performer::new(config, me, membership, 0))).collect();

@@ -7,42 +7,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Invalid, in_range};
 
-/// A kernel of the NAS parallel benchmarks, or rather who talks to whom in it.
+/// The communication pattern of a kernel of the NAS parallel benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pattern {
     /// Block tridiagonal solver: faces to six neighbours on a torus, then sweeps along rows, columns and one diagonal.
     Bt,
-    /// Conjugate gradient: exchanges in rows by powers of two, then one with the transposed place.
+    /// Conjugate gradient: exchanges within rows by powers of two, then one with the transposed position.
     Cg,
-    /// Fourier transform: everybody to everybody.
+    /// Fourier transform: all processes with each other.
     Ft,
-    /// Lower-upper solver: wavefronts over a mesh, there and back.
+    /// Lower-upper solver: wavefronts over a mesh, forwards and backwards.
     Lu,
     /// Multigrid: faces on a torus of three dimensions, on finer and coarser grids.
     Mg,
-    /// Scalar pentadiagonal solver: as BT, with shorter messages in the sweeps.
+    /// Scalar pentadiagonal solver: same as BT, with shorter messages in the sweeps.
     Sp,
 }
 
 /// Parameters of a NAS pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// Who talks to whom.
+    /// The communication pattern.
     pub pattern: Pattern,
-    /// Iterations.
+    /// Number of iterations.
     pub iterations: u32,
     /// Modelled duration of the computation of one rank in one iteration, spread evenly over its rounds.
     pub iteration_cost: Span,
-    /// Length of the longest messages; others are shorter by a factor that the pattern says.
+    /// Length of the longest messages in bytes. Others are shorter by a factor that depends on the pattern.
     pub message_bytes: u32,
-    /// Length of the state of a rank; it has no content.
+    /// Size of a rank's state in bytes; it has no content.
     pub state_bytes: u64,
-    /// By process, in the order of the federation: its rank in the pattern. Empty: the same.
+    /// Rank in the pattern of each process, in the order of the federation. If empty, both numbers are equal.
     pub order: Vec<u32>,
 }
 
 impl Default for Config {
-    /// CG for four seconds, with messages of 16 KiB and 1 MiB of state a rank.
+    /// Returns the defaults: CG for four seconds, with messages of 16 KiB and 1 MiB of state per rank.
     fn default() -> Self {
         Config {
             pattern: Pattern::Cg,
@@ -55,9 +55,9 @@ impl Default for Config {
     }
 }
 
-/// Numbers of ranks that every pattern can be run with: squares of powers of two.
+/// Numbers of ranks that every pattern supports: squares of powers of two.
 pub const RANKS: [u32; 5] = [16, 64, 256, 1024, 4096];
-/// The least length of the longest messages: the shortest ones still carry a value.
+/// Lower limit of the length of the longest messages, in bytes. The shortest messages still carry a value.
 pub const LEAST_MESSAGE: u32 = 512;
 
 impl Config {

@@ -1,20 +1,20 @@
-//! The communication of six kernels of the NAS parallel benchmarks (BT, CG, FT, LU, MG, SP), with dependencies that are real.
+//! The communication of six kernels of the NAS parallel benchmarks (BT, CG, FT, LU, MG, SP), with real dependencies.
 //!
-//! What is taken from the kernels is who sends to whom in which order, and in which proportion: the decompositions of the
-//! benchmarks, as the HydEE paper clusters them (table I). An iteration has rounds; in each round a rank computes, and sends
-//! and receives what the kernel would:
+//! The kernels determine which rank sends to which, in which order, and in which proportion: these are the
+//! decompositions of the benchmarks, as the HydEE paper clusters them (table I). An iteration consists of rounds. In
+//! each round a rank computes, then sends and receives what the kernel would:
 //!
 //! | pattern | rounds of an iteration |
 //! | --- | --- |
-//! | BT, SP | faces to six neighbours on a torus, then a sweep there and back along rows, columns and a diagonal |
-//! | CG | exchanges in rows by powers of two, then one with the transposed place |
-//! | FT | everybody to everybody |
+//! | BT, SP | faces to six neighbours on a torus, then sweeps there and back along rows, columns and a diagonal |
+//! | CG | exchanges within rows by powers of two, then one with the transposed position |
+//! | FT | all ranks with each other |
 //! | LU | four fronts over a mesh from the first corner, then four back |
 //! | MG | faces on a torus of three dimensions, on three grids, down and up |
 //!
-//! Numbers are not computed: a rank's value is a hash, every message carries what the hash is when it is sent, filled up to
-//! the length that is asked for, and every receipt changes it. So whatever a rank sends depends on everything that led to it, and
-//! a message that is lost, doubled or taken for another changes the result. Global sums of a few bytes are left out.
+//! Numbers are not computed: a rank's value is a hash. Every message contains the hash at its send, padded to the
+//! requested length, and every receipt changes the hash. What a rank sends therefore depends on everything that led
+//! to it, and a lost, duplicated or confused message changes the result. Global sums of a few bytes are omitted.
 
 mod config;
 mod reference;
@@ -32,24 +32,24 @@ pub use config::{Config, LEAST_MESSAGE, Pattern, RANKS};
 pub use reference::reference;
 use shape::{Order, Round, Shape};
 
-/// One rank.
+/// One rank of a kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// In the pattern.
+    /// Rank in the pattern.
     rank: u32,
     iterations: u32,
-    /// Before each round.
+    /// Duration of the computation before each round.
     cost: Span,
     state_bytes: u64,
-    /// By process: its rank in the pattern.
+    /// Rank in the pattern of each process.
     rank_of: Arc<[u32]>,
-    /// By rank in the pattern: its process.
+    /// Process of each rank in the pattern.
     process_of: Arc<[u32]>,
-    /// Of every iteration.
+    /// Rounds of every iteration.
     rounds: Arc<[Round]>,
 }
 
-/// What a rank knows.
+/// State of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     iteration: u32,
@@ -61,11 +61,11 @@ pub(crate) struct State {
 /// What a rank does next in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum At {
-    /// A front is waited for; others compute.
+    /// Waits for a front; without a front, computes.
     Begin,
-    /// The front has come.
+    /// The front has arrived.
     Compute,
-    /// So many sends of this round are done.
+    /// Number of sends of this round that are done.
     Send(u32),
 }
 
@@ -163,17 +163,17 @@ impl Kernel {
     }
 }
 
-/// By process: its rank in the pattern.
+/// Returns the rank in the pattern of each process.
 fn order(config: &Config, ranks: u32) -> Vec<u32> {
     if config.order.is_empty() { (0..ranks).collect() } else { config.order.clone() }
 }
 
-/// What a rank knows at first.
+/// Returns the initial hash of a rank.
 fn initial(rank: u32) -> u64 {
     mix(rank.into())
 }
 
-/// What a rank says to another.
+/// Returns what a rank with this hash sends to `to`.
 fn said(hash: u64, to: u32) -> u64 {
     mix(hash ^ u64::from(to))
 }

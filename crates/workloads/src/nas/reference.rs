@@ -1,4 +1,4 @@
-//! The results without distribution: all ranks of a round, one after the other.
+//! Computes the results sequentially: all ranks of a round, one after the other.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use super::shape::{Order, Shape};
 use super::{Config, initial, learn, order, said};
 use crate::messaging::{digest_of, pack};
 
-/// The results, by process.
+/// Returns the result of each process.
 pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Digest)> {
     let processes: Vec<ProcessId> = membership.with_role(Role::RANK).collect();
     let ranks = processes.len() as u32;
@@ -23,7 +23,7 @@ pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Di
         for at in 0..whole.len() {
             let (rank, here) = &whole[if is_up { at } else { whole.len() - 1 - at }];
             for &source in &here.sources {
-                // A front brings what its ranks have learned in this very round.
+                // A front carries what its ranks have learned in this same round.
                 let known = if here.order == Order::SendsFirst { &before } else { &hashes };
                 let value = said(known[source as usize], *rank);
                 hashes[*rank as usize] = learn(hashes[*rank as usize], source, value);

@@ -1,17 +1,17 @@
-//! Who sends how much to whom, round by round of one iteration.
+//! Shapes of the patterns: how much each rank sends to which rank, for each round of an iteration.
 
 use alloc::vec::Vec;
 
 use super::Pattern;
 
-/// In which order the sends and receives of a round come.
+/// Order of the sends and receives of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Everybody sends, and then receives.
+    /// Every rank sends, then receives.
     SendsFirst,
-    /// Everybody receives, and then sends: a front goes over the ranks, upwards.
+    /// Every rank receives, then sends: a front passes over the ranks in ascending order.
     Up,
-    /// The same, downwards.
+    /// Same as `Up`, in descending order.
     Down,
 }
 
@@ -19,17 +19,17 @@ pub(super) enum Order {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     pub(super) order: Order,
-    /// To whom, and how many bytes.
+    /// Receiver and number of bytes of each send.
     pub(super) sends: Vec<(u32, u32)>,
     pub(super) sources: Vec<u32>,
 }
 
-/// Planes of LU's grid: that many fronts are under way at once.
+/// Number of planes of LU's grid, which is the number of fronts in progress at the same time.
 const PLANES: u32 = 4;
-/// Grids of MG, each with a quarter of the finer one's faces: down from the first to the last and up again.
+/// Grids of MG, each with a quarter of the finer grid's faces: down from the first to the last, and up again.
 const GRIDS: [u32; 5] = [0, 1, 2, 1, 0];
 
-/// A pattern on so many ranks, a square of a power of two, with messages of at most so many bytes.
+/// A pattern on `ranks` ranks, a square of a power of two, with messages of at most `bytes` bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) pattern: Pattern,
@@ -38,7 +38,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Rounds of one iteration.
+    /// Returns the number of rounds per iteration.
     pub(super) fn rounds(self) -> u32 {
         match self.pattern {
             Pattern::Bt | Pattern::Sp => 7,
@@ -49,7 +49,7 @@ impl Shape {
         }
     }
 
-    /// What `rank` does in one of them.
+    /// Returns what `rank` does in a round.
     pub(super) fn round(self, rank: u32, round: u32) -> Round {
         let side = self.side();
         let (row, column) = (rank / side, rank % side);
@@ -80,7 +80,7 @@ impl Shape {
                 self.both_ways(&others, self.bytes)
             }
             Pattern::Ft => {
-                // Everybody begins with another, so that nobody is sent everything at once.
+                // Each rank starts with a different peer, so that no rank receives everything at once.
                 let others: Vec<u32> = (1..self.ranks).map(|it| (rank + it) % self.ranks).collect();
                 self.both_ways(&others, self.bytes)
             }
@@ -108,13 +108,14 @@ impl Shape {
         }
     }
 
-    /// A round in which these send to each other.
+    /// Returns a round in which the rank exchanges messages with each of these.
     fn both_ways(self, others: &[u32], bytes: u32) -> Round {
         let sends = others.iter().map(|&it| (it, bytes)).collect();
         Round { order: Order::SendsFirst, sends, sources: others.into() }
     }
 
-    /// MG's torus has two equal sides and a third that may be shorter; faces along the third weigh half.
+    /// Returns a round of MG. Its torus has two equal sides and a third that may be shorter; faces along the third
+    /// weigh half.
     fn faces(self, rank: u32, grid: u32) -> Round {
         let long = 1 << self.ranks.trailing_zeros().div_ceil(3);
         let high = self.ranks / (long * long);

@@ -8,22 +8,22 @@ use crate::config::{Invalid, in_range, is_probability};
 /// Parameters of the salted application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Steps of each rank, after which it has finished.
+    /// Number of steps after which a rank finishes.
     pub steps: u32,
     /// Modelled duration of one step.
     pub step_cost: Span,
-    /// The most messages sent after one step; the number is random.
+    /// Largest number of messages sent after one step; the actual number is random.
     pub fan_out: u32,
     /// Probability that a message goes to another cluster.
     pub between: f64,
     /// Probability that a delivered message is answered.
     pub reply: f64,
-    /// The longest chain of answers to one message.
+    /// Longest chain of answers to one message.
     pub reply_depth: u8,
 }
 
 impl Default for Config {
-    /// A second of computation, two messages a step, a third of them between clusters.
+    /// Returns the defaults: a second of computation with two messages per step, a third of them between clusters.
     fn default() -> Self {
         Config {
             steps: 100,

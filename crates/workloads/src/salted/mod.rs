@@ -1,8 +1,8 @@
-//! Traffic that no re-execution repeats: what the fuzzer runs.
+//! Traffic that no re-execution repeats, for the fuzzer.
 //!
-//! A deterministic application hides the defects of a protocol, since a rank that is rolled back sends the same messages
-//! again and a ghost is as good as the message that it stands for. Here every choice depends on the rank's seed, on the
-//! incarnation under which it runs, and on everything that was delivered before:
+//! A deterministic application hides the defects of a protocol: a rank that is rolled back sends the same messages
+//! again, so that a ghost is as good as the real message. In this application, every choice depends on the rank's
+//! seed, on the incarnation under which it runs, and on everything delivered before:
 //!
 //! ```text
 //!   step ──▶ 0..=fan_out messages, inside or between clusters ──▶ delivery ──▶ perhaps an answer ──▶ … at most
@@ -10,9 +10,9 @@
 //!    └── hash of the state (content of all sends and deliveries) ◀──┘
 //! ```
 //!
-//! A rank finishes after a number of steps of its own, so that nobody waits for messages that others may not send.
-//! Deliveries after that change its digest but are not answered. There is no reference to compare with: such runs are
-//! judged by properties only.
+//! A rank finishes after a fixed number of its own steps, so that no rank waits for messages that others may not
+//! send. Later deliveries change its digest but are not answered. There is no reference result: these runs are judged
+//! by properties only.
 
 mod config;
 
@@ -28,7 +28,7 @@ use crate::mix::{digest, mix};
 use crate::peers::Peers;
 pub use config::Config;
 
-/// One rank.
+/// One rank of the salted application.
 #[derive(Clone, Debug)]
 pub(crate) struct Rank {
     config: Config,
@@ -38,14 +38,14 @@ pub(crate) struct Rank {
     state: State,
 }
 
-/// What a snapshot holds.
+/// The part of a rank that a snapshot contains.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct State {
-    /// Steps done.
+    /// Number of steps done.
     done: u32,
     sent: u64,
     received: u64,
-    /// Of everything sent and delivered, in order.
+    /// Hash of everything sent and delivered, in order.
     hash: u64,
 }
 
@@ -53,7 +53,7 @@ struct State {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Message {
     value: u64,
-    /// How many answers may follow one another.
+    /// Number of answers that may still follow.
     depth: u8,
 }
 
@@ -76,7 +76,7 @@ impl Rank {
         }
     }
 
-    /// How long the next step takes.
+    /// Returns how long the next step takes.
     pub(crate) fn next_job(&self) -> Option<Span> {
         (self.state.done < self.config.steps).then_some(self.config.step_cost)
     }
@@ -120,13 +120,13 @@ impl Rank {
         Progress { done: self.state.done.into(), total: self.config.steps.into() }
     }
 
-    /// Fresh random numbers for one action.
+    /// Returns a new source of random numbers for one action.
     fn choices(&self) -> Xoshiro256PlusPlus {
         let salted = mix(self.seed ^ mix(self.salt.0.into()));
         Xoshiro256PlusPlus::seed_from_u64(self.state.hash ^ salted)
     }
 
-    /// A random rank of this cluster or of another; `None` when there is nobody else at all.
+    /// Returns a random rank of this cluster or of another; `None` if there is no other rank.
     fn receiver(&self, rng: &mut impl Rng) -> Option<ProcessId> {
         let own = self.peers.own();
         let company = self.peers.size(own) > 1;

@@ -9,65 +9,67 @@ use crate::config::{Invalid, in_range, is_probability};
 /// Parameters of the synthetic application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// When ranks send, and to whom.
+    /// When ranks send, and to which ranks.
     pub traffic: Traffic,
-    /// Length of every message; its content is virtual.
+    /// Length of every message in bytes; its content is virtual.
     pub message_bytes: u32,
-    /// Length of every rank's virtual state, beside the few bytes of real state.
+    /// Size of every rank's virtual state in bytes, besides the few bytes of real state.
     pub state_bytes: u64,
-    /// The time of each cluster in the program; empty when all take part in the whole of it.
+    /// When each cluster takes part in the program; empty if all take part from start to end.
     pub terms: Vec<Term>,
 }
 
-/// The part of the program in which a cluster takes part, in computing time from the program's beginning.
+/// The time during which a cluster takes part, in computing time from the start of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
-    /// Its ranks begin here, and nobody sends to it before.
+    /// When its ranks begin. No rank sends to the cluster before.
     pub joins: Span,
-    /// Its ranks stop computing here, and nobody sends to it from here on; `None` is the end of the program.
+    /// When its ranks stop computing. No rank sends to the cluster afterwards; `None` is the end of the program.
     pub leaves: Option<Span>,
 }
 
-/// When ranks send, and to whom.
+/// When ranks send, and to which ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Traffic {
-    /// Ranks compute, draw whether to send, and compute again (HC3I section 5.1).
+    /// Ranks compute, choose at random whether to send, and compute again (HC3I, section 5.1).
     Random {
         /// Computing time of each rank.
         total: Span,
         /// Behaviour of the ranks of each cluster.
         clusters: Vec<Behaviour>,
     },
-    /// A given number of messages between clusters, at random instants of the computing time (HC3I table 1).
+    /// A given number of messages between clusters, at random instants of the computing time (HC3I, table 1).
     Exact {
         /// Computing time of each rank.
         total: Span,
-        /// `messages[i][j]`: from cluster i to cluster j in all, shared evenly by the ranks of i.
+        /// `messages[i][j]`: total number of messages from cluster i to cluster j, shared evenly among the ranks of
+        /// i.
         messages: Vec<Vec<u64>>,
     },
-    /// As many messages as the machine carries, for benchmarks: they go to the own cluster or to the next one, so that
-    /// traffic between clusters is one-way. The last cluster sends only inside.
+    /// As many messages as the machine can carry, for benchmarks. They go to the own cluster or to the next one, so
+    /// that traffic between clusters is one-way. The last cluster sends only inside.
     Burst {
-        /// Sent by each rank.
+        /// Number of messages sent by each rank.
         messages: u64,
-        /// Sent after one computation.
+        /// Number of messages sent after one computation.
         batch: u32,
         /// Modelled duration of one computation.
         cost: Span,
         /// Probability that a message goes to the next cluster.
         between: f64,
-        /// To how many ranks of a cluster each rank sends, those that follow its own place; `None` is to all.
+        /// Number of ranks of a cluster that each rank sends to: those that follow its own position; `None` means
+        /// all.
         receivers: Option<u32>,
     },
 }
 
-/// What the ranks of one cluster do.
+/// Behaviour of the ranks of one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Behaviour {
     /// Mean of the exponentially distributed time of one computation.
     pub mean_computation: Span,
-    /// `send[j]`: probability that a computation is followed by a message to a random rank of cluster j. Independent of
-    /// each other.
+    /// `send[j]`: probability that a message to a random rank of cluster j follows a computation. Probabilities are
+    /// independent of each other.
     pub send: Vec<f64>,
 }
 
@@ -143,30 +145,30 @@ impl Config {
         }
     }
 
-    /// The time of `cluster` in a program of this length, from and to.
+    /// Returns when `cluster` takes part in a program of this length: from and to.
     pub(super) fn term(&self, cluster: ClusterId, total: Span) -> (Span, Span) {
         let term = self.terms.get(cluster.index());
         term.map_or((Span::ZERO, total), |term| (term.joins, term.leaves.unwrap_or(total)))
     }
 
-    /// The time in which both clusters take part, if there is any.
+    /// Returns the time during which both clusters take part, if any.
     pub(super) fn together(&self, one: ClusterId, other: ClusterId, total: Span) -> Option<(Span, Span)> {
         let (mine, its) = (self.term(one, total), self.term(other, total));
         let common = (mine.0.max(its.0), mine.1.min(its.1));
-        // An instant lies in between.
+        // There is an instant in between.
         (common.0 + Span(1) < common.1).then_some(common)
     }
 
-    /// Whether `cluster` leaves before the program ends.
+    /// Returns whether `cluster` leaves before the program ends.
     pub(super) fn leaves(&self, cluster: ClusterId) -> bool {
         self.terms.get(cluster.index()).is_some_and(|term| term.leaves.is_some())
     }
 }
 
-/// The most exact messages that one rank sends to one cluster.
+/// Largest exact number of messages from one rank to one cluster.
 const MOST_EXACT: u64 = 1_000_000;
 
-/// Fails when a cluster of one rank is to send inside.
+/// Fails if a cluster with a single rank should send inside.
 fn inside(cluster: usize, clusters: &[usize], sends: bool) -> Result<(), Invalid> {
     if sends && clusters[cluster] < 2 { Err(Invalid::NobodyToSendTo { cluster }) } else { Ok(()) }
 }

@@ -1,8 +1,9 @@
-//! How a cluster leaves: an agreement of the program, like a disconnection in MPI.
+//! How a cluster leaves: by an agreement of the program, like a disconnection in MPI.
 //!
-//! At the time at which a cluster leaves, each rank that may have sent to it says farewell to its first rank, and how many
-//! messages it has sent to each. The first rank adds up, and tells the others how many they will have received in all: a
-//! rank that has received so many, and has computed for its time, has left. Messages may overtake each other.
+//! At the time at which a cluster leaves, each rank that may have sent to it sends a farewell to the cluster's first
+//! rank, with the number of messages that it has sent to each of the cluster's ranks. The first rank adds up these
+//! numbers, and tells the others how many messages they will have received in all. A rank that has received that
+//! many, and has finished computing, has left. Messages may overtake each other.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -16,43 +17,43 @@ use crate::peers::Peers;
 /// A rank's part in the leaving of clusters.
 #[derive(Clone, Debug)]
 pub(super) struct Leave {
-    /// Of whom it takes leave and when, ascending; its own cluster, if that leaves, is the last.
+    /// Clusters to which the rank sends a farewell, and when, ascending. If its own cluster leaves, that is the last.
     farewells: Box<[(Span, ClusterId)]>,
     /// Ranks of clusters that leave, by cluster.
     ranks: BTreeMap<ClusterId, Box<[ProcessId]>>,
-    /// Its own place in its own cluster, if that leaves, and how many ranks take leave of that.
+    /// If its own cluster leaves: its position in the cluster, and the number of ranks that send a farewell.
     own: Option<(usize, u32)>,
     state: State,
 }
 
-/// What changes.
+/// The state of the part, which changes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct State {
-    /// How many farewells were said.
+    /// Number of farewells sent.
     said: u32,
-    /// Messages sent to ranks that leave.
+    /// Number of messages sent to each rank that leaves.
     sent: BTreeMap<ProcessId, u32>,
-    /// Messages received, apart from those of this file.
+    /// Number of messages received, without those of this module.
     received: u64,
-    /// Messages to be received in all, once that is known.
+    /// Total number of messages to be received, once known.
     expected: Option<u64>,
-    /// First rank: what others said they have sent, by receiver's place.
+    /// First rank: number of messages that others have sent, by position of the receiver.
     counted: Vec<u64>,
-    /// First rank: how many said so.
+    /// First rank: number of farewells received.
     heard: u32,
 }
 
-/// What ranks say to each other when a cluster leaves.
+/// A message between ranks when a cluster leaves.
 #[derive(Serialize, Deserialize)]
 enum Word {
-    /// To its first rank: so many messages were sent to the ranks at these places.
+    /// To the first rank: number of messages sent to the ranks at these positions.
     Farewell(Vec<(u32, u32)>),
-    /// To each other: so many messages were sent to you.
+    /// To the other ranks: number of messages sent to the receiver.
     Total(u64),
 }
 
 impl Leave {
-    /// `None` where nobody leaves.
+    /// Creates the state; `None` if no cluster leaves.
     pub(super) fn new(config: &Config, peers: &Peers, total: Span) -> Option<Box<Leave>> {
         let own = peers.own();
         let all = || (0..peers.clusters()).map(ClusterId);
@@ -77,34 +78,34 @@ impl Leave {
         }))
     }
 
-    /// Before the first computation.
+    /// Resets the state before the first computation.
     pub(super) fn begin(&mut self) {
         self.state = State::default();
     }
 
-    /// Whether the own cluster leaves.
+    /// Returns whether the own cluster leaves.
     pub(super) fn is_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Whether everything that this rank is to get has arrived; of a rank that stays, nobody asks.
+    /// Returns whether everything for this rank has arrived. Always `true` for a rank that stays.
     pub(super) fn is_over(&self) -> bool {
         self.own.is_none() || self.state.expected == Some(self.state.received)
     }
 
-    /// The computing time of the next farewell.
+    /// Returns the computing time of the next farewell.
     pub(super) fn next_farewell(&self) -> Option<Span> {
         self.farewells.get(self.state.said as usize).map(|&(at, _)| at)
     }
 
-    /// A message of the program goes to `to`.
+    /// Counts a message of the program to `to`.
     pub(super) fn sent(&mut self, to: ProcessId) {
         if self.ranks.values().any(|ranks| ranks.binary_search(&to).is_ok()) {
             *self.state.sent.entry(to).or_default() += 1;
         }
     }
 
-    /// Says the farewells whose time has come.
+    /// Sends the farewells that are due.
     pub(super) fn take(&mut self, elapsed: Span, out: &mut Outbox) {
         while let Some(&(_, cluster)) =
             self.farewells.get(self.state.said as usize).filter(|&&(at, _)| at <= elapsed)
@@ -121,7 +122,7 @@ impl Leave {
         }
     }
 
-    /// Whether the message was one of this file's; any other is counted.
+    /// Returns whether the message belongs to this module; otherwise counts it.
     pub(super) fn deliver(&mut self, payload: &Payload, out: &mut Outbox) -> bool {
         if let Payload::Virtual(_) = payload {
             self.state.received += 1;
@@ -134,7 +135,7 @@ impl Leave {
         true
     }
 
-    /// First rank: adds up what a rank says it has sent, and tells the others when it was the last.
+    /// First rank: adds the numbers of a farewell, and after the last farewell tells the other ranks their totals.
     fn farewell(&mut self, counts: &Vec<(u32, u32)>, out: &mut Outbox) {
         let (_, all) = self.own.expect("farewells go to a cluster that leaves");
         let own = self.farewells.last().expect("a rank takes leave of its own cluster").1;

@@ -1,6 +1,6 @@
 //! Traffic without content: the application file of the HC3I paper's simulator (section 5.1), and a benchmark.
 //!
-//! Ranks compute and send; what they receive does not influence them. So the ranks of a cluster are alike, and a
+//! Ranks compute and send, without regard to what they receive. The ranks of a cluster are therefore alike, and a
 //! rank that is rolled back sends the same messages again.
 //!
 //! ```text
@@ -12,16 +12,17 @@
 //!   some rank of cluster 1  ────────────compute──────●──compute────▶
 //! ```
 //!
-//! * [`Traffic::Random`]: after each computation, independently for each cluster, a message with a given probability.
+//! * [`Traffic::Random`]: after each computation, a message to each cluster with a given, independent probability.
 //! * [`Traffic::Exact`]: a given number of messages for each ordered pair of clusters, at uniformly random instants.
 //! * [`Traffic::Burst`]: messages as fast as possible, inside the own cluster and, rarely, to the next.
 //!
-//! A cluster may take part in a stretch of the program only ([`Term`]). One that leaves takes its leave of everybody else
-//! (`leave`): its ranks finish when everything that was sent to them has arrived.
+//! A cluster may take part in only a section of the program ([`Term`]). A cluster that leaves sends farewells to all
+//! others (`leave`): its ranks finish once everything that was sent to them has arrived.
 //!
-//! Any other rank finishes when it has computed and sent everything, not when it has received everything: its digest, of what
-//! it sent in order and of the multiset of those from whom it received, is settled when the network is empty.
-//! Messages and state are virtual, and the state machine is small, because it is what the simulator is measured with.
+//! Any other rank finishes once it has computed and sent everything, not once it has received everything. Its digest
+//! consists of what it sent, in order, and of the multiset of senders from which it received; it is final once the
+//! network is empty. Messages and state are virtual, and the state machine is small, since it is used to measure the
+//! simulator.
 
 mod config;
 mod leave;
@@ -40,23 +41,23 @@ pub use config::{Behaviour, Config, Term, Traffic};
 use leave::Leave;
 use plan::Plan;
 
-/// One rank.
+/// One rank of the synthetic application.
 #[derive(Clone, Debug)]
 pub(crate) struct Rank {
     peers: Peers,
     plan: Plan,
-    /// Length of a message.
+    /// Length of a message in bytes.
     message: u64,
     state_bytes: u64,
     rng: ChaCha8Rng,
     state: State,
     /// When the rank begins.
     joins: Span,
-    /// Its part in the leaving of clusters; `None` where none leaves.
+    /// Its part in the leaving of clusters; `None` if no cluster leaves.
     leave: Option<Box<Leave>>,
 }
 
-/// What changes, beside the position of the random numbers.
+/// The state of a rank, which changes, besides the position of the random numbers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct State {
     /// Computing time so far.
@@ -64,9 +65,9 @@ struct State {
     /// Duration of the current computation.
     current: Span,
     sent: u64,
-    /// Hash of the receivers, in the order of sending.
+    /// Hash of the receivers, in the order of the sends.
     receivers: u64,
-    /// Sum of the hashes of those from whom messages came: identifies the multiset.
+    /// Sum of the hashes of all senders from which messages arrived: a hash of the multiset.
     senders: u64,
 }
 
@@ -88,8 +89,8 @@ impl Rank {
         rank
     }
 
-    /// The state before the first computation. What happens from here on has random numbers of its own, so that a
-    /// return to this point needs not draw the plan again.
+    /// Sets the state before the first computation. Everything that follows uses a separate stream of random numbers,
+    /// so that returning to this point does not require drawing the plan again.
     fn begin(&mut self) {
         self.rng.set_stream(1);
         self.rng.set_word_pos(0);
@@ -100,7 +101,7 @@ impl Rank {
         self.plan_computation();
     }
 
-    /// Decides how long the next computation takes: it ends where the rank has to take leave of somebody.
+    /// Determines the duration of the next computation, which ends early if the rank has to send a farewell.
     fn plan_computation(&mut self) {
         let Rank { plan, rng, state, leave, .. } = self;
         state.current = plan.computation(state, rng);
@@ -119,7 +120,7 @@ impl Rank {
         self.state.senders = self.state.senders.wrapping_add(mix(from.0.into()));
     }
 
-    /// How long the next computation takes.
+    /// Returns how long the next computation takes.
     #[inline]
     pub(crate) fn next_job(&self) -> Option<Span> {
         (!self.plan.is_over(&self.state)).then_some(self.state.current)
@@ -145,7 +146,7 @@ impl Rank {
     }
 
     pub(crate) fn snapshot(&self) -> Arc<[Chunk]> {
-        // The position is counted in words of 32 bits; a run does not draw 2^64 of them.
+        // The position is counted in words of 32 bits. A run does not use 2^64 of them.
         let position = self.rng.get_word_pos() as u64;
         let mut state = postcard::to_allocvec(&(self.state, position)).expect("numbers can be encoded");
         if let Some(leave) = &self.leave {
@@ -184,7 +185,7 @@ impl Rank {
         self.plan.progress(&self.state)
     }
 
-    /// Whether the rank's cluster leaves, and the rank has nothing more to send nor to get.
+    /// Returns whether the rank's cluster leaves, and the rank has nothing more to send or receive.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         let leave = self.leave.as_ref().filter(|it| it.is_own());

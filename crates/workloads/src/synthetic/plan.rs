@@ -1,4 +1,4 @@
-//! When a rank sends, and to whom: the configuration as one rank needs it.
+//! When a rank sends, and to which ranks: the configuration in the form that a single rank needs.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,12 +15,12 @@ pub(super) enum Plan {
     Random {
         total: Span,
         mean: Span,
-        /// Clusters to which anything is sent at all.
+        /// Clusters to which any messages are sent.
         send: Box<[Target]>,
     },
     Exact {
         total: Span,
-        /// Instants of computing time, ascending.
+        /// Instants of computing time with their receivers, ascending.
         sends: Box<[(Span, ProcessId)]>,
     },
     Burst {
@@ -33,13 +33,13 @@ pub(super) enum Plan {
     },
 }
 
-/// A cluster that is sent to.
+/// A cluster to which the rank sends.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     cluster: ClusterId,
-    /// That a computation is followed by a message to it.
+    /// Probability that a message to the cluster follows a computation.
     probability: Bernoulli,
-    /// While it is there.
+    /// Time during which the cluster is present.
     from: Span,
     until: Span,
 }
@@ -54,7 +54,7 @@ impl Plan {
                 let send = (0..peers.clusters()).map(ClusterId).zip(behaviour.send.iter().copied());
                 let send = send.filter(|&(_, p)| p > 0.0).map(|(to, p)| {
                     let (from, until) = config.term(to, *total);
-                    // Who stays to the end is sent to until then.
+                    // A cluster that stays to the end receives messages until then.
                     let until = if config.leaves(to) { until } else { Span::MAX };
                     Target { cluster: to, probability: probability(p), from, until }
                 });
@@ -86,7 +86,7 @@ impl Plan {
         }
     }
 
-    /// How long the computation takes that begins now.
+    /// Returns the duration of the computation that begins now.
     pub(super) fn computation(&self, state: &State, rng: &mut impl Rng) -> Span {
         match self {
             Plan::Random { total, mean, .. } => exponential(*mean, rng).min(*total - state.elapsed),
@@ -133,7 +133,7 @@ impl Plan {
         }
     }
 
-    /// Whether the rank has finished.
+    /// Returns whether the rank has finished.
     #[inline]
     pub(super) fn is_over(&self, state: &State) -> bool {
         match self {
@@ -142,7 +142,7 @@ impl Plan {
         }
     }
 
-    /// In milliseconds of computing time, or in messages.
+    /// Returns the progress, in milliseconds of computing time or in messages.
     pub(super) fn progress(&self, state: &State) -> Progress {
         match self {
             Plan::Random { total, .. } | Plan::Exact { total, .. } => {
@@ -153,8 +153,8 @@ impl Plan {
     }
 }
 
-/// How many of `count` messages to cluster `to` this rank sends. All share alike; what remains of the division falls on
-/// different ranks for different `to`.
+/// Returns how many of `count` messages to cluster `to` this rank sends. All ranks send equally many; the remainder
+/// falls on different ranks for different `to`.
 fn share(count: u64, to: ClusterId, peers: &Peers) -> u64 {
     let ranks = peers.size(peers.own()) as u64;
     let first = u64::from(to.0) * 7 % ranks;
@@ -166,7 +166,8 @@ fn probability(p: f64) -> Bernoulli {
     Bernoulli::new(p).expect("validated probabilities lie between 0 and 1")
 }
 
-/// Exponentially distributed, at least a nanosecond. The logarithm is not the platform's, which may round otherwise.
+/// Returns an exponentially distributed span of at least a nanosecond. Uses a software logarithm, since that of the
+/// platform may round differently.
 fn exponential(mean: Span, rng: &mut impl Rng) -> Span {
     let uniform: f64 = rng.random();
     Span((mean.0 as f64 * -libm::log(1.0 - uniform)) as u64).max(Span(1))

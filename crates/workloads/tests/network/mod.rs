@@ -1,4 +1,4 @@
-//! A federation in memory: ranks, channels, and an adversary that chooses what happens next.
+//! A federation in memory: ranks, channels, and an adversary that chooses the next event.
 //!
 //! Messages inside a cluster keep their order on each channel; messages between clusters overtake each other.
 
@@ -15,7 +15,7 @@ use faultline_workloads::{Config, Job, Workload};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A message, named by its channel and its place in it.
+/// Identity of a message: its channel and its number.
 pub(crate) type Name = (ProcessId, ProcessId, u32);
 
 /// Something that happened to a rank.
@@ -25,25 +25,25 @@ pub(crate) enum Happened {
     Computed,
 }
 
-/// What a protocol with a defect would do to an application, once in a run.
+/// The effect of a defective protocol on an application, once per run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Defect {
     Drop(Name),
     Duplicate(Name),
-    /// After its computation of this number, a rank is put back to before it, and nobody else is.
+    /// After its computation of this number, a rank is put back to the state before it, and no other rank is.
     PutBack(ProcessId, u64),
 }
 
 pub(crate) struct Network {
     pub(crate) ranks: Vec<Rank>,
     pub(crate) defect: Option<Defect>,
-    /// What [`Defect::PutBack`] found: whether the rank had sent or received anything since.
+    /// Result of [`Defect::PutBack`]: whether the rank had sent or received anything since.
     pub(crate) entangled: Option<bool>,
-    /// Whether every rank is replaced by one restored from its snapshot after everything that happens to it.
+    /// Whether every rank is replaced by one restored from its snapshot after each of its events.
     pub(crate) restore_always: bool,
-    /// Messages sent on each channel.
+    /// Number of messages sent on each channel.
     pub(crate) sent: BTreeMap<(ProcessId, ProcessId), u32>,
-    /// Messages consumed of each channel, one after the other.
+    /// Number of messages consumed on each channel.
     pub(crate) consumed: BTreeMap<(ProcessId, ProcessId), u32>,
     membership: Membership,
     config: Arc<Config>,
@@ -55,7 +55,7 @@ pub(crate) struct Rank {
     pub(crate) application: Workload,
     pub(crate) history: Vec<Happened>,
     job: Option<Job>,
-    /// When the job was given out.
+    /// State when the job was started.
     before: Moment,
     computations: u64,
     sent: usize,
@@ -69,7 +69,7 @@ struct Moment {
 }
 
 impl Network {
-    /// A federation whose clusters have `clusters[i]` ranks, and of which every coincidence is drawn from `schedule`.
+    /// Creates a federation whose clusters have `clusters[i]` ranks. All random choices derive from `schedule`.
     pub(crate) fn new(config: &Config, clusters: &[usize], schedule: u64) -> Network {
         config.validate(clusters).expect("the test's configuration is valid");
         let config = Arc::new(config.clone());
@@ -98,7 +98,7 @@ impl Network {
         }
     }
 
-    /// Runs until nothing more can happen. The results of the ranks; `None` when some rank has not finished.
+    /// Runs until nothing more can happen. Returns the results of the ranks; `None` if some rank has not finished.
     pub(crate) fn run(&mut self) -> Option<Vec<Digest>> {
         while self.step() {}
         self.results()
@@ -108,12 +108,12 @@ impl Network {
         self.ranks.iter().map(|rank| rank.application.result()).collect()
     }
 
-    /// Every message that was sent.
+    /// Returns all messages that were sent.
     pub(crate) fn messages(&self) -> Vec<Name> {
         self.sent.iter().flat_map(|(&(from, to), &count)| (0..count).map(move |no| (from, to, no))).collect()
     }
 
-    /// Lets one random thing happen; false when nothing can.
+    /// Performs one random event. Returns `false` if none is possible.
     pub(crate) fn step(&mut self) -> bool {
         self.ranks.iter_mut().for_each(Rank::give_out);
         let busy: Vec<usize> = (0..self.ranks.len()).filter(|&at| self.ranks[at].job.is_some()).collect();
@@ -184,7 +184,7 @@ impl Network {
         }
     }
 
-    /// Replaces a rank by a new one that is given its state, if the test wants that. A job that is out is void.
+    /// Replaces a rank by a new one restored from its state, if the test requires it. A job in progress is void.
     fn restore(&mut self, at: usize) {
         if self.restore_always {
             let me = ProcessId(at as u32);
@@ -206,7 +206,7 @@ impl Rank {
         }
     }
 
-    /// Undoes everything since the last job was given out; true when that was more than a computation.
+    /// Undoes everything since the last job was started. Returns whether that was more than a computation.
     fn put_back(&mut self) -> bool {
         let before = self.before.clone();
         self.application.restore(before.state.as_deref(), Incarnation(0));
@@ -214,12 +214,12 @@ impl Rank {
     }
 }
 
-/// The seed of a rank.
+/// Returns the seed of a rank.
 pub(crate) fn seed(me: ProcessId) -> u64 {
     1000 + u64::from(me.0)
 }
 
-/// The membership of a federation whose clusters have `clusters[i]` ranks.
+/// Creates the membership of a federation whose clusters have `clusters[i]` ranks.
 pub(crate) fn membership(clusters: &[usize]) -> Membership {
     let mut members = Vec::new();
     let clusters = clusters.iter().enumerate().map(|(at, &size)| {
@@ -240,7 +240,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
     Membership { version: MembershipVersion(1), members: members.into(), clusters }
 }
 
-/// The chunks as they come back from a storage: the same bytes elsewhere.
+/// Returns the chunks as a storage returns them: the same bytes at another address.
 pub(crate) fn stored(chunks: &[Chunk]) -> Vec<Chunk> {
     let copy = |chunk: &Chunk| match chunk {
         Chunk::Virtual(len) => Chunk::Virtual(*len),
