@@ -242,7 +242,7 @@ fn a_life_that_ends_before_the_beginning_is_replaced_before_anybody_begins() {
     assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(1), (2, true)));
 }
 
-// Deaths
+// Failures
 
 #[test]
 fn a_death_is_stated_and_announced_and_the_next_life_follows_and_is_announced() {
@@ -373,7 +373,7 @@ fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
     desk.report(Report::Held { process: P0, life: Life(1) });
     desk.pass(BEGUN + Span(10));
     assert!(desk.take().contains(&kill(&[(P0, 1)], StorageFate::Lost)));
-    // The dead life's word, which came late, does not count.
+    // A late report of the failed life does not count.
     desk.report(Report::Held { process: P0, life: Life(1) });
     next(&mut desk, 2, Boot::Replaced);
     desk.pass(BEGUN + Span(70));
