@@ -22,7 +22,7 @@ pub mod programs;
 pub mod recovery;
 pub mod reference;
 
-pub use graph::{Deed, Graph};
+pub use graph::{Graph, GraphEvent};
 pub use place::{Place, PlaceConfig, Stealing};
 pub use program::{Access, Call, Data, Frame, Mode, Op, Outcome, Program, Use};
 pub use recovery::{Recovery, heir};

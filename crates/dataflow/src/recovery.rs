@@ -9,11 +9,12 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Image, ImageName, Machine, Membership, ProcessId, Role, Snapshot, Speaks, Theft, Time,
+    Birth, Image, ImageName, Machine, Membership, Presence, ProcessId, Role, Snapshot, Speaks, TaskId, Theft,
+    Time,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::graph::Deed;
+use crate::graph::GraphEvent;
 
 /// One message of a theft. The task and the result have content, and are charged for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,7 +38,7 @@ pub trait Recovery: Speaks {
 
     /// Processes it needs beside the ranks; they stand outside every cluster and run no tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
-    /// Whether it wants to be told what changes the graph ([`Input::Did`]).
+    /// Whether it logs what changes the graph ([`Host::log`]).
     fn logs(_config: &Self::Config) -> bool {
         false
     }
@@ -45,6 +46,11 @@ pub trait Recovery: Speaks {
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
+    /// The theft under which another process, or this one, holds a finished result of `task`. Asked for before a task begins;
+    /// such a task is not run but lent under that theft, and [`Input::Due`] says so for [`Leg::Task`].
+    fn orphan(&self, _task: TaskId) -> Option<Theft> {
+        None
+    }
     /// When [`Input::Timeout`] is wanted.
     fn next_deadline(&self) -> Option<Time>;
     /// Values for a live view; the place fills in the progress.
@@ -62,8 +68,9 @@ pub enum Input<P: Recovery> {
     Due(Theft, Leg),
     /// A task arrived that this place does not ask for any more, or a result of what it has not lent.
     Unwanted(Theft, Leg),
-    /// The graph changed.
-    Did(Deed),
+    /// The graph has changed: [`Host::log`] returns how. Only for a protocol that [logs](Recovery::logs), once for all
+    /// events since the log was last taken.
+    Changed,
     /// A protocol message arrived.
     Control {
         /// Sender.
@@ -107,10 +114,15 @@ pub trait Host<P: Recovery>: Machine<P> {
     /// Gives a leg to the network, for the first time or again; between two processes that this place both answers for the
     /// result is merged here. Does nothing when the graph has nothing for the leg.
     fn pass(&mut self, theft: Theft, leg: Leg);
+    /// Sends the result of a theft to a process other than its victim: one that has the stolen task now, and has
+    /// [lent](Recovery::orphan) it again under the same theft.
+    fn pass_orphan(&mut self, theft: Theft, to: ProcessId);
     /// Whether a task is lent under this theft.
     fn is_lent(&self, theft: Theft) -> bool;
     /// Whether this place works for the theft, and if so, whether everything that it owes is there.
     fn debt(&self, theft: Theft) -> Option<bool>;
+    /// The stolen task, if this place works for the theft.
+    fn owed(&self, theft: Theft) -> Option<TaskId>;
     /// The theft that this place asks for.
     fn asking(&self) -> Option<Theft>;
     /// Stops asking; the place asks another one.
@@ -123,13 +135,21 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn void(&mut self, theft: Theft);
     /// What is owed is not wanted, nor what is still done for it.
     fn forget(&mut self, theft: Theft);
-    /// The state now; tasks that execute count as not begun.
+    /// The state now; tasks that execute count as not begun. A log that is taken afterwards begins here.
     fn snapshot(&mut self) -> Snapshot;
+    /// A segment of the log: the events for which `is_logged` holds, since the last segment or [`snapshot`](Host::snapshot).
+    /// Its witness is that of the state after them. `None` if there were no events at all.
+    fn log(&mut self, is_logged: fn(&GraphEvent) -> bool) -> Option<Snapshot>;
     /// Replaces the graph by an image's, or by the initial one. Jobs that are out are void. Nothing is run, lent or taken
     /// until [`Host::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>);
-    /// Does again what was done to the graph after the image that was restored.
-    fn redo(&mut self, deeds: Vec<Deed>);
+    /// The same, followed by the events of these segments of the log, in this order. The state restored is named after the
+    /// last segment.
+    ///
+    /// # Panics
+    ///
+    /// If the segments do not follow the image: a log with a hole cannot be replayed.
+    fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// The graph of a process that is gone becomes part of this one's.
     fn absorb(&mut self, of: ProcessId, what: Estate<'_, P>);
     /// Whether this process answers for that one: itself, and those that it absorbed.
@@ -149,29 +169,35 @@ pub trait Host<P: Recovery>: Machine<P> {
 pub enum Estate<'a, P: Recovery> {
     /// Its newest image.
     Image(&'a Image<P::Head, P::Saved>),
-    /// It had never acted: what it began with.
+    /// Its newest image, and the segments of its log that follow it.
+    Log(&'a Image<P::Head, P::Saved>, &'a [Arc<Image<P::Head, P::Saved>>]),
+    /// What it began with: it had never acted, or nothing that it did is kept. No task that is worked on here is owed to it.
     Beginning,
     /// Nothing: its images are lost.
     Nothing,
 }
 
 /// The process that answers for `process`: itself, or the next rank that is not gone. A function of the membership alone, so
-/// that all agree, also when the next one is gone in turn.
+/// that all agree, also when the next one is gone in turn. Ranks that are there from the beginning come first: a cluster that
+/// joins later takes nothing over from a process that has absorbed it.
 pub fn heir(membership: &Membership, process: ProcessId) -> ProcessId {
     let all = membership.members.len() as u32;
-    let mut ring = (0..all).map(|step| ProcessId((process.0 + step) % all));
+    let ring = || (0..all).map(|step| ProcessId((process.0 + step) % all));
     let stays = |it: &ProcessId| {
         let member = membership.member(*it);
         member.role == Role::RANK && !member.gone && membership.is_present(*it)
     };
-    ring.find(stays).unwrap_or(process)
+    let is_permanent =
+        |it: &ProcessId| membership.presence(membership.cluster_of(*it)) == Presence::Permanent;
+    if stays(&process) {
+        return process;
+    }
+    ring().filter(stays).find(is_permanent).or_else(|| ring().find(stays)).unwrap_or(process)
 }
 
 /// The process that begins with the program itself: the first rank that is there from the beginning.
 pub fn root(membership: &Membership) -> ProcessId {
     let mut ranks = membership.with_role(Role::RANK);
-    let is_there = |it: &ProcessId| {
-        membership.presence(membership.cluster_of(*it)) == faultline_core::Presence::Permanent
-    };
+    let is_there = |it: &ProcessId| membership.presence(membership.cluster_of(*it)) == Presence::Permanent;
     ranks.find(is_there).unwrap_or(ProcessId(0))
 }

@@ -66,11 +66,20 @@ pub struct Payment {
     pub effects: Effects,
 }
 
-/// What changes a graph: a graph is its first state and the fold of these.
+/// What changes a graph. A graph is its first state and the fold of these, so that a log of them is as good as a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Deed {
+pub enum GraphEvent {
     /// The outcome of a task of a part was applied.
-    Ran(Theft, TaskId, Outcome),
+    Ran {
+        /// The part.
+        theft: Theft,
+        /// The task.
+        task: TaskId,
+        /// The [hint](crate::Frame::hint) that it was given: with the task's inputs, everything that its outcome depends on.
+        hint: u64,
+        /// What it did, in one record: a log cannot hold a part of it.
+        outcome: Outcome,
+    },
     /// A task of a part (the second theft) was lent.
     Lent(Theft, Theft, TaskId),
     /// A lent task was taken back.
@@ -120,6 +129,18 @@ impl Graph {
         let part = self.parts.get_mut(&of).expect("a ready task belongs to a part");
         self.loans.insert(theft, (of, part.lend(task)));
         Some((of, task))
+    }
+
+    /// Sets a task that executes aside as lent under a theft. False when another task is lent under it.
+    pub fn lend_again(&mut self, theft: Theft, of: Theft, task: TaskId) -> bool {
+        if self.loans.contains_key(&theft) {
+            return false;
+        }
+        let part = self.parts.get_mut(&of).expect("a task that executes belongs to a part");
+        let mut vertex = part.lend(task);
+        vertex.is_executing = false;
+        self.loans.insert(theft, (of, vertex));
+        true
     }
 
     /// What a thief is sent.
@@ -221,25 +242,27 @@ impl Graph {
         &self.absorbed
     }
 
-    /// Does again what was done to a graph that was like this one.
+    /// Repeats an event that changed a graph equal to this one.
     ///
     /// # Panics
     ///
-    /// When it was not.
-    pub fn redo(&mut self, deed: Deed) {
-        let is_possible = match deed {
-            Deed::Ran(theft, task, outcome) => self.pick(theft, task) && self.apply(theft, task, outcome),
-            Deed::Lent(theft, of, task) => {
+    /// If the event is impossible here, so that the graphs were not equal.
+    pub fn redo(&mut self, event: GraphEvent) {
+        let is_possible = match event {
+            GraphEvent::Ran { theft, task, outcome, .. } => {
+                self.pick(theft, task) && self.apply(theft, task, outcome)
+            }
+            GraphEvent::Lent(theft, of, task) => {
                 let found = self.pick(of, task);
                 self.ready.push_front((of, task));
                 found && self.lend(theft).is_some()
             }
-            Deed::Voided(theft) => self.void(theft).is_some(),
-            Deed::Taken(theft, loan) => self.take(theft, loan),
-            Deed::Merged(theft, payment) => self.merge(theft, payment).is_some(),
-            Deed::Forgotten(theft) => self.forget(theft).is_some(),
+            GraphEvent::Voided(theft) => self.void(theft).is_some(),
+            GraphEvent::Taken(theft, loan) => self.take(theft, loan),
+            GraphEvent::Merged(theft, payment) => self.merge(theft, payment).is_some(),
+            GraphEvent::Forgotten(theft) => self.forget(theft).is_some(),
         };
-        assert!(is_possible, "a log of deeds does not fit its graph");
+        assert!(is_possible, "a log of events does not fit its graph");
     }
 
     /// The tasks that this state contains.

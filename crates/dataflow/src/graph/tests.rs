@@ -18,12 +18,12 @@ fn first<G: Program>(program: &G) -> Graph {
 }
 
 /// Runs the newest task, if there is one.
-fn step<G: Program>(program: &G, graph: &mut Graph, deeds: &mut Vec<Deed>) -> bool {
+fn step<G: Program>(program: &G, graph: &mut Graph, events: &mut Vec<GraphEvent>) -> bool {
     let Some((theft, call)) = graph.execute() else { return false };
     let mut frame = Frame::of(&call, u64::MAX);
     program.run(&call, &mut frame);
     let outcome = frame.finish();
-    deeds.push(Deed::Ran(theft, call.id, outcome.clone()));
+    events.push(GraphEvent::Ran { theft, task: call.id, hint: u64::MAX, outcome: outcome.clone() });
     assert!(graph.apply(theft, call.id, outcome));
     true
 }
@@ -119,24 +119,24 @@ fn an_absorbed_graph_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_graph_is_the_fold_of_its_deeds() {
+fn a_graph_is_the_fold_of_its_events() {
     let (program, _) = programs();
     let mut graph = first(&program);
-    let (start, mut deeds) = (graph.clone(), Vec::new());
+    let (start, mut events) = (graph.clone(), Vec::new());
     for number in 1.. {
         let key = theft(number);
         if let Some((of, task)) = graph.lend(key).filter(|_| number % 2 == 0) {
-            deeds.push(Deed::Lent(key, of, task));
+            events.push(GraphEvent::Lent(key, of, task));
             graph.void(key).expect("it was lent");
-            deeds.push(Deed::Voided(key));
+            events.push(GraphEvent::Voided(key));
         } else {
             graph.void(key);
         }
-        if !step(&program, &mut graph, &mut deeds) {
+        if !step(&program, &mut graph, &mut events) {
             break;
         }
         let mut again = start.clone();
-        deeds.iter().for_each(|deed| again.redo(deed.clone()));
+        events.iter().for_each(|event| again.redo(event.clone()));
         assert_eq!(again.effects(), graph.effects());
         assert_eq!(again.debts().collect::<Vec<_>>(), graph.debts().collect::<Vec<_>>());
     }
@@ -146,5 +146,5 @@ fn a_graph_is_the_fold_of_its_deeds() {
 #[test]
 #[should_panic(expected = "does not fit its graph")]
 fn a_log_of_another_graph_is_noticed() {
-    Graph::default().redo(Deed::Voided(theft(1)));
+    Graph::default().redo(GraphEvent::Voided(theft(1)));
 }

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Packet;
 use faultline_core::{
-    Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot, Theft,
-    To,
+    Action, Chunk, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot,
+    TaskId, Theft, To,
 };
 
 use super::{Inner, Place, Word};
-use crate::graph::{Deed, Effects, Graph};
+use crate::graph::{Effects, Graph, GraphEvent};
 use crate::program::Program;
 use crate::recovery::{Estate, Host, Leg, Recovery, root};
 
@@ -32,6 +32,10 @@ impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
 
     fn debt(&self, theft: Theft) -> Option<bool> {
         self.inner.graph.owed(theft).map(|_| self.inner.graph.is_done(theft))
+    }
+
+    fn owed(&self, theft: Theft) -> Option<TaskId> {
+        self.inner.graph.owed(theft)
     }
 
     fn asking(&self) -> Option<Theft> {
@@ -58,7 +62,12 @@ impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
         self.inner.forget(theft, self.out);
     }
 
+    fn pass_orphan(&mut self, theft: Theft, to: ProcessId) {
+        self.inner.pay_orphan(theft, to, self.out);
+    }
+
     fn snapshot(&mut self) -> Snapshot {
+        self.inner.events.clear();
         let graph = &self.inner.graph;
         Snapshot {
             witness: self.inner.witness(graph.effects()),
@@ -67,45 +76,48 @@ impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
         }
     }
 
-    fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>) {
+    fn log(&mut self, is_logged: fn(&GraphEvent) -> bool) -> Option<Snapshot> {
         let inner = &mut *self.inner;
-        inner.held = true;
-        inner.jobs.clear();
-        inner.thief.stop();
-        inner.merged.clear();
-        inner.unseen.clear();
-        let incarnation = Incarnation(inner.life.0);
-        let witness = from.map(|image| image.snapshot.witness).unwrap_or_default();
-        let name = from.map(|image| image.name);
-        inner.fact(FactKind::Restored, || Fact::Restored(Box::new((name, incarnation, witness))), self.out);
-        inner.graph = match from {
-            Some(image) => Graph::load(&image.snapshot.application),
-            None if inner.me == root(&inner.membership) => inner.first(self.out),
-            None => Graph::default(),
-        };
-        // What it was told while it restored stays true.
-        if let Some(digest) = inner.over.take() {
-            inner.end(digest, Effects::default(), self.out);
+        if inner.events.is_empty() {
+            return None;
         }
+        let mut events = core::mem::take(&mut inner.events);
+        events.retain(is_logged);
+        inner.is_told = false;
+        let bytes = postcard::to_allocvec(&events).expect("events can be encoded");
+        Some(Snapshot {
+            witness: inner.witness(inner.graph.effects()),
+            channels: Arc::from([]),
+            application: Arc::from([Chunk::Bytes(bytes.into())]),
+        })
     }
 
-    fn redo(&mut self, deeds: Vec<Deed>) {
-        deeds.into_iter().for_each(|deed| self.inner.graph.redo(deed));
+    fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>) {
+        self.restore_from(from, &[]);
+    }
+
+    fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]) {
+        self.restore_from(Some(from), log);
     }
 
     fn absorb(&mut self, of: ProcessId, what: Estate<'_, P>) {
         let inner = &mut *self.inner;
-        let image = if let Estate::Image(image) = what { Some(image) } else { None };
-        let witness = image.map(|it| it.snapshot.witness).unwrap_or_default();
-        let name = image.map(|it| it.name);
+        let last = match what {
+            Estate::Image(image) => Some(image),
+            Estate::Log(image, log) => log.last().map(|it| &**it).or(Some(image)),
+            Estate::Beginning | Estate::Nothing => None,
+        };
+        let witness = last.map(|it| it.snapshot.witness).unwrap_or_default();
+        let name = last.map(|it| it.name);
         inner.fact(FactKind::Absorbed, || Fact::Absorbed(Box::new((of, name, witness))), self.out);
         let graph = match what {
             Estate::Image(image) => Graph::load(&image.snapshot.application),
+            Estate::Log(image, log) => inner.replay(image, log),
             Estate::Beginning if of == root(&inner.membership) => inner.first(self.out),
             Estate::Beginning | Estate::Nothing => Graph::default(),
         };
         inner.graph.absorb(of, graph);
-        inner.reconcile_own(self.out);
+        inner.reconcile_own(matches!(what, Estate::Beginning), self.out);
     }
 
     fn is_mine(&self, process: ProcessId) -> bool {
@@ -126,6 +138,38 @@ impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
 
     fn release(&mut self) {
         self.inner.held = false;
+    }
+}
+
+impl<P: Recovery, G: Program> Desk<'_, P, G> {
+    /// The state of an image and of the log after it; the initial one without.
+    fn restore_from(
+        &mut self,
+        from: Option<&Image<P::Head, P::Saved>>,
+        log: &[Arc<Image<P::Head, P::Saved>>],
+    ) {
+        let inner = &mut *self.inner;
+        let last = log.last().map(|it| &**it).or(from);
+        inner.held = true;
+        inner.jobs.clear();
+        inner.thief.stop();
+        inner.merged.clear();
+        inner.unseen.clear();
+        inner.events.clear();
+        inner.is_told = false;
+        let incarnation = Incarnation(inner.life.0);
+        let witness = last.map(|image| image.snapshot.witness).unwrap_or_default();
+        let name = last.map(|image| image.name);
+        inner.fact(FactKind::Restored, || Fact::Restored(Box::new((name, incarnation, witness))), self.out);
+        inner.graph = match from {
+            Some(image) => inner.replay(image, log),
+            None if inner.me == root(&inner.membership) => inner.first(self.out),
+            None => Graph::default(),
+        };
+        // What it was told while it restored stays true.
+        if let Some(digest) = inner.over.take() {
+            inner.end(digest, Effects::default(), self.out);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Inner, Mark, Place, Word};
-use crate::graph::{Deed, Effects, Loan, Payment};
+use crate::graph::{Effects, GraphEvent, Loan, Payment};
 use crate::program::Program;
 use crate::recovery::{Input, Leg, Recovery, heir};
 
@@ -31,7 +31,9 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
         match leg {
             Leg::Task => self.take(theft, decode(bytes), out),
-            Leg::Result if self.is_mine(theft.victim) => self.merge(theft, decode(bytes), out),
+            Leg::Result if self.is_mine(theft.victim) || self.graph.lent(theft).is_some() => {
+                self.merge(theft, decode(bytes), out);
+            }
             _ => {}
         }
     }
@@ -65,7 +67,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             self.unseen.push_back(Input::Due(theft, Leg::Task));
         } else if let Some((of, task)) = self.graph.lend(theft) {
             self.step(theft, task, TheftStep::Lent, out);
-            self.did(|| Deed::Lent(theft, of, task));
+            self.did(|| GraphEvent::Lent(theft, of, task));
             self.unseen.push_back(Input::Due(theft, Leg::Task));
         } else {
             self.say(theft.thief, Word::Nothing(theft), out);
@@ -80,20 +82,20 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             return;
         }
         self.thief.stop();
-        let (task, deed) = (loan.call.id, self.logs.then(|| Deed::Taken(theft, loan.clone())));
+        let (task, event) = (loan.call.id, self.logs.then(|| GraphEvent::Taken(theft, loan.clone())));
         if self.graph.take(theft, loan) {
             self.step(theft, task, TheftStep::Taken, out);
-            self.unseen.extend(deed.map(Input::Did));
+            self.events.extend(event);
         }
     }
 
     fn merge(&mut self, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
-        let deed = self.logs.then(|| Deed::Merged(theft, payment.clone()));
+        let event = self.logs.then(|| GraphEvent::Merged(theft, payment.clone()));
         let Some((task, of)) = self.graph.merge(theft, payment) else {
             return self.unseen.push_back(Input::Unwanted(theft, Leg::Result));
         };
         self.step(theft, task, TheftStep::Merged, out);
-        self.unseen.extend(deed.map(Input::Did));
+        self.events.extend(event);
         self.merged.insert(theft, task);
         self.unseen.push_back(Input::Due(theft, Leg::Receipt));
         self.check_done(of, out);
@@ -104,14 +106,14 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             && let Some(task) = self.graph.forget(theft)
         {
             self.step(theft, task, TheftStep::Forgotten, out);
-            self.did(|| Deed::Forgotten(theft));
+            self.did(|| GraphEvent::Forgotten(theft));
         }
     }
 
     pub(super) fn void(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
         if let Some(task) = self.graph.void(theft) {
             self.step(theft, task, TheftStep::Voided, out);
-            self.did(|| Deed::Voided(theft));
+            self.did(|| GraphEvent::Voided(theft));
         }
     }
 
@@ -141,6 +143,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
+    /// Gives what is owed to the process that it is owed to.
     fn pay(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
         let Some(payment) = self.graph.payment(theft) else { return };
         if theft == Theft::NONE {
@@ -149,14 +152,29 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             let digest = self.program.digest(&value);
             self.say_to_all(&Word::Over(digest), out);
             self.end(digest, payment.effects, out);
-        } else if self.is_mine(theft.victim) {
+        } else {
+            let victim =
+                if self.is_mine(theft.victim) { self.me } else { heir(&self.membership, theft.victim) };
+            self.pay_to(victim, theft, payment, out);
+        }
+    }
+
+    /// Gives what is owed to a process that has the stolen task now.
+    pub(super) fn pay_orphan(&mut self, theft: Theft, to: ProcessId, out: &mut Out<Place<P, G>>) {
+        if let Some(payment) = self.graph.payment(theft) {
+            self.pay_to(to, theft, payment, out);
+        }
+    }
+
+    fn pay_to(&mut self, to: ProcessId, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
+        if to == self.me {
             // Both sides of the theft are here: the result is there and the debt gone in one step.
             self.merge(theft, payment, out);
             self.forget(theft, out);
         } else {
-            let (victim, task) = (heir(&self.membership, theft.victim), self.graph.owed(theft));
+            let task = self.graph.owed(theft);
             self.step(theft, task.expect("what is paid is owed"), TheftStep::Returned, out);
-            self.send(victim, theft, Leg::Result, &payment, out);
+            self.send(to, theft, Leg::Result, &payment, out);
         }
     }
 
@@ -177,14 +195,17 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// After an absorption both sides of a theft may be here: what is lent to nobody is taken back, what is owed to nobody
-    /// dropped, and what is owed here paid.
-    pub(super) fn reconcile_own(&mut self, out: &mut Out<Place<P, G>>) {
+    /// dropped, and what is owed here paid. A process absorbed as it began has never lent anything (`as_it_began`).
+    pub(super) fn reconcile_own(&mut self, as_it_began: bool, out: &mut Out<Place<P, G>>) {
         let loans: Vec<Theft> = self.graph.loans().filter(|it| self.is_mine(it.thief)).collect();
         for theft in loans.into_iter().filter(|it| self.graph.owed(*it).is_none()).collect::<Vec<_>>() {
             if self.thief.asking() == Some(theft) {
                 self.thief.stop();
             }
             self.void(theft, out);
+        }
+        if as_it_began {
+            return;
         }
         let debts: Vec<(Theft, bool)> =
             self.graph.debts().filter(|(it, _)| *it != Theft::NONE && self.is_mine(it.victim)).collect();

@@ -14,12 +14,13 @@ use core::fmt::Debug;
 
 use faultline_core::process::{Gauges, In, Packet};
 use faultline_core::{
-    Action, Birth, Boot, Digest, Event, Fact, FactKind, FactKinds, FactNo, Job, JobNo, Life, Membership, Out,
-    Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId, Theft, TheftStep, Time, To, Witness,
+    Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Image, Job, JobNo, Life,
+    Membership, Out, Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId, Theft, TheftStep,
+    Time, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::graph::{Deed, Effects, Graph};
+use crate::graph::{Effects, Graph, GraphEvent};
 use crate::program::{Call, Frame, Outcome, Program};
 use crate::recovery::{Input, Leg, Recovery, root};
 use host::Desk;
@@ -74,6 +75,10 @@ struct Inner<P: Recovery, G: Program> {
     /// Not yet seen by the protocol.
     unseen: VecDeque<Input<P>>,
     logs: bool,
+    /// What changed the graph since the log was last taken; always empty where nothing logs.
+    events: Vec<GraphEvent>,
+    /// The protocol has been told that there are events.
+    is_told: bool,
     /// The kinds of fact that somebody takes.
     taken: FactKinds,
     /// Facts of this life, stated or not.
@@ -87,6 +92,7 @@ struct Running {
     theft: Theft,
     task: TaskId,
     cost: Span,
+    hint: u64,
 }
 
 /// What a leg with content carries beside it.
@@ -179,6 +185,8 @@ impl<P: Recovery, G: Program> Process for Place<P, G> {
             ran: 0,
             unseen: VecDeque::new(),
             logs: P::logs(&config.protocol),
+            events: Vec::new(),
+            is_told: false,
             taken: facts,
             facts: 0,
         };
@@ -269,7 +277,15 @@ impl<P: Recovery, G: Program> Place<P, G> {
             while let Some(input) = self.inner.unseen.pop_front() {
                 self.feed(input, now, out);
             }
-            self.inner.compute(out);
+            if !self.inner.events.is_empty() && !self.inner.is_told {
+                self.inner.is_told = true;
+                self.feed(Input::Changed, now, out);
+                continue;
+            }
+            self.inner.compute(&self.protocol, out);
+            if !self.inner.unseen.is_empty() || !self.inner.events.is_empty() && !self.inner.is_told {
+                continue;
+            }
             if !self.inner.is_idle() {
                 return;
             }
@@ -292,10 +308,22 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         self.fact(step.kind(), || Fact::Theft { theft, task, step }, out);
     }
 
-    fn did(&mut self, deed: impl FnOnce() -> Deed) {
+    fn did(&mut self, event: impl FnOnce() -> GraphEvent) {
         if self.logs {
-            self.unseen.push_back(Input::Did(deed()));
+            self.events.push(event());
         }
+    }
+
+    /// The graph of an image and of the log after it. What the log says that tasks have told is known again, too.
+    fn replay(&mut self, image: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]) -> Graph {
+        let mut graph = Graph::load(&image.snapshot.application);
+        for event in log.iter().flat_map(|it| events(&it.snapshot.application)) {
+            if let GraphEvent::Ran { hint, outcome, .. } = &event {
+                self.hint = self.hint.min(*hint).min(outcome.told.unwrap_or(u64::MAX));
+            }
+            graph.redo(event);
+        }
+        graph
     }
 
     fn say(&mut self, to: ProcessId, word: Word<P::Control>, out: &mut Out<Place<P, G>>) {
@@ -333,13 +361,21 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         may_work && !self.graph.is_ready() && self.jobs.len() < self.cores
     }
 
-    fn compute(&mut self, out: &mut Out<Place<P, G>>) {
+    fn compute(&mut self, protocol: &P, out: &mut Out<Place<P, G>>) {
         while !self.held && self.over.is_none() && self.jobs.len() < self.cores {
             let Some((theft, call)) = self.graph.execute() else { return };
+            if let Some(orphan) = protocol.orphan(call.id)
+                && self.graph.lend_again(orphan, theft, call.id)
+            {
+                self.step(orphan, call.id, TheftStep::Lent, out);
+                self.did(|| GraphEvent::Lent(orphan, theft, call.id));
+                self.unseen.push_back(Input::Due(orphan, Leg::Task));
+                continue;
+            }
             let cost = Span(self.program.cost(&call).0.saturating_mul(100) / u64::from(self.speed));
             let job = self.next_job;
             self.next_job = job.next();
-            self.jobs.push(Running { job, theft, task: call.id, cost });
+            self.jobs.push(Running { job, theft, task: call.id, cost, hint: self.hint });
             let job_of = TaskJob { program: self.program.clone(), call, cost, hint: self.hint };
             out.push(Action::Compute(job, job_of));
         }
@@ -347,17 +383,17 @@ impl<P: Recovery, G: Program> Inner<P, G> {
 
     fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<Place<P, G>>) {
         let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
-        let Running { theft, task, cost, .. } = self.jobs.swap_remove(index);
+        let Running { theft, task, cost, hint, .. } = self.jobs.swap_remove(index);
         let spawned = outcome.spawned.len() as u32;
         self.hear(outcome.told.unwrap_or(u64::MAX), true, out);
-        let deed = self.logs.then(|| Deed::Ran(theft, task, outcome.clone()));
+        let event = self.logs.then(|| GraphEvent::Ran { theft, task, hint, outcome: outcome.clone() });
         if !self.graph.apply(theft, task, outcome) {
             return;
         }
         self.ran += 1;
         let cost_us = u32::try_from(cost.0 / 1000).unwrap_or(u32::MAX);
         self.fact(FactKind::Ran, || Fact::Ran { task, spawned, cost_us }, out);
-        self.unseen.extend(deed.map(Input::Did));
+        self.events.extend(event);
         self.check_done(theft, out);
     }
 
@@ -411,4 +447,10 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
         }
     }
+}
+
+/// The events of a segment of the log.
+fn events(segment: &[Chunk]) -> Vec<GraphEvent> {
+    let [Chunk::Bytes(bytes)] = segment else { panic!("a segment of a log is one piece") };
+    postcard::from_bytes(bytes).expect("a segment of a log can be decoded")
 }

@@ -1,19 +1,22 @@
-//! Parameters, and what may be switched on that is wrong.
+//! Parameters, and known defects that can be switched on.
 
 use faultline_core::Span;
 
 use crate::defects::defects;
 use crate::placement::ReplicateTo;
 
-/// Parameters of TIC.
+/// Parameters of TIC and SEL.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// From one checkpoint of a process to its next, forced ones included (tau).
+    /// From one checkpoint of a process to its next (tau). Under TIC, forced ones count; under SEL, this is how often the log
+    /// is truncated.
     pub tau: Span,
+    /// What stable storage holds.
+    pub record: Record,
     /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0). Nothing depends on
-    /// it.
+    /// it. SEL has no such checkpoint.
     pub before_asking: bool,
-    /// Copies of each checkpoint beside the owner's own. A storage server counts as one.
+    /// Copies of each image beside the owner's own. A storage server counts as one.
     pub replicas: u16,
     /// Where they are.
     pub replicate_to: ReplicateTo,
@@ -21,9 +24,41 @@ pub struct Config {
     pub defects: Defects,
 }
 
+/// What stable storage holds of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Record {
+    /// Its graph, as of its newest checkpoint: theft-induced checkpointing (TIC).
+    #[default]
+    Graph,
+    /// A checkpoint of its graph, and a log of every event since: systematic event logging (SEL).
+    Events,
+}
+
 defects! {
     /// A restored process does not ask what became of the tasks that it lent.
     NoQuery,
     /// An absorbed graph is not looked for in the images of other absorbed processes, so that it may come twice.
     AbsorbedTwice,
+    /// A task is sent before the theft is durable at the victim.
+    TaskBeforeRecord,
+    /// A result is sent before it is durable at the thief.
+    ResultBeforeRecord,
+    /// A receipt is sent when the result arrives, before the victim's state that holds it is durable: the thief's final
+    /// checkpoint is deleted at event G.
+    ReceiptAtMerge,
+    /// As printed (F-G, case 2): a thief whose result is on its way counts as ended. It answers no question, and sends the
+    /// result once.
+    LateTermination,
+    /// As printed (volatile nodes): a result counts only in the life of the thief in which the task was stolen.
+    StaleResultRefused,
+    /// A thief denies a task that it still asks for.
+    WantDenied,
+    /// A process that is restoring denies tasks that its image may hold.
+    RestoringDenies,
+    /// A restored process answers for itself only, and not for those that its image had absorbed.
+    HereAlone,
+    /// The segments of a log count one by one, and not as a prefix: a leg goes once its own segment is durable.
+    LogOutOfOrder,
+    /// As printed (section 5): the log holds what constructs the graph, and not that a task was stolen.
+    TheftsNotLogged,
 }

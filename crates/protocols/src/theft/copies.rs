@@ -1,10 +1,13 @@
-//! Copies of others' images: held, and looked up.
+//! Images of this process and of others: held, and looked up.
+//!
+//! The state of a process is a *chain*: its newest checkpoint, and under SEL the segments of its log that follow without a
+//! hole. The name of a segment is that of its checkpoint with a higher attempt, so that names are in the order of the log.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Image, ImageName, Machine, Membership, ProcessId, To};
+use faultline_core::{Attempt, Image, ImageName, Machine, Membership, ProcessId, To};
 
 use super::TaskRecovery;
 use super::message::{Head, Message};
@@ -12,30 +15,63 @@ use super::message::{Head, Message};
 /// An image of a process.
 pub(super) type ImageOf = Image<Head, ()>;
 
+/// Of a checkpoint. Segments of the log that follows it have higher ones.
+pub(super) const CHECKPOINT: Attempt = Attempt(1);
+
+/// Whether an image is a checkpoint, and not a segment of a log.
+pub(super) fn is_checkpoint(name: ImageName) -> bool {
+    name.attempt == CHECKPOINT
+}
+
 /// What this process's storage holds, its own images included.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copies {
     /// Durable here, by owner, ascending.
     names: BTreeMap<ProcessId, BTreeSet<ImageName>>,
-    /// Asked for before the storage was listed, or read for a process that asked.
-    asked: Vec<(ProcessId, ProcessId)>,
+    /// Asked for before the storage was listed: the process that asked, and the owner.
+    early: Vec<(ProcessId, ProcessId)>,
+    /// Being read for a process that asked.
+    lookups: Vec<Lookup>,
+}
+
+/// The images of an owner that are read for a process that asked for them.
+#[derive(Clone, Debug)]
+struct Lookup {
+    from: ProcessId,
+    owner: ProcessId,
+    missing: BTreeSet<ImageName>,
+    read: Vec<Arc<ImageOf>>,
+    is_damaged: bool,
+}
+
+/// The answer to a process that asked for an owner's state.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) to: ProcessId,
+    pub(super) owner: ProcessId,
+    /// All from the newest checkpoint on.
+    pub(super) images: Vec<Arc<ImageOf>>,
+    /// An image that should be here could not be read.
+    pub(super) is_damaged: bool,
 }
 
 impl Copies {
-    pub(super) fn add(&mut self, name: ImageName) {
-        self.names.entry(name.owner).or_default().insert(name);
+    /// The newest checkpoint of an owner here.
+    fn checkpoint(&self, owner: ProcessId) -> Option<ImageName> {
+        self.names.get(&owner)?.iter().copied().rfind(|it| is_checkpoint(*it))
     }
 
-    pub(super) fn newest(&self, owner: ProcessId) -> Option<ImageName> {
-        self.names.get(&owner)?.last().copied()
+    pub(super) fn is_empty(&self, owner: ProcessId) -> bool {
+        self.checkpoint(owner).is_none()
     }
 
-    /// An image is durable: older ones of its owner are not needed any more.
+    /// An image is durable: those before its owner's newest checkpoint are collected.
     pub(super) fn settle(&mut self, name: ImageName, host: &mut dyn Machine<TaskRecovery>) {
-        self.add(name);
         let all = self.names.entry(name.owner).or_default();
-        let newer = all.split_off(&name);
-        for old in core::mem::replace(all, newer) {
+        all.insert(name);
+        let Some(checkpoint) = all.iter().copied().rfind(|it| is_checkpoint(*it)) else { return };
+        let kept = all.split_off(&checkpoint);
+        for old in core::mem::replace(all, kept) {
             host.delete(old);
         }
     }
@@ -52,85 +88,147 @@ impl Copies {
         if owner.gone || name.incarnation.0 < owner.life.0 {
             return;
         }
-        match self.newest(name.owner) {
-            Some(newest) if newest == name => {
-                host.control(To::One(name.owner), Message::Durable(name));
-            }
-            Some(newest) if newest > name => {}
-            _ => host.persist(image),
+        let is_held = self.names.get(&name.owner).is_some_and(|it| it.contains(&name));
+        if is_held || self.checkpoint(name.owner).is_some_and(|it| it > name) {
+            host.control(To::One(name.owner), Message::Durable(name));
+        } else {
+            host.persist(image);
         }
     }
 
-    /// Answers a process that asks for the newest image of an owner.
+    /// Looks up the newest state of an owner for a process that asks: at once if there is none.
     pub(super) fn fetch(
         &mut self,
         from: ProcessId,
         owner: ProcessId,
         is_listed: bool,
         host: &mut dyn Machine<TaskRecovery>,
-    ) {
+    ) -> Option<Answer> {
         if !is_listed {
-            self.asked.push((from, owner));
-        } else if let Some(name) = self.newest(owner) {
-            self.asked.push((from, owner));
-            host.read(name);
-        } else {
-            host.control(To::One(from), Message::Absent(owner));
+            self.early.push((from, owner));
+            return None;
         }
+        self.lookups.retain(|it| (it.from, it.owner) != (from, owner));
+        self.look_up(from, owner, false, host)
     }
 
-    /// The storage has been listed: those that asked before are answered now.
+    fn look_up(
+        &mut self,
+        from: ProcessId,
+        owner: ProcessId,
+        is_damaged: bool,
+        host: &mut dyn Machine<TaskRecovery>,
+    ) -> Option<Answer> {
+        let Some(checkpoint) = self.checkpoint(owner) else {
+            return Some(Answer { to: from, owner, images: Vec::new(), is_damaged });
+        };
+        let missing: BTreeSet<ImageName> = self.names[&owner].range(checkpoint..).copied().collect();
+        missing.iter().for_each(|it| host.read(*it));
+        self.lookups.push(Lookup { from, owner, missing, read: Vec::new(), is_damaged });
+        None
+    }
+
+    /// The storage has been listed: processes that asked before are answered now.
     pub(super) fn listed(
         &mut self,
         names: impl Iterator<Item = ImageName>,
         host: &mut dyn Machine<TaskRecovery>,
-    ) {
-        names.for_each(|name| self.add(name));
-        for (from, owner) in core::mem::take(&mut self.asked) {
-            self.fetch(from, owner, true, host);
+    ) -> Vec<Answer> {
+        for name in names {
+            self.names.entry(name.owner).or_default().insert(name);
         }
+        let early = core::mem::take(&mut self.early);
+        early.into_iter().filter_map(|(from, owner)| self.fetch(from, owner, true, host)).collect()
     }
 
-    /// An image was read: those that asked for it get it.
+    /// An image was read, or could not be. In the latter case, it is damaged or was collected meanwhile: what is left is
+    /// looked up again.
     pub(super) fn read(
         &mut self,
         name: ImageName,
         image: Option<&Arc<ImageOf>>,
         host: &mut dyn Machine<TaskRecovery>,
-    ) {
-        if image.is_none() {
-            self.names.entry(name.owner).or_default().remove(&name);
-        }
-        let asked = core::mem::take(&mut self.asked);
-        let (answered, others) = asked.into_iter().partition(|(_, owner)| *owner == name.owner);
-        self.asked = others;
-        for (from, owner) in answered {
-            match image {
-                Some(image) => host.send_image(from, image.clone()),
-                None => self.fetch(from, owner, true, host),
+    ) -> Vec<Answer> {
+        let is_damaged =
+            image.is_none() && self.names.get_mut(&name.owner).is_some_and(|it| it.remove(&name));
+        let lookups = core::mem::take(&mut self.lookups);
+        let (concerned, others) = lookups.into_iter().partition(|it| it.missing.contains(&name));
+        self.lookups = others;
+        let mut answers = Vec::new();
+        for mut lookup in concerned {
+            let Some(image) = image else {
+                let is_damaged = is_damaged || lookup.is_damaged;
+                answers.extend(self.look_up(lookup.from, lookup.owner, is_damaged, host));
+                continue;
+            };
+            lookup.missing.remove(&name);
+            lookup.read.push(image.clone());
+            if lookup.missing.is_empty() {
+                let Lookup { from, owner, read, is_damaged, .. } = lookup;
+                answers.push(Answer { to: from, owner, images: read, is_damaged });
+            } else {
+                self.lookups.push(lookup);
             }
         }
+        answers
     }
 }
 
-/// The search for the newest image of a process.
+/// The search for the newest state of a process: in this process's own storage, and at others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Search {
-    pub(super) best: Option<Arc<ImageOf>>,
-    /// Whose answers are missing.
+    images: BTreeMap<ImageName, Arc<ImageOf>>,
+    /// Processes whose answers are missing, this one included.
     pub(super) asked: BTreeSet<ProcessId>,
-    /// Read in this process's own storage.
-    pub(super) reading: Option<ImageName>,
+    /// Images that a process said it sends, and that have not arrived.
+    announced: BTreeMap<ProcessId, BTreeSet<ImageName>>,
 }
 
 impl Search {
-    pub(super) fn is_over(&self) -> bool {
-        self.asked.is_empty() && self.reading.is_none()
+    pub(super) fn of(asked: BTreeSet<ProcessId>) -> Search {
+        Search { asked, ..Search::default() }
     }
 
+    pub(super) fn is_over(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// A process is asked again, or not at all any more: what it announced counts for nothing.
+    pub(super) fn begin_again(&mut self, with: ProcessId) {
+        self.announced.remove(&with);
+    }
+
+    /// An image arrived, or was read here.
     pub(super) fn found(&mut self, image: &Arc<ImageOf>) {
-        if self.best.as_ref().is_none_or(|best| best.name < image.name) {
-            self.best = Some(image.clone());
+        let name = image.name;
+        self.images.insert(name, image.clone());
+        for names in self.announced.values_mut() {
+            names.remove(&name);
         }
+        self.conclude();
+    }
+
+    /// A process has sent these images, or will.
+    pub(super) fn holds(&mut self, from: ProcessId, names: &[ImageName]) {
+        let missing = names.iter().copied().filter(|it| !self.images.contains_key(it)).collect();
+        self.announced.insert(from, missing);
+        self.conclude();
+    }
+
+    fn conclude(&mut self) {
+        let (asked, announced) = (&mut self.asked, &self.announced);
+        asked.retain(|it| announced.get(it).is_none_or(|missing| !missing.is_empty()));
+    }
+
+    /// The newest checkpoint found, and the segments of the log that follow it without a hole.
+    pub(super) fn chain(&self) -> Vec<Arc<ImageOf>> {
+        let Some(checkpoint) = self.images.keys().copied().rfind(|it| is_checkpoint(*it)) else {
+            return Vec::new();
+        };
+        let following = self.images.range(checkpoint..).zip(CHECKPOINT.0..);
+        following
+            .take_while(|((name, _), attempt)| name.attempt.0 == *attempt)
+            .map(|((_, it), _)| it.clone())
+            .collect()
     }
 }

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 /// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// A holder to an owner: this image is durable here.
+    /// A holder to an owner: this image is durable here, or a newer checkpoint is.
     Durable(ImageName),
-    /// A process that restores, or absorbs another one: which is the newest image of this owner?
+    /// A process that restores, or absorbs another one: what is the newest state of this owner?
     Fetch(ProcessId),
-    /// There is none of this owner.
-    Absent(ProcessId),
+    /// These images of this owner make up the newest state here; they are sent, too. None, if there is none.
+    Holds(ProcessId, Arc<[ImageName]>),
     /// The sender answers for these processes from now on. What was sent to them before may be lost.
     Here(Arc<[ProcessId]>),
     /// What has become of this loan?
@@ -22,9 +22,9 @@ pub enum Message {
     Want(Theft),
     /// The thief neither has it nor will.
     Never(Theft),
-    /// A holder whose storage was lost asks an owner for its image.
+    /// A holder whose storage was lost asks an owner for its state.
     Refill,
-    /// There is no image to hold as yet.
+    /// There is nothing to hold as yet.
     Nothing,
 }
 

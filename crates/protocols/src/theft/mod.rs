@@ -1,14 +1,31 @@
-//! TIC: recovery by theft (section 4 of the paper).
+//! Recovery by theft: theft-induced checkpointing (TIC) and systematic event logging (SEL).
 //!
-//! Only what is stolen crosses between processes, so that only thefts force checkpoints: the victim's before the task is
-//! sent, the thief's before the result is. Only processes that failed restore; where one is gone for good, the next one
-//! absorbs what its newest checkpoint holds. Everything that may have been lost meanwhile is settled by questions about thefts.
+//! S. Jafar, A. Krings, T. Gautier: *Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing* (2009), sections 4 and
+//! 5. Only what is stolen crosses between processes. So only thefts wait for stable storage: the task until the victim's record
+//! says that it is lent, the result until the thief's record contains it. Under TIC the record is a checkpoint of the graph,
+//! which the theft forces; under SEL it is a log of events, written as they happen. All else is the same: only processes that
+//! failed restore; where one is gone for good, the next one absorbs its state. Everything that may have been lost meanwhile is
+//! settled by questions about thefts.
+//!
+//! # Where this differs from a plain reading of the paper
+//!
+//! | as printed | what breaks | here | switch |
+//! | --- | --- | --- | --- |
+//! | F-G, case 2: a thief that is still executing takes no action | a victim that fails after it has merged the result waits for ever | a thief can be asked until it has a receipt | `late-termination` |
+//! | results of re-joining nodes are ignored | a restored thief's result is never merged: the run stalls | a theft is identified by the life in which it was asked for, in whatever life the result is sent | `stale-result-refused` |
+//! | the final checkpoint may go once the result has arrived (event G) | the result is lost with the victim, and computed again | the receipt follows a durable record of the victim that holds the result | `receipt-at-merge` |
+//! | section 5: only the construction of the graph is logged | a rebuilt victim runs what it has lent | a log holds every change of the graph, thefts included | `thefts-not-logged` |
+//! | each event is logged by itself | a log with a hole cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
+//! | section 5: equal identifiers avoid duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged at once: a log cannot hold a part of it | |
+//! | C2: a task always creates the same graph | not with a shared bound that prunes: an equal optimum is pruned by a bound that its own lost execution told | a program prunes strictly; an event holds the bound that its task was given | none; a program is at fault |
+//! | a thief takes a checkpoint before each request (event CP0) | nothing, but a theft forces three checkpoints instead of two | optional (`before_asking`) | |
+//! | the name server lists terminated processes | | a thief answers by itself, or the process that absorbed it | `here-alone` |
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `config` | parameters, known defects |
-//! | `stable` | a process's own checkpoints, and the legs that wait for them |
-//! | `copies` | copies of others' checkpoints |
+//! | `stable` | a process's own record, and the legs that wait for it |
+//! | `copies` | images of this process and of others |
 //! | `holders` | who holds whose copies |
 //! | `restore` | restoring and absorbing |
 //! | `message` | what processes say to each other |
@@ -25,21 +42,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
-use faultline_core::{Birth, Boot, Claim, Membership, ProcessId, Role, Speaks, Theft, Time, To};
+use faultline_core::{Birth, Boot, Claim, Life, Membership, ProcessId, Role, Speaks, Theft, Time, To};
 use faultline_dataflow::heir;
 use faultline_dataflow::recovery::{Host, Input, Leg, Recovery};
 
-pub use config::{Config, Defect, Defects};
-use copies::{Copies, Search};
+pub use config::{Config, Defect, Defects, Record};
+use copies::{Copies, Search, is_checkpoint};
 use message::{Head, Message};
 use stable::Stable;
 
 use crate::placement::ReplicateTo;
 
-/// TIC, one process.
+/// TIC or SEL, one process.
 #[derive(Clone, Debug)]
 pub struct TaskRecovery {
     me: ProcessId,
+    life: Life,
     boot: Boot,
     config: Arc<Config>,
     membership: Arc<Membership>,
@@ -77,11 +95,16 @@ impl Recovery for TaskRecovery {
         }
     }
 
+    fn logs(config: &Config) -> bool {
+        config.record == Record::Events
+    }
+
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
         let Birth { me, life, boot, membership, config, .. } = birth;
         let is_rank = membership.member(me).role == Role::RANK;
         let mut this = TaskRecovery {
             me,
+            life,
             boot,
             is_rank,
             is_listed: boot == Boot::Fresh,
@@ -113,7 +136,7 @@ impl Recovery for TaskRecovery {
                 if image.name.owner == from {
                     self.copies.hold(image, &self.membership, host);
                 } else {
-                    self.found(image.name.owner, from, Some(&image), host);
+                    self.found(&image, host);
                 }
             }
             Input::Persisted(name) => {
@@ -122,17 +145,16 @@ impl Recovery for TaskRecovery {
                 } else {
                     self.copies.settle(name, host);
                     host.control(To::One(name.owner), Message::Durable(name));
-                    self.filled(name.owner, host);
+                    if is_checkpoint(name) {
+                        self.filled(name.owner, host);
+                    }
                 }
             }
             Input::Read { name, image } => self.read(name, image.as_ref(), host),
             Input::Listed(images) => self.listed(images.into_iter().map(|(name, _)| name).collect(), host),
             Input::Membership(membership) => self.meet(membership, host),
-            Input::Timeout if self.stable.is_writing() => {
-                self.stable.due = now + self.config.tau;
-                self.stable.again(&self.config, &self.membership, host);
-            }
-            Input::Did(_) | Input::PersistFailed(_) | Input::Recorded { .. } | Input::Timeout => {}
+            Input::Timeout => self.stable.timeout(&self.config, &self.membership, now, host),
+            Input::Changed | Input::PersistFailed(_) | Input::Recorded { .. } => {}
         }
         if self.is_running && !self.is_lost {
             self.settle(now, host);
@@ -150,7 +172,7 @@ impl Recovery for TaskRecovery {
     fn control_kind(message: &Message) -> &'static str {
         match message {
             Message::Durable(_) => "durable",
-            Message::Fetch(_) | Message::Absent(_) => "fetch",
+            Message::Fetch(_) | Message::Holds(..) => "fetch",
             Message::Here(_) => "here",
             Message::Query(_) | Message::Want(_) | Message::Never(_) => "query",
             Message::Refill | Message::Nothing => "refill",
@@ -159,27 +181,33 @@ impl Recovery for TaskRecovery {
 }
 
 impl TaskRecovery {
-    /// Completes a write, and begins the next one.
+    /// Completes writes, begins the next one, and lets the legs go that waited.
     fn settle(&mut self, now: Time, host: &mut dyn Host<Self>) {
-        loop {
-            if let Some(name) = self.stable.complete(&self.config, &self.membership, host) {
-                self.copies.settle(name, host);
+        while let Some(name) = self.stable.complete(&self.config, &self.membership, host) {
+            self.copies.settle(name, host);
+            if is_checkpoint(name) {
                 self.filled(self.me, host);
             }
-            self.stable.release(&self.membership, host);
-            let absorbed = self.absorbed.iter().copied().collect();
-            let was_writing = self.stable.is_writing();
-            self.stable.advance(&self.config, &self.membership, now, host, absorbed);
-            if was_writing || !self.stable.is_writing() {
-                return;
-            }
         }
+        let absorbed = self.absorbed.iter().copied().collect();
+        self.stable.advance(&self.config, &self.membership, now, host, absorbed);
+        self.stable.release(&self.membership, host);
     }
 
     /// A leg may go as far as the graph is concerned.
     fn due(&mut self, theft: Theft, leg: Leg, host: &mut dyn Host<Self>) {
-        if leg == Leg::Ask && !self.config.before_asking {
+        let Config { before_asking, record, defects, .. } = *self.config;
+        let goes_at_once = match leg {
+            Leg::Ask => !before_asking || record == Record::Events,
+            Leg::Task => defects.has(Defect::TaskBeforeRecord),
+            Leg::Result => defects.has(Defect::ResultBeforeRecord),
+            Leg::Receipt => defects.has(Defect::ReceiptAtMerge),
+        };
+        if goes_at_once {
             return host.pass(theft, leg);
+        }
+        if leg == Leg::Result && self.is_stale(theft) {
+            return;
         }
         self.stable.await_next(theft, leg);
         if leg != Leg::Receipt {
@@ -202,14 +230,20 @@ impl TaskRecovery {
     fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
         match message {
             Message::Durable(name) => self.stable.is_at(name, from),
-            Message::Fetch(owner) => self.copies.fetch(from, owner, self.is_listed, host),
-            Message::Absent(owner) => self.found(owner, from, None, host),
+            Message::Fetch(owner) => {
+                let answer = self.copies.fetch(from, owner, self.is_listed, host);
+                self.answer(answer, host);
+            }
+            Message::Holds(owner, names) => self.holds(owner, from, &names, host),
             Message::Refill => {
-                if !self.stable.refill(from, host) {
+                if !self.stable.refill(from, &self.config, host) {
                     host.control(To::One(from), Message::Nothing);
                 }
             }
             Message::Nothing => self.filled(from, host),
+            Message::Query(theft) if !self.is_running && self.config.defects.has(Defect::RestoringDenies) => {
+                host.control(To::One(from), Message::Never(theft));
+            }
             // What a process that restores is asked, it does not know; it will say so itself.
             _ if !self.is_running => {}
             Message::Here(processes) => self.reconcile_with(from, &processes, host),
@@ -236,9 +270,8 @@ impl TaskRecovery {
             }
         }
         for (theft, is_done) in host.debts().into_iter().filter(|(it, _)| concerns(it.victim)) {
-            let goes_anyway = self.stable.awaits(theft, Leg::Result);
-            if is_done && !goes_anyway {
-                host.pass(theft, Leg::Result);
+            if is_done {
+                self.return_again(theft, host);
             }
         }
         if self.boot == Boot::Replaced && processes.contains(&from) && self.unfilled.contains(&from) {
@@ -253,14 +286,27 @@ impl TaskRecovery {
         }
         match host.debt(theft) {
             Some(false) => {}
-            Some(true) if self.stable.awaits(theft, Leg::Result) => {}
-            Some(true) => host.pass(theft, Leg::Result),
+            Some(true) => self.return_again(theft, host),
             None => {
-                let is_wanted = host.asking() == Some(theft);
+                let is_wanted = host.asking() == Some(theft) && !self.config.defects.has(Defect::WantDenied);
                 let answer = if is_wanted { Message::Want(theft) } else { Message::Never(theft) };
                 host.control(To::One(from), answer);
             }
         }
+    }
+
+    /// Sends a result that may have been lost, unless it goes anyway.
+    fn return_again(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
+        let has_ended = self.config.defects.has(Defect::LateTermination) && theft != Theft::NONE;
+        if !self.stable.awaits(theft, Leg::Result) && !has_ended && !self.is_stale(theft) {
+            host.pass(theft, Leg::Result);
+        }
+    }
+
+    /// Whether a result would be refused because its thief has begun a new life since; it never is.
+    fn is_stale(&self, theft: Theft) -> bool {
+        let is_of_this_life = theft.thief == self.me && theft.life == self.life;
+        self.config.defects.has(Defect::StaleResultRefused) && theft != Theft::NONE && !is_of_this_life
     }
 
     fn meet(&mut self, membership: Arc<Membership>, host: &mut dyn Host<Self>) {
@@ -275,9 +321,12 @@ impl TaskRecovery {
                 new.up && (!old.up || old.life != new.life)
             })
             .collect();
-        if !new.is_empty()
-            || self.membership.members.iter().zip(before.members.iter()).any(|(a, b)| a.gone != b.gone)
-        {
+        let members = self.membership.members.iter().zip(before.members.iter());
+        let some_are_gone = members.into_iter().any(|(new, old)| new.gone != old.gone);
+        if some_are_gone {
+            self.stable.holders_changed(&self.config);
+        }
+        if !new.is_empty() || some_are_gone {
             self.stable.again(&self.config, &self.membership, host);
         }
         let gone: Vec<ProcessId> = (0..self.membership.members.len() as u32)

@@ -1,6 +1,6 @@
 //! Restoring after a failure, and absorbing what processes leave that are gone for good.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use faultline_core::{Boot, Claim, ImageName, ProcessId, Role, Theft, To};
 use faultline_dataflow::heir;
 use faultline_dataflow::recovery::{Estate, Host, Leg, root};
 
-use super::copies::{ImageOf, Search};
+use super::copies::{Answer, ImageOf, Search};
 use super::holders::{all_holders, holders};
 use super::message::Message;
 use super::{Defect, TaskRecovery};
@@ -18,23 +18,47 @@ impl TaskRecovery {
     /// it, or with an older one.
     pub(super) fn listed(&mut self, names: Vec<ImageName>, host: &mut dyn Host<Self>) {
         self.is_listed = true;
-        self.copies.listed(names.into_iter(), host);
+        let answers = self.copies.listed(names.into_iter(), host);
+        self.answer(answers, host);
         if !self.is_rank {
             if self.boot == Boot::Replaced {
                 self.refill(host);
             }
             return;
         }
-        let own = self.copies.newest(self.me);
-        let mut search = Search { reading: own, ..Search::default() };
-        if let Some(name) = own {
-            host.read(name);
+        let asks_others = self.copies.is_empty(self.me) || self.boot == Boot::Replaced;
+        self.look_for(&[self.me], asks_others, host);
+    }
+
+    /// Looks for the newest states of `owners`.
+    fn look_for(&mut self, owners: &[ProcessId], asks_others: bool, host: &mut dyn Host<Self>) {
+        for owner in owners {
+            let mut asked = if asks_others { self.ask_holders(*owner, host) } else { BTreeSet::new() };
+            asked.insert(self.me);
+            self.searches.insert(*owner, Search::of(asked));
         }
-        if own.is_none() || self.boot == Boot::Replaced {
-            search.asked = self.ask_holders(self.me, host);
+        for owner in owners {
+            let answer = self.copies.fetch(self.me, *owner, true, host);
+            self.answer(answer, host);
         }
-        self.searches.insert(self.me, search);
-        self.finish(host);
+    }
+
+    /// Answers processes that asked for images, this one included.
+    pub(super) fn answer(&mut self, answers: impl IntoIterator<Item = Answer>, host: &mut dyn Host<Self>) {
+        for Answer { to, owner, images, is_damaged } in answers {
+            let names: Arc<[ImageName]> = images.iter().map(|it| it.name).collect();
+            if to != self.me {
+                images.into_iter().for_each(|it| host.send_image(to, it));
+                host.control(To::One(to), Message::Holds(owner, names));
+                continue;
+            }
+            let others = if is_damaged { self.ask_holders(owner, host) } else { BTreeSet::new() };
+            if let Some(search) = self.searches.get_mut(&owner) {
+                search.asked.extend(others);
+                images.iter().for_each(|it| search.found(it));
+            }
+            self.holds(owner, to, &names, host);
+        }
     }
 
     /// Asks all processes that may hold images of `owner`, those that are up at once.
@@ -51,50 +75,42 @@ impl TaskRecovery {
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn Host<Self>) {
         for (owner, search) in &mut self.searches {
             search.asked.retain(|it| !self.membership.member(*it).gone);
-            for it in new.iter().filter(|it| search.asked.contains(it)) {
-                host.control(To::One(*it), Message::Fetch(*owner));
+            for it in new.iter().copied().filter(|it| *it != self.me) {
+                if search.asked.contains(&it) {
+                    search.begin_again(it);
+                    host.control(To::One(it), Message::Fetch(*owner));
+                }
             }
         }
         self.finish(host);
     }
 
-    /// An answer about the newest image of `owner`.
-    pub(super) fn found(
+    /// An image of a process that is looked for arrived.
+    pub(super) fn found(&mut self, image: &Arc<ImageOf>, host: &mut dyn Host<Self>) {
+        if let Some(search) = self.searches.get_mut(&image.name.owner) {
+            search.found(image);
+            self.finish(host);
+        }
+    }
+
+    /// An answer about the newest state of `owner`: these images.
+    pub(super) fn holds(
         &mut self,
         owner: ProcessId,
         from: ProcessId,
-        image: Option<&Arc<ImageOf>>,
+        names: &[ImageName],
         host: &mut dyn Host<Self>,
     ) {
-        if let Some(search) = self.searches.get_mut(&owner)
-            && search.asked.remove(&from)
-        {
-            image.into_iter().for_each(|it| search.found(it));
+        if let Some(search) = self.searches.get_mut(&owner).filter(|it| it.asked.contains(&from)) {
+            search.holds(from, names);
             self.finish(host);
         }
     }
 
     /// An image in this process's own storage was read.
     pub(super) fn read(&mut self, name: ImageName, image: Option<&Arc<ImageOf>>, host: &mut dyn Host<Self>) {
-        self.copies.read(name, image, host);
-        let Some(search) = self.searches.get_mut(&name.owner).filter(|it| it.reading == Some(name)) else {
-            return;
-        };
-        search.reading = None;
-        match image {
-            Some(image) => search.found(image),
-            None => {
-                // Not intact: an older one, and what others hold.
-                let older = self.copies.newest(name.owner);
-                search.reading = older;
-                older.into_iter().for_each(|it| host.read(it));
-                let asked = self.ask_holders(name.owner, host);
-                if let Some(search) = self.searches.get_mut(&name.owner) {
-                    search.asked = asked;
-                }
-            }
-        }
-        self.finish(host);
+        let answers = self.copies.read(name, image, host);
+        self.answer(answers, host);
     }
 
     /// Looks for what those leave that are gone, and whose heir this process is.
@@ -108,16 +124,7 @@ impl TaskRecovery {
             })
             .filter(|it| !self.searches.contains_key(it))
             .collect();
-        if left.is_empty() {
-            return;
-        }
-        for it in left {
-            let reading = self.copies.newest(it);
-            reading.into_iter().for_each(|name| host.read(name));
-            let asked = self.ask_holders(it, host);
-            self.searches.insert(it, Search { best: None, asked, reading });
-        }
-        self.finish(host);
+        self.look_for(&left, true, host);
     }
 
     /// Goes on once all that was looked for is found, or known to be lost.
@@ -125,15 +132,20 @@ impl TaskRecovery {
         if self.searches.is_empty() || !self.searches.values().all(Search::is_over) {
             return;
         }
-        let mut found = core::mem::take(&mut self.searches);
-        if let Some(own) = found.remove(&self.me) {
-            self.restore(own.best, host);
+        let searches = core::mem::take(&mut self.searches);
+        let mut found: BTreeMap<ProcessId, Vec<Arc<ImageOf>>> =
+            searches.iter().map(|(owner, search)| (*owner, search.chain())).collect();
+        let own = found.remove(&self.me);
+        let restores = own.is_some();
+        if let Some(own) = own {
+            self.restore(&own, host);
         }
         let mut heritage: Vec<ProcessId> = found.keys().copied().collect();
+        let mut new = BTreeSet::new();
         // First the graphs that hold others: these must not come twice.
         while !heritage.is_empty() && !self.is_lost {
             let held_by = |one: ProcessId, other: ProcessId| {
-                let best = found[&other].best.as_ref();
+                let best = found[&other].first();
                 other != one && best.is_some_and(|it| it.head.absorbed.contains(&one))
             };
             let first = heritage.iter().position(|it| !heritage.iter().any(|other| held_by(*it, *other)));
@@ -141,27 +153,32 @@ impl TaskRecovery {
             if self.absorbed.contains(&of) && !self.config.defects.has(Defect::AbsorbedTwice) {
                 continue;
             }
-            let best = found[&of].best.clone();
-            let estate = match &best {
-                Some(image) => Estate::Image(image),
+            let estate = match found[&of].split_first() {
+                Some((checkpoint, log)) => Estate::Log(checkpoint, log),
                 None if self.membership.member(of).started => Estate::Nothing,
                 None => Estate::Beginning,
             };
             host.absorb(of, estate);
             self.absorbed.insert(of);
-            self.absorbed.extend(best.iter().flat_map(|it| it.head.absorbed.iter().copied()));
+            new.insert(of);
+            let newest = found[&of].first();
+            self.absorbed.extend(newest.iter().flat_map(|it| it.head.absorbed.iter().copied()));
         }
-        self.begin(host);
+        let is_partial = restores && self.config.defects.has(Defect::HereAlone);
+        self.begin(if is_partial { new } else { self.absorbed.clone() }, host);
     }
 
-    fn restore(&mut self, best: Option<Arc<ImageOf>>, host: &mut dyn Host<Self>) {
-        let name = best.as_ref().map(|it| it.name);
+    fn restore(&mut self, chain: &[Arc<ImageOf>], host: &mut dyn Host<Self>) {
+        let name = chain.last().map(|it| it.name);
         if name.is_none() && self.membership.member(self.me).started && root(&self.membership) == self.me {
             return self.give_up(host);
         }
-        host.restore(best.as_deref());
+        match chain.split_first() {
+            Some((checkpoint, log)) => host.restore_log(checkpoint, log),
+            None => host.restore(None),
+        }
         self.stable.claim_restored(name, host);
-        self.absorbed = best.iter().flat_map(|it| it.head.absorbed.iter().copied()).collect();
+        self.absorbed = chain.first().iter().flat_map(|it| it.head.absorbed.iter().copied()).collect();
         self.is_running = true;
         host.release();
         if self.boot == Boot::Replaced {
@@ -170,14 +187,14 @@ impl TaskRecovery {
     }
 
     /// Answers for itself and for all whom it absorbed, and settles what may have been lost.
-    fn begin(&mut self, host: &mut dyn Host<Self>) {
+    fn begin(&mut self, absorbed: BTreeSet<ProcessId>, host: &mut dyn Host<Self>) {
         if !host.is_over() && host.is_mine(root(&self.membership)) && !host.has_root() {
             self.give_up(host);
         }
         if self.is_lost {
             return;
         }
-        let mine: Arc<[ProcessId]> = core::iter::once(self.me).chain(self.absorbed.iter().copied()).collect();
+        let mine: Arc<[ProcessId]> = core::iter::once(self.me).chain(absorbed).collect();
         for it in self.membership.with_role(Role::RANK).filter(|it| *it != self.me) {
             if self.membership.member(it).up {
                 host.control(To::One(it), Message::Here(mine.clone()));
@@ -187,11 +204,11 @@ impl TaskRecovery {
             self.ask_about(theft, host);
         }
         for (theft, is_done) in host.debts() {
-            if is_done && !self.stable.awaits(theft, Leg::Result) {
-                host.pass(theft, Leg::Result);
+            if is_done {
+                self.return_again(theft, host);
             }
         }
-        self.stable.force();
+        self.stable.force_checkpoint();
         self.look_for_estates(host);
     }
 

@@ -1,41 +1,54 @@
-//! A process's own checkpoints: one is written at a time, and what waits for the next one waits together.
+//! A process's own stable record, and the legs that wait for it.
+//!
+//! The record is written in images. Under TIC each is a checkpoint of the graph, one is written at a time, and what waits for
+//! the next one waits together. Under SEL a checkpoint is followed by segments of the log of events. Several are written at a
+//! time, and an image counts as durable once all images before it are: only a prefix of a log can be replayed.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Claim, Image, ImageName, Incarnation, Life, Membership, Position, ProcessId, Sn, Span, Theft,
+    Cause, Claim, Image, ImageName, Incarnation, Life, Membership, Position, ProcessId, Sn, Span, Theft,
     Time, Vectors,
 };
+use faultline_dataflow::GraphEvent;
 use faultline_dataflow::recovery::{Host, Leg};
 
 use super::TaskRecovery;
-use super::config::Config;
-use super::copies::ImageOf;
+use super::config::{Config, Defect, Record};
+use super::copies::{CHECKPOINT, ImageOf, is_checkpoint};
 use super::holders::holders;
 use super::message::Head;
 
-/// A process's own checkpoints.
+/// How many segments of a log are written at a time; further events go into the next one together.
+const IN_FLIGHT: usize = 4;
+
+/// A process's own stable record.
 #[derive(Clone, Debug)]
 pub(super) struct Stable {
     me: ProcessId,
     life: Life,
-    next: Sn,
-    /// The newest that is durable here and at its holders.
+    /// The newest image of this life, durable or not.
+    last: Option<ImageName>,
+    /// The newest checkpoint that is durable here and at its holders.
     pub(super) newest: Option<Arc<ImageOf>>,
-    writing: Option<Write>,
-    /// Legs that may go with the next checkpoint.
+    /// In the order of their names.
+    writing: VecDeque<Write>,
+    /// Legs that go with the next image.
     waiting: Vec<(Theft, Leg)>,
-    /// A checkpoint is to be taken once the one that is written is durable.
-    wanted: bool,
-    /// Legs whose checkpoint is durable, until this process is known to have started.
+    /// The state as it is now is to become durable.
+    is_wanted: bool,
+    /// The next image is a checkpoint, even if the log could go on: events do not tell what happened, or a holder lacks the
+    /// checkpoint that the log follows.
+    needs_checkpoint: bool,
+    /// Legs whose image is durable, until this process is known to have started.
     held: Vec<(Theft, Leg)>,
     /// When the next checkpoint is due, or a write is tried again.
     pub(super) due: Time,
 }
 
-/// A checkpoint on its way to stable storage.
+/// An image on its way to stable storage.
 #[derive(Clone, Debug)]
 struct Write {
     image: Arc<ImageOf>,
@@ -50,35 +63,42 @@ impl Stable {
         Stable {
             me,
             life,
-            next: Sn(1),
+            last: None,
             newest: None,
-            writing: None,
+            writing: VecDeque::new(),
             waiting: Vec::new(),
-            wanted: false,
+            is_wanted: false,
+            needs_checkpoint: false,
             held: Vec::new(),
             due: now + tau,
         }
     }
 
-    /// Whether this leg waits for a checkpoint, so that it will go anyway.
+    /// Whether this leg waits for an image, so that it will go anyway.
     pub(super) fn awaits(&self, theft: Theft, leg: Leg) -> bool {
         let written = self.writing.iter().flat_map(|it| &it.legs);
         self.waiting.iter().chain(written).chain(&self.held).any(|it| *it == (theft, leg))
     }
 
-    /// The leg goes with the next checkpoint.
+    /// The leg goes with the next image.
     pub(super) fn await_next(&mut self, theft: Theft, leg: Leg) {
         if !self.awaits(theft, leg) {
             self.waiting.push((theft, leg));
         }
     }
 
-    /// Takes a checkpoint of the state as it is now, or as soon as the one that is written is durable.
+    /// Makes the state as it is now durable, as soon as the writes before it leave room.
     pub(super) fn force(&mut self) {
-        self.wanted = true;
+        self.is_wanted = true;
     }
 
-    /// Takes the checkpoint that is wanted, unless one is written.
+    /// What the log says since the last checkpoint is not all that happened, or not all holders can use it.
+    pub(super) fn force_checkpoint(&mut self) {
+        self.is_wanted = true;
+        self.needs_checkpoint = true;
+    }
+
+    /// Writes the image that is due or wanted, if there is room.
     pub(super) fn advance(
         &mut self,
         config: &Config,
@@ -87,30 +107,59 @@ impl Stable {
         host: &mut dyn Host<TaskRecovery>,
         absorbed: Arc<[ProcessId]>,
     ) {
-        let is_forced = core::mem::take(&mut self.wanted);
-        if self.writing.is_some() {
-            self.wanted = is_forced;
-            return;
-        }
-        if !is_forced && now < self.due {
-            return;
-        }
-        self.due = now + config.tau;
-        let name = ImageName {
-            owner: self.me,
-            incarnation: Incarnation(self.life.0),
-            sn: self.next,
-            attempt: Attempt(1),
+        let is_due = now >= self.due;
+        let (name, snapshot) = match config.record {
+            Record::Graph if !self.writing.is_empty() || !self.is_wanted && !is_due => return,
+            Record::Graph => (self.next_checkpoint(), host.snapshot()),
+            Record::Events if self.needs_checkpoint || is_due && !self.is_writing_checkpoint() => {
+                (self.next_checkpoint(), host.snapshot())
+            }
+            Record::Events if self.writing.len() >= IN_FLIGHT => return,
+            Record::Events => match (host.log(logged(config)), self.last) {
+                (Some(segment), Some(last)) => (ImageName { attempt: last.attempt.next(), ..last }, segment),
+                (None, None) if !self.is_wanted => return,
+                // A log begins with a checkpoint.
+                (_, None) => (self.next_checkpoint(), host.snapshot()),
+                (None, Some(_)) => {
+                    // All events are durable, or will be with what is written.
+                    self.is_wanted = false;
+                    let legs = core::mem::take(&mut self.waiting);
+                    return self.writing.back_mut().map_or(&mut self.held, |it| &mut it.legs).extend(legs);
+                }
+            },
         };
-        self.next = self.next.next();
-        let snapshot = host.snapshot();
+        let is_forced = core::mem::take(&mut self.is_wanted);
+        if is_checkpoint(name) {
+            self.due = now + config.tau;
+            self.needs_checkpoint = false;
+        }
+        self.last = Some(name);
         let image =
             Arc::new(Image { name, head: Arc::new(Head { absorbed }), saved: Arc::new(()), snapshot });
         host.persist(image.clone());
         let legs = core::mem::take(&mut self.waiting);
         let write = Write { image, is_forced, is_here: false, holders: BTreeSet::new(), legs };
         write.send(config, membership, host);
-        self.writing = Some(write);
+        self.writing.push_back(write);
+    }
+
+    fn next_checkpoint(&self) -> ImageName {
+        let sn = self.last.map_or(Sn(0), |it| it.sn).next();
+        ImageName { owner: self.me, incarnation: Incarnation(self.life.0), sn, attempt: CHECKPOINT }
+    }
+
+    /// The time is up. If a checkpoint is still being written, its writes are tried again.
+    pub(super) fn timeout(
+        &mut self,
+        config: &Config,
+        membership: &Membership,
+        now: Time,
+        host: &mut dyn Host<TaskRecovery>,
+    ) {
+        if now >= self.due && self.is_writing_checkpoint() {
+            self.due = now + config.tau;
+            self.again(config, membership, host);
+        }
     }
 
     /// Sends what is written to holders that may not have it, and writes it here if that failed.
@@ -120,7 +169,7 @@ impl Stable {
         membership: &Membership,
         host: &mut dyn Host<TaskRecovery>,
     ) {
-        if let Some(write) = &mut self.writing {
+        for write in &self.writing {
             write.send(config, membership, host);
             if !write.is_here {
                 host.persist(write.image.clone());
@@ -128,69 +177,88 @@ impl Stable {
         }
     }
 
-    /// A holder's life began, or its storage was lost.
-    pub(super) fn refill(&mut self, holder: ProcessId, host: &mut dyn Host<TaskRecovery>) -> bool {
-        let image = self.writing.as_mut().map(|it| {
-            it.holders.remove(&holder);
-            &it.image
-        });
-        let image = image.or(self.newest.as_ref());
+    /// A holder's storage was lost. False if there is nothing to hold.
+    pub(super) fn refill(
+        &mut self,
+        holder: ProcessId,
+        config: &Config,
+        host: &mut dyn Host<TaskRecovery>,
+    ) -> bool {
+        self.failed(holder);
+        let image = match config.record {
+            Record::Graph => self.writing.back().map(|it| &it.image).or(self.newest.as_ref()),
+            Record::Events => {
+                // One checkpoint is all that it needs.
+                self.needs_checkpoint |= self.last.is_some();
+                return self.last.is_some();
+            }
+        };
         image.inspect(|it| host.send_image(holder, (**it).clone())).is_some()
     }
 
-    /// Images that are on their way are not: the holder of a copy failed.
+    /// A process failed: what was on its way to it may not have arrived.
     pub(super) fn failed(&mut self, holder: ProcessId) {
-        if let Some(write) = &mut self.writing {
+        for write in &mut self.writing {
             write.holders.remove(&holder);
         }
     }
 
+    /// Processes are gone, so that others hold the images of this one.
+    pub(super) fn holders_changed(&mut self, config: &Config) {
+        self.needs_checkpoint |= config.record == Record::Events && self.last.is_some();
+    }
+
     pub(super) fn is_here(&mut self, name: ImageName) {
-        if let Some(write) = self.writing.as_mut().filter(|it| it.image.name == name) {
+        if let Some(write) = self.find(name) {
             write.is_here = true;
         }
     }
 
     pub(super) fn is_at(&mut self, name: ImageName, holder: ProcessId) {
-        if let Some(write) = self.writing.as_mut().filter(|it| it.image.name == name) {
+        if let Some(write) = self.find(name) {
             write.holders.insert(holder);
         }
     }
 
-    pub(super) fn is_writing(&self) -> bool {
-        self.writing.is_some()
+    fn find(&mut self, name: ImageName) -> Option<&mut Write> {
+        self.writing.iter_mut().find(|it| it.image.name == name)
     }
 
-    /// Completes the write if it is durable everywhere: then its name.
+    fn is_writing_checkpoint(&self) -> bool {
+        self.writing.iter().any(|it| is_checkpoint(it.image.name))
+    }
+
+    /// Completes the oldest write if it is durable everywhere: then its name.
     pub(super) fn complete(
         &mut self,
         config: &Config,
         membership: &Membership,
         host: &mut dyn Host<TaskRecovery>,
     ) -> Option<ImageName> {
-        let is_durable = |write: &&mut Write| {
-            let mut all = holders(config, membership, self.me).into_iter();
-            write.is_here && all.all(|it| write.holders.contains(&it))
-        };
-        self.writing.as_mut().filter(is_durable)?;
-        let write = self.writing.take()?;
+        let holders = holders(config, membership, self.me);
+        let is_durable = |write: &Write| write.is_here && holders.iter().all(|it| write.holders.contains(it));
+        let candidates = if config.defects.has(Defect::LogOutOfOrder) { self.writing.len() } else { 1 };
+        let index = self.writing.iter().take(candidates).position(is_durable)?;
+        let write = self.writing.remove(index)?;
         let name = write.image.name;
-        self.newest = Some(write.image);
         self.held.extend(write.legs);
-        host.claim(Claim::Committed {
-            position: name.position(),
-            attempt: name.attempt,
-            forced: write.is_forced,
-            frozen: Span::ZERO,
-            vectors: Arc::new(Vectors::default()),
-        });
+        if is_checkpoint(name) {
+            self.newest = Some(write.image);
+            host.claim(Claim::Committed {
+                position: name.position(),
+                attempt: name.attempt,
+                forced: write.is_forced,
+                frozen: Span::ZERO,
+                vectors: Arc::new(Vectors::default()),
+            });
+        }
         if !membership.member(self.me).started {
             host.started();
         }
         Some(name)
     }
 
-    /// Lets the legs go whose checkpoint is durable, once everybody knows that this process has started.
+    /// Lets the legs go whose image is durable, once all know that this process has started.
     pub(super) fn release(&mut self, membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
         if membership.member(self.me).started {
             self.held.drain(..).for_each(|(theft, leg)| host.pass(theft, leg));
@@ -203,7 +271,7 @@ impl Stable {
         host.claim(Claim::RolledBack {
             to: Position { incarnation: Incarnation(self.life.0), sn: checkpoint.sn },
             checkpoint,
-            cause: faultline_core::Cause::Failure,
+            cause: Cause::Failure,
             vectors: Arc::new(Vectors::default()),
         });
     }
@@ -216,5 +284,14 @@ impl Write {
                 host.send_image(holder, self.image.clone());
             }
         }
+    }
+}
+
+/// The events that go into the log: all of them.
+fn logged(config: &Config) -> fn(&GraphEvent) -> bool {
+    if config.defects.has(Defect::TheftsNotLogged) {
+        |event| !matches!(event, GraphEvent::Lent(..) | GraphEvent::Voided(_))
+    } else {
+        |_| true
     }
 }

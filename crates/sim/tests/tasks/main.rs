@@ -5,6 +5,7 @@ mod federation;
 
 use faultline_core::fault::Outcome;
 use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_dataflow::Recovery;
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
 use faultline_protocols::theft;
@@ -39,6 +40,7 @@ fn without_fault_tolerance_the_first_failure_ends_the_run() {
 fn tic(seed: u64, defects: theft::Defects) -> theft::Config {
     theft::Config {
         tau: Span::from_millis(50),
+        record: theft::Record::Graph,
         before_asking: seed.is_multiple_of(5),
         replicas: 2,
         replicate_to: ReplicateTo::OtherCluster,
@@ -46,13 +48,27 @@ fn tic(seed: u64, defects: theft::Defects) -> theft::Config {
     }
 }
 
+/// SEL, otherwise the same.
+fn sel(seed: u64, defects: theft::Defects) -> theft::Config {
+    theft::Config { record: theft::Record::Events, ..tic(seed, defects) }
+}
+
 #[test]
 fn tic_survives_whatever_fails() {
+    survives_whatever_fails::<theft::TaskRecovery>(|seed| tic(seed, theft::Defects::default()));
+}
+
+#[test]
+fn sel_survives_whatever_fails() {
+    survives_whatever_fails::<theft::TaskRecovery>(|seed| sel(seed, theft::Defects::default()));
+}
+
+fn survives_whatever_fails<P: Recovery + Send + 'static>(config: impl Fn(u64) -> P::Config) {
     let (from, count) = seeds();
     let (mut failed, mut lost, mut absorbed, mut restored, mut thefts) = (Vec::new(), Vec::new(), 0, 0, 0);
     for seed in from..from + count {
         let federation = Federation::random(seed, 3);
-        let ended = federation.run::<theft::TaskRecovery>(tic(seed, theft::Defects::default()));
+        let ended = federation.run::<P>(config(seed));
         absorbed += ended.absorbed;
         restored += ended.restored;
         thefts += ended.thefts;
