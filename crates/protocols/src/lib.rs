@@ -8,4 +8,5 @@ pub mod hc3i;
 pub mod hydee;
 pub mod none;
 pub mod placement;
+pub mod satin;
 pub mod theft;

@@ -8,7 +8,7 @@ use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigge
 use faultline_dataflow::Recovery;
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
-use faultline_protocols::theft;
+use faultline_protocols::{satin, theft};
 
 use federation::{Ended, Federation};
 
@@ -61,6 +61,11 @@ fn tic_survives_whatever_fails() {
 #[test]
 fn sel_survives_whatever_fails() {
     survives_whatever_fails::<theft::TaskRecovery>(|seed| sel(seed, theft::Defects::default()));
+}
+
+#[test]
+fn satin_survives_whatever_fails() {
+    survives_whatever_fails::<satin::Satin>(|_| satin::Config::default());
 }
 
 fn survives_whatever_fails<P: Recovery + Send + 'static>(config: impl Fn(u64) -> P::Config) {

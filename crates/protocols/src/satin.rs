@@ -1,0 +1,280 @@
+//! Satin's fault tolerance: no checkpoints, and a table of the results that failures have orphaned.
+//!
+//! G. Wrzesińska, R. V. van Nieuwpoort, J. Maassen, H. E. Bal: *Fault-Tolerance, Malleability and Migration for
+//! Divide-and-Conquer Applications on the Grid* (2005); the baseline of the paper on TIC (section 7, Figure 13).
+//!
+//! A process that fails loses its graph. Its victims run again what it had stolen. What others had stolen from it is orphaned:
+//! they finish it, and announce each result, which stays where it is. Each process keeps a table of these announcements, and
+//! looks every task up before it begins it: a result that exists is fetched. If the process with the program itself fails, the
+//! program begins again, at that process or, if it is gone for good, at the next one. So the work lost grows with the work done
+//! by the process that failed; without failures, nothing is written, and no message waits.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::process::Gauges;
+use faultline_core::{
+    Birth, Boot, Cause, Claim, Incarnation, Membership, Position, ProcessId, Role, Sn, Speaks, TaskId, Theft,
+    Time, To, Vectors,
+};
+use faultline_dataflow::heir;
+use faultline_dataflow::recovery::{Estate, Host, Input, Leg, Recovery, root};
+use serde::{Deserialize, Serialize};
+
+use crate::defects::defects;
+
+/// Parameters of Satin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Config {
+    /// Rules that are broken on purpose.
+    pub defects: Defects,
+}
+
+defects! {
+    /// A victim does not run again what a failed thief had stolen.
+    LoanKept,
+    /// A task that waits for the result of an orphan is not run if the holder fails.
+    OrphanKept,
+    /// The table keeps the results of failed holders.
+    StaleTable,
+    /// If the process with the program itself is gone, no other begins it again.
+    NoNewRoot,
+    /// A task begins without a look at the table.
+    NoLookup,
+}
+
+/// A message of the protocol.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    /// The sender has the results of these tasks. Each is named by the theft that the sender, its thief, worked for.
+    Orphans(Arc<[(TaskId, Theft)]>),
+    /// The sender has the task of this orphan, and wants its result.
+    Fetch(Theft),
+    /// The result of this orphan is here no longer.
+    Missing(Theft),
+}
+
+/// Satin, one process.
+#[derive(Clone, Debug)]
+pub struct Satin {
+    me: ProcessId,
+    is_rank: bool,
+    config: Config,
+    membership: Arc<Membership>,
+    /// Thefts that this process works for, and whose victims have failed.
+    orphaned: BTreeSet<Theft>,
+    table: Table,
+}
+
+/// Results of orphans that exist, here and elsewhere.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    by_task: BTreeMap<TaskId, Theft>,
+    by_theft: BTreeMap<Theft, TaskId>,
+}
+
+impl Table {
+    fn insert(&mut self, task: TaskId, theft: Theft) {
+        self.by_task.insert(task, theft);
+        self.by_theft.insert(theft, task);
+    }
+
+    fn remove(&mut self, theft: Theft) {
+        if let Some(task) = self.by_theft.remove(&theft)
+            && self.by_task.get(&task) == Some(&theft)
+        {
+            self.by_task.remove(&task);
+        }
+    }
+}
+
+impl Speaks for Satin {
+    type Control = Message;
+    type Head = ();
+    type Saved = ();
+}
+
+impl Recovery for Satin {
+    type Config = Config;
+    const FIFO: bool = false;
+
+    fn extra_processes(_: &Config) -> Vec<Role> {
+        Vec::new()
+    }
+
+    fn start(birth: Birth<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
+        let Birth { me, life, boot, membership, config, .. } = birth;
+        let is_rank = membership.member(me).role == Role::RANK;
+        let (orphaned, table) = (BTreeSet::new(), Table::default());
+        let this = Satin { me, is_rank, config: *config, membership, orphaned, table };
+        if boot != Boot::Fresh {
+            host.restore(None);
+            host.claim(Claim::RolledBack {
+                to: Position { incarnation: Incarnation(life.0), sn: Sn(0) },
+                checkpoint: Position::default(),
+                cause: Cause::Failure,
+                vectors: Arc::new(Vectors::default()),
+            });
+        }
+        if boot == Boot::Replaced {
+            // Nothing is held for others.
+            host.held();
+        }
+        host.release();
+        this.begin_again(host);
+        this
+    }
+
+    fn handle(&mut self, input: Input<Self>, _: Time, host: &mut dyn Host<Self>) {
+        match input {
+            Input::Due(theft, Leg::Task) => self.lent(theft, host),
+            Input::Due(theft, Leg::Result) if self.orphaned.contains(&theft) => self.announce(&[theft], host),
+            // The result of an orphan stays where it is: another process may need it.
+            Input::Due(theft, Leg::Receipt) if self.table.by_theft.contains_key(&theft) => {}
+            Input::Due(theft, leg) => host.pass(theft, leg),
+            Input::Control { from, message } => self.told(from, message, host),
+            Input::Membership(membership) => self.meet(membership, host),
+            // Nobody waits for what is not wanted, and nothing is written.
+            Input::Unwanted(..)
+            | Input::Changed
+            | Input::Image { .. }
+            | Input::Persisted(_)
+            | Input::PersistFailed(_)
+            | Input::Read { .. }
+            | Input::Listed(_)
+            | Input::Recorded { .. }
+            | Input::Timeout => {}
+        }
+    }
+
+    fn orphan(&self, task: TaskId) -> Option<Theft> {
+        let found = self.table.by_task.get(&task).copied();
+        found.filter(|_| !self.config.defects.has(Defect::NoLookup))
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+
+    fn control_kind(message: &Message) -> &'static str {
+        match message {
+            Message::Orphans(_) => "orphans",
+            Message::Fetch(_) | Message::Missing(_) => "fetch",
+        }
+    }
+}
+
+impl Satin {
+    /// Whether the thief is still in the life in which it stole.
+    fn lives(&self, theft: Theft) -> bool {
+        let thief = self.membership.member(theft.thief);
+        thief.up && thief.life == theft.life
+    }
+
+    /// A task is lent: to a thief that asked, or to the holder of its result.
+    fn lent(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
+        let is_here = theft.thief == self.me && host.debt(theft) == Some(true);
+        let is_lost = !self.lives(theft) || theft.thief == self.me && !is_here;
+        if is_lost && !self.config.defects.has(Defect::StaleTable) {
+            self.table.remove(theft);
+            host.void(theft);
+        } else if !self.table.by_theft.contains_key(&theft) {
+            host.pass(theft, Leg::Task);
+        } else if is_here {
+            self.table.remove(theft);
+            host.pass_orphan(theft, self.me);
+        } else {
+            host.control(To::One(theft.thief), Message::Fetch(theft));
+        }
+    }
+
+    fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
+        match message {
+            Message::Orphans(orphans) => {
+                for &(task, theft) in orphans.iter() {
+                    if self.lives(theft) {
+                        self.table.insert(task, theft);
+                    }
+                }
+            }
+            Message::Fetch(theft) if host.debt(theft) == Some(true) => host.pass_orphan(theft, from),
+            Message::Fetch(theft) => host.control(To::One(from), Message::Missing(theft)),
+            Message::Missing(theft) => {
+                self.table.remove(theft);
+                host.void(theft);
+            }
+        }
+    }
+
+    fn meet(&mut self, membership: Arc<Membership>, host: &mut dyn Host<Self>) {
+        let before = core::mem::replace(&mut self.membership, membership);
+        let all = (0..self.membership.members.len() as u32).map(ProcessId);
+        let (mut failed, mut new) = (BTreeSet::new(), Vec::new());
+        for it in all {
+            let (old, now) = (before.member(it), self.membership.member(it));
+            if old.up && (!now.up || now.life != old.life) {
+                failed.insert(it);
+            }
+            if it != self.me && now.role == Role::RANK && now.up && (!old.up || now.life != old.life) {
+                new.push(it);
+            }
+        }
+        // What failed processes had stolen runs again.
+        for theft in host.loans().into_iter().filter(|it| !self.lives(*it)) {
+            let is_orphan = self.table.by_theft.contains_key(&theft);
+            let rule = if is_orphan { Defect::OrphanKept } else { Defect::LoanKept };
+            if !self.config.defects.has(rule) {
+                host.void(theft);
+            }
+        }
+        // What was stolen from them is orphaned.
+        let debts = host.debts().into_iter().filter(|(it, _)| failed.contains(&it.victim));
+        let orphaned: Vec<(Theft, bool)> = debts.collect();
+        self.orphaned.extend(orphaned.iter().map(|(theft, _)| *theft));
+        let lost = self.table.by_theft.keys().copied().filter(|it| !self.lives(*it));
+        for theft in lost.collect::<Vec<_>>() {
+            if !self.config.defects.has(Defect::StaleTable) {
+                self.table.remove(theft);
+            }
+        }
+        let own = self.table.by_theft.iter().filter(|(theft, _)| theft.thief == self.me);
+        let own: Arc<[(TaskId, Theft)]> = own.map(|(theft, task)| (*task, *theft)).collect();
+        for it in new.into_iter().filter(|_| !own.is_empty()) {
+            host.control(To::One(it), Message::Orphans(own.clone()));
+        }
+        let done: Vec<Theft> = orphaned.into_iter().filter(|it| it.1).map(|it| it.0).collect();
+        self.announce(&done, host);
+        self.begin_again(host);
+    }
+
+    /// Tells all processes that these results of orphans are here.
+    fn announce(&mut self, thefts: &[Theft], host: &mut dyn Host<Self>) {
+        let named = thefts.iter().filter_map(|it| Some((host.owed(*it)?, *it)));
+        let orphans: Arc<[(TaskId, Theft)]> = named.collect();
+        if orphans.is_empty() {
+            return;
+        }
+        orphans.iter().for_each(|(task, theft)| self.table.insert(*task, *theft));
+        for it in self.membership.with_role(Role::RANK).filter(|it| *it != self.me) {
+            if self.membership.member(it).up {
+                host.control(To::One(it), Message::Orphans(orphans.clone()));
+            }
+        }
+    }
+
+    /// Begins the program again if the process that had it is gone, and this one comes next.
+    fn begin_again(&self, host: &mut dyn Host<Self>) {
+        let root = root(&self.membership);
+        let is_next = self.membership.member(root).gone && heir(&self.membership, root) == self.me;
+        if is_next && self.is_rank && !host.has_root() && !host.is_over() {
+            if !self.config.defects.has(Defect::NoNewRoot) {
+                host.absorb(root, Estate::Beginning);
+            }
+        }
+    }
+}
