@@ -72,6 +72,11 @@ impl Stands {
         Stands(stands)
     }
 
+    /// Every pause, from when to when; one that had not ended has the greatest time as its end.
+    pub fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
+        self.0.iter().copied()
+    }
+
     /// How long of this time.
     pub fn within(&self, from: Time, upto: Time) -> Span {
         let each = self.0.iter().map(|&(begun, ended)| (begun.max(from), ended.min(upto)));

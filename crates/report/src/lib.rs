@@ -8,6 +8,7 @@
 //! | [`history`] | what happened, put together from the facts |
 //! | [`narrate`] | what happens during a run, in sentences, as it happens |
 //! | [`explain`] | why each cluster rolled back, in sentences |
+//! | [`spent`] | where the time of the processes went |
 //! | [`summary`] | everything that is said of a run, as one value and as JSON |
 //! | [`text`] | the summary for a terminal |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
@@ -23,6 +24,7 @@ pub mod fault;
 pub mod history;
 pub mod narrate;
 pub mod page;
+pub mod spent;
 pub mod style;
 pub mod summary;
 pub mod text;
@@ -31,4 +33,5 @@ pub mod transcript;
 pub use cast::Cast;
 pub use diagram::Diagram;
 pub use history::History;
+pub use spent::Spent;
 pub use summary::{Recorded, Summary};

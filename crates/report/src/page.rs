@@ -9,7 +9,7 @@ use crate::explain::{Chapter, count};
 use crate::history::History;
 use crate::style;
 use crate::summary::{Found, Recorded, Summary, target};
-use crate::text::{backend, because, ended, protocol, span, verdict};
+use crate::text::{backend, because, ended, percent, protocol, span, verdict};
 
 const SCRIPT: &str = include_str!("../assets/diagram.js");
 /// With more messages than this inside clusters, they are not drawn until asked for.
@@ -61,6 +61,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
             (story(&summary.explanation))
             h2 { "Clusters" }
             (clusters(summary))
+            (time(summary))
             (rollbacks(summary))
             h2 { "Faults" }
             (faults(summary))
@@ -235,6 +236,33 @@ fn clusters(summary: &Summary) -> Markup {
                 td.num { (span(it.lost_work_seconds)) } td.num { (it.sent_within) } td.num { (it.sent_between) } td.num { (it.resent) }
             } } }
         } }
+    }
+}
+
+/// Where the time of each cluster's processes went, as a bar and in percent.
+fn time(summary: &Summary) -> Markup {
+    html! {
+        h2 { "Where the time went" }
+        div.spent {
+            @for it in summary.clusters.iter().filter(|it| it.time.total_seconds() > 0.0) {
+                @let whole = it.time.total_seconds();
+                b { (it.name) }
+                div.bar role="img" aria-label={ "Time of " (it.name) ", in shares" } {
+                    @for (kind, seconds) in it.time.parts() {
+                        @if seconds > 0.0 {
+                            i class=(kind) style={ "width:" (format!("{:.3}", 100.0 * seconds / whole)) "%" }
+                                title={ (kind) ": " (span(seconds)) ", " (percent(seconds, whole)) } {}
+                        }
+                    }
+                }
+                span.hint {
+                    @for (kind, seconds) in it.time.parts() {
+                        @if seconds > 0.0 { span { i class=(kind) {} " " (kind) " " (percent(seconds, whole)) } " " }
+                    }
+                }
+            }
+        }
+        p.hint { "The time of all processes, each moment counted once. Working includes waiting for messages." }
     }
 }
 

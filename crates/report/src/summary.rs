@@ -15,6 +15,7 @@ use crate::cast::{Cast, checkpoint};
 use crate::explain::{Chapter, explain};
 use crate::fault::{describe_fault, describe_link, describe_trigger, link};
 use crate::history::{History, Rollback};
+use crate::spent::Spent;
 use crate::text::word;
 
 /// Everything that is said of a run. Instants are in seconds since the application began; spans in seconds.
@@ -92,6 +93,8 @@ pub struct ClusterSummary {
     pub rollbacks: Vec<RollbackSummary>,
     /// Execution that rollbacks undid, over all processes.
     pub lost_work_seconds: f64,
+    /// Where the time of its processes went; the parts add up to all of it.
+    pub time: Spent,
     /// Messages that its applications sent inside the cluster.
     pub sent_within: u64,
     /// Messages that its applications sent to other clusters.
@@ -307,7 +310,7 @@ impl Summary {
                 tool: manifest.tool.clone(),
                 facts: trace.len() as u64,
             },
-            clusters: cast.clusters().map(|it| cluster(it, cast, history)).collect(),
+            clusters: cast.clusters().map(|it| cluster(it, cast, history, trace)).collect(),
             faults: faults(manifest, cast, history),
             links: manifest.links.iter().map(|it| link_summary(it, cast, history)).collect(),
             result: result(manifest, trace, cast),
@@ -353,7 +356,7 @@ fn outcome(outcome: Option<&Outcome>) -> &'static str {
     }
 }
 
-fn cluster(id: ClusterId, cast: &Cast, history: &History) -> ClusterSummary {
+fn cluster(id: ClusterId, cast: &Cast, history: &History, trace: &Trace) -> ClusterSummary {
     let checkpoints = || {
         history.checkpoints.iter().filter(|((of, _), _)| cast.cluster_of_group(*of) == id).map(|(_, it)| it)
     };
@@ -377,6 +380,7 @@ fn cluster(id: ClusterId, cast: &Cast, history: &History) -> ClusterSummary {
         longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
         // Negative zero is the sum of no numbers.
         lost_work_seconds: rollbacks.iter().map(|it| it.lost().as_secs_f64()).sum::<f64>() + 0.0,
+        time: Spent::of(id, history, trace, cast),
         sent_within,
         sent_between,
         delivered,

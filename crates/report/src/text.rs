@@ -6,6 +6,7 @@ use faultline_checker::Verdict;
 use faultline_core::Span;
 
 use crate::explain::count;
+use crate::spent::Spent;
 use crate::summary::{Found, Summary, target};
 
 /// How text is laid out.
@@ -26,6 +27,7 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
     if !layout.quiet {
         parts.extend([
             writer.clusters(),
+            writer.time(),
             writer.rollbacks(),
             writer.faults(),
             writer.links(),
@@ -35,6 +37,11 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
     }
     parts.retain(|it| !it.is_empty());
     parts.join("\n\n") + "\n"
+}
+
+/// A share, in percent; `-` of nothing.
+pub(crate) fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "-".to_owned() }
 }
 
 /// A span in seconds, for people.
@@ -113,6 +120,25 @@ impl Writer<'_> {
                 format!("{} within, {} to others", it.sent_within, it.sent_between),
                 it.resent.to_string(),
             ]);
+        }
+        lines(&table)
+    }
+
+    /// In what share of their time the processes of each cluster did what. Kinds without any are left out.
+    fn time(&self) -> String {
+        let clusters = &self.summary.clusters;
+        let kinds: Vec<usize> =
+            (0..7).filter(|&kind| clusters.iter().any(|it| it.time.parts()[kind].1 > 0.0)).collect();
+        if kinds.is_empty() {
+            return String::new();
+        }
+        let mut table = self.bare();
+        let titles = kinds.iter().map(|&kind| Spent::default().parts()[kind].0);
+        table.set_header(std::iter::once("time of").chain(titles));
+        for it in clusters {
+            let parts = it.time.parts();
+            let share = |kind: &usize| percent(parts[*kind].1, it.time.total_seconds());
+            table.add_row(std::iter::once(it.name.clone()).chain(kinds.iter().map(share)));
         }
         lines(&table)
     }

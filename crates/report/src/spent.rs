@@ -1,0 +1,182 @@
+//! Where the time of the processes went: every moment of every process counted once, so that the parts add up to the whole.
+//!
+//! A moment belongs to the first of these that applies: paused, down, recovering, undone by a later rollback, frozen for a
+//! checkpoint, finished. Everything else is work that the run kept, including the time in which an application waits for
+//! messages: the facts do not tell waiting from computing.
+
+use faultline_core::{Claim, ClusterId, Fact, ProcessId, Span, Time};
+use faultline_trace::Trace;
+use serde::Serialize;
+
+use crate::cast::Cast;
+use crate::history::History;
+
+/// Seconds of processes, by what they were spent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spent {
+    /// Work that no rollback undid, waiting for messages included.
+    pub working_seconds: f64,
+    /// Work that a rollback undid.
+    pub undone_seconds: f64,
+    /// Frozen for a checkpoint that was committed.
+    pub frozen_seconds: f64,
+    /// From the restart of a failed process, or from the start of the recovery of a surviving one, until it resumed.
+    pub recovering_seconds: f64,
+    /// From a failure until the restart.
+    pub down_seconds: f64,
+    /// Paused by the user.
+    pub paused_seconds: f64,
+    /// After the application had finished.
+    pub finished_seconds: f64,
+}
+
+/// The kinds in the order in which they are asked, and how tables call them.
+const KINDS: [&str; 6] = ["paused", "down", "recovering", "undone", "frozen", "finished"];
+const PAUSED: usize = 0;
+const DOWN: usize = 1;
+const RECOVERING: usize = 2;
+const UNDONE: usize = 3;
+const FROZEN: usize = 4;
+const FINISHED: usize = 5;
+
+impl Spent {
+    /// Sums up the processes of a cluster, from the start of the application, or from when the cluster joined, to the end of
+    /// the run, or to when it left.
+    pub fn of(cluster: ClusterId, history: &History, trace: &Trace, cast: &Cast) -> Spent {
+        let mut spent = Spent::default();
+        for &process in cast.processes(cluster) {
+            let window = window(cluster, history);
+            let [paused, down, recovering, undone, frozen, finished, working] =
+                shares(window, &stretches(process, history, trace, window));
+            spent.paused_seconds += paused;
+            spent.down_seconds += down;
+            spent.recovering_seconds += recovering;
+            spent.undone_seconds += undone;
+            spent.frozen_seconds += frozen;
+            spent.finished_seconds += finished;
+            spent.working_seconds += working;
+        }
+        spent
+    }
+
+    /// Everything together.
+    pub fn total_seconds(&self) -> f64 {
+        self.parts().iter().map(|(_, seconds)| seconds).sum()
+    }
+
+    /// The parts with their names, in the order in which they are shown.
+    pub fn parts(&self) -> [(&'static str, f64); 7] {
+        [
+            ("working", self.working_seconds),
+            (KINDS[UNDONE], self.undone_seconds),
+            (KINDS[FROZEN], self.frozen_seconds),
+            (KINDS[RECOVERING], self.recovering_seconds),
+            (KINDS[DOWN], self.down_seconds),
+            (KINDS[PAUSED], self.paused_seconds),
+            (KINDS[FINISHED], self.finished_seconds),
+        ]
+    }
+}
+
+type Stretch = (Time, Time, usize);
+
+fn window(cluster: ClusterId, history: &History) -> (Time, Time) {
+    let of = |changes: &[(Time, ClusterId)]| changes.iter().find(|it| it.1 == cluster).map(|it| it.0);
+    (of(&history.joined).unwrap_or(history.origin), of(&history.left).unwrap_or(history.end))
+}
+
+/// The stretches of a process that are not work, in any order; they may overlap.
+fn stretches(process: ProcessId, history: &History, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
+    let mut all: Vec<Stretch> = history.stands.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
+    for failure in history.failures.iter().filter(|it| it.process == process) {
+        all.push((failure.at, failure.restarted.unwrap_or(window.1), DOWN));
+    }
+    for rollback in &history.rollbacks {
+        let Some(member) = rollback.members.get(&process) else { continue };
+        let failures = rollback.failures.iter().map(|&it| &history.failures[it]);
+        let restarted = failures.filter(|it| it.process == process).filter_map(|it| it.restarted).max();
+        let from = restarted.unwrap_or(rollback.began).min(member.restored);
+        all.push((from, member.resumed.unwrap_or(member.restored), RECOVERING));
+    }
+    let undone = history.undone.iter().filter(|it| it.process == process);
+    all.extend(undone.map(|it| (it.stretch.began, it.stretch.ended, UNDONE)));
+    let mut finished = None;
+    for (_, stream) in trace.streams.iter().filter(|((of, _), _)| *of == process) {
+        finished = None;
+        for (at, fact) in stream {
+            match fact {
+                Fact::Finished(_) => finished = Some(*at),
+                Fact::Restored(_) => finished = None,
+                Fact::Claim(claim) => {
+                    if let Claim::Committed { frozen, .. } = **claim {
+                        all.push((Time(at.0.saturating_sub(frozen.0)), *at, FROZEN));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    all.extend(finished.map(|at| (at, window.1, FINISHED)));
+    all
+}
+
+/// Seconds of each kind, and last of none of them, within the window.
+fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1] {
+    let (from, upto) = window;
+    let mut turns: Vec<(Time, usize, bool)> = Vec::with_capacity(2 * stretches.len());
+    for &(begin, end, kind) in stretches {
+        let (begin, end) = (begin.max(from), end.min(upto));
+        if begin < end {
+            turns.extend([(begin, kind, true), (end, kind, false)]);
+        }
+    }
+    turns.sort_unstable();
+    let mut spans = [Span::ZERO; KINDS.len() + 1];
+    let mut open = [0_u32; KINDS.len()];
+    let mut since = from;
+    let mut count = |open: &[u32], since: Time, until: Time| {
+        let kind = open.iter().position(|it| *it > 0).unwrap_or(KINDS.len());
+        spans[kind] = spans[kind] + until.since(since);
+    };
+    for (at, kind, begins) in turns {
+        count(&open, since, at);
+        open[kind] = if begins { open[kind] + 1 } else { open[kind] - 1 };
+        since = at;
+    }
+    if since < upto {
+        count(&open, since, upto);
+    }
+    spans.map(|it| it.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn every_moment_counts_once_for_the_first_kind_that_applies() {
+        let stretches = [
+            (at(2), at(5), UNDONE),
+            // Frozen in part while the work was undone anyway.
+            (at(4), at(6), FROZEN),
+            (at(5), at(7), DOWN),
+            // Two stretches of one kind that overlap.
+            (at(7), at(9), RECOVERING),
+            (at(8), at(10), RECOVERING),
+            // Reaches beyond the window, as a process that never came back does.
+            (at(18), at(99), DOWN),
+            (at(16), at(20), FINISHED),
+        ];
+        let [paused, down, recovering, undone, frozen, finished, working] =
+            shares((at(1), at(20)), &stretches);
+        assert_eq!([paused, down, recovering, undone, frozen], [0.0, 4.0, 3.0, 3.0, 0.0]);
+        assert_eq!((finished, working), (2.0, 7.0));
+        assert_eq!(paused + down + recovering + undone + frozen + finished + working, 19.0);
+        assert_eq!(shares((at(1), at(4)), &[])[KINDS.len()], 3.0, "nothing happened");
+    }
+}
