@@ -1,4 +1,4 @@
-//! The program that users have, `faultline`.
+//! The programs that users have: `faultline`, and beside it `kubectl-faultline`, which it calls.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -32,12 +32,22 @@ impl Program {
         // target/debug/deps/chaos-0123, target/debug/faultline
         let tests = std::env::current_exe()?;
         let place = tests.ancestors().nth(2).ok_or("the tests are in no directory")?;
-        let program = place.join("faultline");
-        if program.exists() {
-            Ok(Program(program))
-        } else {
-            Err(format!("there is no {}: `cargo build -p faultline-cli` makes it", program.display()).into())
+        for (name, package) in [("faultline", "faultline-cli"), ("kubectl-faultline", "faultline-kubectl")] {
+            let program = place.join(name);
+            if !program.exists() {
+                return Err(format!(
+                    "there is no {}: `cargo build -p {package}` makes it",
+                    program.display()
+                )
+                .into());
+            }
         }
+        Ok(Program(place.join("faultline")))
+    }
+
+    /// The plugin of `kubectl`, as it was built last, beside these tests.
+    pub fn plugin() -> Result<Program, Failure> {
+        Program::here().map(|Program(faultline)| Program(faultline.with_file_name("kubectl-faultline")))
     }
 
     /// Runs it to its end, on the cluster that the tests are run on.

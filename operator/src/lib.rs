@@ -8,10 +8,7 @@
 //! | --- | --- |
 //! | [`controller`] | what is watched, and when a federation is looked at |
 //! | [`reconcile`] | one look at a federation: dereference, validate, build, apply, update the status |
-//! | [`naming`] | names and labels of what is made |
 //! | [`mirror`] | what is known of the pods and sets of each federation |
-//! | [`supervisor`] | the client of a supervisor's API |
-//! | [`probe`] | the pod that tries out the kernel of a Kubernetes node |
 //! | [`install`] | what it takes to install the operator, and the rights that it has |
 //! | [`metrics`] | what is counted, and the page on which it stands |
 
@@ -19,11 +16,10 @@ pub mod controller;
 pub mod install;
 pub mod metrics;
 pub mod mirror;
-pub mod naming;
-pub mod probe;
 pub mod reconcile;
 pub mod settings;
-pub mod supervisor;
+
+use faultline_client::{naming, supervisor};
 
 pub use controller::Context;
 pub use settings::Settings;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::ops::{Bound, RangeBounds, RangeInclusive};
+use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,9 +10,10 @@ use clap_complete::Shell;
 use faultline_api::quantity::Duration;
 use faultline_api::resource::Protocol as Compared;
 use faultline_catalog::Defect;
+pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
+use faultline_console::arguments::{nodes, number};
 use faultline_fuzz::Protocol;
 
-use crate::kubernetes::{FetchArguments, KubernetesArguments};
 use crate::sweep::SweepArguments;
 
 /// A testbed for rollback-recovery in federations of clusters.
@@ -42,10 +43,16 @@ Exit status:
   2  bad input: the file, the directory or the arguments cannot be used
   3  unknown: nothing wrong was seen, but not everything could be judged";
 
+const FETCH_EXAMPLES: &str = "\
+Examples:
+  faultline fetch federation/quickstart
+  faultline check $(faultline fetch quickstart --namespace experiments)";
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArguments),
+    #[command(after_help = FETCH_EXAMPLES)]
     Fetch(FetchArguments),
     Simulate(SimulateArguments),
     Import(ImportArguments),
@@ -286,27 +293,10 @@ pub(crate) struct ClusterArguments {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// A whole number in `range`; the error names the range.
-pub(crate) fn number<T: TryFrom<u64>>(
-    range: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<T, String> + Clone {
-    move |text| {
-        let wrong = || format!("write a whole number from {} to {}", range.start(), range.end());
-        let value = text.parse().ok().filter(|it| range.contains(it)).ok_or_else(wrong)?;
-        T::try_from(value).map_err(|_| wrong())
-    }
-}
-
 /// How many at the same time.
 pub(crate) fn jobs(text: &str) -> Result<NonZero<usize>, String> {
     let jobs = number::<usize>(1..=1024)(text)?;
     Ok(NonZero::new(jobs).expect("the range begins with 1"))
-}
-
-/// How many nodes.
-fn nodes(text: &str) -> Result<NonZero<u32>, String> {
-    let nodes = number::<u32>(1..=u32::MAX.into())(text)?;
-    Ok(NonZero::new(nodes).expect("the range begins with 1"))
 }
 
 /// Where to listen.
@@ -418,26 +408,6 @@ pub(crate) enum TraceLevel {
     Actions,
 }
 
-/// How to say what was found.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct OutputArguments {
-    /// How the summary is printed: for people, or as one JSON object.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    /// Only the verdict and its reasons; no live view.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// Every property, also those that hold, and warnings; twice: also what the program does, on the standard error.
-    #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
-    pub(crate) verbose: u8,
-}
-
-impl OutputArguments {
-    /// Nothing is shown while a run lasts.
-    pub(crate) const SILENT: OutputArguments =
-        OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
-}
-
 /// On what protocols are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ComparedOn {
@@ -474,15 +444,6 @@ pub(crate) enum LinksName {
     InNode,
     /// The kernel, with each node in a network namespace of its own; takes root (`faultline doctor`).
     Tc,
-}
-
-/// How output is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    Text,
-    /// One JSON object.
-    Json,
 }
 
 /// Say what this machine, or a Kubernetes cluster, can run and shape, and what to do about the rest.
@@ -805,16 +766,12 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_range_is_told_the_range() {
-        assert_eq!(number::<u64>(0..=u64::MAX)("42"), Ok(42));
-        let wrong = "write a whole number from 0 to 18446744073709551615".to_owned();
-        assert_eq!(number::<u64>(0..=u64::MAX)("-1"), Err(wrong));
-        assert_eq!(number::<u8>(0..=100)("101"), Err("write a whole number from 0 to 100".to_owned()));
+    fn a_number_out_of_range_is_refused() {
         assert!(percent("0").is_err() && percent("NaN").is_err() && percent("12.5%") == Ok(12.5));
         assert!(["0.5", "NaN", "inf", "-2", "x", ""].iter().all(|it| balance(it).is_err()));
         assert_eq!((balance("1"), balance("1.25")), (Ok(1.0), Ok(1.25)));
         assert!(["-1", "NaN", "inf", "x", ""].iter().all(|it| change_cost(it).is_err()));
         assert_eq!((change_cost("0"), change_cost("250%")), (Ok(0.0), Ok(250.0)));
-        assert!(jobs("0").is_err() && nodes("0").is_err() && nodes("4294967296").is_err());
+        assert!(jobs("0").is_err());
     }
 }

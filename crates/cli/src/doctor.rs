@@ -1,70 +1,30 @@
 //! `faultline doctor`: what this machine, or a Kubernetes cluster, can run and shape, and what can be done about the rest.
 //!
 //! Here it tries things in a network namespace and in a file that are gone afterwards, and reads limits. Changes nothing.
-//! Clusters are looked at by [`crate::kubernetes`].
+//! `kubectl-faultline` examines clusters ([`crate::plugin`]).
 
 use std::path::Path;
 
+use faultline_console::examination::{Examination, can, loading};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::{MOST_PROCESSES, isolated};
 use faultline_tc::probe::{Ability, Probe};
-use serde::Serialize;
 
-use crate::arguments::{DoctorArguments, Examined, Format};
+use crate::arguments::{DoctorArguments, Examined};
 use crate::machine::{self, Finding, Size, State};
+use crate::plugin;
 use crate::trouble::{Exit, Trouble};
-use crate::{kubernetes, output};
 
 /// What `--links tc` cannot do without.
 const FOR_TC: [Ability; 5] = [Ability::Veth, Ability::Bridge, Ability::Htb, Ability::Pfifo, Ability::U32];
 
-/// The object of `--format json`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Diagnosis<'a> {
-    /// Runs on real processes with so many nodes are possible.
-    fit: bool,
-    nodes: u64,
-    /// Traffic control is possible; none when nobody has tried.
-    traffic_control: Option<bool>,
-    findings: &'a [Finding],
-}
-
-/// What was examined.
-pub(crate) struct Examination {
-    /// What it is called in a sentence.
-    pub(crate) subject: String,
-    /// How traffic control is asked for there.
-    pub(crate) by: &'static str,
-    /// Whether it can be had, where that was tried.
-    pub(crate) traffic_control: Option<bool>,
-    pub(crate) findings: Vec<Finding>,
-}
-
-impl Examination {
-    /// Whether nothing stands in the way of a run.
-    fn is_fit(&self) -> bool {
-        self.findings.iter().all(|it| it.state != State::Fail)
-    }
-}
-
 /// `faultline doctor`
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
-    let nodes = u64::from(arguments.nodes.get());
-    let examination = match arguments.backend {
-        Examined::Local => this_machine(nodes),
-        Examined::Kubernetes => kubernetes::examine(&arguments.cluster, nodes, arguments.tc)?,
-    };
-    let Examination { traffic_control, findings, .. } = &examination;
-    let fit = examination.is_fit() && (*traffic_control == Some(true) || !arguments.tc);
-    match arguments.format {
-        Format::Json => {
-            let diagnosis = Diagnosis { fit, nodes, traffic_control: *traffic_control, findings };
-            output::print(&output::json(&diagnosis))?;
-        }
-        Format::Text => output::print(&text(&examination, nodes))?,
+    if arguments.backend == Examined::Kubernetes {
+        return plugin::doctor(arguments);
     }
-    Ok(if fit { Exit::Pass } else { Exit::Fail })
+    let nodes = u64::from(arguments.nodes.get());
+    this_machine(nodes).print(nodes, arguments.tc, arguments.format)
 }
 
 fn this_machine(nodes: u64) -> Examination {
@@ -113,14 +73,8 @@ fn traffic_control() -> Result<Probe, Unfit> {
     }
     let names: Vec<_> = lacks.iter().map(|(ability, _)| ability.module()).collect();
     let why = format!("this kernel has no {}: {}", names.join(", "), lacks[0].1);
-    let remedy = load(&names.join(" "));
+    let remedy = loading(&names.join(" "));
     Err(Unfit { why, remedy, probe: Some(probe) })
-}
-
-fn load(modules: &str) -> String {
-    format!(
-        "`modprobe -a {modules}`, or a kernel that has it (many distributions: the package with extra modules)"
-    )
 }
 
 /// What traffic control finds in this kernel.
@@ -140,25 +94,6 @@ fn links(traffic: &Result<Probe, Unfit>, nodes: u64) -> Vec<Finding> {
     findings.chain(ports_of_bridge(nodes)).collect()
 }
 
-/// That a kernel can do something, or why it cannot.
-pub(crate) fn can(ability: Ability, result: Result<String, &str>) -> Finding {
-    let instead = match ability {
-        Ability::Netem => "; without it, delay and loss are emulated in the nodes",
-        Ability::Ifb | Ability::Redirect => "; without it, packets are delayed where they leave",
-        _ => "",
-    };
-    let name = ability.module();
-    match result {
-        Ok(detail) => Finding { name, state: State::Ok, detail, remedy: None },
-        Err(why) => Finding {
-            name,
-            state: State::Missing,
-            detail: format!("{}: {why}", ability.purpose()),
-            remedy: Some(format!("{}{instead}", load(name))),
-        },
-    }
-}
-
 /// A bridge joins so many namespaces, and no more.
 fn ports_of_bridge(nodes: u64) -> Option<Finding> {
     (nodes > MOST_PROCESSES.into()).then(|| Finding {
@@ -167,29 +102,6 @@ fn ports_of_bridge(nodes: u64) -> Option<Finding> {
         detail: format!("{MOST_PROCESSES}, of which {nodes} are needed"),
         remedy: Some("fewer nodes, or links in the nodes".to_owned()),
     })
-}
-
-fn text(examination: &Examination, nodes: u64) -> String {
-    let Examination { subject, by, traffic_control, findings } = examination;
-    let mut text = String::new();
-    for Finding { name, state, detail, remedy } in findings {
-        let state = match state {
-            State::Ok => "ok",
-            State::Missing => "--",
-            State::Fail => "FAIL",
-        };
-        text.push_str(&format!("{state:<5} {name:<15} {detail}\n"));
-        if let Some(remedy) = remedy {
-            text.push_str(&format!("{:22}remedy: {remedy}\n", ""));
-        }
-    }
-    let can = |can| if can { "can" } else { "cannot" };
-    let links = match traffic_control {
-        Some(able) => format!(", and {} emulate their links by traffic control ({by})", can(*able)),
-        None => String::new(),
-    };
-    text.push_str(&format!("\n{subject} {} run {nodes} nodes{links}.\n", can(examination.is_fit())));
-    text
 }
 
 #[cfg(test)]

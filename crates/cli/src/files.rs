@@ -1,13 +1,12 @@
 //! Federations in files, and the commands that only need one: `plan`, `validate`, `schema`, `samples`.
 
-use std::fs;
-use std::path::Path;
 use std::time::SystemTime;
 
 use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
 use faultline_api::samples::{SAMPLES, Sample};
 use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
+pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
 use faultline_core::{Fault, Protocol, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::Cast;
@@ -24,37 +23,6 @@ use serde::Serialize;
 use crate::arguments::{Format, PlanArguments, SamplesArguments, ValidateArguments};
 use crate::output;
 use crate::trouble::{Exit, Trouble};
-
-/// The bytes of a federation's file, which need not be text.
-pub(crate) struct Source {
-    /// What to call it in errors.
-    pub(crate) label: String,
-    /// Its bytes.
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Source {
-    /// The federation that it holds.
-    pub(crate) fn parse(&self) -> Result<Federation, Trouble> {
-        faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| Trouble::input(*rejected))
-    }
-
-    /// Its text, once it has been parsed.
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes).into_owned()
-    }
-}
-
-/// Reads a federation's file.
-pub(crate) fn read(path: &Path) -> Result<Source, Trouble> {
-    read_with(path, "give a file; `faultline samples quickstart` prints one to start from")
-}
-
-/// Reads any file of values; `help` says where to get one.
-pub(crate) fn read_with(path: &Path, help: &str) -> Result<Source, Trouble> {
-    let bytes = fs::read(path).map_err(|error| Trouble::path("read", path, error, help))?;
-    Ok(Source { label: path.display().to_string(), bytes })
-}
 
 /// Refuses a federation that is never to begin where nobody could let it.
 pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), Trouble> {
@@ -219,11 +187,6 @@ fn expand(federation: &Federation, text: &str, seed: Option<u64>) -> Result<Mani
     let session = Session::new(federation).of_text(text, SystemTime::UNIX_EPOCH);
     let session = seed.map_or(session, |seed| session.seed(seed));
     session.draft(Backend::Simulate).map_err(unfit)
-}
-
-/// A federation that is well-formed, and yet cannot be set up.
-pub(crate) fn unfit(error: faultline_catalog::SetupError) -> Trouble {
-    Trouble::input(miette!(help = "change the file; `faultline samples` shows whole federations", "{error}"))
 }
 
 fn table<const N: usize>(titles: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {

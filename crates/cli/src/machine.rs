@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use faultline_api::resource::{Application, FederationSpec};
+pub(crate) use faultline_console::examination::{Finding, State};
 use faultline_core::Span;
 use faultline_report::explain::count;
 use miette::miette;
 use nix::sys::resource::{Resource, getrlimit};
-use serde::Serialize;
 
 use crate::trouble::Trouble;
 
@@ -60,31 +60,6 @@ impl Size {
         };
         Size { nodes: nodes as u64, state }
     }
-}
-
-/// Whether something can be done here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum State {
-    /// It can.
-    Ok,
-    /// It cannot, and what asks for it has another way.
-    Missing,
-    /// It cannot, and runs of that size fail.
-    Fail,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Finding {
-    pub(crate) name: &'static str,
-    pub(crate) state: State,
-    /// What was found.
-    pub(crate) detail: String,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) remedy: Option<String>,
 }
 
 /// Refuses a run that would not fit, before anything of it is there.

@@ -6,14 +6,12 @@ mod compare;
 mod doctor;
 mod files;
 mod fuzz;
-mod interrupt;
-mod kubernetes;
 mod live;
 mod local;
 mod log;
 mod machine;
-mod output;
 mod paper;
+mod plugin;
 mod processes;
 mod progress;
 mod recording;
@@ -21,15 +19,13 @@ mod replay;
 mod reproduce;
 mod run;
 mod runner;
-mod screen;
 mod simulate;
 mod sweep;
-mod trouble;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use textwrap::{WordSeparator, WordSplitter};
+use faultline_console::{interrupt, output, screen, trouble};
 
 use arguments::{Arguments, Command};
 use trouble::{Exit, Trouble};
@@ -40,17 +36,7 @@ use trouble::{Exit, Trouble};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Lines are broken between words only: names with hyphens or slashes are to be copied whole.
-    let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
-        let options = miette::MietteHandlerOpts::new().break_words(false);
-        Box::new(
-            options
-                .word_separator(WordSeparator::AsciiSpace)
-                .word_splitter(WordSplitter::NoHyphenation)
-                .build(),
-        )
-    };
-    miette::set_hook(Box::new(unbroken)).expect("nobody else sets it");
+    trouble::explain();
     let arguments = Arguments::parse();
     log::begin(&arguments.command);
     match perform(arguments.command) {
@@ -65,7 +51,7 @@ fn main() -> ExitCode {
 fn perform(command: Command) -> Result<Exit, Trouble> {
     match command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::Fetch(arguments) => kubernetes::fetch(&arguments),
+        Command::Fetch(arguments) => plugin::fetch(&arguments),
         Command::Simulate(arguments) => paper::simulate(&arguments),
         Command::Import(arguments) => paper::import(&arguments),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),

@@ -4,80 +4,19 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use faultline_checker::Property;
 use faultline_clustering::Graph;
+pub(crate) use faultline_console::recording::Recording;
+use faultline_console::recording::{HELP, open};
 use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
-use faultline_report::text::{self, Layout};
-use faultline_report::{Cast, History, Recorded, Summary, page};
+use faultline_report::{Cast, History, page};
 use faultline_session::Unjudged;
-use faultline_trace::{Bundle, BundleError, Manifest, Trace, export};
+use faultline_trace::{Manifest, Trace, export};
 
-use crate::arguments::{
-    CheckArguments, ExplainArguments, ExportArguments, ExportFormat, Format, OutputArguments, ReportArguments,
-};
+use crate::arguments::{CheckArguments, ExplainArguments, ExportArguments, ExportFormat, ReportArguments};
 use crate::output;
 use crate::trouble::{Exit, Trouble};
-
-const HELP: &str = "give the directory that `faultline run` named at its end";
-
-/// A recorded run with its judgement, and where the record is.
-pub(crate) struct Recording {
-    dir: String,
-    pub(crate) run: faultline_session::Recording,
-}
-
-impl Recording {
-    /// Judges a run.
-    pub(crate) fn new(dir: &Path, run: Unjudged) -> Recording {
-        Recording { dir: dir.display().to_string(), run: run.judge() }
-    }
-
-    /// Reads and judges the record in `dir`.
-    pub(crate) fn read(dir: &Path) -> Result<Recording, Trouble> {
-        if !dir.is_dir() {
-            let why =
-                if dir.exists() { "it is not the directory of a run" } else { "there is no such directory" };
-            return Err(Trouble::path("read", dir, why, HELP));
-        }
-        Ok(Recording::new(dir, open(dir)?))
-    }
-
-    /// What everything that is said and drawn of it is made from.
-    pub(crate) fn recorded(&self) -> Recorded<'_> {
-        Recorded {
-            bundle: &self.dir,
-            manifest: &self.run.manifest,
-            trace: &self.run.trace,
-            judgement: &self.run.judgement,
-        }
-    }
-
-    /// Says what is wrong with it, where a command does not print its verdict.
-    fn warn(&self) {
-        if let Some(reason) = &self.run.judgement.of(Property::RecordComplete).unknown {
-            anstream::eprintln!("the record is not complete: {reason}");
-        }
-    }
-
-    /// How a command about it ends.
-    pub(crate) fn exit(&self) -> Exit {
-        self.run.judgement.verdict.into()
-    }
-
-    /// Prints its summary.
-    pub(crate) fn print(&self, output: OutputArguments) -> Result<(), Trouble> {
-        let summary = Summary::new(self.recorded());
-        output::print(&match output.format {
-            Format::Json => output::json(&summary),
-            Format::Text => text::summary(
-                &summary,
-                Layout { colour: output::colours(), quiet: output.quiet, verbose: output.verbose > 0 },
-            ),
-        })
-    }
-}
 
 /// `faultline check`
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Trouble> {
@@ -167,18 +106,6 @@ fn say_if_some_failed(trace: &Trace) {
             "processes failed in this run: what was sent again counts twice in the graph. Record a run without faults"
         );
     }
-}
-
-/// What is recorded in `dir`.
-fn open(dir: &Path) -> Result<Unjudged, Trouble> {
-    let wrong = |error: BundleError| {
-        let help = match error {
-            BundleError::Format { .. } => "read it with the version of the program that recorded it",
-            _ => HELP,
-        };
-        Trouble::path("use", dir, error, help)
-    };
-    Unjudged::read(&Bundle::open(dir)).map_err(wrong)
 }
 
 /// The processes of the application, with their names.

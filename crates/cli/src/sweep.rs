@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use faultline_api::Federation;
+use faultline_console::arguments::number;
 use faultline_experiments::sweep::{Measured, Parameter, Plan, Sweep, page, quantities, tell};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{jobs as jobs_value, number};
+use crate::arguments::jobs as jobs_value;
 use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::trouble::{Exit, Trouble};

@@ -86,6 +86,11 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ("docs/tutorial/2-break-it.md", "faultline run broken.yaml", Unknown),
     ("docs/places.md", "", In("the test `federation` of `faultline-node`, with free ports")),
     ("docs/kubernetes.md", "", SCENARIOS),
+    (
+        "docs/kubernetes.md",
+        "cargo install --locked",
+        In("the test `plugin` of `faultline-cli`, on what was built"),
+    ),
     ("docs/kubernetes.md", "faultline validate manifests", After("ln -s $REPOSITORY/manifests manifests")),
     (
         "docs/kubernetes.md",

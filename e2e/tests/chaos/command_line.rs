@@ -1,6 +1,6 @@
 //! The same file on the simulator and in pods, by the program that users have: the same plan of faults, the same result of
 //! the computation, the same summary and exit status. Nothing is left of the federation then. The record of one that was
-//! applied by hand is fetched.
+//! applied by hand is fetched, and its supervisor's log is printed.
 
 use std::path::Path;
 
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let program = Program::here()?;
+    let plugin = Program::plugin()?;
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("federation.yaml");
     let sample = faultline_api::samples::sample(QUICK_START).ok_or("there is no such sample")?;
@@ -35,7 +36,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     assert!(left.is_empty(), "a federation was left: {left:?}");
 
     room.apply(|spec| spec.faults.clear()).await?;
-    let early = program.run(&[&["fetch", "federation/quickstart"][..], &in_namespace].concat()).await?;
+    let early = plugin.run(&[&["fetch", "federation/quickstart"][..], &in_namespace].concat()).await?;
     assert_eq!(early.status, Some(2), "{}", early.said);
     assert!(early.said.contains("has no record yet"), "{}", early.said);
     room.passes(QUICK_START).await?;
@@ -46,6 +47,12 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let checked = program.run(&["check", &fetched, "--format", "json"]).await?;
     assert_eq!(checked.status, Some(0), "{}", checked.said);
     assert_eq!(digests(&checked.json()?)?, digests(&of_simulation)?, "a result without faults is the same");
+
+    let logged = plugin.run(&[&["logs", "federation/quickstart"][..], &in_namespace].concat()).await?;
+    assert_eq!(logged.status, Some(0), "{}", logged.said);
+    let gone = plugin.run(&[&["logs", "quickstart", "paris-99"][..], &in_namespace].concat()).await?;
+    assert_eq!(gone.status, Some(2));
+    assert!(gone.said.contains("no process `paris-99`"), "{}", gone.said);
 
     let missing = program.run(&[&["fetch", "federation/nobody"][..], &in_namespace].concat()).await?;
     assert_eq!(missing.status, Some(2));

@@ -7,8 +7,8 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    let program = Program::here()?;
-    let doctor = ["doctor", "--backend", "kubernetes", "--format", "json", "--namespace", &room.namespace];
+    let program = Program::plugin()?;
+    let doctor = ["doctor", "--format", "json", "--namespace", &room.namespace];
     let Ran { status, out, said } = program.run(&doctor).await?;
     assert_eq!(status, Some(0), "{out}{said}");
     let found: Value = serde_json::from_str(&out)?;

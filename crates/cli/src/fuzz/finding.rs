@@ -135,7 +135,8 @@ fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
         1 => base.clone(),
         number => format!("{base}.{number}"),
     });
-    let mut places = free.map(|it| Path::new(crate::run::RUNS).join(it)).filter(|it| !it.exists());
+    let mut places =
+        free.map(|it| Path::new(faultline_console::repetition::RUNS).join(it)).filter(|it| !it.exists());
     places.next().expect("there are as many names as numbers")
 }
 

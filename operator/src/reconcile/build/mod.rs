@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
 use faultline_api::supervision::{Action, Amended, Phase as Run, Place, Places};
+use faultline_client::ports;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -20,7 +21,7 @@ use serde_json::json;
 use super::dereference::{Observed, Supervision};
 use super::validate::Validated;
 use crate::naming;
-use crate::settings::{AGENT_PORT, Settings};
+use crate::settings::Settings;
 
 /// What there should be, and what there is not yet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -183,7 +184,7 @@ fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     }
     let place = |(process, pod): (String, &Pod)| {
         let address = pod::address(pod)?;
-        let address = std::net::SocketAddr::new(address, AGENT_PORT).to_string();
+        let address = std::net::SocketAddr::new(address, ports::AGENT).to_string();
         Some(Place { process, uid: pod.uid()?, address })
     };
     let places: Vec<Place> = hosts(validated, observed).into_iter().filter_map(place).collect();

@@ -3,13 +3,14 @@
 use faultline_api::Federation;
 use faultline_api::quantity::Size;
 use faultline_api::resource::Emulation;
+use faultline_client::{confined, ports};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use serde_json::{Value, json};
 
 use super::{owned, pod};
 use crate::naming::{self, Component};
 use crate::reconcile::validate::Group;
-use crate::settings::{AGENT_PORT, NODE_PORT, Settings};
+use crate::settings::Settings;
 
 /// What a node that is deleted has to end: as good as nothing, but not nothing, which would let its successor begin
 /// while it still runs.
@@ -31,14 +32,14 @@ pub(super) fn set(federation: &Federation, group: &Group, over: bool, settings: 
     if kubernetes.links == Some(Emulation::Tc) {
         add_shaper(&mut containers, &mut volumes, settings);
     }
-    let mut pod = pod::spec(containers, json!(volumes), GRACE_SECONDS);
+    let mut pod = confined::pod(containers, json!(volumes), GRACE_SECONDS);
     pod::place(&mut pod, federation, &group.name, &kubernetes);
     let mut spec = json!({
         "replicas": if over { 0 } else { group.nodes },
         "podManagementPolicy": "Parallel",
         "selector": { "matchLabels": { naming::UID: labels[naming::UID], naming::CLUSTER: group.name } },
         "template": {
-            "metadata": { "labels": labels, "annotations": pod::scraped(AGENT_PORT) },
+            "metadata": { "labels": labels, "annotations": pod::scraped(ports::AGENT) },
             "spec": pod,
         },
     });
@@ -57,14 +58,14 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
         "imagePullPolicy": "IfNotPresent",
         "args": [
             "agent",
-            "--listen", format!("0.0.0.0:{AGENT_PORT}"),
+            "--listen", format!("0.0.0.0:{}", ports::AGENT),
             "--key-file", KEY,
             "--data", "/var/lib/faultline",
-            "--node-port", NODE_PORT.to_string(),
+            "--node-port", ports::NODE.to_string(),
         ],
         "ports": [
-            { "name": "faultline", "containerPort": AGENT_PORT },
-            { "name": "node", "containerPort": NODE_PORT },
+            { "name": "faultline", "containerPort": ports::AGENT },
+            { "name": "node", "containerPort": ports::NODE },
         ],
         "resources": {
             "requests": {
@@ -78,7 +79,7 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
                 "ephemeral-storage": pod::MAX_DATA,
             },
         },
-        "securityContext": pod::confined(),
+        "securityContext": confined::container(),
         "env": [{ "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
         "volumeMounts": [
             // The volume has the keys of all processes, and the container sees that of its pod.
@@ -115,7 +116,7 @@ fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &
             "requests": { "cpu": "10m", "memory": "16Mi" },
             "limits": { "cpu": "1", "memory": "64Mi" },
         },
-        "securityContext": pod::shapes(),
+        "securityContext": confined::shaper(),
         "volumeMounts": [directory],
     }));
     volumes.push(json!({ "name": naming::SHAPER, "emptyDir": { "medium": "Memory", "sizeLimit": "1Mi" } }));

@@ -1,4 +1,4 @@
-//! What all pods of a federation have in common: what they may do, which is next to nothing, and where they run.
+//! What all pods of a federation have in common: their labels, and where they run.
 
 use std::net::IpAddr;
 
@@ -9,9 +9,6 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::naming::{self, Component};
-
-/// Nobody in particular. Not 0, and the same everywhere, so that a volume is readable by the next pod.
-const USER: i64 = 65532;
 
 /// Most that a pod may keep on the disk of its Kubernetes node: its data, unless that is on a volume, and its logs.
 pub(super) const MAX_DATA: &str = "4Gi";
@@ -53,48 +50,6 @@ pub(super) fn labels(federation: &Federation, component: Component, group: Optio
 /// Annotations by which a Prometheus without an operator of its own finds a pod's metrics.
 pub(super) fn scraped(port: u16) -> Value {
     json!({ "prometheus.io/scrape": "true", "prometheus.io/port": port.to_string(), "prometheus.io/path": "/metrics" })
-}
-
-/// A pod under the profile `restricted` of Pod Security, without access to the API server.
-///
-/// A federation's processes die without a word on purpose; `grace` is how long one that is deleted has to end.
-pub(crate) fn spec(containers: Vec<Value>, volumes: Value, grace: u32) -> Value {
-    json!({
-        "automountServiceAccountToken": false,
-        "enableServiceLinks": false,
-        "terminationGracePeriodSeconds": grace,
-        "securityContext": {
-            "runAsNonRoot": true,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": { "type": "RuntimeDefault" },
-        },
-        "containers": containers,
-        "volumes": volumes,
-    })
-}
-
-/// What a container may do.
-pub(super) fn confined() -> Value {
-    json!({
-        "allowPrivilegeEscalation": false,
-        "readOnlyRootFilesystem": true,
-        "capabilities": { "drop": ["ALL"] },
-    })
-}
-
-/// What the container of a shaper may do: be root over the network of its own pod. Kubernetes gives a capability to nobody
-/// else.
-pub(crate) fn shapes() -> Value {
-    json!({
-        "runAsUser": 0,
-        "runAsNonRoot": false,
-        "allowPrivilegeEscalation": false,
-        "readOnlyRootFilesystem": true,
-        "capabilities": { "drop": ["ALL"], "add": ["NET_ADMIN"] },
-    })
 }
 
 /// Says on which Kubernetes nodes the pods of a group run.

@@ -1,13 +1,13 @@
 //! Who may reach the pods of a federation, where the network of the cluster enforces it.
 
 use faultline_api::Federation;
+use faultline_client::ports;
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use serde_json::json;
 
 use super::owned;
 use crate::install;
 use crate::naming;
-use crate::settings::{AGENT_PORT, SUPERVISOR_API_PORT};
 
 /// Only pods of the same federation reach each other. Beside them the operator reaches the supervisor's API, and pods of
 /// namespaces with the label [`naming::SCRAPES`] the ports with metrics.
@@ -25,11 +25,11 @@ pub(super) fn policy(federation: &Federation, operators: &str) -> NetworkPolicy 
                     "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": operators } },
                     "podSelector": { "matchLabels": install::labels() },
                 }],
-                "ports": [tcp(SUPERVISOR_API_PORT)],
+                "ports": [tcp(ports::SUPERVISOR_API)],
             },
             {
                 "from": [{ "namespaceSelector": { "matchLabels": { naming::SCRAPES: "true" } } }],
-                "ports": [tcp(SUPERVISOR_API_PORT), tcp(AGENT_PORT)],
+                "ports": [tcp(ports::SUPERVISOR_API), tcp(ports::AGENT)],
             },
         ],
     });

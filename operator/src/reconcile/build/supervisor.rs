@@ -1,13 +1,14 @@
 //! The pod that supervises a federation, records its facts, and judges them.
 
 use faultline_api::Federation;
+use faultline_client::{confined, ports};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{owned, pod};
 use crate::naming::{self, Component};
-use crate::settings::{SUPERVISOR_API_PORT, SUPERVISOR_PORT, Settings};
+use crate::settings::Settings;
 
 /// Enough to sync the record.
 const GRACE_SECONDS: u32 = 10;
@@ -22,8 +23,8 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
             naming::COMPONENT: labels[naming::COMPONENT],
         } },
         "template": {
-            "metadata": { "labels": labels, "annotations": pod::scraped(SUPERVISOR_API_PORT) },
-            "spec": pod::spec(vec![container(federation, settings)], volumes(federation), GRACE_SECONDS),
+            "metadata": { "labels": labels, "annotations": pod::scraped(ports::SUPERVISOR_API) },
+            "spec": confined::pod(vec![container(federation, settings)], volumes(federation), GRACE_SECONDS),
         },
     });
     pod::keep_data(&mut spec, kubernetes.results.as_ref());
@@ -43,19 +44,19 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
             "--key-file", "/etc/faultline/key",
             // A volume that is kept may hold the record of another federation of this name.
             "--out", format!("/results/{}", federation.uid().unwrap_or_default()),
-            "--listen", format!("0.0.0.0:{SUPERVISOR_PORT}"),
-            "--api", format!("0.0.0.0:{SUPERVISOR_API_PORT}"),
+            "--listen", format!("0.0.0.0:{}", ports::SUPERVISOR),
+            "--api", format!("0.0.0.0:{}", ports::SUPERVISOR_API),
         ],
         "ports": [
-            { "name": "faultline", "containerPort": SUPERVISOR_PORT },
-            { "name": "api", "containerPort": SUPERVISOR_API_PORT },
+            { "name": "faultline", "containerPort": ports::SUPERVISOR },
+            { "name": "api", "containerPort": ports::SUPERVISOR_API },
         ],
         // Its memory grows with the record, which it judges as a whole.
         "resources": {
             "requests": { "cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi" },
             "limits": { "cpu": "2", "memory": "2Gi", "ephemeral-storage": pod::MAX_DATA },
         },
-        "securityContext": pod::confined(),
+        "securityContext": confined::container(),
         "volumeMounts": [
             { "name": "federation", "mountPath": "/etc/faultline", "readOnly": true },
             { "name": naming::DATA, "mountPath": "/results" },

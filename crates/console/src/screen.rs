@@ -21,7 +21,7 @@ const REMIND: Duration = Duration::from_secs(5);
 const BAR: usize = 24;
 
 /// Where a run is shown.
-pub(crate) struct Screen {
+pub struct Screen {
     out: Option<Box<dyn Write>>,
     on_screen: bool,
     title: String,
@@ -31,23 +31,26 @@ pub(crate) struct Screen {
 }
 
 /// How a cluster fares.
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) processes: u32,
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// Its processes.
+    pub processes: u32,
     /// Of the processes.
-    pub(crate) up: u32,
-    pub(crate) checkpoints: u32,
+    pub up: u32,
+    /// Checkpoints that it took.
+    pub checkpoints: u32,
     /// Of the checkpoints.
-    pub(crate) forced: u32,
+    pub forced: u32,
     /// Steps that are done.
-    pub(crate) done: u64,
+    pub done: u64,
     /// Steps in all.
-    pub(crate) total: u64,
+    pub total: u64,
 }
 
 impl Screen {
     /// The screen of a run, as the user wants it. One of many runs is shown on a terminal only.
-    pub(crate) fn new(output: OutputArguments, of_many: bool, title: String) -> Screen {
+    pub fn new(output: OutputArguments, of_many: bool, title: String) -> Screen {
         let (out, on_screen): (Box<dyn Write>, bool) = match output.format {
             Format::Text => (Box::new(io::stdout()), io::stdout().is_terminal()),
             Format::Json => (Box::new(io::stderr()), io::stderr().is_terminal()),
@@ -63,7 +66,7 @@ impl Screen {
     }
 
     /// Something happened, so many seconds after the beginning; before it when there are none.
-    pub(crate) fn tell(&mut self, at: Option<f64>, text: &str) {
+    pub fn tell(&mut self, at: Option<f64>, text: &str) {
         let line = format!("{}  {text}", instant(at));
         if self.on_screen {
             self.recent.push_back(line);
@@ -76,13 +79,13 @@ impl Screen {
     }
 
     /// Whether it is time to show how things are.
-    pub(crate) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         let wait = if self.on_screen { REFRESH } else { REMIND };
         self.out.is_some() && self.shown.elapsed() >= wait
     }
 
     /// Shows how things are.
-    pub(crate) fn show(&mut self, at: Option<f64>, state: &str, clusters: &[Row]) {
+    pub fn show(&mut self, at: Option<f64>, state: &str, clusters: &[Row]) {
         self.shown = Instant::now();
         let width = clusters.iter().map(|it| it.name.len()).max().unwrap_or(0);
         let clusters = clusters.iter().map(|it| self.line(it, width));
@@ -100,7 +103,7 @@ impl Screen {
     }
 
     /// The run is over: leaves the screen to what follows.
-    pub(crate) fn finish(mut self) {
+    pub fn finish(mut self) {
         self.draw(&[]);
     }
 

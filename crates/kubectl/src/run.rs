@@ -1,4 +1,4 @@
-//! The `kubernetes` backend: a federation on a cluster, from its making to its end. Nothing is left of it there once its
+//! `kubectl faultline run`: a federation on a cluster, from its making to its end. Nothing is left of it there once its
 //! record is here.
 
 use std::path::Path;
@@ -9,15 +9,21 @@ use faultline_api::Federation;
 use faultline_api::quantity;
 use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::supervision::{self, Status};
+use faultline_console::interrupt;
+use faultline_console::recording::Recording;
+use faultline_console::repetition::Repetition;
+use faultline_console::screen::{Row, Screen};
+use faultline_console::source::{Source, unfit};
+use faultline_console::trouble::{Exit, Trouble};
+use faultline_session::Session;
+use faultline_trace::manifest::Backend;
 use miette::miette;
 use tokio::time::sleep;
 
-use super::arguments::KubernetesArguments;
-use super::cluster::{Cluster, Denied};
-use super::fetch::{unpack, unreachable};
-use super::supervisor::{Supervisor, is_over};
-use crate::screen::{Row, Screen};
-use crate::trouble::Trouble;
+use crate::arguments::{KubernetesArguments, RunArguments};
+use crate::cluster::{Cluster, Denied};
+use crate::fetch::{unpack, unreachable};
+use crate::supervisor::{Supervisor, is_over};
 
 /// Between two looks at a run.
 const LOOK: Duration = Duration::from_secs(1);
@@ -38,18 +44,51 @@ enum End {
     Without(Trouble),
 }
 
+/// `kubectl faultline run`
+pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
+    let federation = Source::of(arguments.file.as_deref())?.parse()?;
+    let interrupted = interrupt::flag();
+    let repetition = Repetition {
+        name: &name(&federation),
+        repeat: arguments.repeat,
+        keeps_all: true,
+        out: arguments.out.as_deref(),
+        output: arguments.output,
+        interrupted: &interrupted,
+    };
+    let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
+    repetition.perform(first, |seed, dir| {
+        once(arguments, with_seed(&federation, seed)?, dir, &interrupted)?;
+        Recording::read(dir)
+    })
+}
+
+/// The federation with this seed, if a resource can have it.
+fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, Trouble> {
+    if i64::try_from(seed).is_err() {
+        let help = format!("name a seed up to {} with `--seed`", i64::MAX);
+        return Err(Trouble::input(miette!(help = help, "{seed} is too large for the seed of a resource")));
+    }
+    let mut federation = federation.clone();
+    federation.spec.seed = Some(seed);
+    Ok(federation)
+}
+
 /// Runs a federation to its end; the record is in `dir` then. A federation that was not seen to end stays on the cluster.
-pub(crate) fn run(
-    arguments: &KubernetesArguments,
-    timeout: Option<quantity::Duration>,
-    federation: &Federation,
+fn once(
+    arguments: &RunArguments,
+    federation: Federation,
     dir: &Path,
     interrupted: &AtomicBool,
-    screen: Screen,
 ) -> Result<(), Trouble> {
-    super::block_on(async {
-        let cluster = Cluster::connect(&place(arguments, federation)?).await?;
-        let mut wanted = Federation::new(&name(federation), federation.spec.clone());
+    let draft = Session::new(&federation).draft(Backend::Kubernetes).map_err(unfit)?;
+    let protocol = federation.spec.protocol.name();
+    let title = format!("{}: {protocol} in pods, seed {}", draft.name, draft.seed);
+    let screen = Screen::new(arguments.output, arguments.repeat > 1, title);
+    let timeout = arguments.timeout;
+    crate::block_on(async {
+        let cluster = Cluster::connect(&place(&arguments.cluster, &federation)?).await?;
+        let mut wanted = Federation::new(&name(&federation), federation.spec.clone());
         wanted.metadata.namespace = Some(cluster.namespace().to_owned());
         let federation = cluster.create(&wanted).await?;
         let mut watch = Watch {
@@ -76,7 +115,7 @@ pub(crate) fn run(
         });
         let ended = ended.inspect_err(|_| {
             anstream::eprintln!(
-                "the federation stays in the cluster: `faultline fetch federation/{}` gets its record once the run is over, \
+                "the federation stays in the cluster: `kubectl faultline fetch federation/{}` gets its record once the run is over, \
                  and `{deletion}` removes it",
                 name(&federation)
             );
@@ -86,7 +125,7 @@ pub(crate) fn run(
                 fetched = unpack(supervisor, &federation, dir) => fetched,
                 () = raised(interrupted) => Err(Trouble::machine(format!(
                     "interrupted while the record was fetched: the federation stays in the cluster with it, for \
-                     `faultline fetch federation/{}`; `{deletion}` removes both",
+                     `kubectl faultline fetch federation/{}`; `{deletion}` removes both",
                     name(&federation),
                 ))),
             },
@@ -197,7 +236,7 @@ impl Watch<'_> {
                 None if seen.looks < UNHEEDED => "waiting for the operator",
                 None => {
                     "waiting for the operator, which has not looked at the federation yet: does it run, and does it look \
-                     after this namespace? `faultline doctor --backend kubernetes` says"
+                     after this namespace? `kubectl faultline doctor` says"
                 }
             });
             return Ok(None);

@@ -4,8 +4,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use crate::naming;
-use crate::reconcile::build::pod;
+use crate::{confined, naming};
 
 /// Chooses the pods that probe.
 pub const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=probe";
@@ -24,9 +23,9 @@ pub fn pod(node: &str, image: &str) -> Pod {
             "requests": { "cpu": "10m", "memory": "16Mi" },
             "limits": { "cpu": "1", "memory": "64Mi" },
         },
-        "securityContext": pod::shapes(),
+        "securityContext": confined::shaper(),
     });
-    let mut spec = pod::spec(vec![container], json!([]), 0);
+    let mut spec = confined::pod(vec![container], json!([]), 0);
     spec["nodeName"] = json!(node);
     spec["restartPolicy"] = json!("Never");
     spec["activeDeadlineSeconds"] = json!(DEADLINE_SECONDS);

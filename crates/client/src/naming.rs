@@ -1,6 +1,6 @@
 //! Names and labels of what belongs to a federation.
 //!
-//! Labels are for selectors and for people. What belongs to a federation is told by its controllers ([`crate::mirror`]).
+//! Labels are for selectors and for people. The operator tells what belongs to a federation by its controllers.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +31,9 @@ pub const CONTAINER: &str = "faultline";
 pub const SHAPER: &str = "shaper";
 /// The volume of a node's storage, or of the record of a run.
 pub const DATA: &str = "data";
+
+/// The image of the processes of this version, and of their supervisor.
+pub const NODE_IMAGE: &str = concat!("faultline-node:", env!("CARGO_PKG_VERSION"));
 
 /// What a pod of a federation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

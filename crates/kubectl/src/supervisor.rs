@@ -5,8 +5,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use faultline_api::supervision::{self, BUNDLE, STATUS, Status};
-use faultline_operator::settings::SUPERVISOR_API_PORT;
-use faultline_operator::supervisor::{Answer, Question, SupervisorError};
+use faultline_client::ports;
+use faultline_client::supervisor::{Answer, Question, SupervisorError};
 use futures::stream;
 use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
@@ -73,7 +73,7 @@ impl AskError {
 }
 
 impl Supervisor {
-    pub(super) fn new(pods: Api<Pod>, pod: String, token: String) -> Supervisor {
+    pub(crate) fn new(pods: Api<Pod>, pod: String, token: String) -> Supervisor {
         Supervisor { pods, pod, token }
     }
 
@@ -99,8 +99,8 @@ impl Supervisor {
 
     async fn ask(&self, path: &str) -> Result<Forwarded, AskError> {
         let forward = |source| AskError::Forward { pod: self.pod.clone(), source };
-        let mut port = self.pods.portforward(&self.pod, &[SUPERVISOR_API_PORT]).await.map_err(forward)?;
-        let stream = port.take_stream(SUPERVISOR_API_PORT).expect("it was asked for, and nobody took it");
+        let mut port = self.pods.portforward(&self.pod, &[ports::SUPERVISOR_API]).await.map_err(forward)?;
+        let stream = port.take_stream(ports::SUPERVISOR_API).expect("it was asked for, and nobody took it");
         let question =
             Question { host: "localhost", token: &self.token, method: Method::GET, path, body: Bytes::new() };
         let answer = question.ask(stream).await.map_err(|it| self.silent(it))?;

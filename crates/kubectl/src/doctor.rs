@@ -1,4 +1,4 @@
-//! `faultline doctor --backend kubernetes`: whether a cluster can run federations in a namespace, and what the kernels of
+//! `kubectl faultline doctor`: whether a cluster can run federations in a namespace, and what the kernels of
 //! its Kubernetes nodes can do for links.
 
 use std::collections::BTreeMap;
@@ -6,8 +6,10 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_operator::probe;
-use faultline_operator::settings::DEFAULT_NODE_IMAGE;
+use faultline_client::naming::NODE_IMAGE;
+use faultline_client::probe;
+use faultline_console::examination::{Examination, Finding, State, can};
+use faultline_console::trouble::{Exit, Trouble};
 use faultline_tc::probe::{Ability, Probe};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -21,11 +23,8 @@ use kube::{Api, Client, CustomResourceExt, ResourceExt};
 use tokio::signal::ctrl_c;
 use tokio::time::sleep;
 
-use super::arguments::KubernetesArguments;
-use super::cluster::{Cluster, INSTALL};
-use crate::doctor::{Examination, can};
-use crate::machine::{Finding, State};
-use crate::trouble::Trouble;
+use crate::arguments::{DoctorArguments, KubernetesArguments};
+use crate::cluster::{Cluster, INSTALL};
 
 /// The oldest minor version of Kubernetes 1 that the definition's rules work on.
 const OLDEST: u32 = 33;
@@ -44,9 +43,15 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Chooses operators.
 const OPERATORS: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
 
+/// `kubectl faultline doctor`
+pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
+    let nodes = u64::from(arguments.nodes.get());
+    examine(&arguments.cluster, nodes, arguments.tc)?.print(nodes, arguments.tc, arguments.format)
+}
+
 /// What a cluster can run and, if that is asked for, shape.
-pub(crate) fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, Trouble> {
-    super::block_on(async {
+fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, Trouble> {
+    crate::block_on(async {
         let cluster = Cluster::connect(arguments).await?;
         let namespace = cluster.namespace().to_owned();
         let examiner = Examiner { client: cluster.client(), namespace: namespace.clone() };
@@ -119,7 +124,7 @@ impl Examiner {
     /// Who looks after the namespace, and the image that it gives processes.
     async fn operator(&self) -> (Finding, String) {
         const NAME: &str = "operator";
-        let image = || DEFAULT_NODE_IMAGE.to_owned();
+        let image = || NODE_IMAGE.to_owned();
         let chosen = ListParams::default().labels(OPERATORS);
         let mut operators = Api::<Deployment>::all(self.client.clone()).list(&chosen).await;
         if operators.as_ref().is_err_and(is_forbidden) {

@@ -1,24 +1,25 @@
-//! `faultline fetch`: the record of a run on a cluster, as a directory on this machine.
+//! `kubectl faultline fetch`: the record of a run on a cluster, as a directory on this machine.
 
 use std::fs;
 use std::path::Path;
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
+use faultline_client::naming;
+use faultline_console::output;
+use faultline_console::repetition::free_place;
+use faultline_console::trouble::{Exit, Trouble};
 use faultline_trace::{Bundle, BundleError};
 use kube::ResourceExt;
 use miette::miette;
 
-use super::arguments::FetchArguments;
-use super::cluster::Cluster;
-use super::supervisor::{AskError, Supervisor};
-use crate::output;
-use crate::run::free_place;
-use crate::trouble::{Exit, Trouble};
+use crate::arguments::FetchArguments;
+use crate::cluster::Cluster;
+use crate::supervisor::{AskError, Supervisor};
 
-/// `faultline fetch`
+/// `kubectl faultline fetch`
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
-    let dir = super::block_on(async {
+    let dir = crate::block_on(async {
         let name = name(&arguments.federation)?;
         let cluster = Cluster::connect(&arguments.cluster).await?;
         let federation = cluster.federation(name).await?;
@@ -51,7 +52,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
 
 /// Unpacks the record of a federation into `dir`, which must not hold one. A record that could not be had whole is
 /// removed.
-pub(super) async fn unpack(
+pub(crate) async fn unpack(
     supervisor: &Supervisor,
     federation: &Federation,
     dir: &Path,
@@ -83,22 +84,21 @@ fn record_lost(federation: &Federation) -> Trouble {
 }
 
 /// Why a supervisor could not be asked, with what can be done about it.
-pub(super) fn unreachable(error: AskError, federation: &Federation) -> Trouble {
+pub(crate) fn unreachable(error: AskError, federation: &Federation) -> Trouble {
     if error.is_forbidden() {
         let help = "it takes the rights to `get` and to `create` pods/portforward; docs/kubernetes.md has a role with \
                     all rights that this program needs";
         return Trouble::input(miette!(help = help, "{error}"));
     }
     let namespace = federation.namespace().unwrap_or_default();
-    let pod = format!("{}-0", faultline_operator::naming::supervisor(federation));
+    let pod = format!("{}-0", naming::supervisor(federation));
     Trouble::machine(format!("{error}; `kubectl describe pod {pod} --namespace {namespace}` says how it is"))
 }
 
-const UNHEEDED: &str =
-    "`faultline doctor --backend kubernetes` says whether an operator looks after its namespace";
+const UNHEEDED: &str = "`kubectl faultline doctor` says whether an operator looks after its namespace";
 
 /// The name out of `NAME` or `federation/NAME`.
-fn name(given: &str) -> Result<&str, Trouble> {
+pub(crate) fn name(given: &str) -> Result<&str, Trouble> {
     const HELP: &str = "write it as kubectl does: `federation/quickstart`";
     let name = match given.split_once('/') {
         None => given,
@@ -107,10 +107,7 @@ fn name(given: &str) -> Result<&str, Trouble> {
             name,
         )) => name,
         Some((kind, _)) => {
-            return Err(Trouble::input(miette!(
-                help = HELP,
-                "`{kind}` is not what a record can be fetched of"
-            )));
+            return Err(Trouble::input(miette!(help = HELP, "`{kind}` is not a federation")));
         }
     };
     if name.is_empty() || name.contains('/') {

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use faultline_checker::Verdict;
 use miette::{Report, miette};
+use textwrap::{WordSeparator, WordSplitter};
 
 /// How a command ends, as its exit status says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Done; for a run: everything was judged and holds.
     Pass = 0,
     /// Something that must not happen was seen.
@@ -38,31 +39,51 @@ impl From<Exit> for ExitCode {
 
 /// Why a command could not do what it was asked for.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub struct Trouble {
     /// The exit status.
-    pub(crate) exit: Exit,
+    pub exit: Exit,
     /// What to print.
-    pub(crate) report: Report,
+    pub report: Report,
 }
 
 impl Trouble {
     /// The user gave something that cannot be used.
-    pub(crate) fn input(report: impl Into<Report>) -> Trouble {
+    pub fn input(report: impl Into<Report>) -> Trouble {
         Trouble { exit: Exit::BadInput, report: report.into() }
     }
 
     /// A path that the user gave cannot be used.
-    pub(crate) fn path(what: &str, path: &Path, why: impl Display, help: &str) -> Trouble {
+    pub fn path(what: &str, path: &Path, why: impl Display, help: &str) -> Trouble {
         Trouble::input(miette!(help = help, "cannot {what} {}: {why}", path.display()))
     }
 
     /// The machine did not let it happen: nothing is known of the run.
-    pub(crate) fn machine(error: impl Display) -> Trouble {
+    pub fn machine(error: impl Display) -> Trouble {
         Trouble { exit: Exit::Unknown, report: miette!("{error}") }
     }
 
     /// The same, with what to do about it.
-    pub(crate) fn machine_with(error: impl Display, help: impl Display) -> Trouble {
+    pub fn machine_with(error: impl Display, help: impl Display) -> Trouble {
         Trouble { exit: Exit::Unknown, report: miette!(help = help.to_string(), "{error}") }
     }
+}
+
+/// Has errors printed for people, with their remedy and, where they are about a file, its line. Call it once, before any
+/// error is printed.
+///
+/// # Panics
+///
+/// If something else has decided already how errors are printed.
+pub fn explain() {
+    // Lines are broken between words only: names with hyphens or slashes are to be copied whole.
+    let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
+        let options = miette::MietteHandlerOpts::new().break_words(false);
+        Box::new(
+            options
+                .word_separator(WordSeparator::AsciiSpace)
+                .word_splitter(WordSplitter::NoHyphenation)
+                .build(),
+        )
+    };
+    miette::set_hook(Box::new(unbroken)).expect("nobody else sets it");
 }

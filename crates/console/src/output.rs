@@ -13,24 +13,24 @@ use crate::trouble::Trouble;
 const HELP: &str = "name a directory that can be written with `--out`";
 
 /// Makes the directory of `--out`, unless it is there.
-pub(crate) fn directory(out: &Path) -> Result<(), Trouble> {
+pub fn directory(out: &Path) -> Result<(), Trouble> {
     fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, HELP))
 }
 
 /// Writes a file into that directory; its path.
-pub(crate) fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, Trouble> {
+pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, Trouble> {
     let path = out.join(name);
     fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, HELP))?;
     Ok(path)
 }
 
 /// Whether the standard output takes colours: it is a terminal that can show them, and the user did not forbid them.
-pub(crate) fn colours() -> bool {
+pub fn colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// Prints text. A reader who has gone away is not an error.
-pub(crate) fn print(text: &str) -> Result<(), Trouble> {
+pub fn print(text: &str) -> Result<(), Trouble> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -41,7 +41,7 @@ pub(crate) fn print(text: &str) -> Result<(), Trouble> {
 }
 
 /// Text in lines as wide as the terminal; as it is where there is none. What begins a line is a paragraph.
-pub(crate) fn filled(text: &str) -> String {
+pub fn filled(text: &str) -> String {
     if !io::stdout().is_terminal() {
         return text.to_owned();
     }
@@ -52,7 +52,7 @@ pub(crate) fn filled(text: &str) -> String {
 }
 
 /// A value as indented JSON with a line's end.
-pub(crate) fn json(value: &impl Serialize) -> String {
+pub fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("what is printed has a JSON form");
     text.push('\n');
     text

@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use faultline_api::Federation;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use faultline_client::naming;
+use faultline_console::trouble::Trouble;
+use futures::AsyncBufRead;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::api::{DeleteParams, LogParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
 
-use super::arguments::KubernetesArguments;
-use super::supervisor::Supervisor;
-use crate::trouble::Trouble;
+use crate::arguments::KubernetesArguments;
+use crate::supervisor::Supervisor;
 
 /// Between two looks at something that is waited for.
 const LOOK: Duration = Duration::from_millis(500);
-pub(super) const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
+pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
 
 /// Why something could not be done on a cluster.
 #[derive(Debug)]
@@ -58,7 +60,7 @@ impl Cluster {
     pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, Trouble> {
         const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and a context of it with \
                             `--context`; `kubectl get federations` has to work, too";
-        // Another part of the program may have chosen the same already.
+        // A test may have connected already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let unfit = |error: &dyn std::fmt::Display| {
             Trouble::input(miette!(help = HELP, "no Kubernetes cluster is known: {error}"))
@@ -77,7 +79,7 @@ impl Cluster {
     }
 
     /// For what concerns no federation.
-    pub(super) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
 
@@ -88,7 +90,7 @@ impl Cluster {
 
     /// A namespace of a cluster that is reached so.
     #[cfg(test)]
-    pub(super) fn at(client: Client, namespace: &str) -> Cluster {
+    pub(crate) fn at(client: Client, namespace: &str) -> Cluster {
         Cluster { client, namespace: namespace.to_owned() }
     }
 
@@ -148,14 +150,24 @@ impl Cluster {
 
     /// The supervisor of a federation, with the key that opens its API.
     pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, Denied> {
-        let name = faultline_operator::naming::key(federation);
+        let name = naming::key(federation);
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let secret = secrets.get(&name).await.map_err(|it| self.denied("get", "secrets", &it))?;
         let key = secret.data.unwrap_or_default().remove("key").map(|it| it.0).unwrap_or_default();
         let token = faultline_api::supervision::token(&String::from_utf8_lossy(&key))
             .map_err(|error| Trouble::machine(format!("the secret {name} holds no key: {error}")))?;
         let pods = Api::namespaced(self.client.clone(), &self.namespace);
-        Ok(Supervisor::new(pods, format!("{}-0", faultline_operator::naming::supervisor(federation)), token))
+        Ok(Supervisor::new(pods, format!("{}-0", naming::supervisor(federation)), token))
+    }
+
+    /// What a pod logs.
+    pub(crate) async fn log(
+        &self,
+        pod: &str,
+        parameters: &LogParams,
+    ) -> Result<impl AsyncBufRead + use<>, Denied> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        pods.log_stream(pod, parameters).await.map_err(|it| self.denied("get", "pods/log", &it))
     }
 
     /// A federation, if it is there.

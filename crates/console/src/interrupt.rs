@@ -1,4 +1,4 @@
-//! Ctrl-C and termination, as this program takes them.
+//! Ctrl-C and termination, as the programs take them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use crate::trouble::Exit;
 
 /// A flag that is raised at the first interrupt or termination signal. At the second interrupt the program ends at
 /// once.
-pub(crate) fn flag() -> Arc<AtomicBool> {
+pub fn flag() -> Arc<AtomicBool> {
     faultline_runtime::interrupt::flag(Exit::Unknown as i32).unwrap_or_else(|error| {
         warn!(%error, "signals cannot be waited for");
         Arc::default()

@@ -1,0 +1,117 @@
+//! The Kubernetes backend: `kubectl-faultline`, a program of its own, so that this one needs no Kubernetes client. It takes
+//! over this process, and with it the terminal, the signals and the exit status.
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use miette::miette;
+
+use crate::arguments::{DoctorArguments, FetchArguments, KubernetesArguments, OutputArguments, RunArguments};
+use crate::trouble::{Exit, Trouble};
+
+/// The name by which `kubectl faultline` finds it, too.
+const PROGRAM: &str = "kubectl-faultline";
+
+/// `faultline run --backend kubernetes`
+pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
+    let RunArguments {
+        file,
+        backend: _,
+        links: _,
+        seed,
+        repeat,
+        keep: _,
+        timeout,
+        out,
+        record: _,
+        metrics: _,
+        output: OutputArguments { format, quiet, verbose },
+        cluster,
+    } = arguments;
+    let mut line = Line::of("run");
+    line.option("--seed", seed.map(|it| it.to_string()));
+    line.option("--repeat", Some(repeat.to_string()));
+    line.option("--timeout", timeout.map(|it| it.to_string()));
+    line.option("--out", out.as_ref());
+    line.option("--format", Some(format.as_str()));
+    line.flag("--quiet", (*quiet).into());
+    line.flag("--verbose", *verbose);
+    line.cluster(cluster);
+    line.positional(file.as_ref());
+    line.call()
+}
+
+/// `faultline fetch`
+pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
+    let FetchArguments { federation, out, cluster } = arguments;
+    let mut line = Line::of("fetch");
+    line.option("--out", out.as_ref());
+    line.cluster(cluster);
+    line.positional(Some(federation));
+    line.call()
+}
+
+/// `faultline doctor --backend kubernetes`
+pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
+    let DoctorArguments { backend: _, nodes, tc, format, cluster } = arguments;
+    let mut line = Line::of("doctor");
+    line.option("--nodes", Some(nodes.to_string()));
+    line.option("--format", Some(format.as_str()));
+    line.flag("--tc", (*tc).into());
+    line.cluster(cluster);
+    line.call()
+}
+
+/// A command line of the other program.
+struct Line(Vec<OsString>);
+
+impl Line {
+    fn of(command: &str) -> Line {
+        Line(vec![command.into()])
+    }
+
+    /// An option with its value in one word, so that no value can be taken for an option.
+    fn option(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
+        if let Some(value) = value {
+            let mut word = OsString::from(format!("{name}="));
+            word.push(value);
+            self.0.push(word);
+        }
+    }
+
+    fn flag(&mut self, name: &str, times: u8) {
+        self.0.extend((0..times).map(|_| name.into()));
+    }
+
+    fn cluster(&mut self, KubernetesArguments { namespace, context }: &KubernetesArguments) {
+        self.option("--namespace", namespace.as_ref());
+        self.option("--context", context.as_ref());
+    }
+
+    fn positional(&mut self, value: Option<impl AsRef<OsStr>>) {
+        if let Some(value) = value {
+            self.0.extend(["--".into(), value.as_ref().to_owned()]);
+        }
+    }
+
+    /// Becomes the other program: the one beside this one, or the first on the PATH.
+    fn call(self) -> Result<Exit, Trouble> {
+        let beside = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
+        let program = beside.filter(|it| it.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
+        let error = Command::new(&program).args(self.0).exec();
+        Err(if error.kind() == ErrorKind::NotFound {
+            Trouble::input(miette!(
+                help = format!(
+                    "`cargo install --locked --path crates/kubectl` installs it; put it beside `faultline` or on your PATH. \
+                     docs/kubernetes.md says more"
+                ),
+                "the Kubernetes backend is a program of its own, `{PROGRAM}`, which is not installed"
+            ))
+        } else {
+            Trouble::machine(format!("cannot start {}: {error}", program.display()))
+        })
+    }
+}

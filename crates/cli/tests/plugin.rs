@@ -1,0 +1,121 @@
+//! The Kubernetes backend is a program of its own: it is called with what was asked for, or the user learns how to get it.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use assert_cmd::Command;
+use common::Place;
+use predicates::prelude::*;
+
+/// Prints its arguments, one in a line, and ends with a status of its own.
+const STAND_IN: &str = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n";
+
+/// `faultline` in a directory where nothing is beside it, and nothing else on the PATH.
+fn alone(place: &Place) -> Command {
+    let program = place.path("faultline");
+    if !program.exists() {
+        let built = Path::new(env!("CARGO_BIN_EXE_faultline"));
+        // A copy of a large program where the directory is on another device.
+        fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
+    }
+    let mut command = Command::new(program);
+    command.current_dir(place.dir()).env("PATH", "/nonexistent").env("NO_COLOR", "1");
+    command
+}
+
+fn install(dir: &Path) {
+    let program = dir.join("kubectl-faultline");
+    fs::write(&program, STAND_IN).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn without_it_each_command_says_how_to_install_it() {
+    let place = Place::new();
+    for arguments in [
+        &["run", "--backend", "kubernetes"][..],
+        &["fetch", "federation/quickstart"],
+        &["doctor", "--backend", "kubernetes"],
+    ] {
+        alone(&place)
+            .args(arguments)
+            .assert()
+            .code(2)
+            .stdout("")
+            .stderr(predicate::str::contains("`kubectl-faultline`, which is not installed"))
+            .stderr(predicate::str::contains("cargo install --locked --path crates/kubectl"));
+    }
+}
+
+#[test]
+fn it_is_called_with_every_option_and_its_status_counts() {
+    let place = Place::new();
+    install(place.dir());
+    for (arguments, passed) in [
+        (
+            &[
+                "run",
+                "my.yaml",
+                "--backend",
+                "kubernetes",
+                "--repeat",
+                "2",
+                "--keep",
+                "--timeout",
+                "10m",
+                "-vv",
+            ][..],
+            "run --repeat=2 --timeout=10m --format=text --verbose --verbose -- my.yaml",
+        ),
+        (
+            &["run", "--backend=kubernetes", "--seed=7", "--out=-dir", "-q", "-n", "ns", "--format", "json"],
+            "run --seed=7 --repeat=1 --out=-dir --format=json --quiet --namespace=ns",
+        ),
+        (
+            &["fetch", "federation/quickstart", "--out", "here", "--context", "kind"],
+            "fetch --out=here --context=kind -- federation/quickstart",
+        ),
+        (
+            &["doctor", "--backend", "kubernetes", "--tc", "--nodes", "60"],
+            "doctor --nodes=60 --format=text --tc",
+        ),
+    ] {
+        let passed = passed.replace(' ', "\n") + "\n";
+        alone(&place).args(arguments).assert().code(3).stdout(passed).stderr("");
+    }
+}
+
+#[test]
+fn the_program_on_the_path_is_called_when_none_is_beside_this_one() {
+    let place = Place::new();
+    let elsewhere = place.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    install(&elsewhere);
+    let path = format!("{}:/bin:/usr/bin", elsewhere.display());
+    alone(&place)
+        .env("PATH", path)
+        .args(["fetch", "quickstart"])
+        .assert()
+        .code(3)
+        .stdout("fetch\n--\nquickstart\n");
+}
+
+#[test]
+fn what_pods_cannot_do_is_refused_without_it() {
+    let place = Place::new();
+    for (option, said) in [
+        (&["--record"][..], "not recorded in pods"),
+        (&["--metrics", "127.0.0.1:0"], "`--metrics` has no effect here"),
+        (&["--links", "tc"], "links by traffic control are for real processes"),
+    ] {
+        alone(&place)
+            .args(["run", "--backend", "kubernetes"])
+            .args(option)
+            .assert()
+            .code(2)
+            .stderr(predicate::str::contains(said));
+    }
+}

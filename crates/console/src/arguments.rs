@@ -1,0 +1,104 @@
+//! Options that several commands take. The help texts are part of the product.
+
+use std::num::NonZero;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// How output is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+impl Format {
+    /// The value of `--format`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Json => "json",
+        }
+    }
+}
+
+/// How to say what was found.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OutputArguments {
+    /// How the summary is printed: for people, or as one JSON object.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Only the verdict and its reasons; no live view.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Every property, also those that hold, and warnings; twice: also what the program does, on the standard error.
+    #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+}
+
+impl OutputArguments {
+    /// Nothing is shown while a run lasts.
+    pub const SILENT: OutputArguments = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
+}
+
+/// Which cluster, and where on it.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Kubernetes")]
+pub struct KubernetesArguments {
+    /// The namespace of the federation, instead of that of the kubeconfig's context.
+    #[arg(long, short, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// The context of the kubeconfig, instead of the current one.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// Fetch the record of a run on Kubernetes, for check, explain and report.
+///
+/// The supervisor's pod keeps the record until the federation is deleted. It is reached over a port that the API server
+/// forwards; nothing has to be open. Takes, in the federation's namespace, the right to get federations, the secret
+/// NAME-key and pods/portforward, and to create pods/portforward. Prints the directory that the record is in.
+#[derive(Debug, Args)]
+pub struct FetchArguments {
+    /// The federation, as kubectl names it.
+    #[arg(value_name = "federation/NAME")]
+    pub federation: String,
+    /// Where the record goes, instead of a new directory in `faultline-runs`.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: KubernetesArguments,
+}
+
+/// A parser of whole numbers in `range`; its error names the range.
+pub fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let wrong = || format!("write a whole number from {} to {}", range.start(), range.end());
+        let value = text.parse().ok().filter(|it| range.contains(it)).ok_or_else(wrong)?;
+        T::try_from(value).map_err(|_| wrong())
+    }
+}
+
+/// Parses a number of nodes.
+pub fn nodes(text: &str) -> Result<NonZero<u32>, String> {
+    let nodes = number::<u32>(1..=u32::MAX.into())(text)?;
+    Ok(NonZero::new(nodes).expect("the range begins with 1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_out_of_range_is_told_the_range() {
+        assert_eq!(number::<u64>(0..=u64::MAX)("42"), Ok(42));
+        let wrong = "write a whole number from 0 to 18446744073709551615".to_owned();
+        assert_eq!(number::<u64>(0..=u64::MAX)("-1"), Err(wrong));
+        assert_eq!(number::<u8>(0..=100)("101"), Err("write a whole number from 0 to 100".to_owned()));
+        assert!(nodes("0").is_err() && nodes("4294967296").is_err());
+    }
+}

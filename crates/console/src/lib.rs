@@ -1,0 +1,24 @@
+//! What the programs that people call have in common, `faultline` and `kubectl-faultline`: how they end, what they print,
+//! and how they show and repeat runs.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`trouble`] | exit statuses, and errors with their remedy |
+//! | [`arguments`] | options of several commands |
+//! | [`source`] | a federation's file |
+//! | [`recording`] | a recorded run with its judgement |
+//! | [`repetition`] | runs with consecutive seeds |
+//! | [`examination`] | what `doctor` finds |
+//! | [`screen`] | the live view |
+//! | [`output`] | the standard output |
+//! | [`interrupt`] | Ctrl-C |
+
+pub mod arguments;
+pub mod examination;
+pub mod interrupt;
+pub mod output;
+pub mod recording;
+pub mod repetition;
+pub mod screen;
+pub mod source;
+pub mod trouble;

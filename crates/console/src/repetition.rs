@@ -1,0 +1,188 @@
+//! Runs of one federation with consecutive seeds: one, whose summary is printed, or several, with a row for each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use faultline_checker::Verdict;
+use faultline_report::{Summary, explain, text};
+use faultline_trace::Bundle;
+use serde::Serialize;
+
+use crate::arguments::{Format, OutputArguments};
+use crate::output;
+use crate::recording::Recording;
+use crate::trouble::{Exit, Trouble};
+
+/// Where records go unless the user names a place.
+pub const RUNS: &str = "faultline-runs";
+
+/// Runs with consecutive seeds, whatever they run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Repetition<'a> {
+    /// The federation's name.
+    pub name: &'a str,
+    /// How many runs.
+    pub repeat: u32,
+    /// Whether the records of passing runs are kept, too.
+    pub keeps_all: bool,
+    /// Where records go, if the user named a place.
+    pub out: Option<&'a Path>,
+    /// How results are printed.
+    pub output: OutputArguments,
+    /// Raised when the user interrupts the program.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// One of several runs, for the object of `--format json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outcome {
+    seed: u64,
+    verdict: Verdict,
+    reasons: Vec<String>,
+    rollbacks: usize,
+    lost_work_seconds: f64,
+    duration_seconds: f64,
+    /// Where the record is; none when it was removed.
+    bundle: Option<String>,
+}
+
+/// The object of `--repeat N --format json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outcomes<'a> {
+    /// The federation's name.
+    name: &'a str,
+    /// The worst of all.
+    verdict: Verdict,
+    passed: usize,
+    failed: usize,
+    unknown: usize,
+    runs: Vec<Outcome>,
+}
+
+/// Runs a federation with a seed, and judges it; the record is in the directory.
+type Once<'a> = dyn FnMut(u64, &Path) -> Result<Recording, Trouble> + 'a;
+
+impl Repetition<'_> {
+    /// Runs with the seeds from `first` on, and prints what came of it.
+    pub fn perform(
+        &self,
+        first: u64,
+        mut once: impl FnMut(u64, &Path) -> Result<Recording, Trouble>,
+    ) -> Result<Exit, Trouble> {
+        if self.repeat == 1 { self.once(first, &mut once) } else { self.several(first, &mut once) }
+    }
+
+    fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, Trouble> {
+        let dir = self.place(seed);
+        let recording = match once(seed, &dir) {
+            // The machine ended it early: what has been recorded is judged like any other.
+            Err(trouble) if trouble.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
+                let Ok(recording) = Recording::read(&dir) else { return Err(trouble) };
+                anstream::eprintln!("{:?}", trouble.report);
+                recording
+            }
+            other => other?,
+        };
+        recording.print(self.output)?;
+        Ok(recording.exit())
+    }
+
+    /// Runs with consecutive seeds until done or interrupted.
+    fn several(&self, first: u64, once: &mut Once<'_>) -> Result<Exit, Trouble> {
+        let output = self.output;
+        let mut runs: Vec<Outcome> = Vec::new();
+        if output.format == Format::Text && !output.quiet {
+            output::print(&row(["seed", "verdict", "rollbacks", "lost work", "took", "record"]))?;
+        }
+        for seed in (first..).take(self.repeat as usize) {
+            if self.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            let dir = self.place(seed);
+            let summary = Summary::new(once(seed, &dir)?.recorded());
+            let passed = summary.verdict == Verdict::Pass;
+            let is_kept = self.keeps_all || !passed;
+            if !is_kept {
+                fs::remove_dir_all(&dir)
+                    .map_err(|error| Trouble::machine(format!("cannot remove {}: {error}", dir.display())))?;
+            }
+            let run = Outcome {
+                seed,
+                verdict: summary.verdict,
+                rollbacks: summary.clusters.iter().map(|it| it.rollbacks.len()).sum(),
+                lost_work_seconds: summary.clusters.iter().map(|it| it.lost_work_seconds).sum(),
+                duration_seconds: summary.run.duration_seconds,
+                bundle: is_kept.then(|| dir.display().to_string()),
+                reasons: summary.reasons,
+            };
+            if output.format == Format::Text && !(output.quiet && passed) {
+                output::print(&rows(&run))?;
+            }
+            runs.push(run);
+        }
+        let count = |verdict| runs.iter().filter(|it| it.verdict == verdict).count();
+        let (passed, unknown, failed) = (count(Verdict::Pass), count(Verdict::Unknown), count(Verdict::Fail));
+        let missing = self.repeat as usize - runs.len();
+        let worst = runs.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Unknown);
+        let verdict = if missing > 0 { worst.max(Verdict::Unknown) } else { worst };
+        match output.format {
+            Format::Json => {
+                let name = self.name;
+                output::print(&output::json(&Outcomes { name, verdict, passed, failed, unknown, runs }))?;
+            }
+            Format::Text => {
+                let not_run = if missing > 0 { format!(", {missing} not run") } else { String::new() };
+                let total = runs.len() as u64;
+                output::print(&format!(
+                    "{}: {passed} pass, {unknown} unknown, {failed} fail{not_run}\n",
+                    explain::count(total, "run")
+                ))?;
+            }
+        }
+        Ok(verdict.into())
+    }
+
+    /// The directory for the record of a run: new, unless the user named it.
+    fn place(&self, seed: u64) -> PathBuf {
+        match (self.out, self.repeat) {
+            (Some(out), 1) => out.to_owned(),
+            (Some(out), _) => out.join(format!("seed-{seed}")),
+            (None, _) => free_place(self.name, seed),
+        }
+    }
+}
+
+/// A directory that is not there yet, for the record of a run.
+pub fn free_place(name: &str, seed: u64) -> PathBuf {
+    let base = format!("{name}-{seed}");
+    let free = (1..).map(|number| match number {
+        1 => base.clone(),
+        number => format!("{base}.{number}"),
+    });
+    let mut places = free.map(|it| Path::new(RUNS).join(it)).filter(|it| !it.exists());
+    places.next().expect("there are as many names as numbers")
+}
+
+/// The row of a run in the table of all, with the reasons why it does not pass below.
+fn rows(run: &Outcome) -> String {
+    let mut rows = row([
+        &run.seed.to_string(),
+        &text::verdict(run.verdict).to_uppercase(),
+        &run.rollbacks.to_string(),
+        &if run.rollbacks == 0 { "-".to_owned() } else { text::span(run.lost_work_seconds) },
+        &text::span(run.duration_seconds),
+        run.bundle.as_deref().unwrap_or("-"),
+    ]);
+    for reason in &run.reasons {
+        rows.push_str(&format!("{:>10}  - {reason}\n", ""));
+    }
+    rows
+}
+
+/// Rows are printed while runs are still to come, so that their columns have fixed widths.
+fn row([seed, verdict, rollbacks, lost, took, record]: [&str; 6]) -> String {
+    format!("{seed:>10}  {verdict:<7}  {rollbacks:>9}  {lost:>9}  {took:>9}  {record}\n")
+}

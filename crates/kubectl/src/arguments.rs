@@ -1,0 +1,173 @@
+//! The command line of `kubectl faultline`. The help texts are part of the product.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use faultline_api::quantity::Duration;
+pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
+use faultline_console::arguments::{nodes, number};
+
+/// Run federations on a Kubernetes cluster that has the Faultline operator.
+///
+/// Uses the cluster, the user and the namespace of the kubeconfig, as kubectl does.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-faultline", bin_name = "kubectl faultline", version, propagate_version = true)]
+#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_long_help = EXIT_STATUS)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  pass: everything that should hold was judged, and holds
+  1  fail: something that must not happen was seen
+  2  bad input: the file, the cluster or the arguments cannot be used
+  3  unknown: nothing wrong was seen, but not everything could be judged";
+
+const FETCH_EXAMPLES: &str = "\
+Examples:
+  kubectl faultline fetch federation/quickstart
+  faultline check $(kubectl faultline fetch quickstart --namespace experiments)";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArguments),
+    #[command(after_help = FETCH_EXAMPLES)]
+    Fetch(FetchArguments),
+    Doctor(DoctorArguments),
+    Logs(LogsArguments),
+    /// Print a completion script for a shell.
+    #[command(after_help = "\
+Example:
+  kubectl faultline completions bash > /etc/bash_completion.d/kubectl-faultline")]
+    Completions {
+        /// For which shell.
+        shell: Shell,
+    },
+}
+
+impl Command {
+    /// Whether the program's own work is to be logged.
+    pub(crate) fn is_verbose(&self) -> bool {
+        matches!(self, Command::Run(RunArguments { output, .. }) if output.verbose > 1)
+    }
+}
+
+/// Run a federation in pods, fetch its record, judge it, and delete the federation.
+///
+/// The faults are expanded from the seed. The record is judged here, as `faultline check` judges it. If the run is
+/// interrupted, the federation is deleted; if its end is not seen, it stays in the cluster.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl faultline run                      the quick start
+  kubectl faultline run my.yaml --seed 42 --namespace experiments
+  kubectl faultline run my.yaml --repeat 20 --out runs
+  kubectl faultline run my.yaml --timeout 10m --format json > summary.json")]
+pub(crate) struct RunArguments {
+    /// The federation; without one, the quick start (`faultline samples quickstart`).
+    pub(crate) file: Option<PathBuf>,
+    /// Decides everything random, instead of the seed in the file.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=i64::MAX as u64))]
+    pub(crate) seed: Option<u64>,
+    /// Runs this many times, each with the next seed, and prints a table with a row for each.
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
+    pub(crate) repeat: u32,
+    /// Waits for so long for the end of the run, and leaves it in the cluster then. Default: without a limit, also while pods
+    /// cannot start.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) timeout: Option<Duration>,
+    /// Where the record goes, instead of a new directory in `faultline-runs`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+    #[command(flatten)]
+    pub(crate) cluster: KubernetesArguments,
+}
+
+/// Check what a cluster can run and shape in one namespace, and what to do about the rest.
+///
+/// Looks at the definition, the operator, your rights, and the room for pods. With `--tc` it also tries what the kernel of
+/// each Kubernetes node can do for `spec.kubernetes.links: tc`, in a pod on each that is gone afterwards; this takes the
+/// rights to list nodes, to create, get, list and delete pods, and to get pods/log. Exits with 1 when something that was
+/// asked for is not possible.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl faultline doctor
+  kubectl faultline doctor --nodes 200 --tc
+  kubectl faultline doctor --namespace experiments --format json")]
+pub(crate) struct DoctorArguments {
+    /// Nodes of the run that is planned.
+    #[arg(long, value_name = "N", default_value = "6", allow_negative_numbers = true, value_parser = nodes)]
+    pub(crate) nodes: NonZero<u32>,
+    /// Traffic control is needed, too.
+    #[arg(long)]
+    pub(crate) tc: bool,
+    /// How the findings are printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) cluster: KubernetesArguments,
+}
+
+/// Print the log of a federation's supervisor, or of one of its processes.
+///
+/// Needs, in the federation's namespace, the rights to get federations and pods/log.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl faultline logs federation/quickstart               the supervisor
+  kubectl faultline logs quickstart paris-1 --follow
+  kubectl faultline logs quickstart paris-1 --previous       its container before the last restart")]
+pub(crate) struct LogsArguments {
+    /// The federation, as kubectl names it.
+    #[arg(value_name = "federation/NAME")]
+    pub(crate) federation: String,
+    /// The process, such as `paris-1`; without one, the supervisor.
+    pub(crate) process: Option<String>,
+    /// Prints what is logged until the container ends.
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Prints the log of the container before the last restart.
+    #[arg(long, short, conflicts_with = "follow")]
+    pub(crate) previous: bool,
+    #[command(flatten)]
+    pub(crate) cluster: KubernetesArguments,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use clap::CommandFactory;
+
+    #[test]
+    fn help_fits_and_no_example_is_broken_over_lines() {
+        let all = Arguments::command();
+        let commands = all.get_subcommands().cloned().chain([all.clone()]);
+        for (command, width) in commands.flat_map(|it| [(it.clone(), 80), (it, 120)]) {
+            let help = command.clone().term_width(width).render_long_help().to_string();
+            let long = help.lines().find(|it| it.chars().count() > width);
+            assert_eq!(long, None, "{} at {width} columns", command.get_name());
+            let examples = command.get_after_long_help().or(command.get_after_help());
+            for line in examples.map(ToString::to_string).unwrap_or_default().lines() {
+                assert!(help.lines().any(|it| it == line), "{} breaks `{line}`", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_fits_into_a_resource() {
+        let with = |seed: &str| Arguments::try_parse_from(["kubectl-faultline", "run", "--seed", seed]);
+        assert!(with("9223372036854775807").is_ok());
+        assert!(with("9223372036854775808").unwrap_err().to_string().contains("to 9223372036854775807"));
+    }
+}

@@ -1,0 +1,79 @@
+//! `kubectl faultline logs`: what the programs in the pods of a federation log.
+
+use std::io;
+
+use faultline_api::Federation;
+use faultline_client::naming;
+use faultline_console::trouble::{Exit, Trouble};
+use futures::{AsyncBufReadExt, TryStreamExt};
+use kube::api::LogParams;
+use miette::miette;
+
+use crate::arguments::LogsArguments;
+use crate::cluster::Cluster;
+use crate::fetch;
+
+/// `kubectl faultline logs`
+pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, Trouble> {
+    crate::block_on(async {
+        let name = fetch::name(&arguments.federation)?;
+        let cluster = Cluster::connect(&arguments.cluster).await?;
+        let federation = cluster.federation(name).await?;
+        let pod = pod(&federation, arguments.process.as_deref())?;
+        let parameters = LogParams {
+            container: Some(naming::CONTAINER.to_owned()),
+            follow: arguments.follow,
+            previous: arguments.previous,
+            ..LogParams::default()
+        };
+        let mut lines = cluster.log(&pod, &parameters).await?.lines();
+        loop {
+            match lines.try_next().await {
+                Ok(Some(line)) => faultline_console::output::print(&format!("{line}\n"))?,
+                Ok(None) => return Ok(Exit::Pass),
+                Err(error) => return Err(broken(&pod, &error)),
+            }
+        }
+    })
+}
+
+fn broken(pod: &str, error: &io::Error) -> Trouble {
+    Trouble::machine(format!("the log of the pod {pod} broke off: {error}"))
+}
+
+/// The pod of a process, or of the supervisor.
+fn pod(federation: &Federation, process: Option<&str>) -> Result<String, Trouble> {
+    let Some(process) = process else { return Ok(format!("{}-0", naming::supervisor(federation))) };
+    let clusters = &federation.spec.clusters;
+    let of_cluster = process.rsplit_once('-').and_then(|(cluster, number)| {
+        let cluster = clusters.iter().find(|it| it.name == cluster)?;
+        number.parse::<u32>().ok().filter(|it| *it < cluster.nodes)
+    });
+    if of_cluster.is_none() {
+        let known: Vec<String> =
+            clusters.iter().map(|it| format!("{}-0 to {}-{}", it.name, it.name, it.nodes - 1)).collect();
+        return Err(Trouble::input(miette!(
+            help = format!("its processes are {}", known.join(", ")),
+            "the federation has no process `{process}`"
+        )));
+    }
+    Ok(naming::set(federation, process))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_found_by_its_name_and_nothing_else_is() {
+        let sample = faultline_api::samples::sample("quickstart").unwrap();
+        let federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
+        assert_eq!(pod(&federation, None).unwrap(), "quickstart-supervisor-0");
+        assert_eq!(pod(&federation, Some("paris-1")).unwrap(), "quickstart-paris-1");
+        for wrong in ["paris", "paris-99", "nancy-0", "paris-", "-1", ""] {
+            let error = pod(&federation, Some(wrong)).unwrap_err();
+            assert_eq!(error.exit, Exit::BadInput, "{wrong}");
+            assert!(error.report.help().unwrap().to_string().contains("paris-0 to paris-"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `kubectl faultline`: federations on a Kubernetes cluster, as their user sees them. It needs the rights of a user only; the
+//! operator does the rest. `faultline run --backend kubernetes` calls it, too.
+
+mod arguments;
+mod cluster;
+mod doctor;
+mod fetch;
+mod logs;
+mod run;
+mod supervisor;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use faultline_console::output;
+use faultline_console::trouble::{self, Exit, Trouble};
+use tracing_subscriber::EnvFilter;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    trouble::explain();
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_env("FAULTLINE_LOG")
+        .unwrap_or_else(|_| EnvFilter::new(if arguments.command.is_verbose() { "debug" } else { "warn" }));
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    match perform(&arguments.command) {
+        Ok(exit) => exit.into(),
+        Err(Trouble { exit, report }) => {
+            anstream::eprintln!("{report:?}");
+            exit.into()
+        }
+    }
+}
+
+fn perform(command: &Command) -> Result<Exit, Trouble> {
+    match command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Fetch(arguments) => fetch::fetch(arguments),
+        Command::Doctor(arguments) => doctor::doctor(arguments),
+        Command::Logs(arguments) => logs::logs(arguments),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "kubectl-faultline", &mut script);
+            output::print(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Pass)
+        }
+    }
+}
+
+/// Does something that waits for others.
+fn block_on<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Trouble::machine(format!("cannot start the runtime: {error}")))?.block_on(work)
+}

@@ -1,0 +1,40 @@
+//! The program as `kubectl` calls it, without a cluster.
+
+use assert_cmd::Command;
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-faultline"));
+    command.env("KUBECONFIG", "/nonexistent/kubeconfig").env("NO_COLOR", "1");
+    command
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = program().args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn without_a_cluster_each_command_says_where_one_is_looked_for() {
+    for arguments in [&["run"][..], &["fetch", "quickstart"], &["doctor"], &["logs", "quickstart"]] {
+        let said = refused(arguments);
+        assert!(said.contains("no Kubernetes cluster is known") && said.contains("KUBECONFIG"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_with_mistakes_is_refused_before_a_cluster_is_looked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("wrong.yaml");
+    std::fs::write(&file, "kind: Federation\n").unwrap();
+    let said = refused(&["run", file.to_str().unwrap()]);
+    assert!(said.contains("wrong.yaml") && !said.contains("no Kubernetes cluster"), "{said}");
+}
+
+#[test]
+fn shells_can_complete_it() {
+    let output = program().args(["completions", "bash"]).output().unwrap();
+    assert!(output.status.success());
+    let script = String::from_utf8(output.stdout).unwrap();
+    assert!(script.contains("kubectl-faultline") && script.contains("--previous"), "{script}");
+}
