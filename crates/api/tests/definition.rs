@@ -144,6 +144,7 @@ fn names_that_pods_cannot_have_are_refused_at_admission() {
     let mut federation = good();
     federation.metadata.name = Some("n".repeat(40));
     federation.spec.clusters[0].name = "c".repeat(12);
+    assert!(!faultline_api::validate(&federation).is_empty(), "the validation accepts what the rules refuse");
     let errors = federation.validate_cel().expect_err("52 characters are too many");
     assert!(errors.to_string().contains("at most 51 characters"), "{errors}");
 }

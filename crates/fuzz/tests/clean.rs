@@ -23,7 +23,7 @@ fn clean_from<const N: usize>(
     let mut wrong = Vec::new();
     for seed in seeds {
         let scenario = Scenario::new(seed, Some(protocol), None);
-        let problems = faultline_api::validate::plain(&scenario.federation);
+        let problems = faultline_api::validate(&scenario.federation);
         assert!(problems.is_empty(), "seed {seed}: {problems:?}");
         let trial = run(scenario).unwrap();
         if trial.judgement.verdict == Verdict::Fail {

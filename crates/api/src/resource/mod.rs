@@ -1,7 +1,7 @@
 //! The `Federation` resource: what a user asks for, as a file or as a Kubernetes object.
 //!
 //! Shapes only. What a combination of values means is checked in [`crate::validate`]; the CEL rules here are the part of
-//! that check which an API server can make by itself, and [`crate::validate`] runs them too, so that both agree.
+//! that check which an API server can make by itself. Tests evaluate them, with the feature `rules`, to see that both agree.
 //!
 //! Rules for these types, each of which an API server enforces or a user would miss: enums are externally tagged with
 //! struct variants, or plain words; numbers are `u32`, `i64` or `f64`; strings, lists and maps are bounded; what is
@@ -64,7 +64,6 @@ pub const ANY: &str = "any";
     namespaced,
     status = "FederationStatus",
     derive = "PartialEq",
-    cel,
     doc = "An experiment: clusters, links, a rollback-recovery protocol, an application, faults and a seed.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Clusters", type_ = "string", json_path = ".status.clustersReady",
@@ -83,6 +82,7 @@ pub const ANY: &str = "any";
     validation = Rule::new("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= 51)")
         .message("the names of the federation and of a cluster have together at most 51 characters"),
 )]
+#[cfg_attr(feature = "rules", kube(cel))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = stays("seed"),

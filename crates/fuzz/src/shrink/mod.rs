@@ -57,7 +57,7 @@ pub fn shrink(
             if search.trials >= steps.trials {
                 break 'smaller;
             }
-            if !faultline_api::validate::plain(&federation).is_empty() {
+            if !faultline_api::validate(&federation).is_empty() {
                 continue;
             }
             let smaller = Scenario { federation, ..best.scenario.clone() };
