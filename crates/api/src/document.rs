@@ -1,6 +1,6 @@
-//! The form of the resource in a file, and its schemas.
+//! The resource as a file, and its schemas.
 //!
-//! A file is read more strictly than an API server reads an object: what is misspelt beside the spec is an error too.
+//! Files are parsed more strictly than an API server parses objects: unknown fields outside the spec are errors too.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,22 @@ use serde::Deserialize;
 
 use crate::resource::{Federation, FederationSpec};
 
-/// The JSON schema of a file, for editors and for `faultline schema`.
+/// Returns the JSON schema of a file, for editors and for `faultline schema`.
 pub fn schema() -> serde_json::Value {
     schema_for!(Document).to_value()
 }
 
-/// The custom resource definition, for Kubernetes.
+/// Returns the custom resource definition.
 pub fn definition() -> CustomResourceDefinition {
     Federation::crd()
 }
 
-/// A federation as the text of a file. Panics on a value that no file can hold, which serialisation has no other way to
-/// report: every federation that was read from a file can be written.
+/// Returns the federation as the text of a file.
+///
+/// # Panics
+///
+/// Panics if the federation contains a value that YAML cannot represent. A federation that was read from a file never
+/// does.
 pub fn to_yaml(federation: &Federation) -> String {
     serde_saphyr::to_string(federation).expect("a federation has a form in YAML")
 }
@@ -33,16 +37,16 @@ pub fn to_yaml(federation: &Federation) -> String {
 #[schemars(title = "Federation")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Document {
-    /// The version of this form.
+    /// Version of the format.
     pub(crate) api_version: ApiVersion,
-    /// What the file holds.
+    /// Kind of the resource.
     pub(crate) kind: Kind,
-    /// What the federation is called.
+    /// Name and labels of the federation.
     #[schemars(with = "Metadata")]
     pub(crate) metadata: ObjectMeta,
-    /// The experiment.
+    /// The experiment to run.
     pub(crate) spec: FederationSpec,
-    /// What a cluster reported; means nothing here.
+    /// Status of an object that was exported from Kubernetes. Ignored.
     #[serde(default, rename = "status")]
     #[schemars(skip)]
     _status: serde::de::IgnoredAny,
@@ -61,18 +65,18 @@ pub(crate) enum Kind {
     Federation,
 }
 
-/// The part of Kubernetes' metadata that people write.
+/// The part of the Kubernetes metadata that users write.
 #[derive(JsonSchema)]
 #[schemars(inline)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct Metadata {
-    /// Names the federation.
+    /// Name of the federation.
     #[schemars(length(min = 1, max = 40), pattern(r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     name: String,
-    /// Its namespace on Kubernetes.
+    /// Namespace on Kubernetes.
     namespace: Option<String>,
-    /// For people and tools.
+    /// Free for use by people and tools.
     labels: Option<BTreeMap<String, String>>,
-    /// For people and tools.
+    /// Free for use by people and tools.
     annotations: Option<BTreeMap<String, String>>,
 }

@@ -1,18 +1,18 @@
 //! The `Federation` resource: types, parsing, validation, presets, and the expansion of its faults.
 //!
-//! No client and no drivers: a text or an object goes in, values come out.
+//! This crate contains no client and no drivers: it turns texts and objects into values.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`quantity`] | numbers with a unit: `5ms`, `100Mbit`, `0.1%` |
+//! | [`quantity`] | quantities with a unit: `5ms`, `100Mbit`, `0.1%` |
 //! | [`resource`] | the resource, ready to become a custom resource definition |
-//! | [`mod@parse`] | from the bytes of a file to a valid resource, or to errors that point at lines |
-//! | [`mod@validate`] | what a combination of values means, and which make no sense |
+//! | [`mod@parse`] | parsing of files into valid resources, or into errors with line numbers |
+//! | [`mod@validate`] | checks of combinations of values |
 //! | [`names`] | processes and clusters by name and by number |
 //! | [`mod@plan`] | the expansion of the faults from a seed |
-//! | [`live`] | what may change of a federation while it runs |
-//! | [`samples`] | federations to start from |
-//! | [`supervision`] | what is said over HTTP to the supervisor of a federation in pods |
+//! | [`live`] | changes of a running federation |
+//! | [`samples`] | example federations |
+//! | [`supervision`] | the supervisor's HTTP API, for a federation in pods |
 
 mod document;
 pub mod live;

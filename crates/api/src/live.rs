@@ -1,6 +1,6 @@
-//! What may change of a federation while it runs: its links, more faults at the end of the list, and whether it stands
-//! still. The rules of the custom resource definition say the same, and an API server asks them first; only a list of faults
-//! that has become shorter is judged here alone, against what the run has taken.
+//! Changes of a running federation: links, faults added at the end of the list, and pauses. The rules of the custom
+//! resource definition enforce the same, and API servers check them first. Only a shortened list of faults is judged
+//! here alone, against the faults that the run has accepted.
 
 use faultline_core::ClusterId;
 use faultline_core::fault::Change;
@@ -10,8 +10,12 @@ use crate::plan::plan;
 use crate::resource::{Federation, FederationSpec};
 use crate::validate::{Problem, validate};
 
-/// What has to be done to a federation that runs as `old` for it to be as `new`, in an order in which it can be done; or
-/// why that cannot be. `old` is valid.
+/// Returns the changes that turn a federation running as `old` into `new`, in an order in which they can be applied.
+/// `old` must be valid.
+///
+/// # Errors
+///
+/// Returns the problems if `new` is invalid or changes a field that cannot change.
 pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Problem>> {
     let mut problems = validate(new);
     problems.extend(what_stays(&old.spec, &new.spec));
@@ -20,7 +24,7 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     }
     let links_before = old.spec.links().expand(&old.spec.clusters);
     let links = new.spec.links().expand(&new.spec.clusters);
-    // Nobody is told of links to where nobody is.
+    // Links to and from the outside matter only if there are processes there.
     let is_outside = |it: ClusterId| it == ClusterId::OUTSIDE && Names::of(&new.spec).extra().is_empty();
     let changed = links.into_iter().filter(|((from, to), properties)| {
         links_before[&(*from, *to)] != *properties && !is_outside(*from) && !is_outside(*to)
@@ -35,7 +39,7 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     Ok(changes)
 }
 
-/// Changes of what does not change.
+/// Returns the fields that changed although they cannot.
 fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
     let fields = [
         ("seed", old.seed != new.seed),
@@ -50,8 +54,8 @@ fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
     ];
     let changed = fields.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| Problem {
         path: format!("spec.{field}"),
-        message: format!("`{field}` cannot change while a federation runs"),
-        help: "delete the federation and apply it again; only links, faults and pause may change".into(),
+        message: format!("`{field}` cannot change while the federation runs"),
+        help: "change only `links`, `faults` or `pause`, or delete the federation and apply it again".into(),
     });
     let mut problems: Vec<Problem> = changed.collect();
     for (index, fault) in old.faults.iter().enumerate() {
@@ -62,10 +66,8 @@ fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
                 } else {
                     "spec.faults".into()
                 },
-                message: format!("fault {index} of the list is another than before, or gone"),
-                help:
-                    "the faults of a running federation stay as they are; add others at the end of the list"
-                        .into(),
+                message: format!("fault {index} of the list was changed or removed"),
+                help: "restore it, and add new faults at the end of the list".into(),
             });
             return problems;
         }
@@ -74,9 +76,8 @@ fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
         if fault.mtbf.is_some() {
             problems.push(Problem {
                 path: format!("spec.faults[{index}].mtbf"),
-                message: "times drawn from a distribution are counted from the beginning, which is past"
-                    .into(),
-                help: "add faults with `at` or `when` to a federation that runs".into(),
+                message: "`mtbf` counts from the start of the application, which has passed".into(),
+                help: "use `at` or `when` for faults of a running federation".into(),
             });
         }
     }
@@ -94,7 +95,8 @@ mod tests {
         crate::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
     }
 
-    /// What becomes of the quick start when its spec is merged with this, by the code and by the definition's rules.
+    /// Returns the changes of the quick start with this patch merged into its spec, by the code and by the definition's
+    /// rules.
     fn after(patch: serde_json::Value) -> Result<Vec<Change>, Vec<String>> {
         let old = quickstart();
         let mut spec = serde_json::to_value(&old.spec).unwrap();

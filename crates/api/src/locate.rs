@@ -1,30 +1,30 @@
-//! From a path such as `spec.faults[2].at` to the place in the text where it stands.
+//! Locations of values in a text, by paths such as `spec.faults[2].at`.
 //!
-//! The resource types carry no positions, since objects from an API server have none. So this walks the text's events
-//! once more, after the text has been read successfully, and remembers where each path is.
+//! The resource types carry no positions, because objects from an API server have none. After a text has been parsed
+//! successfully, this module therefore parses its events once more and records the location of each path.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_saphyr::granit_parser::{Event, Parser};
 
-/// Where the values of a text stand, by path.
+/// Locations of the values of a text, by path.
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
-    /// A plain value's own bytes; for a list or map those of its key, since its own would span many lines.
+    /// Bytes of a scalar; for a list or map, the bytes of its key, because its own would span many lines.
     places: BTreeMap<String, Range<usize>>,
-    /// The path of the list or map that a key stands in, by the key's first byte.
+    /// Path of the list or map that contains a key, by the key's first byte.
     parents: BTreeMap<usize, String>,
 }
 
-/// A list or map that is being read.
+/// A list or map that is being parsed.
 enum Open {
     List { path: String, next: usize },
     Map { path: String, key: Option<(String, Range<usize>)> },
 }
 
 impl Locations {
-    /// Walks the first document of `text`. A text that is not YAML has no places after its first error.
+    /// Parses the first document of `text`. A text that is not YAML has no locations after its first error.
     pub(crate) fn of(text: &str) -> Locations {
         let (mut places, mut parents) = (BTreeMap::new(), BTreeMap::new());
         let mut open: Vec<Open> = Vec::new();
@@ -65,7 +65,7 @@ impl Locations {
         Locations { places, parents }
     }
 
-    /// The place of the list or map that the key at byte `at` stands in, when there is such a key.
+    /// Returns the location of the list or map that contains the key at byte `at`; `None` if there is no such key.
     pub(crate) fn around(&self, at: usize) -> Option<Range<usize>> {
         self.parents.get(&at).map(|path| self.find(path))
     }
@@ -75,7 +75,7 @@ impl Locations {
         self.places.values().filter(|it| it.end <= at).max_by_key(|it| it.end).cloned()
     }
 
-    /// The place of `path`, or of the nearest thing around it that is in the text.
+    /// Returns the location of `path`, or of its nearest ancestor in the text.
     pub(crate) fn find(&self, path: &str) -> Range<usize> {
         let mut path = path;
         loop {
@@ -90,7 +90,7 @@ impl Locations {
     }
 }
 
-/// The path of the value that begins now, and the place of its key if it has one.
+/// Returns the path of the value that begins now, and the location of its key if it has one.
 fn enter(open: &mut [Open]) -> (String, Option<Range<usize>>) {
     match open.last_mut() {
         None => (String::new(), None),
@@ -107,7 +107,7 @@ fn enter(open: &mut [Open]) -> (String, Option<Range<usize>>) {
     }
 }
 
-/// The part of the first line of `bytes` that is not blank.
+/// Returns the non-blank part of the first line of `bytes`.
 fn first_line(text: &str, bytes: Range<usize>) -> Range<usize> {
     let rest = &text[bytes.start..];
     let line = rest.split('\n').next().unwrap_or_default();

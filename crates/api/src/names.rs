@@ -1,7 +1,8 @@
-//! Processes and clusters by name and by number.
+//! Names and numbers of processes and clusters.
 //!
-//! Numbering: clusters in the order of the resource; processes cluster by cluster, node by node, from 0 without gaps;
-//! then the processes that a protocol needs beside the ranks. Process `paris-2` is node 2 of cluster `paris`.
+//! Clusters are numbered in the order of the resource. Processes are numbered from 0 without gaps: cluster by cluster
+//! and node by node, then the processes that a protocol needs in addition to the ranks. Process `paris-2` is node 2 of
+//! cluster `paris`.
 
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use faultline_core::{ClusterId, ProcessId, Role};
 
 use crate::resource::FederationSpec;
 
-/// Names of the processes and clusters of a federation. Small: nothing is kept per process.
+/// Names of the processes and clusters of a federation. Stores nothing per process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     clusters: Vec<(String, Range<u32>)>,
@@ -17,12 +18,12 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names of the processes of a federation: its ranks, and what its protocol needs beside them.
+    /// Returns the names of a federation's ranks and of the processes that its protocol needs in addition.
     pub fn of(spec: &FederationSpec) -> Names {
         Names::with_extra(spec, &spec.protocol.extra_processes())
     }
 
-    /// The same where the protocol needs these processes beside the ranks, whatever the resource asks for.
+    /// Like [`Names::of`], with these processes in addition to the ranks instead of those that the resource requires.
     pub fn with_extra(spec: &FederationSpec, roles: &[Role]) -> Names {
         let mut first = 0;
         let clusters = spec
@@ -37,8 +38,8 @@ impl Names {
         Names { clusters, extra: Names::extra_of(roles) }
     }
 
-    /// What processes beside the ranks are called. No name ends in a number behind a hyphen, so that no cluster's process is
-    /// called the same.
+    /// Returns the names of processes that are not ranks. None ends in a hyphen and a number, so that no rank has the
+    /// same name.
     pub fn extra_of(roles: &[Role]) -> Vec<String> {
         let name = |(index, &role): (usize, &Role)| {
             let base = match role {
@@ -53,27 +54,35 @@ impl Names {
         roles.iter().enumerate().map(name).collect()
     }
 
-    /// The names of the processes beside the ranks.
+    /// Returns the names of the processes that are not ranks.
     pub fn extra(&self) -> &[String] {
         &self.extra
     }
 
-    /// How many clusters there are.
+    /// Returns the number of clusters.
     pub fn clusters(&self) -> usize {
         self.clusters.len()
     }
 
-    /// How many processes run the application.
+    /// Returns the number of processes that run the application.
     pub fn ranks(&self) -> u32 {
         self.clusters.last().map_or(0, |(_, processes)| processes.end)
     }
 
-    /// The name of a cluster; `outside` for [`ClusterId::OUTSIDE`]. Panics when there is no such cluster.
+    /// Returns the name of a cluster; `outside` for [`ClusterId::OUTSIDE`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such cluster.
     pub fn cluster(&self, cluster: ClusterId) -> &str {
         if cluster == ClusterId::OUTSIDE { "outside" } else { &self.clusters[cluster.index()].0 }
     }
 
-    /// The name of a process; `supervisor` for [`ProcessId::SUPERVISOR`]. Panics when there is no such process.
+    /// Returns the name of a process; `supervisor` for [`ProcessId::SUPERVISOR`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such process.
     pub fn process(&self, process: ProcessId) -> String {
         if process == ProcessId::SUPERVISOR {
             return "supervisor".into();
@@ -85,12 +94,12 @@ impl Names {
         format!("{name}-{}", process.0 - processes.start)
     }
 
-    /// The names of all processes, by number.
+    /// Returns the names of all processes, by number.
     pub fn processes(&self) -> Vec<String> {
         (0..self.ranks() + self.extra.len() as u32).map(|it| self.process(ProcessId(it))).collect()
     }
 
-    /// The cluster of a process, [`ClusterId::OUTSIDE`] for one that stands in none.
+    /// Returns the cluster of a process; [`ClusterId::OUTSIDE`] for a process outside the clusters.
     pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
         match self.clusters.partition_point(|(_, processes)| processes.end <= process.0) {
             index if index < self.clusters.len() => ClusterId(index as u16),
@@ -98,29 +107,33 @@ impl Names {
         }
     }
 
-    /// The numbers of the processes of a cluster. Panics when there is no such cluster.
+    /// Returns the numbers of the processes of a cluster.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such cluster.
     pub fn processes_of(&self, cluster: ClusterId) -> Range<u32> {
         self.clusters[cluster.index()].1.clone()
     }
 
-    /// The cluster of this name.
+    /// Returns the cluster with this name.
     pub fn cluster_id(&self, name: &str) -> Option<ClusterId> {
         let index = self.clusters.iter().position(|(it, _)| it == name)?;
         Some(ClusterId(index as u16))
     }
 
-    /// The process of this name.
+    /// Returns the process with this name.
     pub fn process_id(&self, name: &str) -> Option<ProcessId> {
         if let Some(index) = self.extra.iter().position(|it| it == name) {
             return Some(ProcessId(self.ranks() + index as u32));
         }
         let (cluster, node) = name.rsplit_once('-')?;
         let process = self.node(self.cluster_id(cluster)?, node.parse().ok()?)?;
-        // `paris-01` is nobody's name.
+        // `paris-01` names no process.
         (self.process(process) == name).then_some(process)
     }
 
-    /// The process on node `node` of a cluster.
+    /// Returns the process on node `node` of a cluster; `None` if it has no such node.
     pub fn node(&self, cluster: ClusterId, node: u32) -> Option<ProcessId> {
         let processes = self.processes_of(cluster);
         (node < processes.end - processes.start).then(|| ProcessId(processes.start + node))

@@ -1,6 +1,6 @@
-//! From the bytes of a file to a valid resource, or to errors that point at lines and say what to do.
+//! Parsing of files into valid resources, or into errors that point at lines and suggest a fix.
 //!
-//! Reads and judges; prints nothing. [`Rejected`] is a `miette` diagnostic, which binaries print.
+//! Prints nothing: [`Rejected`] is a `miette` diagnostic, which binaries print.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::locate::Locations;
 use crate::resource::Federation;
 use crate::validate::{Problem, similar, validate};
 
-/// Larger files are refused unread: the largest federation that can be written by hand is far smaller.
+/// Maximum size of a file in bytes. The largest federation that can be written by hand is far smaller.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A file that cannot be used, and why: at least one complaint.
+/// A file that was rejected, with at least one complaint.
 #[derive(Debug)]
 pub struct Rejected {
     file: String,
@@ -26,24 +26,28 @@ pub struct Rejected {
     complaints: Vec<Complaint>,
 }
 
-/// One thing that is wrong with a file.
+/// One error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// Suggested fix.
     pub help: String,
-    /// Line of the first character at fault, from 1.
+    /// Line of the error, from 1.
     pub line: usize,
-    /// Column of that character, from 1.
+    /// Column of the error in characters, from 1.
     pub column: usize,
-    /// Bytes at fault.
+    /// Byte range of the error.
     span: Range<usize>,
 }
 
-/// Reads the one federation that a YAML or JSON file holds, and validates it. `file` is the name to use in errors.
+/// Parses and validates the federation in a YAML or JSON file. `file` is the name to use in errors.
+///
+/// # Errors
+///
+/// Returns all complaints if the file does not contain exactly one valid federation.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
-    let help = "write a federation; `faultline samples quickstart` prints one to start from";
+    let help = "describe a federation; `faultline samples quickstart` prints an example";
     let parsed = read::<Document>(file, bytes, help)?;
     let Document { api_version: ApiVersion::V1Alpha1, kind: Kind::Federation, metadata, spec, .. } =
         parsed.value;
@@ -52,24 +56,28 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
     if problems.is_empty() { Ok(federation) } else { Err(parsed.text.reject(problems)) }
 }
 
-/// What a file of values holds, with its text, so that problems found later can still be shown in place.
+/// A parsed file with its text, so that errors found later can still be shown in place.
 #[derive(Clone, Debug)]
 pub struct Parsed<T> {
-    /// What it holds.
+    /// The parsed value.
     pub value: T,
-    /// Where that stood.
+    /// The text that it was parsed from.
     pub text: Text,
 }
 
-/// The text of a file.
+/// Text of a file.
 #[derive(Clone, Debug)]
 pub struct Text {
     file: String,
     text: String,
 }
 
-/// Reads the one document that a YAML or JSON file holds. `file` is the name to use in errors, `example` says what to
-/// do about an empty one.
+/// Parses the document in a YAML or JSON file. `file` is the name to use in errors, `example` the suggested fix for an
+/// empty file.
+///
+/// # Errors
+///
+/// Returns a complaint if the file is too large, is not UTF-8, or does not contain exactly one document of this type.
 pub fn read<T: DeserializeOwned>(
     file: &str,
     bytes: &[u8],
@@ -77,16 +85,16 @@ pub fn read<T: DeserializeOwned>(
 ) -> Result<Parsed<T>, Box<Rejected>> {
     let text = |text: String| Text { file: file.into(), text };
     if bytes.len() > MAX_BYTES {
-        let message = format!("the file has {} bytes", bytes.len());
-        let help = format!("a federation fits in {MAX_BYTES}; is this the right file?");
+        let message = format!("the file is too large ({} bytes)", bytes.len());
+        let help = format!("files have at most {MAX_BYTES} bytes; check that this is the right file");
         return Err(text(String::new()).reject_at(vec![(message, help, 0..0)]));
     }
     let text = match std::str::from_utf8(bytes) {
         Ok(utf8) => text(utf8.into()),
         Err(error) => {
-            // What is invalid stands as one replacement character in the text that is shown.
+            // The text that is shown has one replacement character for the invalid bytes.
             let at = error.valid_up_to();
-            let help = "save the file as UTF-8 text; is this the right file?";
+            let help = "check that this is the right file, and save it as UTF-8";
             let shown = text(String::from_utf8_lossy(bytes).into_owned());
             return Err(shown.reject_at(vec![(
                 "the file is not UTF-8 text".into(),
@@ -102,12 +110,13 @@ pub fn read<T: DeserializeOwned>(
 }
 
 impl Text {
-    /// The content of a file of this name.
+    /// Returns the text of a file with this name.
     pub fn new(file: &str, text: String) -> Text {
         Text { file: file.to_owned(), text }
     }
 
-    /// Complains of values by their paths, like `clusters[1].nodes`. There must be at least one problem.
+    /// Turns problems, whose paths look like `clusters[1].nodes`, into complaints at their lines. There must be at
+    /// least one problem.
     pub fn reject(&self, problems: Vec<Problem>) -> Box<Rejected> {
         let locations = Locations::of(&self.text);
         let place = |path: &str| locations.find(path);
@@ -125,12 +134,12 @@ impl Text {
 }
 
 impl Rejected {
-    /// What is wrong, in the order of the resource.
+    /// Returns the complaints, in the order of the resource.
     pub fn complaints(&self) -> &[Complaint] {
         &self.complaints
     }
 
-    /// The file.
+    /// Returns the name of the file.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -206,7 +215,7 @@ impl Diagnostic for Complaint {
     }
 }
 
-/// A message, a remedy, and the bytes at fault.
+/// A message, a suggested fix, and the byte range.
 type Fault = (String, String, Range<usize>);
 
 fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Fault> {
@@ -221,7 +230,7 @@ fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Faul
     serde_saphyr::from_str_with_options::<T>(text, options).map_err(|error| explain(text, &error))
 }
 
-/// A reader's error in words that speak of the resource rather than of the reader.
+/// Rephrases a parser's error in terms of the resource.
 fn explain(text: &str, error: &Error) -> Fault {
     let place = place(text, error);
     let error = match error {
@@ -230,78 +239,78 @@ fn explain(text: &str, error: &Error) -> Fault {
     };
     let (message, help) = match error {
         Error::SerdeUnknownField { field, expected, .. } => {
-            (format!("there is no field `{field}` here"), instead(field, expected))
+            (format!("unknown field `{field}`"), instead(field, expected))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
-            (format!("`{variant}` is not possible here"), instead(variant, &possible(expected)))
+            (format!("unknown value `{variant}`"), instead(variant, &possible(expected)))
         }
         Error::SerdeMissingField { field, .. } => {
-            let help = format!("add `{field}: …`; `faultline samples` shows whole federations");
+            let help = format!("add `{field}: …`; `faultline samples` prints complete examples");
             let around = Locations::of(text).around(place.start).unwrap_or(place);
-            return (format!("`{field}` is missing"), help, around);
+            return (format!("missing field `{field}`"), help, around);
         }
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
-            (format!("{unexpected} cannot stand here"), format!("write {expected}"))
+            (format!("invalid value: {unexpected}"), format!("write {expected}"))
         }
         Error::InvalidScalar { ty, .. } => match *ty {
-            "floating point" => ("this is not a number".into(), "write a number, such as 0.7".into()),
-            "boolean" => ("this is neither true nor false".into(), "write `true` or `false`".into()),
+            "floating point" => ("expected a number".into(), "write a number, such as 0.7".into()),
+            "boolean" => ("expected true or false".into(), "write `true` or `false`".into()),
             _ => (
-                "this is not a whole number in range".into(),
-                "write a whole number, at least 0; the description of the field says how large it may be"
+                "expected a whole number in the allowed range".into(),
+                "write a whole number of at least 0; `faultline schema` prints the maximum"
                     .into(),
             ),
         },
         Error::Unexpected { expected, .. } if expected.contains("mapping") => {
-            // A plain word is complained of where the mapping would have begun: at the key after it.
+            // The parser reports a plain word at the key after it, where the mapping would have begun.
             let locations = Locations::of(text);
             let word = locations.around(place.start).and_then(|_| locations.before(place.start));
             let help =
-                "write `{ … }` with the fields that belong here; `faultline samples` shows whole federations";
-            return ("fields must stand here".into(), help.into(), word.unwrap_or(place));
+                "write `{ … }` with the fields inside; `faultline samples` prints complete examples";
+            return ("expected fields".into(), help.into(), word.unwrap_or(place));
         }
         Error::Unexpected { expected, .. } if expected.contains("scalar") => {
-            ("one plain value must stand here".into(), "write a word or a number, without brackets".into())
+            ("expected a single value".into(), "write a word or a number, without brackets".into())
         }
         Error::Unexpected { expected, .. } if expected.contains("sequence") => (
-            "a list must stand here".into(),
-            "write `[ … ]`, or one line beginning with `- ` for each entry".into(),
+            "expected a list".into(),
+            "write `[ … ]`, or one line per entry that begins with `- `".into(),
         ),
         Error::MultipleDocuments { .. } => (
-            "the file holds more than one document".into(),
-            "put each federation in a file of its own".into(),
+            "the file contains more than one document".into(),
+            "put each federation in its own file".into(),
         ),
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
         | Error::Budget { .. } => (
-            "the file unfolds into far more than it says: its aliases multiply each other".into(),
+            "the file's aliases expand to too many values".into(),
             "write the values out instead of using `*aliases`".into(),
         ),
         Error::DuplicateMappingKey { key, .. } => (
-            format!("`{}` stands here twice", key.as_deref().unwrap_or("a key")),
+            format!("duplicate field `{}`", key.as_deref().unwrap_or("…")),
             "keep one of the two".into(),
         ),
         Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. }
         | Error::ExpectedStringKeyForExternallyTaggedEnum { .. }
         | Error::ExpectedMappingEndAfterEnumVariantValue { .. } => (
-            "exactly one kind with its options can stand here".into(),
+            "expected exactly one kind with its options".into(),
             "write one, like `{ hc3i: { checkpointEvery: 2s } }` for a protocol or `{ heat: { steps: 500 } }` for an application".into(),
         ),
-        // A quantity's own words: what is wrong, then what to write.
+        // A quantity's error: what is wrong, then what to write.
         Error::Message { msg, .. } => match msg.split_once(": ") {
             Some((message, help)) => (message.into(), help.into()),
-            None => (msg.clone(), "see the description of the field in `faultline schema`".into()),
+            None => (msg.clone(), "see the field's description in `faultline schema`".into()),
         },
         other => (
             DefaultMessageFormatter.format_message(other).into_owned(),
-            "this is not YAML as it should be; look at the indentation and at what is quoted".into(),
+            "the file is not valid YAML; check the indentation and the quotes".into(),
         ),
     };
     (message, help, place)
 }
 
-/// The words that can stand in a place where the reader expects these: of facts, only those that processes state.
+/// Returns the allowed words among those that the parser expects: of facts, only those that processes report.
 fn possible(expected: &[&'static str]) -> Vec<&'static str> {
     let fact = |word: &str| serde_json::from_value::<FactKind>(word.into()).ok();
     let are_facts = expected.iter().all(|it| fact(it).is_some());
@@ -309,11 +318,11 @@ fn possible(expected: &[&'static str]) -> Vec<&'static str> {
     expected.iter().copied().filter(|it| !are_facts || is_possible(it)).collect()
 }
 
-/// What to write instead of a word that is not known here.
+/// Returns the suggested fix for an unknown word.
 fn instead(word: &str, expected: &[&'static str]) -> String {
     let possible = match expected {
-        [] => "nothing can be stated here; remove it".to_owned(),
-        many => format!("possible are: {}", many.join(", ")),
+        [] => "no fields are allowed here; remove it".to_owned(),
+        many => format!("use one of: {}", many.join(", ")),
     };
     if let Some(whose) = option_elsewhere(word) {
         return format!("`{word}` is an option of {whose}; {possible}");
@@ -324,7 +333,7 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
     }
 }
 
-/// Which protocols have this option, if any has.
+/// Returns the protocols that have this option, if any has.
 fn option_elsewhere(word: &str) -> Option<&'static str> {
     match word {
         "checkpointEvery" | "checkpointEveryIn" | "collectEvery" | "replicas" | "replicateTo" => {
@@ -335,7 +344,7 @@ fn option_elsewhere(word: &str) -> Option<&'static str> {
     }
 }
 
-/// The bytes that an error is about: the word or value that begins at its location.
+/// Returns the byte range of an error: the word or value at its location.
 fn place(text: &str, error: &Error) -> Range<usize> {
     let Some(location) = error.location() else { return 0..0 };
     let start = match location.span().byte_offset() {

@@ -1,15 +1,15 @@
-//! The expansion of a federation's faults from a seed: one pure function, used by every backend.
+//! Expansion of a federation's faults from a seed: a pure function that every backend uses.
 //!
-//! Faults are numbered in the order of the list; what an `mtbf` entry draws is numbered by time, in its entry's place.
-//! Each entry has a random stream of its own, so that a change of one entry does not shift the draws of another.
+//! Faults are numbered in the order of the list. Faults drawn by an `mtbf` entry are numbered by time, in the place of
+//! the entry. Each entry has its own random stream, so that changing one entry does not shift the draws of another.
 //!
-//! What is drawn, and how:
-//! * times between failures: as the entry says, one after the other until the deadline;
-//! * a node in `any` cluster: every process of the federation is equally likely; with the node given, every cluster is;
-//! * a node of a given cluster: every one is equally likely;
-//! * the ends of a link: the sending cluster, then the receiving one among the others.
+//! Random choices:
+//! * times between failures: from the entry's distribution, one after the other until the deadline;
+//! * a node in `any` cluster: every process of the federation is equally likely; if the node is given, every cluster is;
+//! * a node of a given cluster: every node is equally likely;
+//! * the ends of a link: first the sending cluster, then the receiving cluster among the others.
 //!
-//! An `mtbf` entry draws its target anew for each fault.
+//! An `mtbf` entry draws a new target for each fault.
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Time, Trigger};
@@ -22,16 +22,21 @@ use rand_distr::{Exp, Weibull};
 use crate::names::Names;
 use crate::resource::{self, ANY, ActionRef, Federation, FederationSpec, Mtbf, TriggerRef, When};
 
-/// Streams from here on belong to faults; others may use those below.
+/// First random stream for faults. Lower ones are free for other uses.
 const FIRST_STREAM: u64 = 1 << 32;
 
-/// The faults of `federation` under `seed`, which stands in for the resource's own. Equal arguments give equal plans,
-/// on every machine. Panics when [`crate::validate()`] finds problems.
+/// Returns the faults of `federation` under `seed`, which replaces the seed of the resource. Equal arguments give equal
+/// plans on every machine.
+///
+/// # Panics
+///
+/// Panics if [`crate::validate()`] finds problems.
 pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
     plan_among(federation, &Names::of(&federation.spec), seed)
 }
 
-/// The same among processes that are called so: a protocol may need other ones beside the ranks than the resource's.
+/// Like [`plan`], for processes with these names: a protocol may need other processes in addition to the ranks than the
+/// resource's.
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
     let spec = &federation.spec;
     let mut plan = Vec::new();
@@ -49,7 +54,7 @@ pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<Plan
     plan
 }
 
-/// The expansion of one entry under way.
+/// State of the expansion of one entry.
 struct Draw<'a> {
     spec: &'a FederationSpec,
     names: &'a Names,
@@ -76,12 +81,12 @@ impl Draw<'_> {
         }
     }
 
-    /// One after the other until the deadline.
+    /// Draws times one after the other until the deadline.
     fn times(&mut self, between: impl Distribution<f64>) -> Vec<Trigger> {
         let end = Time::ZERO + self.spec.deadline();
         let mut now = Time::ZERO;
         let next = || {
-            // Two faults of one entry are never at the same instant.
+            // Faults of one entry are never simultaneous.
             now += Span((between.sample(&mut self.rng) as u64).max(1));
             (now < end).then_some(Trigger::At(now))
         };
@@ -145,14 +150,14 @@ impl Draw<'_> {
         }
     }
 
-    /// The ends of a link. Both may be the same cluster only when both are named.
+    /// Draws the ends of a link. Both are the same cluster only if the entry names it twice.
     fn pair(&mut self, from: &str, to: &str) -> (ClusterId, ClusterId) {
         let taken = (from == ANY && to != ANY).then(|| self.named(to));
         let from = self.cluster(from, taken);
         (from, self.cluster(to, Some(from)))
     }
 
-    /// The cluster of this name, or for `any` one that is not `taken`.
+    /// Returns the cluster with this name, or draws one other than `taken` for `any`.
     fn cluster(&mut self, name: &str, taken: Option<ClusterId>) -> ClusterId {
         if name != ANY {
             return self.named(name);

@@ -1,7 +1,7 @@
-//! Numbers with a unit, as people write them: `5ms`, `100Mbit`, `64KiB`, `0.1%`.
+//! Quantities with a unit: `5ms`, `100Mbit`, `64KiB`, `0.1%`.
 //!
-//! Each type parses from and prints to a string, so that a file, the command line and the API server agree on what is
-//! meant. A number without its unit is an error: nothing is guessed.
+//! Each type parses from and prints to a string, so that files, the command line and API servers agree on its meaning.
+//! A number without a unit is an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,83 +11,85 @@ use faultline_core::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Why a text is not the quantity that it should be; each message says what to write instead.
+/// Why a text is not a valid quantity. Each message suggests a fix after the colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// There is no number in front.
-    #[error("`{text}` is not {what}: write it like {example}")]
+    /// The text does not start with a number.
+    #[error("`{text}` is not {what}: write a value such as {example}")]
     NoNumber {
-        /// As written.
+        /// The text.
         text: String,
-        /// What was wanted.
+        /// The kind of quantity that was expected.
         what: &'static str,
-        /// One that is right.
+        /// Examples of valid texts.
         example: &'static str,
     },
-    /// There is nothing after the number.
-    #[error("`{text}` has no unit: write it like {example}")]
+    /// The unit is missing.
+    #[error("`{text}` has no unit: write a value such as {example}")]
     NoUnit {
-        /// As written.
+        /// The text.
         text: String,
-        /// One that is right.
+        /// Examples of valid texts.
         example: &'static str,
     },
-    /// What stands after the number is no unit.
+    /// The unit is unknown.
     #[error("`{unit}` in `{text}` is not a unit of {what}: use one of {units}")]
     UnknownUnit {
-        /// As written.
+        /// The text.
         text: String,
-        /// The part that is not known.
+        /// The unknown unit.
         unit: String,
-        /// What was wanted.
+        /// The kind of quantity that was expected.
         what: &'static str,
-        /// The known ones.
+        /// The valid units.
         units: String,
     },
-    /// The number is below zero.
-    #[error("`{text}` is negative: {what} is zero or more")]
+    /// The number is negative.
+    #[error("{what} must not be negative (found `{text}`): write a value of zero or more")]
     Negative {
-        /// As written.
+        /// The text.
         text: String,
-        /// What was wanted.
+        /// The kind of quantity that was expected.
         what: &'static str,
     },
-    /// The number does not fit.
-    #[error("`{text}` is too much: {what} is at most {limit}")]
+    /// The number exceeds the limit.
+    #[error("`{text}` is too large for {what}: write at most {limit}")]
     TooMuch {
-        /// As written.
+        /// The text.
         text: String,
-        /// What was wanted.
+        /// The kind of quantity that was expected.
         what: &'static str,
-        /// The greatest one.
+        /// The limit.
         limit: &'static str,
     },
-    /// A bandwidth of zero, which would not be a slow link but none.
-    #[error("`{0}` would let nothing pass: use a `partition` fault to cut a link, or `unlimited`")]
+    /// The bandwidth is zero, which would cut the link instead of slowing it down.
+    #[error(
+        "a bandwidth must not be zero (found `{0}`): use a `partition` fault to cut a link, or `unlimited`"
+    )]
     ZeroBandwidth(String),
 }
 
-/// A length of time, `5ms`. Zero or more; kept to the nanosecond.
+/// A duration of at least zero, such as `5ms`. Precise to the nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Duration(pub Span);
 
-/// A length of time, or `never`: the delay of a timer that may be off.
+/// A duration or `never`: the delay of a timer that can be disabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Period(pub Option<Span>);
 
-/// Bytes per second, written in bits (`100Mbit`) or bytes (`80MB`), or `unlimited`.
+/// A bandwidth in bits (`100Mbit`) or bytes (`80MB`) per second, or `unlimited`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Bandwidth(u64);
 
-/// A number of bytes, `64KiB`.
+/// A number of bytes, such as `64KiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Size(pub u64);
 
-/// The share of packets that a link loses, `0.1%`; at most half.
+/// Share of packets that a link loses, such as `0.1%`. At most 50%.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Loss {
@@ -99,21 +101,21 @@ impl Bandwidth {
     /// No limit.
     pub const UNLIMITED: Bandwidth = Bandwidth(0);
 
-    /// `bytes` per second; 0 is unlimited.
+    /// Returns a bandwidth of `bytes` per second; 0 is unlimited.
     pub const fn from_bytes_per_second(bytes: u64) -> Bandwidth {
         Bandwidth(bytes)
     }
 
-    /// Bytes per second; 0 is unlimited.
+    /// Returns the bytes per second; 0 is unlimited.
     pub const fn bytes_per_second(self) -> u64 {
         self.0
     }
 }
 
-/// No quantity is written longer than this.
+/// Maximum length of the text of a quantity, in bytes.
 const MAX_LENGTH: usize = 24;
 
-/// What a quantity is called, and the units it is written in with what each is worth, in ascending order.
+/// Name of a quantity, and its units with their values in ascending order.
 struct Kind {
     what: &'static str,
     example: &'static str,
@@ -142,7 +144,7 @@ const BANDWIDTH: Kind = Kind {
     limit: (1_000_000_000_000, "1000GB"),
 };
 
-/// Bandwidths in bits; worth bits, not bytes.
+/// Units of bandwidth in bits.
 const BITS: &[(&str, u64)] =
     &[("bit", 1), ("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000), ("Tbit", 1_000_000_000_000)];
 
@@ -165,7 +167,7 @@ const LOSS: Kind =
     Kind { what: "a loss", example: "`0.1%`", units: &[("%", 10_000)], limit: (500_000, "50%") };
 
 impl Kind {
-    /// The amount and the unit that `text` states.
+    /// Splits `text` into the number and the unit.
     fn split<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
         let digits = text.trim_start_matches('-');
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
@@ -189,7 +191,7 @@ impl Kind {
         let (number, unit) = self.split(text)?;
         let worth = match self.units.iter().find(|(name, _)| *name == unit) {
             Some(&(_, worth)) => worth,
-            // A zero means the same in every unit.
+            // Zero needs no unit.
             None if unit.is_empty() => 0,
             None => return Err(self.unknown_unit(text, unit, self.units)),
         };
@@ -214,7 +216,7 @@ impl Kind {
         }
     }
 
-    /// `value` in the greatest unit that makes it a whole number, so that it parses to the same value.
+    /// Prints `value` in the largest unit that makes it a whole number, so that it parses to the same value.
     fn print(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = self.units.iter().rev().find(|(_, worth)| value != 0 && value.is_multiple_of(*worth));
         match whole {
@@ -318,7 +320,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What serde and the schema need of a quantity: it is a string, of this form, described like this.
+/// Implements serde and the schema for a quantity that is a string with this pattern and description.
 macro_rules! string_quantity {
     ($name:ident, $pattern:literal, $description:literal) => {
         impl TryFrom<String> for $name {
@@ -358,27 +360,27 @@ macro_rules! string_quantity {
 string_quantity!(
     Duration,
     r"^(0|[0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))$",
-    "A length of time: a number and one of ns, us, ms, s, m, h."
+    "A duration: a number with a unit (ns, us, ms, s, m, h)."
 );
 string_quantity!(
     Period,
     r"^(never|infinite|0|[0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))$",
-    "A length of time (a number and one of ns, us, ms, s, m, h), or `never`."
+    "A duration: a number with a unit (ns, us, ms, s, m, h), or `never`."
 );
 string_quantity!(
     Bandwidth,
     r"^(unlimited|[0-9]+(\.[0-9]+)?([kMGT]?bit|[kMG]?B)(/s)?)$",
-    "Per second: a number and one of bit, kbit, Mbit, Gbit, Tbit, B, kB, MB, GB; or `unlimited`."
+    "A bandwidth per second: a number with a unit (bit, kbit, Mbit, Gbit, Tbit, B, kB, MB, GB), or `unlimited`."
 );
 string_quantity!(
     Size,
     r"^(0|[0-9]+(\.[0-9]+)?(B|kB|KiB|MB|MiB|GB|GiB))$",
-    "Bytes: a number and one of B, kB, KiB, MB, MiB, GB, GiB."
+    "A size: a number with a unit (B, kB, KiB, MB, MiB, GB, GiB)."
 );
 string_quantity!(
     Loss,
     r"^(0|[0-9]+(\.[0-9]+)?%)$",
-    "The share of packets lost and sent again: a number and %, at most 50%."
+    "Share of packets that are lost and retransmitted: a percentage of at most 50%."
 );
 
 #[cfg(test)]
@@ -432,21 +434,27 @@ mod tests {
 
     #[test]
     fn errors_say_what_to_write() {
-        assert_eq!(error::<Duration>("5"), "`5` has no unit: write it like `5ms`, `1.5s` or `2m`");
+        assert_eq!(error::<Duration>("5"), "`5` has no unit: write a value such as `5ms`, `1.5s` or `2m`");
         assert_eq!(
             error::<Duration>("5 seconds"),
             "`seconds` in `5 seconds` is not a unit of a duration: use one of ns, us, ms, s, m, h"
         );
-        assert_eq!(error::<Duration>("-5ms"), "`-5ms` is negative: a duration is zero or more");
+        assert_eq!(
+            error::<Duration>("-5ms"),
+            "a duration must not be negative (found `-5ms`): write a value of zero or more"
+        );
         assert_eq!(
             error::<Duration>("soon"),
-            "`soon` is not a duration: write it like `5ms`, `1.5s` or `2m`"
+            "`soon` is not a duration: write a value such as `5ms`, `1.5s` or `2m`"
         );
         assert!(error::<Duration>("1e9s").starts_with("`e9s` in `1e9s` is not a unit"));
-        assert_eq!(error::<Duration>("99999999h"), "`99999999h` is too much: a duration is at most 87600h");
+        assert_eq!(
+            error::<Duration>("99999999h"),
+            "`99999999h` is too large for a duration: write at most 87600h"
+        );
         assert!(error::<Bandwidth>("100Mbps").contains("use one of bit, kbit, Mbit"));
         assert!(error::<Bandwidth>("0MB").contains("`partition`"));
-        assert_eq!(error::<Loss>("100%"), "`100%` is too much: a loss is at most 50%");
+        assert_eq!(error::<Loss>("100%"), "`100%` is too large for a loss: write at most 50%");
         assert!(error::<Size>("1..2MB").contains("is not a size"));
     }
 
@@ -469,7 +477,7 @@ mod tests {
         assert_eq!(Period(None).to_string(), "never");
     }
 
-    /// An API server knows only the pattern.
+    /// API servers check only the pattern.
     #[test]
     fn patterns_accept_what_is_accepted() {
         fn agree<T: FromStr<Err = QuantityError> + JsonSchema>(text: &str) {

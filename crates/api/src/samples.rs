@@ -1,16 +1,16 @@
-//! Federations to start from, one per thing to see. They stand in `manifests/samples`, and in the binary.
+//! Example federations, one per topic. The files in `manifests/samples` are compiled into the binary.
 
-/// One of them.
+/// An example federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Its name, which is also its file's without the ending.
+    /// Name of the sample: the name of its file without the extension.
     pub name: &'static str,
-    /// The file.
+    /// Content of the file.
     pub text: &'static str,
 }
 
 impl Sample {
-    /// What it shows, in one line: the file's first comment.
+    /// Returns the first comment of the file: a one-line description of the sample.
     pub fn description(&self) -> &'static str {
         self.text.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])
     }
@@ -25,7 +25,7 @@ macro_rules! samples {
     };
 }
 
-/// All of them. The first is the quick start.
+/// All samples. The first is the quick start.
 pub const SAMPLES: &[Sample] = samples![
     "quickstart",
     "two-way",
@@ -47,7 +47,7 @@ pub const SAMPLES: &[Sample] = samples![
     "paper-2x100",
 ];
 
-/// The sample of this name.
+/// Returns the sample with this name.
 pub fn sample(name: &str) -> Option<&'static Sample> {
     SAMPLES.iter().find(|it| it.name == name)
 }

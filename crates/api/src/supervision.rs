@@ -1,17 +1,18 @@
-//! What is said over HTTP between the supervisor of a federation and whoever provides the places of its processes (the
+//! The HTTP API between the supervisor of a federation and its client, which provides the places of its processes (the
 //! operator, or a test).
 //!
 //! | request | body | answer |
 //! | --- | --- | --- |
-//! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] when a newer generation is known, 422 when a process is |
-//! | `PUT /v1/spec` | [`Amended`] | 200 when the run does as it says, at once or once it is as far; 422 with a [`Refusal`] |
+//! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] if a newer generation is known, 422 if a process is unknown |
+//! | `PUT /v1/spec` | [`Amended`] | 200 once the run has accepted it, even if it applies later; 422 with a [`Refusal`] |
 //! | `GET /v1/status?after=N` | | [`Status`], with the events after number `N` (all without it) |
-//! | `POST /v1/requests/{id}/done` | | 204; 404 when there is no such request, also when it needs no answer any more |
-//! | `GET /v1/bundle` | | the record as a tar stream; 409 while the run goes on |
-//! | `GET /metrics`, `GET /healthz` | | for everyone |
+//! | `POST /v1/requests/{id}/done` | | 204; 404 if there is no such request, or if it no longer needs an answer |
+//! | `GET /v1/bundle` | | the record as a tar stream; 409 during the run |
+//! | `GET /metrics`, `GET /healthz` | | no authorization needed |
 //!
-//! Everything below `/v1` wants `Authorization: Bearer` with [`token`] of the federation's key; 401 without it. Only the
-//! supervisor and who asks it have that key; each process has a [`process_key`], which opens nothing here.
+//! All paths below `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
+//! without it. Only the supervisor and its client have that key; each process has a [`process_key`], which gives no
+//! access here.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -20,34 +21,42 @@ use crate::resource::FederationSpec;
 
 /// Path of the places.
 pub const PLACES: &str = "/v1/places";
-/// Path of what the federation is to be like now.
+/// Path of the current spec.
 pub const SPEC: &str = "/v1/spec";
 /// Path of the status.
 pub const STATUS: &str = "/v1/status";
 /// Path of the record.
 pub const BUNDLE: &str = "/v1/bundle";
 
-/// Hexadecimal digits of a federation's key.
+/// Length of a federation's key in hexadecimal digits.
 pub const KEY_DIGITS: usize = 64;
 
-/// Path at which a request is said to be done.
+/// Returns the path that marks a request as done.
 pub fn done(request: u64) -> String {
     format!("/v1/requests/{request}/done")
 }
 
-/// A key is not one.
+/// The text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a key is {KEY_DIGITS} hexadecimal digits")]
+#[error("a key must have exactly {KEY_DIGITS} hexadecimal digits")]
 pub struct KeyError;
 
-/// What opens the supervisor's API, drawn from the federation's key without giving it away. `key` is the content of the
-/// key's file: [`KEY_DIGITS`] hexadecimal digits; space around them does not matter.
+/// Derives the token of the supervisor's API from the federation's key, which it does not reveal. `key` is the content
+/// of the key's file: [`KEY_DIGITS`] hexadecimal digits, with any space around them.
+///
+/// # Errors
+///
+/// Fails if `key` is not a key.
 pub fn token(key: &str) -> Result<String, KeyError> {
     derive("faultline 2026 token of the supervisor's API", &[], key)
 }
 
-/// The key of one process, drawn from the federation's key: the only one that its pod has. It gives away neither the
+/// Derives the key of one process from the federation's key. It is the only key in its pod. It reveals neither the
 /// federation's key, nor the key of another process, nor the [`token`].
+///
+/// # Errors
+///
+/// Fails if `key` is not a key.
 pub fn process_key(key: &str, process: &str) -> Result<String, KeyError> {
     derive("faultline 2026 key of a process", process.as_bytes(), key)
 }
@@ -63,165 +72,168 @@ fn derive(purpose: &str, of: &[u8], key: &str) -> Result<String, KeyError> {
     Ok(hasher.finalize().to_string())
 }
 
-/// Where the processes of a federation are. Replaces what was said before: a process that is not named has no place.
+/// Places of the processes of a federation. Replaces all earlier places: a process that is not listed has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Places {
-    /// Grows with every change. What comes with a smaller one than the last is refused.
+    /// Grows with every change. A smaller generation than the last is rejected.
     pub generation: u64,
-    /// One for each process that has a place now.
+    /// One entry for each process that has a place.
     pub places: Vec<Place>,
 }
 
-/// Where one process is: an agent that starts it.
+/// Place of one process: the agent that starts it.
 ///
-/// Two places are the same when `uid` and `address` are. Another place for a process means another life, which begins
-/// once the one before is fenced.
+/// Two places are the same if `uid` and `address` are. A process that moves to another place begins a new life, once
+/// the previous one is fenced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Place {
-    /// The process by name, `paris-0`: node 0 of cluster `paris`.
+    /// Name of the process: `paris-0` is node 0 of cluster `paris`.
     pub process: String,
-    /// What tells it from its predecessors: the UID of the pod.
+    /// Distinguishes the place from its predecessors: the UID of the pod.
     pub uid: String,
-    /// Where its agent listens, as `IP:PORT`.
+    /// Address of the agent, as `IP:PORT`.
     pub address: String,
 }
 
-/// What the federation is to be like now. Saying it again changes nothing.
+/// The desired spec of the federation. Sending it again changes nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amended {
-    /// Of the resource; grows with every change of its spec.
+    /// Generation of the resource. Grows with every change of its spec.
     pub generation: i64,
-    /// The whole spec. See [`crate::live`] for what of it may be another than before.
+    /// The whole spec. [`crate::live`] defines which fields may change.
     pub spec: FederationSpec,
 }
 
-/// What a supervisor has made of the spec that it was told last.
+/// The supervisor's answer to the last spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amendment {
-    /// Of the resource.
+    /// Generation of the resource.
     pub generation: i64,
-    /// Why it goes on as before; absent when it does as the spec says.
+    /// Why the spec was rejected; absent if it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// How a federation fares.
+/// Status of a federation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Which supervisor says this: another one after each start of the program. Its events are numbered anew.
+    /// Identifier of the supervisor. Changes with every start of the program, which also restarts the numbers of
+    /// events.
     pub supervisor: String,
-    /// How far the run is.
+    /// Phase of the run.
     pub phase: Phase,
-    /// Of the places that are known; 0 before the first.
+    /// Generation of the known places; 0 before the first.
     pub generation: u64,
-    /// The spec that it was told last, if it was told any beside that in its file.
+    /// Answer to the last spec, if any was sent since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amendment: Option<Amendment>,
-    /// Seconds since the application began; absent before that, and the run's duration after its end.
+    /// Seconds since the application started; absent before that. After the end, the duration of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
-    /// Processes that are wanted and that no agent hosts yet, by name.
+    /// Names of the processes that no agent hosts yet.
     pub missing: Vec<String>,
-    /// In the order of the federation.
+    /// One entry per cluster, in the order of the federation.
     pub clusters: Vec<Cluster>,
-    /// The plan of faults, in numbers.
+    /// Numbers of faults.
     pub faults: Faults,
     /// Every ordered pair of clusters.
     pub links: Vec<Link>,
-    /// What traffic control can do for them; absent where no place has a shaper, and delay lines in the nodes do all.
+    /// What traffic control supports; absent if no place has a shaper, so that delay lines in the nodes emulate all
+    /// links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shaping: Option<Shaping>,
-    /// How many times a cluster rolled back.
+    /// Total number of rollbacks of clusters.
     pub rollbacks: u32,
-    /// Once the record is judged.
+    /// Verdict, once the record has been judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// Why the verdict is not `pass`.
     pub reasons: Vec<String>,
-    /// What happened, in order.
+    /// Events in order.
     pub events: Vec<Event>,
-    /// What only the API server can do, and has not said to be done.
+    /// Pending requests, which only the client can carry out.
     pub requests: Vec<Request>,
 }
 
-/// How far a run is.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// Not every process has been started.
+    /// Not all processes have been started.
     #[default]
     Gathering,
-    /// Everyone is there; the links are being measured.
+    /// All processes are ready, and the links are being measured.
     Measuring,
-    /// The application runs.
+    /// The application is running.
     Running,
-    /// It stands still, because the spec says so.
+    /// The run is paused by the spec.
     Paused,
-    /// The run is over, and its record is being judged.
+    /// The run has ended, and its record is being judged.
     Judging,
-    /// There is a verdict. The record can be fetched.
+    /// The verdict is known, and the record can be fetched.
     Completed,
-    /// The run could not be carried out; the reasons say why.
+    /// The run could not be carried out. The reasons say why.
     Failed,
 }
 
-/// One cluster.
+/// Status of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// What it does.
+    /// Current state of the cluster.
     pub state: ClusterState,
-    /// Its processes.
+    /// Number of processes.
     pub processes: u32,
-    /// Those that are up, as far as is known.
+    /// Number of processes that are up, as far as is known.
     pub up: u32,
-    /// Committed checkpoints.
+    /// Number of committed checkpoints.
     pub checkpoints: u32,
-    /// How many of them a message forced.
+    /// Number of forced checkpoints.
     pub forced: u32,
-    /// How many times it rolled back.
+    /// Number of rollbacks.
     pub rollbacks: u32,
-    /// Steps done by all its ranks together, as last heard.
+    /// Steps completed by all ranks together, as last reported.
     pub steps_done: u64,
-    /// Steps in all.
+    /// Total number of steps.
     pub steps: u64,
 }
 
-/// What a cluster does.
+/// State of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ClusterState {
-    /// Its application has not begun.
+    /// The application has not started.
     #[default]
     Starting,
-    /// It computes.
+    /// The application is running.
     Running,
-    /// A process of it is dead, and it has not gone back yet.
+    /// A process has failed, and the cluster has not rolled back yet.
     Failed,
-    /// Every rank has finished.
+    /// All ranks have finished.
     Finished,
-    /// No checkpoint of it can be restored.
+    /// No checkpoint of the cluster can be restored.
     Unrecoverable,
 }
 
-/// The plan of faults in numbers.
+/// Numbers of faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Faults {
-    /// All.
+    /// Planned faults.
     pub planned: u32,
-    /// Injected.
+    /// Injected faults.
     pub done: u32,
-    /// Due, but there was nothing left to hit.
+    /// Faults that were due, but had no effect.
     pub without_effect: u32,
-    /// The largest time between the first and the last death of one fault, by the victims' own clocks, in microseconds.
+    /// Longest time between the first and the last death caused by one fault, by the victims' own clocks, in
+    /// microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<u64>,
 }
@@ -234,88 +246,88 @@ pub struct Link {
     pub from: String,
     /// The receiving cluster.
     pub to: String,
-    /// Latency as asked for.
+    /// Requested latency, in microseconds.
     pub requested_micros: u64,
-    /// Latency as measured; absent before that, and where a cluster of one process has no link.
+    /// Measured latency, in microseconds; absent before the measurement, and for links within a cluster of one process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_micros: Option<u64>,
-    /// Whether the one is the other, within what is tolerated.
+    /// Whether the measured latency equals the requested one, within the tolerance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_asked: Option<bool>,
 }
 
-/// What kernels can do for links, at the places that have a shaper. What they cannot do, the nodes there do.
+/// What the kernels support at the places with a shaper. Delay lines in the nodes emulate the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shaping {
-    /// Places that have one.
+    /// Number of places with a shaper.
     pub places: u32,
-    /// Those where the kernel limits bandwidth.
+    /// Number of places where the kernel limits bandwidth.
     pub rates: u32,
-    /// Those where it delays and loses packets, too.
+    /// Number of places where the kernel also delays and drops packets.
     pub delays: u32,
-    /// What some kernel lacks, with its words.
+    /// Features that a kernel lacks, with its error messages.
     pub lacks: Vec<String>,
 }
 
-/// As the record was judged.
+/// Verdict of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// Everything that should hold was judged, and holds.
+    /// All required properties were judged, and hold.
     Pass,
-    /// Nothing wrong was seen, but something could not be judged.
+    /// No property is violated, but some could not be judged.
     Unknown,
-    /// Something that must not happen was seen.
+    /// A property is violated.
     Fail,
 }
 
-/// Something that happened.
+/// An event of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// From 1, without gaps.
+    /// Number of the event, from 1 without gaps.
     pub number: u64,
-    /// Seconds since the application began; absent before that.
+    /// Seconds since the application started; absent before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_seconds: Option<f64>,
-    /// What kind of thing, in one word: `Begun`, `FaultInjected`, `RolledBack`.
+    /// Kind of the event, in one word: `Begun`, `FaultInjected`, `RolledBack`.
     pub reason: String,
-    /// Whether it is a trouble.
+    /// Whether the event is a warning.
     pub warning: bool,
-    /// A plain sentence.
+    /// Description, in one sentence.
     pub text: String,
 }
 
-/// What the supervisor asks of whoever provides the places.
+/// A request of the supervisor to its client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// Names it; never used again.
+    /// Identifier, never reused.
     pub id: u64,
-    /// What is to be done.
+    /// Requested action.
     pub action: Action,
-    /// Whose place, by name.
+    /// Name of the process whose place is meant.
     pub process: String,
-    /// Of that place. A place with another UID is not meant.
+    /// UID of that place. A place with another UID must not be touched.
     pub uid: String,
 }
 
-/// What can be asked for.
+/// Action that the supervisor can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
-    /// The pod is to be deleted: its agent does not answer, and its process may still run. Done once it is gone.
+    /// Delete the pod: its agent does not respond, and its process may still be running. Done once the pod is gone.
     DeletePod,
-    /// The pod's volume is to be deleted, and the pod with it. Done once both are gone.
+    /// Delete the pod's volume, and the pod with it. Done once both are gone.
     DeleteVolume,
 }
 
-/// Why something was refused.
+/// Why a request was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
-    /// A plain sentence.
+    /// Description, in one sentence.
     pub error: String,
 }
 

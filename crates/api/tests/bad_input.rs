@@ -236,7 +236,7 @@ fn aliases_and_json_are_welcome() {
 #[test]
 fn what_is_too_large_is_not_read() {
     let text = format!("{GOOD}# {}\n", "x".repeat(1 << 20));
-    assert!(rejected(text.as_bytes()).complaints()[0].message.starts_with("the file has 1049"));
+    assert!(rejected(text.as_bytes()).complaints()[0].message.starts_with("the file is too large (1049"));
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn the_rules_refuse_what_the_validation_refuses() {
     ] {
         let refusal = refused(fault(json!({ "at": "1s", action: fields })));
         assert!(
-            refusal.contains("is a cluster that does not exist") && refusal.contains(action),
+            refusal.contains("names a cluster that does not exist") && refusal.contains(action),
             "{refusal}"
         );
     }

@@ -119,14 +119,14 @@ fn words_and_shapes_are_complained_of_in_their_place() {
         ]
         .join("\n"),
         @r"
-        t.yaml:2:16 there is no field `node` here (did you mean `nodes`?)
-        t.yaml:6:34 `80` has no unit (write it like `100Mbit` or `80MB` (per second))
-        t.yaml:5:1 there are 2 rows of links for 3 clusters (write one row for each cluster)
-        t.yaml:7:5 row 1 of the triangle has 1 links, not 2 (write the links to the clusters before it, then the one inside)
-        t.yaml:3:13 there is already a cluster `a` (give each cluster a name of its own)
-        t.yaml:8:30 a jitter of 2ms around a latency of 1ms would be a negative delay (make the jitter at most the latency)
-        t.yaml:4:23 cluster `c` has one node (give it a second one: copies of checkpoints are kept by a neighbour in the same cluster)
-        t.yaml:1:1 the file is empty (`faultline samples hc3i/topology` prints one to start from)
+        t.yaml:2:16 unknown field `node` (did you mean `nodes`?)
+        t.yaml:6:34 `80` has no unit (write a value such as `100Mbit` or `80MB` (per second))
+        t.yaml:5:1 there are 2 rows of links, but 3 clusters (write one row per cluster)
+        t.yaml:7:5 row 1 of the matrix has 1 links instead of 2 (list the links to all previous clusters, then the link within the cluster)
+        t.yaml:3:13 the name `a` is used by more than one cluster (give each cluster a unique name)
+        t.yaml:8:30 the jitter (2ms) exceeds the latency (1ms), so that delays could be negative (choose a jitter of at most the latency)
+        t.yaml:4:23 cluster `c` has only one node (add a node: replicas of checkpoints are kept by a neighbour in the same cluster)
+        t.yaml:1:1 the file is empty (`faultline samples hc3i/topology` prints an example)
         "
     );
     insta::assert_snapshot!(
@@ -147,15 +147,15 @@ fn words_and_shapes_are_complained_of_in_their_place() {
         @r"
         a.yaml:3:17 there is no cluster `d` (the clusters are: a, b, c)
         a.yaml:4:3 there is no cluster `bb` (did you mean `b`?)
-        a.yaml:1:11 computing takes time (write a duration above zero)
-        a.yaml:1:1 the file does not say what is sent (write `clusters` with probabilities, or `messages` with counts)
-        a.yaml:2:1 messages are given by probabilities and by counts (keep `clusters` or `messages`)
+        a.yaml:1:11 the computing time must not be 0 (write a duration above zero)
+        a.yaml:1:1 the file does not define any messages (add `clusters` with probabilities, or `messages` with numbers of messages)
+        a.yaml:2:1 `clusters` and `messages` cannot be combined (keep one of the two)
         a.yaml:3:40 1.5 is not a probability (write a number between 0 and 1)
-        a.yaml:3:25 `2` has no unit (write it like `5ms`, `1.5s` or `2m`)
-        m.yaml:1:1 there is no delay between checkpoints for cluster `c` (add `c: 30m`, or `never` for an infinite delay)
+        a.yaml:3:25 `2` has no unit (write a value such as `5ms`, `1.5s` or `2m`)
+        m.yaml:1:1 the delay between checkpoints of cluster `c` is missing (add `c: 30m`, or `c: never` for no checkpoints)
         m.yaml:1:43 there is no cluster `d` (the clusters are: a, b, c)
-        m.yaml:1:26 `inf` is not a duration (write it like `5ms`, `1.5s` or `2m`)
-        m.yaml:1:18 a timer needs at least 1ms (write `never` to switch the timer off)
+        m.yaml:1:26 `inf` is not a duration (write a value such as `5ms`, `1.5s` or `2m`)
+        m.yaml:1:18 a timer must have at least 1ms (write a longer time, or `never` to disable the timer)
         "
     );
 }

@@ -55,7 +55,7 @@ pub enum Invalid {
         field: &'static str,
     },
     /// A parameter exceeds the limit of this testbed.
-    #[error("{field} is {value}; at most {limit} is possible")]
+    #[error("{field} must be at most {limit} (found {value})")]
     TooLarge {
         /// Name of the parameter.
         field: &'static str,
@@ -65,7 +65,7 @@ pub enum Invalid {
         limit: u64,
     },
     /// A parameter is below the smallest possible value.
-    #[error("{field} is {value}; at least {least} is needed")]
+    #[error("{field} must be at least {least} (found {value})")]
     TooSmall {
         /// Name of the parameter.
         field: &'static str,
@@ -75,19 +75,19 @@ pub enum Invalid {
         least: u64,
     },
     /// The pattern does not support this number of ranks.
-    #[error("the pattern cannot be run on {found} ranks; it can on 16, 64, 256, 1024 or 4096")]
+    #[error("the pattern does not support {found} ranks; use 16, 64, 256, 1024 or 4096")]
     Ranks {
         /// Number of ranks in the federation.
         found: usize,
     },
     /// An order does not contain every rank exactly once.
-    #[error("order must name each of the {ranks} ranks once, from 0 on")]
+    #[error("order must contain each of the {ranks} ranks once, counted from 0")]
     NotAnOrder {
         /// Number of ranks in the federation.
         ranks: usize,
     },
     /// A parameter is not a probability.
-    #[error("{field} is {value}, which is not a probability between 0 and 1")]
+    #[error("{field} must be a probability between 0 and 1 (found {value})")]
     NotAProbability {
         /// Name of the parameter.
         field: &'static str,
@@ -95,7 +95,7 @@ pub enum Invalid {
         value: f64,
     },
     /// A list does not have one entry per cluster.
-    #[error("{field} has {found} entries; the federation has {clusters} clusters")]
+    #[error("{field} must have {clusters} entries, one per cluster (found {found})")]
     NotPerCluster {
         /// Name of the parameter.
         field: &'static str,
@@ -105,13 +105,13 @@ pub enum Invalid {
         clusters: usize,
     },
     /// A cluster joins after it leaves, or leaves after the program ends.
-    #[error("cluster {cluster} has no time in the program")]
+    #[error("cluster {cluster} never takes part in the program")]
     NoTerm {
         /// Index of the cluster.
         cluster: usize,
     },
     /// Messages between clusters of which one leaves before the other joins.
-    #[error("clusters {from} and {to} are never there together")]
+    #[error("clusters {from} and {to} are never present at the same time")]
     NeverTogether {
         /// Index of the sending cluster.
         from: usize,
@@ -119,7 +119,7 @@ pub enum Invalid {
         to: usize,
     },
     /// Clusters join or leave, but the program has no notion of time.
-    #[error("traffic that goes as fast as possible has no time at which a cluster joins or leaves")]
+    #[error("clusters cannot join or leave under traffic as fast as possible")]
     Timeless,
     /// Messages inside a cluster whose single rank has no peer.
     #[error("cluster {cluster} has one node, which cannot send messages inside its cluster")]

@@ -65,7 +65,7 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
     // Its pods are made once and for all.
     if let Some(place) = federation.spec.clusters.iter().position(|it| !it.is_permanent()) {
         let message = format!(
-            "spec.clusters[{place}]: on Kubernetes clusters neither join nor leave (leave joinsAfter and leavesAfter out, \
+            "spec.clusters[{place}]: clusters cannot join or leave on Kubernetes (omit joinsAfter and leavesAfter, \
              or run the file with `--backend local` or `--backend simulate`)"
         );
         return Err(Refusal { message });
@@ -161,7 +161,7 @@ mod tests {
         federation.spec.clusters[1].leaves_after = Some("10s".parse().unwrap());
         let message = validate(&federation).unwrap_err().message;
         assert!(
-            message.starts_with("spec.clusters[1]: on Kubernetes clusters neither join nor leave"),
+            message.starts_with("spec.clusters[1]: clusters cannot join or leave on Kubernetes"),
             "{message}"
         );
     }
@@ -180,7 +180,10 @@ mod tests {
         federation.spec.clusters[1].name = "paris".into();
         federation.spec.deadline = Some("1ms".parse().unwrap());
         let message = validate(&federation).unwrap_err().message;
-        assert!(message.contains("spec.clusters[1].name: there is already a cluster `paris`"), "{message}");
+        assert!(
+            message.contains("spec.clusters[1].name: the name `paris` is used by more than one cluster"),
+            "{message}"
+        );
         assert!(message.contains("spec.deadline"), "{message}");
     }
 }

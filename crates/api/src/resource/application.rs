@@ -6,24 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Duration, Size};
 
-/// What is protected.
+/// The application that runs under the protocol.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Application {
-    /// Coupled heat solvers, one per cluster: rows are exchanged inside a cluster at every step, and each cluster's
-    /// boundary goes to the next cluster at every step.
+    /// Coupled heat solvers, one per cluster. At every step, neighbouring processes exchange rows and each cluster
+    /// sends its boundary to the next cluster.
     Heat(Heat),
-    /// Messages by probability, by exact count, or as fast as possible: the application file of the HC3I simulator.
+    /// Messages sent with a probability, in exact numbers, or as fast as possible. Follows the application file of the
+    /// HC3I simulator.
     Synthetic(Synthetic),
-    /// Random message-passing programs of the classes that HydEE protects: named receives, gathers, polls with a fence.
+    /// Random message-passing programs of the classes that HydEE supports: named receives, gathers, and polls with a
+    /// fence.
     Exchange(Exchange),
-    /// The communication of a kernel of the NAS parallel benchmarks, on 16, 64, 256, 1024 or 4096 processes.
+    /// The communication pattern of a NAS parallel benchmark, on 16, 64, 256, 1024 or 4096 processes.
     Nas(Nas),
-    /// Ping-pong in pairs, the first process with the last one, over lengths of messages.
+    /// Ping-pong between pairs of processes, over a list of message lengths. The first process plays with the last, the
+    /// second with the second to last, and so on.
     PingPong(PingPong),
-    /// Master and workers: whoever answers first gets the next piece of work. Not send-deterministic.
+    /// A master and its workers: the worker that answers first gets the next piece of work. Not send-deterministic.
     Farm(Farm),
-    /// Sends that differ in every re-execution, so that determinism hides no defect; judged by properties only.
+    /// Sends different messages in every re-execution, so that determinism hides no defect. Judged by properties only.
     Salted(Salted),
 }
 
@@ -31,26 +34,27 @@ pub enum Application {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Heat {
-    /// Rows of the grid that one process owns. Default 16.
+    /// Rows of the grid per process. Default 16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rows: Option<u32>,
-    /// Columns of the grid; a message carries one row. Default 128.
+    /// Columns of the grid. A message carries one row. Default 128.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub columns: Option<u32>,
-    /// Time steps. Default 450.
+    /// Number of time steps. Default 450.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub steps: Option<u32>,
-    /// How long a process computes one step. Default 20ms.
+    /// Computing time of one step. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
-    /// Each cluster's boundary also goes back to the cluster before it, after every so many steps: 1 couples the two
-    /// ways alike, and so forces a checkpoint for almost every message; 0 never goes back. Default 120.
+    /// Number of steps after which each cluster also sends its boundary to the previous cluster. With 1, both
+    /// directions are coupled equally, and almost every message forces a checkpoint; with 0, nothing is sent back.
+    /// Default 120.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback_every: Option<u32>,
-    /// Incompressible state of a process beside its grid. Default 1MiB.
+    /// Additional, incompressible state per process. Default 1MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
 }
@@ -59,35 +63,35 @@ pub struct Heat {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Synthetic {
-    /// When processes send, and to whom.
+    /// When processes send messages, and to which processes.
     pub traffic: Traffic,
-    /// Length of every message. Default 1kB.
+    /// Length of each message. Default 1kB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
-    /// State of every process; it has a length but no content. Default 1MB.
+    /// State of each process. Has a length but no content. Default 1MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
 }
 
-/// When processes send, and to whom.
+/// When processes send messages, and to which processes.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Traffic {
-    /// Processes compute, draw whether to send, and compute again (HC3I, section 5.1).
+    /// Processes alternate between computing and randomly deciding whether to send (HC3I, section 5.1).
     Random(RandomTraffic),
-    /// A given number of messages between clusters, at random instants (HC3I, the table of section 5.2).
+    /// An exact number of messages between clusters, sent at random times (HC3I, the table of section 5.2).
     Exact(ExactTraffic),
-    /// As many messages as the machine carries, to the own cluster or to the next one: for benchmarks.
+    /// As many messages as the machine can carry, within the cluster or to the next one. For benchmarks.
     Burst(BurstTraffic),
 }
 
-/// Sends by probability.
+/// Traffic by probability.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RandomTraffic {
-    /// How long every process computes in all.
+    /// Total computing time of each process.
     pub duration: Duration,
-    /// What the processes of each cluster do. A cluster without an entry computes and never sends.
+    /// What the processes of each cluster do. The processes of a cluster without an entry compute, but never send.
     #[schemars(length(max = 256))]
     pub clusters: Vec<Behaviour>,
 }
@@ -99,70 +103,72 @@ pub struct Behaviour {
     /// The cluster.
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// Mean of the exponentially distributed time of one computation.
+    /// Mean time of one computation. Exponentially distributed.
     pub mean_computation: Duration,
-    /// To whom a message follows a computation, and how probably. A cluster without an entry is never sent to.
+    /// Clusters to which a process may send after a computation, each with a probability. Other clusters never receive
+    /// messages from this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub send: Vec<Send>,
 }
 
-/// A message to a random process of a cluster, with a probability.
+/// Sends a message to a random process of a cluster, with a probability.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Send {
     /// The cluster.
     #[schemars(length(max = 40))]
     pub to: String,
-    /// Between 0 and 1, independent of the other entries.
+    /// Probability between 0 and 1, independent of the other entries.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub probability: f64,
 }
 
-/// Sends by count.
+/// Traffic by exact numbers of messages.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExactTraffic {
-    /// How long every process computes in all.
+    /// Total computing time of each process.
     pub duration: Duration,
-    /// Messages by pair of clusters. A pair without an entry exchanges none.
+    /// Number of messages per pair of clusters. Pairs without an entry exchange none.
     #[schemars(length(max = 1024))]
     pub messages: Vec<Count>,
 }
 
-/// Messages from one cluster to another, or inside one.
+/// Number of messages from one cluster to another, or within one.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Count {
-    /// Sending side.
+    /// The sending cluster.
     #[schemars(length(max = 40))]
     pub from: String,
-    /// Receiving side.
+    /// The receiving cluster.
     #[schemars(length(max = 40))]
     pub to: String,
-    /// How many in all, shared evenly by the processes of the sending side.
+    /// Total number of messages, divided evenly among the processes of the sending cluster.
     pub count: u32,
 }
 
-/// Sends as fast as possible.
+/// Traffic as fast as possible.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BurstTraffic {
-    /// Sent by each process.
+    /// Number of messages that each process sends.
     #[schemars(range(min = 1))]
     pub messages: u32,
-    /// Sent after one computation. Default 1.
+    /// Number of messages sent after each computation. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub batch: Option<u32>,
-    /// How long one computation takes. Default 0.
+    /// Time of one computation. Default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computation: Option<Duration>,
-    /// Probability that a message goes to the next cluster. Default 0.05.
+    /// Probability that a message is sent to the next cluster. Default 0.05.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub between: Option<f64>,
-    /// To how many processes of a cluster each process sends, those that follow its own place. Default: all.
+    /// Number of processes per cluster that each process sends to, starting with the one after its own index. Default:
+    /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub receivers: Option<u32>,
@@ -172,17 +178,17 @@ pub struct BurstTraffic {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Exchange {
-    /// Decides the program. Default 1.
+    /// Selects the program. Each number gives a different one. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<u32>,
-    /// Exchanges of the whole federation. Default 300.
+    /// Number of exchanges in the whole federation. Default 300.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub exchanges: Option<u32>,
-    /// How long a process computes before an exchange that it begins. Default 20ms.
+    /// Computing time before each exchange that a process starts. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
-    /// How messages are received; each way as often as it stands here. Default: every way once.
+    /// Ways to receive messages. A way listed more than once is used more often. Default: each way once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub receive: Option<Vec<Receive>>,
@@ -192,38 +198,39 @@ pub struct Exchange {
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Receive {
-    /// By the name of their sender.
+    /// From a given sender.
     Named,
-    /// As many as were asked for, in any order.
+    /// A given number of messages, in any order.
     Gathered,
-    /// Looked for while it computes, and waited for at a fence.
+    /// Polled for while computing, then awaited at a fence.
     Polled,
 }
 
-/// Parameters of a NAS pattern.
+/// Parameters of a NAS communication pattern.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Nas {
-    /// The kernel.
+    /// The NAS kernel.
     pub pattern: NasPattern,
-    /// Iterations. Default 200.
+    /// Number of iterations. Default 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub iterations: Option<u32>,
-    /// How long a process computes in one iteration; with 0s there are only messages. Default 20ms.
+    /// Computing time of one iteration. With 0s, the processes only communicate. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
-    /// Length of the longest messages; others are shorter by a factor that the kernel says. At least 512. Default 16KiB.
+    /// Length of the longest messages, at least 512B. Other messages are shorter by a factor that depends on the
+    /// kernel. Default 16KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
-    /// State of every process; it has a length but no content. Default 1MiB.
+    /// State of each process. Has a length but no content. Default 1MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
-    /// By process, in the order of the clusters: its rank in the kernel, from 0 on. `faultline cluster` says it for the
-    /// clusters that it finds. Default: the same order.
+    /// For each process, in the order of the clusters: its rank in the kernel, from 0. `faultline cluster` prints the
+    /// order for the clusters that it finds. Default: 0, 1, 2, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxItems" = 4096, "items" = {
-        "type": "integer", "format": "uint32", "minimum": 0, "description": "The rank of one process."
+        "type": "integer", "format": "uint32", "minimum": 0, "description": "The rank of one process in the kernel."
     }))]
     pub order: Option<Vec<u32>>,
 }
@@ -234,15 +241,15 @@ pub struct Nas {
 pub enum NasPattern {
     /// Block tridiagonal solver: six neighbours on a torus, and sweeps.
     Bt,
-    /// Conjugate gradient: rows by powers of two, and the transposed place.
+    /// Conjugate gradient: row partners at powers of two, and the transpose partner.
     Cg,
-    /// Fourier transform: everybody to everybody.
+    /// Fourier transform: all-to-all.
     Ft,
     /// Lower-upper solver: wavefronts over a mesh.
     Lu,
-    /// Multigrid: a torus of three dimensions, on three grids.
+    /// Multigrid: a three-dimensional torus, on three grids.
     Mg,
-    /// Scalar pentadiagonal solver: as BT, with shorter messages in the sweeps.
+    /// Scalar pentadiagonal solver: like BT, with shorter messages in the sweeps.
     Sp,
 }
 
@@ -250,26 +257,26 @@ pub enum NasPattern {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PingPong {
-    /// Lengths of messages, in the order in which they are played; no message is shorter than 5. Default: powers of two
-    /// from 8 to 1MiB.
+    /// Message lengths, in the order of play. Each message has at least 5 bytes. Default: powers of two from 8B to
+    /// 1MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub sizes: Option<Vec<Size>>,
-    /// Round trips with each length. Default 100.
+    /// Round trips per length. Default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub rounds: Option<u32>,
 }
 
-/// Parameters of master and workers.
+/// Parameters of the master and its workers.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Farm {
-    /// Pieces of work. Default 1000.
+    /// Number of pieces of work. Default 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub pieces: Option<u32>,
-    /// How long a worker computes a piece; each is up to a half longer or shorter. Default 20ms.
+    /// Mean computing time of a piece. Each takes up to half as long more or less. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
 }
@@ -278,18 +285,18 @@ pub struct Farm {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Salted {
-    /// Steps of each process. Default 100.
+    /// Steps per process. Default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub steps: Option<u32>,
-    /// How long one step takes. Default 10ms.
+    /// Time of one step. Default 10ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
-    /// The most messages sent after one step; the number is random. Default 4.
+    /// Maximum number of messages after one step. The number is random. Default 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65_536))]
     pub fan_out: Option<u32>,
-    /// Probability that a message goes to another cluster. Default 0.3.
+    /// Probability that a message is sent to another cluster. Default 0.3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub between: Option<f64>,
@@ -297,14 +304,14 @@ pub struct Salted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub reply: Option<f64>,
-    /// The longest chain of answers to one message. Default 3.
+    /// Maximum length of a chain of answers. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 255))]
     pub reply_depth: Option<u32>,
 }
 
 impl Application {
-    /// Its name in the resource.
+    /// Returns the name of the application in the resource, such as `heat`.
     pub fn name(&self) -> &'static str {
         match self {
             Application::Heat(_) => "heat",
@@ -317,14 +324,15 @@ impl Application {
         }
     }
 
-    /// How long a process computes when nothing fails and nothing is waited for; `None` when the parameters do not say.
+    /// Returns the computing time of a process when nothing fails and no message has to be waited for; `None` if the
+    /// parameters do not determine it.
     pub fn computing_time(&self) -> Option<Span> {
         match self {
             Application::Heat(it) => Some(it.step_time() * u64::from(it.steps())),
             Application::Salted(it) => Some(it.step_time() * u64::from(it.steps())),
             Application::Nas(it) => Some(it.step_time() * u64::from(it.iterations())),
-            // Whoever begins the most exchanges computes at least its share of them; nobody computes in a ping-pong; which
-            // worker computes how much, nobody can say before.
+            // In an exchange, processes start different numbers of exchanges. In a ping-pong, no process computes. In a
+            // farm, the order of answers determines how much each worker computes.
             Application::Exchange(_) | Application::PingPong(_) | Application::Farm(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),

@@ -1,7 +1,7 @@
 //! Faults: each entry is one trigger (`at`, `when`, `mtbf`) and one action (`crash`, `pause`, …).
 //!
-//! The two are options of one flat struct rather than enums, so that an entry reads as one line and an API server
-//! understands it; [`Fault::trigger`] and [`Fault::action`] give them back as what they are.
+//! The two are optional fields of one flat struct rather than enums, so that an entry reads as one line and an API
+//! server can validate it. [`Fault::trigger`] and [`Fault::action`] return them as enums.
 
 use faultline_core::{FactKind, StorageFate};
 use kube::KubeSchema;
@@ -11,82 +11,83 @@ use serde::{Deserialize, Serialize};
 use crate::quantity::{Bandwidth, Duration, Loss};
 use crate::resource::{ANY, Link, Preset};
 
-/// One entry: when, and what. Exactly one of each.
+/// One fault: exactly one trigger and exactly one action.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("[has(self.at), has(self.when), has(self.mtbf)].filter(x, x).size() == 1")
-        .message("a fault has exactly one trigger: at, when or mtbf"),
+        .message("a fault must have exactly one trigger: at, when or mtbf"),
     validation = Rule::new(
         "[has(self.crash), has(self.pause), has(self.loseCluster), has(self.link), has(self.partition), \
          has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
-    ).message("a fault has exactly one action: crash, pause, loseCluster, link, partition, slowStorage, fullStorage or corruptStorage"),
+    ).message("a fault must have exactly one action: crash, pause, loseCluster, link, partition, slowStorage, fullStorage or corruptStorage"),
 )]
 pub struct Fault {
-    /// Trigger: at this instant, counted from the beginning of the application.
+    /// Trigger: at this time, counted from the start of the application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Duration>,
-    /// Trigger: when something is observed.
+    /// Trigger: when a process reports a given fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
-    /// Trigger: again and again until the deadline, after times drawn from the seed.
+    /// Trigger: repeatedly until the deadline, at intervals drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<Mtbf>,
 
-    /// Action: a process is killed; its next life follows.
+    /// Action: kill a process. Its next life follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
-    /// Action: a process is stopped, and goes on after a while unless it was taken for dead in between.
+    /// Action: stop a process for a while. It resumes unless it has been declared failed in the meantime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
-    /// Action: all processes of a cluster are killed at once.
+    /// Action: kill all processes of a cluster at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lose_cluster: Option<LoseCluster>,
-    /// Action: a link changes.
+    /// Action: change the properties of a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkChange>,
-    /// Action: nothing passes between two clusters until the partition is healed.
+    /// Action: cut the network between two clusters for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
-    /// Action: writes take longer.
+    /// Action: delay the writes of a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_storage: Option<SlowStorage>,
-    /// Action: writes fail.
+    /// Action: make the writes of a node fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_storage: Option<BadStorage>,
-    /// Action: what is read back fails its checksum, and so counts as absent.
+    /// Action: corrupt what a node reads back. It fails its checksum, and so counts as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupt_storage: Option<BadStorage>,
 }
 
-/// Something to be observed.
+/// Triggers a fault when a process reports a fact. The process is halted at the fact until the fault is in effect.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct When {
-    /// What a process states.
+    /// The kind of fact, such as `checkpointRequested`.
     #[schemars(schema_with = "facts_of_processes")]
     pub fact: FactKind,
-    /// The cluster of the process. Default `any`: whichever.
+    /// The cluster of the process. Default `any`: every cluster.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// The process, by its number in the cluster. Default: whichever.
+    /// The number of the process in its cluster, from 0. Default: every process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// The how-manieth such fact, from 1. Default 1. Every process states what it does itself, so that a checkpoint of a
-    /// cluster is committed as often as it has processes; only one of them requests it (`checkpointRequested`).
+    /// Which occurrence of the fact triggers the fault, counted from 1. Default 1. Each process reports its own facts,
+    /// so a cluster with three processes reports three `checkpointCommitted` per checkpoint, but only one
+    /// `checkpointRequested`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub occurrence: Option<u32>,
 }
 
-/// Times between failures, of the whole federation.
+/// Distribution of the times between failures in the whole federation.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mtbf {
-    /// Exponentially distributed with this mean: failures without memory.
+    /// Exponential distribution with this mean. Failures are memoryless.
     Exponential(Duration),
-    /// Weibull distributed.
+    /// Weibull distribution.
     Weibull(Weibull),
 }
 
@@ -94,9 +95,10 @@ pub enum Mtbf {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Weibull {
-    /// The time within which 63 % of the failures have come.
+    /// Time within which 63% of the failures occur.
     pub scale: Duration,
-    /// Below 1 failures come in bursts, above 1 they come regularly; observed on clusters: 0.7 to 0.8.
+    /// Shape parameter. Below 1, failures come in bursts; above 1, they are more regular. Observed on clusters: 0.7 to
+    /// 0.8.
     #[schemars(range(min = 0.1, max = 10.0))]
     pub shape: f64,
 }
@@ -105,19 +107,19 @@ pub struct Weibull {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Crash {
-    /// The process's cluster. Default `any`: every process of the federation is equally likely.
+    /// The cluster of the process. Default `any`: every process of the federation is equally likely.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// The process, by its number in the cluster. Default: drawn from the seed.
+    /// The number of the process in its cluster, from 0. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
+    /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
-    /// What becomes of its storage. Default `kept`.
+    /// Whether its storage survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
 }
@@ -126,19 +128,20 @@ pub struct Crash {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pause {
-    /// The process's cluster. Default `any`: every process of the federation is equally likely.
+    /// The cluster of the process. Default `any`: every process of the federation is equally likely.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// The process, by its number in the cluster. Default: drawn from the seed.
+    /// The number of the process in its cluster, from 0. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
+    /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
-    /// How long. Longer than `failures.detectAfter`, it is taken for dead and replaced.
+    /// Duration of the pause. A process that is paused for longer than `failures.detectAfter` is declared failed and
+    /// replaced.
     #[serde(rename = "for")]
     pub span: Duration,
 }
@@ -147,119 +150,119 @@ pub struct Pause {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoseCluster {
-    /// Which. Default `any`: drawn from the seed.
+    /// The cluster. Default `any`: drawn from the seed.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// What becomes of the storage of its nodes. Default `kept`.
+    /// Whether the storage of its nodes survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
 }
 
-/// Changes a link, one direction. What is not stated stays as the federation has it.
+/// Changes the properties of a link in one direction. Properties that are not given keep the federation's values.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkChange {
-    /// Sending side. Default `any`: drawn from the seed.
+    /// The sending cluster. Default `any`: drawn from the seed.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub from: String,
-    /// Receiving side. Default `any`: drawn from the seed among the other clusters.
+    /// The receiving cluster. Default `any`: drawn from the seed among the other clusters.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub to: String,
-    /// A known kind of network.
+    /// Predefined properties of a kind of network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// One-way delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
-    /// Half-width of a uniform distribution around the delay; at most the delay.
+    /// Half-width of the uniform distribution of the delay. At most the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
-    /// What passes per second.
+    /// Bandwidth per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// Packets lost; the transport sends them again, so that a loss appears as delay.
+    /// Share of packets lost. The transport retransmits them, so that losses appear as delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// How long. Default: until the end.
+    /// Duration of the fault. Default: until the end of the run.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub span: Option<Duration>,
 }
 
-/// Lets nothing pass between two clusters for a while: delay, never loss.
+/// Cuts the network between two clusters for a while. Messages are delayed, never lost.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Partition {
-    /// Sending side. Default `any`: drawn from the seed.
+    /// The sending cluster. Default `any`: drawn from the seed.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub from: String,
-    /// Receiving side. Default `any`: drawn from the seed among the other clusters.
+    /// The receiving cluster. Default `any`: drawn from the seed among the other clusters.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub to: String,
-    /// Whether the other direction stays open. Default: both are cut.
+    /// Cuts only the direction from `from` to `to`. Default: both directions are cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
-    /// How long.
+    /// Duration of the fault.
     #[serde(rename = "for")]
     pub span: Duration,
 }
 
-/// Makes the writes of a node take longer.
+/// Delays the writes of a node.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SlowStorage {
-    /// The node's cluster. Default `any`: every node of the federation is equally likely.
+    /// The cluster of the node. Default `any`: every node of the federation is equally likely.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// The node, by its number in the cluster. Default: drawn from the seed.
+    /// The number of the node in its cluster, from 0. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
+    /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
-    /// What each write takes in addition.
+    /// Additional time per write.
     pub by: Duration,
-    /// How long the storage is slow. Default: until the end.
+    /// Duration of the fault. Default: until the end of the run.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub span: Option<Duration>,
 }
 
-/// Makes the storage of a node misbehave.
+/// Makes the storage of a node fail.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BadStorage {
-    /// The node's cluster. Default `any`: every node of the federation is equally likely.
+    /// The cluster of the node. Default `any`: every node of the federation is equally likely.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// The node, by its number in the cluster. Default: drawn from the seed.
+    /// The number of the node in its cluster, from 0. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// The process by its name, instead of its cluster and number: `paris-1`, or one that stands outside every cluster,
+    /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
-    /// How long. Default: until the end.
+    /// Duration of the fault. Default: until the end of the run.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub span: Option<Duration>,
 }
 
-/// What becomes of the storage of a node that fails.
+/// Whether the storage of a failed node survives.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fate {
-    /// The next life finds it as it was.
+    /// The storage survives. The next life finds it unchanged.
     #[default]
     Kept,
-    /// It is gone.
+    /// The storage is lost with the process.
     Lost,
 }
 
@@ -305,7 +308,7 @@ pub enum ActionRef<'a> {
 }
 
 impl Fault {
-    /// All triggers that are stated, with their names; a valid entry has one.
+    /// Returns all triggers that the entry has, with their names. A valid entry has one.
     pub fn triggers(&self) -> Vec<(&'static str, TriggerRef<'_>)> {
         let Fault { at, when, mtbf, .. } = self;
         [
@@ -318,7 +321,7 @@ impl Fault {
         .collect()
     }
 
-    /// All actions that are stated, with their names; a valid entry has one.
+    /// Returns all actions that the entry has, with their names. A valid entry has one.
     pub fn actions(&self) -> Vec<(&'static str, ActionRef<'_>)> {
         [
             self.crash.as_ref().map(|it| ("crash", ActionRef::Crash(it))),
@@ -337,7 +340,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// The process that the action names, if it names one.
+    /// Returns the name in the action's `process` field, if it has one.
     pub fn process(&self) -> Option<&str> {
         let named = [
             self.crash.as_ref().map(|it| &it.process),
@@ -351,7 +354,7 @@ impl Fault {
 }
 
 impl LinkChange {
-    /// The properties that the change states.
+    /// Returns the properties that the change sets.
     pub fn link(&self) -> Link {
         let LinkChange { preset, latency, jitter, bandwidth, loss, .. } = *self;
         Link { preset, latency, jitter, bandwidth, loss }
@@ -366,11 +369,11 @@ fn is_any(name: &String) -> bool {
     name == ANY
 }
 
-/// The words for what a process states.
+/// Schema of the kinds of facts that processes report.
 fn facts_of_processes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
-        "description": "What a process states.",
+        "description": "The kind of fact that the process reports.",
         "enum": &FactKind::OF_PROCESSES[..],
     })
 }

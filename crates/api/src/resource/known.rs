@@ -1,5 +1,5 @@
-//! What is known of each protocol beside its options: a line of a table. What it promises when it runs is the protocol's
-//! business; nothing here is read by a driver or a checker.
+//! Properties of each protocol beyond its options, in one table. Promises are declared by the protocols themselves; no
+//! driver and no checker reads this table.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use super::protocol::{
 };
 use crate::quantity::{Period, Size};
 
-/// What a program must repeat so that a protocol can protect it.
+/// What a program's re-execution must repeat for a protocol to protect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// Nothing.
     Nothing,
-    /// After the same messages in the same order it does the same again.
+    /// The program acts identically after the same messages in the same order (piecewise determinism).
     SameOrder,
-    /// It sends the same messages again, in whichever order messages arrive.
+    /// The program sends the same messages, whatever the order of arrival (send or channel determinism).
     AnyOrder,
 }
 
-/// What a protocol copies to a log.
+/// Which messages a protocol logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logs {
     /// Nothing.
@@ -32,7 +32,7 @@ pub enum Logs {
     Everything,
 }
 
-/// The options of a protocol. Protocols of one family have the same ones.
+/// Options of a protocol. Protocols of one family share one type.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "each is documented at its type")]
 pub enum Options {
@@ -43,36 +43,37 @@ pub enum Options {
     Unprotected(Unprotected),
 }
 
-/// The options that protocols have in common, as far as a file states them. A protocol ignores those that it does not have.
+/// Options that several protocols share; `None` if the file does not set them. A protocol ignores those that it does
+/// not have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stated {
     /// Delay between checkpoints.
     pub checkpoint_every: Option<Period>,
-    /// The same for single clusters, by name.
+    /// Delay between checkpoints of individual clusters, by name.
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Delay between garbage collections.
     pub collect_every: Option<Period>,
-    /// Copies of each part of a checkpoint, beside the owner's own.
+    /// Replicas of each part of a checkpoint, in addition to the owner's part.
     pub replicas: Option<u32>,
-    /// Where the copies are kept.
+    /// Where the replicas are stored.
     pub replicate_to: Option<ReplicateTo>,
-    /// Content of logged messages that a process keeps in its memory.
+    /// Maximum size of the message log in a process's memory.
     pub log_memory: Option<Size>,
 }
 
-/// A protocol's line.
+/// One line of the table.
 struct Known {
     name: &'static str,
     with_defaults: fn() -> Protocol,
     demand: Demand,
     logs: Logs,
-    /// The process that it needs beside the ranks, whatever its options are.
+    /// The process that the protocol needs in addition to the ranks, whatever its options are.
     helper: Option<Role>,
 }
 
 macro_rules! known {
     ($($name:literal $variant:ident($options:ident) $demand:ident $logs:ident $helper:expr;)*) => {
-        /// In the order of a table that nobody has ordered.
+        /// All protocols, in the order of documents and comparisons.
         const KNOWN: &[Known] = &[$(Known {
             name: $name,
             with_defaults: || Protocol::$variant($options::default()),
@@ -82,21 +83,25 @@ macro_rules! known {
         },)*];
 
         impl Protocol {
-            /// Its name in the resource.
+            /// Returns the name of the protocol in the resource, such as `hc3i`.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Protocol::$variant(_) => $name,)*
                 }
             }
 
-            /// Its options.
+            /// Returns the options of the protocol.
             pub fn options(&self) -> Options {
                 match self {
                     $(Protocol::$variant(it) => Options::$options(it.clone()),)*
                 }
             }
 
-            /// The same protocol with other options. Panics when they are of another family.
+            /// Returns the same protocol with other options.
+            ///
+            /// # Panics
+            ///
+            /// Panics if the options belong to another family.
             #[must_use]
             pub fn with_options(&self, options: Options) -> Protocol {
                 match (self, options) {
@@ -121,24 +126,25 @@ known! {
     "none" None(Unprotected) Nothing Nothing None;
 }
 
-/// HC3I as it would be if every message between clusters forced a checkpoint: the baseline of its kind, which is compared under
-/// a name of its own.
+/// HC3I with a forced checkpoint for every message between clusters: a baseline that comparisons list under its own
+/// name.
 const EVERY_MESSAGE: &str = "every-message";
 
 impl Protocol {
-    /// The names of all protocols, in the order of a table that nobody has ordered.
+    /// Returns the names of all protocols, in the order of the table.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().map(|it| it.name)
     }
 
-    /// What can be compared: all protocols, `none` last, and one that is another with other options.
+    /// Returns the names that can be compared: all protocols, with `none` last, and `every-message`.
     pub fn compared() -> Vec<&'static str> {
         let mut names: Vec<_> = Protocol::names().collect();
         names.insert(names.len() - 1, EVERY_MESSAGE);
         names
     }
 
-    /// The protocol of this name with the options of its own that are stated; `None` when there is no such protocol.
+    /// Returns the protocol of this name with those of the given options that it has; `None` if there is no such
+    /// protocol.
     pub fn named(name: &str, stated: Stated) -> Option<Protocol> {
         let known = KNOWN.iter().find(|it| it.name == name)?;
         let mut protocol = (known.with_defaults)();
@@ -146,8 +152,8 @@ impl Protocol {
         Some(protocol)
     }
 
-    /// What stands in for this protocol in a comparison under `name`, one of [`Protocol::compared`]: this one itself keeps its
-    /// options, others take over those that both have.
+    /// Returns the protocol that a comparison runs under `name`, one of [`Protocol::compared`]. This protocol keeps its
+    /// own options; another one takes over the options that both have.
     pub fn or_instead(&self, name: &str) -> Option<Protocol> {
         if name == EVERY_MESSAGE {
             let Options::Hc3i(own) = self.or_instead("hc3i")?.options() else { return None };
@@ -156,7 +162,7 @@ impl Protocol {
         if name == self.name() { Some(self.clone()) } else { Protocol::named(name, self.stated()) }
     }
 
-    /// Changes the options that protocols have in common; those that it does not have stay unsaid.
+    /// Changes the shared options. Options that the protocol does not have are ignored.
     pub fn restate(&mut self, change: impl FnOnce(&mut Stated)) {
         let mut options = self.options();
         let mut stated = options.stated();
@@ -169,28 +175,27 @@ impl Protocol {
         KNOWN.iter().find(|it| it.name == self.name()).expect("one table makes both")
     }
 
-    /// The options that protocols have in common, as far as they are stated.
+    /// Returns the shared options that are set.
     pub fn stated(&self) -> Stated {
         self.options().stated()
     }
 
-    /// Whether it can only protect a program whose re-execution sends what the execution sent, in whichever order messages
-    /// arrive.
+    /// Returns whether the protocol requires a re-execution to send the same messages, whatever the order of arrival.
     pub fn relies_on_repetition(&self) -> bool {
         self.demand() == Demand::AnyOrder
     }
 
-    /// What it demands of a program.
+    /// Returns what the protocol requires of a program.
     pub fn demand(&self) -> Demand {
         self.known().demand
     }
 
-    /// What it logs.
+    /// Returns which messages the protocol logs.
     pub fn logs(&self) -> Logs {
         self.known().logs
     }
 
-    /// The processes that it needs beside the ranks, in their order.
+    /// Returns the processes that the protocol needs in addition to the ranks, in order.
     pub fn extra_processes(&self) -> Vec<Role> {
         let keeps_copies =
             |it: Checkpointing| it.replicas > 0 && it.replicate_to == ReplicateTo::SharedStorage;
@@ -198,13 +203,13 @@ impl Protocol {
         self.known().helper.into_iter().chain(server).collect()
     }
 
-    /// Its checkpoints; `None` when it takes none.
+    /// Returns the checkpoint options with defaults filled in; `None` if the protocol takes no checkpoints.
     pub fn checkpointing(&self) -> Option<Checkpointing> {
         let options = self.options();
         let stated = options.stated();
         let collect_every = match options {
             Options::Unprotected(_) => return None,
-            // It collects after each checkpoint, and needs no timer for it.
+            // Garbage collection follows each checkpoint, so it needs no timer.
             Options::Hydee(_) => None,
             Options::Hc3i(_) | Options::Independent(_) | Options::Coordinated(_) => {
                 stated.collect_every.map_or(Some(Span::from_secs(60)), |it| it.0)
@@ -220,7 +225,7 @@ impl Protocol {
 }
 
 impl Options {
-    /// Those that protocols have in common.
+    /// Returns the shared options that are set.
     pub fn stated(&self) -> Stated {
         match self.clone() {
             Options::Hc3i(it) => Stated {

@@ -1,4 +1,4 @@
-//! How a federation's pods are made. Only the Kubernetes backend looks at this.
+//! How the pods of a federation are made. Only the Kubernetes backend reads this.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::Size;
 
-/// How the pods of a federation are made: where they run, what they may use, what keeps their data.
+/// How the pods of a federation are made: placement, resources and volumes.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
-    /// On which Kubernetes nodes the pods of a cluster run. Default `spread`.
+    /// How pods are placed on Kubernetes nodes. Default `spread`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
-    /// Pins clusters to node pools: the pods of a cluster run only on Kubernetes nodes that carry the label
-    /// `faultline.dev/pool` with this value.
+    /// Node pool of each cluster, by name. The pods of the cluster run only on Kubernetes nodes whose label
+    /// `faultline.dev/pool` has this value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend(
         "maxProperties" = 256,
-        "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The pool of a cluster." },
+        "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The node pool of the cluster." },
     ))]
     pub pools: BTreeMap<String, String>,
     /// What emulates the links between pods. Default `inNode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Emulation>,
-    /// What every node pod may use.
+    /// Resources of each node pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// Keeps the storage of every node on a volume of its own. Default: on the Kubernetes node's disk, so that it is
-    /// lost with the pod.
+    /// Stores the data of each node on its own volume. Default: on the disk of the Kubernetes node, where it is lost
+    /// with the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Volume>,
-    /// Keeps the record of the run on a volume. Default: in the supervisor's pod, until that is deleted.
+    /// Stores the record of the run on a volume. Default: in the supervisor's pod, until the pod is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Volume>,
 }
@@ -41,35 +41,35 @@ pub struct Kubernetes {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Emulation {
-    /// A delay line in each process, before the socket. Needs no privilege.
+    /// A delay line in each process, before the socket. Requires no privileges.
     #[default]
     InNode,
-    /// The kernel's traffic control, in the network namespace of each pod. Every pod has a second container for it, with
-    /// the capability NET_ADMIN, which Pod Security allows in namespaces of the profile `privileged` only. What the kernel
-    /// lacks a delay line does.
+    /// The kernel's traffic control, in the network namespace of each pod. Each pod gets a second container with the
+    /// capability NET_ADMIN, which Pod Security allows only in namespaces with the `privileged` profile. A delay line
+    /// emulates what the kernel does not support.
     Tc,
 }
 
-/// On which Kubernetes nodes the pods of a cluster run.
+/// How pods are placed on Kubernetes nodes.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Placement {
-    /// As evenly as possible on all of them.
+    /// Spreads pods as evenly as possible over all nodes.
     #[default]
     Spread,
-    /// All on one, and no two clusters on the same one.
+    /// Places all pods of a cluster on one node, and each cluster on a different node.
     ClusterPerNode,
 }
 
-/// What a pod asks for, and is held to.
+/// Resource requests and limits of a pod.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resources {
-    /// Processor cores that are set aside for it; it may use more when there are. Default 0.05.
+    /// CPU cores requested for the pod. It may use more if they are free. Default 0.05.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 1024.0))]
     pub cpu: Option<f64>,
-    /// Memory that is set aside for it; with more it is ended. Default 256MiB.
+    /// Memory requested for the pod, and its limit. A pod that exceeds it is killed. Default 256MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 }
@@ -78,13 +78,13 @@ pub struct Resources {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Volume {
-    /// How large it is.
+    /// Size of the volume.
     pub size: Size,
-    /// Its storage class. Default: the one of the Kubernetes cluster.
+    /// Storage class of the volume. Default: that of the Kubernetes cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class: Option<String>,
-    /// Whether it outlives the federation, too.
+    /// Keeps the volume when the federation is deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
 }

@@ -10,75 +10,76 @@ use serde::{Deserialize, Serialize};
 use crate::quantity::{Bandwidth, Duration, Loss};
 use crate::resource::Cluster;
 
-/// What the network between processes is like.
+/// Properties of the network between processes.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Links {
-    /// Between two nodes of the same cluster. Default preset `san`.
+    /// Links between nodes of the same cluster. Default: preset `san`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Link>,
-    /// Between nodes of different clusters, and to processes that stand outside every cluster. Default preset `wan`.
+    /// Links between nodes of different clusters, and to and from processes outside the clusters. Default: preset
+    /// `wan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<Link>,
-    /// Exceptions, each for one direction. What an exception does not state, it has from its class.
+    /// Exceptions, each for one direction. Properties that an exception does not set come from `within` or `between`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
     pub pairs: Vec<Pair>,
 }
 
-/// Properties of a link, one direction. What is not stated comes from the preset.
+/// Properties of a link in one direction. Properties that are not set come from the preset.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Link {
-    /// A known kind of network.
+    /// Predefined properties of a kind of network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// One-way delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
-    /// Half-width of a uniform distribution around the delay; at most the delay.
+    /// Half-width of the uniform distribution of the delay. At most the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
-    /// What passes per second.
+    /// Bandwidth per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// Packets lost; the transport sends them again, so that a loss appears as delay.
+    /// Share of packets lost. The transport retransmits them, so that losses appear as delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
 }
 
-/// The link from one cluster to another, or within one when both ends are the same.
+/// Properties of the link from one cluster to another, or within a cluster if both are the same.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pair {
-    /// Sending side.
+    /// The sending cluster.
     #[schemars(length(max = 40))]
     pub from: String,
-    /// Receiving side.
+    /// The receiving cluster.
     #[schemars(length(max = 40))]
     pub to: String,
-    /// A known kind of network.
+    /// Predefined properties of a kind of network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// One-way delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
-    /// Half-width of a uniform distribution around the delay; at most the delay.
+    /// Half-width of the uniform distribution of the delay. At most the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
-    /// What passes per second.
+    /// Bandwidth per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// Packets lost; the transport sends them again, so that a loss appears as delay.
+    /// Share of packets lost. The transport retransmits them, so that losses appear as delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
 }
 
-/// A known kind of network.
+/// Predefined properties of a kind of network.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Preset {
-    /// Nothing is emulated: as fast as the backend is.
+    /// No emulation: as fast as the backend.
     None,
     /// A system-area network, "Myrinet like": 10us, 80MB (HC3I, section 5.2).
     San,
@@ -89,7 +90,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// What the preset stands for.
+    /// Returns the properties that the preset stands for.
     pub const fn properties(self) -> LinkProperties {
         let (latency, jitter, bandwidth) = match self {
             Preset::None => (Span::ZERO, Span::ZERO, 0),
@@ -102,9 +103,9 @@ impl Preset {
 }
 
 impl Link {
-    /// The properties, with what is not stated taken from `base`, or from the preset when there is one.
+    /// Returns the properties, with those that are not set taken from the preset, or from `base` if there is no preset.
     ///
-    /// A stated latency takes the jitter of `base` with it: jitter that is not stated is never greater than the latency.
+    /// If a latency is set without a jitter, the jitter of `base` is limited to that latency.
     pub fn over(&self, base: LinkProperties) -> LinkProperties {
         let base = self.preset.map_or(base, Preset::properties);
         let latency = self.latency.map_or(base.latency, |it| it.0);
@@ -118,7 +119,7 @@ impl Link {
 }
 
 impl Pair {
-    /// The properties that the exception states.
+    /// Returns the properties that the exception sets.
     pub fn link(&self) -> Link {
         let Pair { preset, latency, jitter, bandwidth, loss, .. } = *self;
         Link { preset, latency, jitter, bandwidth, loss }
@@ -126,19 +127,19 @@ impl Pair {
 }
 
 impl Links {
-    /// Properties within a cluster, exceptions aside.
+    /// Returns the properties of links within a cluster, without exceptions.
     pub fn within(&self) -> LinkProperties {
         self.within.unwrap_or_default().over(Preset::San.properties())
     }
 
-    /// Properties between clusters, exceptions aside.
+    /// Returns the properties of links between clusters, without exceptions.
     pub fn between(&self) -> LinkProperties {
-        // A link of one's own starts from nothing, not from the default's delay and bandwidth.
+        // Links that the file describes start from `none`, not from the default's delay and bandwidth.
         self.between.map_or(Preset::Wan.properties(), |it| it.over(Preset::None.properties()))
     }
 
-    /// The properties of every link between these clusters, and of those to and from processes outside them, which are
-    /// reached, and reach each other, as other clusters are.
+    /// Returns the properties of all links between these clusters, and of those to and from processes outside the
+    /// clusters. Links to, from and between those processes have the properties of links between clusters.
     pub fn expand(&self, clusters: &[Cluster]) -> BTreeMap<(ClusterId, ClusterId), LinkProperties> {
         let clusters = || (0..).zip(clusters).map(|(id, cluster)| (ClusterId(id), cluster.name.as_str()));
         let mut properties = BTreeMap::from([((ClusterId::OUTSIDE, ClusterId::OUTSIDE), self.between())]);
@@ -152,7 +153,7 @@ impl Links {
         properties
     }
 
-    /// Properties from one cluster to another, or within one.
+    /// Returns the properties of the link from one cluster to another, or within one.
     pub fn properties(&self, from: &str, to: &str) -> LinkProperties {
         let class = if from == to { self.within() } else { self.between() };
         match self.pairs.iter().find(|pair| pair.from == from && pair.to == to) {

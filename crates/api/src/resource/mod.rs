@@ -1,11 +1,12 @@
-//! The `Federation` resource: what a user asks for, as a file or as a Kubernetes object.
+//! The `Federation` resource, as a file or as a Kubernetes object.
 //!
-//! Shapes only. What a combination of values means is checked in [`crate::validate`]; the CEL rules here are the part of
-//! that check which an API server can make by itself. Tests evaluate them, with the feature `rules`, to see that both agree.
+//! This module contains only types. [`crate::validate`] checks combinations of values. The CEL rules here are the part
+//! of that check that an API server can run by itself. Tests evaluate them, with the feature `rules`, to see that both
+//! agree.
 //!
-//! Rules for these types, each of which an API server enforces or a user would miss: enums are externally tagged with
-//! struct variants, or plain words; numbers are `u32`, `i64` or `f64`; strings, lists and maps are bounded; what is
-//! absent is not serialised; unknown fields are errors.
+//! Rules for these types, most of them enforced by API servers: enums are externally tagged with struct variants, or
+//! plain words; numbers are `u32`, `i64` or `f64`; strings, lists and maps are bounded; absent values are not
+//! serialised; unknown fields are errors.
 
 #![expect(unreachable_pub, reason = "the derive of KubeSchema repeats each struct inside a function")]
 
@@ -35,21 +36,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Bandwidth, Duration};
 
-/// Most clusters of a federation.
+/// Maximum number of clusters in a federation.
 pub const MAX_CLUSTERS: usize = 256;
-/// Most nodes of one cluster.
+/// Maximum number of nodes in a cluster.
 pub const MAX_NODES_PER_CLUSTER: u32 = 100_000;
-/// Most nodes of a federation.
+/// Maximum number of nodes in a federation.
 pub const MAX_NODES: u32 = 1_000_000;
-/// Most exceptions among the links.
+/// Maximum number of exceptions in `links.pairs`.
 pub const MAX_PAIRS: usize = 512;
-/// Most pairs of clusters with a count of messages.
+/// Maximum number of pairs of clusters with an exact number of messages.
 pub const MAX_COUNTS: usize = 1024;
-/// Most entries in the list of faults.
+/// Maximum number of entries in `faults`.
 pub const MAX_FAULTS: usize = 256;
-/// Shortest time without a heartbeat after which a process may be taken for dead.
+/// Minimum time without a heartbeat after which a process may be declared failed.
 pub const MIN_DETECT_AFTER: Span = Span::from_millis(20);
-/// The word that stands for a target to be drawn from the seed, and so names no cluster.
+/// Stands for a target that is drawn from the seed. Cannot be the name of a cluster.
 pub const ANY: &str = "any";
 
 /// Clusters, the links between them, a protocol, an application, faults and a seed: one experiment.
@@ -67,10 +68,10 @@ pub const ANY: &str = "any";
     doc = "An experiment: clusters, links, a rollback-recovery protocol, an application, faults and a seed.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Clusters", type_ = "string", json_path = ".status.clustersReady",
-        description = "Clusters all of whose processes are up, of all."),
+        description = "Clusters whose processes are all up, out of the total."),
     printcolumn(name = "Protocol", type_ = "string", json_path = ".status.protocol"),
     printcolumn(name = "Faults", type_ = "string", json_path = ".status.faultsDone",
-        description = "Planned faults that are over, of all."),
+        description = "Planned faults that were injected or had no effect, out of the total."),
     printcolumn(name = "Rollbacks", type_ = "integer", json_path = ".status.rollbacks"),
     printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -78,9 +79,9 @@ pub const ANY: &str = "any";
     printcolumn(name = "Links", type_ = "string", json_path = ".status.shaping", priority = 1,
         description = "What emulates the links."),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
-    validation = Rule::new("size(self.metadata.name) <= 40").message("metadata.name has at most 40 characters"),
+    validation = Rule::new("size(self.metadata.name) <= 40").message("metadata.name must have at most 40 characters"),
     validation = Rule::new("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= 51)")
-        .message("the names of the federation and of a cluster have together at most 51 characters"),
+        .message("the names of the federation and of each cluster must have at most 51 characters together"),
 )]
 #[cfg_attr(feature = "rules", kube(cel))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -99,11 +100,11 @@ pub const ANY: &str = "any";
     validation = stays("simulator"),
     validation = faults_are_added(),
     validation = Rule::new("self.clusters.map(c, c.nodes).sum() <= 1000000")
-        .message("a federation has at most 1000000 nodes").field_path(".clusters"),
+        .message("a federation must have at most 1000000 nodes").field_path(".clusters"),
     validation = Rule::new(
         "!has(self.links) || !has(self.links.pairs) || self.links.pairs.all(p, \
          self.clusters.exists(c, c.name == p.from) && self.clusters.exists(c, c.name == p.to))"
-    ).message("links.pairs names a cluster that does not exist").field_path(".links"),
+    ).message("links.pairs names a cluster that does not exist; use the names in clusters").field_path(".links"),
     validation = names_a_cluster("crash", "cluster"),
     validation = names_a_cluster("pause", "cluster"),
     validation = names_a_cluster("loseCluster", "cluster"),
@@ -116,43 +117,44 @@ pub const ANY: &str = "any";
     validation = names_a_cluster("partition", "to"),
 )]
 pub struct FederationSpec {
-    /// Everything that is drawn at random is drawn from this.
+    /// Seed of all random choices. Default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub seed: Option<u64>,
-    /// The clusters, in the order in which they and their processes are numbered.
+    /// The clusters. Clusters and processes are numbered in this order.
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub clusters: Vec<Cluster>,
-    /// What the network between processes is like.
+    /// Properties of the network between processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
-    /// What the storage of every node is like.
+    /// Properties of the storage of each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
-    /// How the application is protected.
+    /// The protocol that protects the application.
     pub protocol: Protocol,
-    /// What is protected.
+    /// The application that runs under the protocol.
     pub application: Application,
-    /// How failures are noticed and repaired.
+    /// How failures are detected and failed processes restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
-    /// What is done to the federation.
+    /// The faults to inject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub faults: Vec<Fault>,
-    /// The run ends undecided when it has not completed this long after its beginning. Default 5m.
+    /// Time limit of the run, counted from the start of the application. A run that exceeds it has the verdict
+    /// `unknown`. Default 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
-    /// How its pods are made. The other backends have none, and ignore this.
+    /// How the pods are made. Ignored by the other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
-    /// Chance and delays that only the simulator adds.
+    /// Random effects and delays of the simulator. Ignored by the other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulator: Option<Simulator>,
-    /// Every process stands still as long as this is true, and goes on as if nothing had been: neither the deadline nor
-    /// the times of faults count it. True from the start, the application does not begin. Only on Kubernetes, where it may
-    /// change while the federation runs, as `links` and `faults` may.
+    /// Pauses all processes while true. Neither the deadline nor the times of faults count the time of a pause. If true
+    /// from the start, the application does not start. Works only on Kubernetes, where it may change while the
+    /// federation runs, like `links` and `faults`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pause: bool,
 }
@@ -161,104 +163,105 @@ pub struct FederationSpec {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cluster {
-    /// Names the cluster, and with a number its processes: `paris-0`, `paris-1`, …
+    /// Name of the cluster, and prefix of its processes' names: `paris-0`, `paris-1`, and so on.
     #[schemars(length(min = 1, max = 40), pattern(r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// How many nodes it has; each runs one process.
+    /// Number of nodes. Each runs one process.
     #[schemars(range(min = 1, max = 100_000))]
     pub nodes: u32,
-    /// It joins this long after the beginning: its processes begin then, and nobody sends to it before. Default: it is there
-    /// from the beginning. Under `hc3i`, with `synthetic` traffic that has a duration.
+    /// Time at which the cluster joins, counted from the start of the application. No process sends to it before.
+    /// Default: it is part of the federation from the start. Requires `hc3i` and `synthetic` traffic with a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
-    /// It leaves when the application has computed for so long: nobody sends to it from then on, and when no recovery can want
-    /// anything of it any more, its processes end and its storage is given back. Default: it stays to the end.
+    /// Computing time after which the cluster leaves. No process sends to it afterwards. Once no recovery can need
+    /// anything from it, its processes end and its storage is released. Default: it stays until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,
 }
 
 impl Cluster {
-    /// A cluster that is there from the beginning to the end.
+    /// Returns a cluster that stays from the start to the end.
     pub fn new(name: &str, nodes: u32) -> Cluster {
         Cluster { name: name.to_owned(), nodes, joins_after: None, leaves_after: None }
     }
 
-    /// Whether it is there from the beginning to the end.
+    /// Returns whether the cluster stays from the start to the end.
     pub fn is_permanent(&self) -> bool {
         self.joins_after.is_none() && self.leaves_after.is_none()
     }
 }
 
-/// The storage of a node: what the simulator charges, and what the real backends really do.
+/// Properties of a node's storage. The simulator charges these times; the other backends slow down real writes to match
+/// them.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Storage {
-    /// Where checkpoints are kept. Default `disk`.
+    /// Where checkpoints are stored. Default `disk`.
     #[serde(default)]
     pub kind: StorageKind,
-    /// At most this much is written per second. Default: a disk is as fast as it is, and the simulator charges a
-    /// solid-state one.
+    /// Maximum write bandwidth. Default: as fast as the disk; the simulator assumes a solid-state disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_bandwidth: Option<Bandwidth>,
-    /// What each write takes beside the transfer. Default: as above.
+    /// Time per write in addition to the transfer. Default: as fast as the disk; the simulator assumes a solid-state
+    /// disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
 }
 
-/// Where checkpoints are kept.
+/// Where checkpoints are stored.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StorageKind {
-    /// In memory: lost with its process, so that only copies elsewhere survive a crash.
+    /// In memory. Lost with the process, so that only replicas on other nodes survive a crash.
     Memory,
-    /// In files that are written through to the device.
+    /// In files that are flushed to the device.
     #[default]
     Disk,
 }
 
-/// How failures are noticed and repaired.
+/// How failures are detected and failed processes restarted.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failures {
-    /// A process without a heartbeat for this long is taken for dead, ended, and announced so. Default 500ms.
+    /// A process without a heartbeat for this long is declared failed, ended, and announced as failed. Default 500ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect_after: Option<Duration>,
-    /// From the announcement of a death to the start of the next life. Default 200ms.
+    /// Time from the announcement of a failure to the start of the next life. Default 200ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
-    /// On Kubernetes: from the end of a life whose pod does not answer to the replacement of that pod, with which goes what
-    /// is stored in it. A pod that answers before stays. Default 10s.
+    /// On Kubernetes: time that a silent pod is kept after its process has failed. Then the pod is replaced, and the
+    /// data stored in it is lost. A pod that answers in time is kept. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Duration>,
 }
 
 impl FederationSpec {
-    /// The seed; 0 when none is given.
+    /// Returns the seed; 0 if none is given.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(0)
     }
 
-    /// The links, all defaults when none are given.
+    /// Returns the links, with defaults if none are given.
     pub fn links(&self) -> Links {
         self.links.clone().unwrap_or_default()
     }
 
-    /// The storage, all defaults when none is given.
+    /// Returns the storage, with defaults if none is given.
     pub fn storage(&self) -> Storage {
         self.storage.clone().unwrap_or_default()
     }
 
-    /// The failures, all defaults when none are given.
+    /// Returns the settings for failures, with defaults if none are given.
     pub fn failures(&self) -> Failures {
         self.failures.clone().unwrap_or_default()
     }
 
-    /// What only the simulator does, all defaults when nothing is given.
+    /// Returns the settings of the simulator, with defaults if none are given.
     pub fn simulator(&self) -> Simulator {
         self.simulator.clone().unwrap_or_default()
     }
 
-    /// The deadline, counted from the beginning of the application.
+    /// Returns the deadline, counted from the start of the application.
     pub fn deadline(&self) -> Span {
         self.deadline.map_or(Span::from_secs(300), |it| it.0)
     }
@@ -281,14 +284,14 @@ impl Failures {
     }
 }
 
-/// What is said to somebody who changes what stays.
+/// Message for a change of a field that cannot change.
 fn cannot_change(field: &str) -> Message {
     Message::Message(format!(
-        "spec.{field} cannot change; delete the federation and apply it again, or change only links, faults and pause"
+        "spec.{field} cannot change while the federation runs; only links, faults and pause can. To change it, delete the federation and apply it again"
     ))
 }
 
-/// The rule that a field that may be absent stays as it is.
+/// Rule: an optional field does not change.
 fn stays(field: &str) -> Rule {
     let rule = format!(
         "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
@@ -296,10 +299,10 @@ fn stays(field: &str) -> Rule {
     Rule::new(rule).message(cannot_change(field)).field_path(format!(".{field}"))
 }
 
-/// The rule that faults change at the end of their list only, and that none that is added is drawn from a distribution, whose
-/// times are counted from the beginning. One that the run has refused can be taken back: that a fault which it has taken
-/// stays is not seen here, since the stored spec has both, and is left to the run. The rules' language has no ranges: an
-/// index is a sum, of a multiple of 16 and the rest.
+/// Rule: faults are only added or removed at the end of the list, and added faults have no `mtbf`, because its times
+/// count from the start of the application. Faults that the run refused can be removed. This rule cannot tell whether
+/// the run has accepted a fault, because the stored spec contains both; the run itself checks that. CEL has no ranges,
+/// so that an index is written as a sum of a multiple of 16 and the rest.
 fn faults_are_added() -> Rule {
     const { assert!(MAX_FAULTS == 16 * 16) };
     let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
@@ -310,18 +313,20 @@ fn faults_are_added() -> Rule {
         numbers(16),
         numbers(1),
     );
-    let message = "spec.faults: the faults of a running federation stay as they are; others, with at or when, may be \
-                   added at the end of the list, and one that was refused may be taken back";
+    let message = "spec.faults: the faults of a running federation cannot change; add faults with at or when at the end of the \
+                   list, or remove faults that were refused";
     Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
 }
 
-/// The rule that a target of a fault exists or is to be drawn.
+/// Rule: the target of a fault exists, or is `any`.
 fn names_a_cluster(action: &str, field: &str) -> Rule {
     let target = format!("f.{action}.{field}");
     let rule = format!(
         "!has(self.faults) || self.faults.all(f, !has(f.{action}) || !has({target}) || {target} == '{ANY}' \
          || self.clusters.exists(c, c.name == {target}))"
     );
-    let message = format!("a fault's {action}.{field} is a cluster that does not exist");
+    let message = format!(
+        "a fault's {action}.{field} names a cluster that does not exist; use the name of a cluster, or any"
+    );
     Rule::new(rule).message(Message::Message(message)).field_path(".faults")
 }

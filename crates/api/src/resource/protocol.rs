@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Period, Size};
 
-/// How the application is protected.
+/// The protocol that protects the application.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Protocol {
-    /// HC3I: coordinated checkpoints inside each cluster, communication-induced ones between clusters.
+    /// HC3I: coordinated checkpoints within each cluster; messages between clusters force checkpoints.
     Hc3i(Hc3i),
-    /// HydEE: coordinated checkpoints inside each cluster, logged messages between clusters; only a failed cluster rolls
-    /// back. For send-deterministic applications.
+    /// HydEE: coordinated checkpoints within each cluster; messages between clusters are logged. Only failed clusters
+    /// roll back. For send-deterministic applications.
     Hydee(Hydee),
-    /// HydEE in which each process is a cluster of its own: every message is logged, and only the failed process goes back.
-    /// A baseline. For send-deterministic applications.
+    /// Full message logging: HydEE with one process per cluster. Every message is logged, and only the failed process
+    /// rolls back. Baseline. For send-deterministic applications.
     FullLogging(Hydee),
-    /// SPBC: HydEE without a recovery process, for channel-deterministic applications. Each pair of processes takes its
-    /// channels up again by itself.
+    /// SPBC: HydEE without a recovery process, for channel-deterministic applications. After a failure, each pair of
+    /// processes restores its channels by itself.
     Spbc(Hydee),
-    /// Pessimistic message logging: as `fullLogging`, and an event logger holds the order in which every process was delivered
-    /// messages, so that a failed one is delivered them in the same order again. A baseline. For all applications that do the
-    /// same again when they get the same messages in the same order.
+    /// Pessimistic message logging: like `fullLogging`, with an event logger that records the delivery order of every
+    /// process, so that a failed process replays it. Baseline. For applications that act identically after the same
+    /// messages in the same order.
     PessimisticLogging(Hydee),
-    /// Each process takes checkpoints by itself, with nothing that makes them fit together: a failure takes back whoever
-    /// depends on it, in the worst case to the start. The baseline that shows the domino effect.
+    /// Uncoordinated checkpoints: each process takes checkpoints by itself. A failure also rolls back the processes
+    /// that depend on undone messages, in the worst case to the start (the domino effect). Baseline.
     Independent(Independent),
-    /// One coordinated checkpoint of the whole federation at a time: the baseline that HC3I is compared with.
+    /// One coordinated checkpoint of the whole federation at a time. The baseline for HC3I.
     Coordinated(Coordinated),
-    /// The same without stopping the application: the snapshot of Chandy and Lamport, whose checkpoint also holds the messages
-    /// that were in transit. A baseline.
+    /// Like `coordinated`, but without stopping the application: the snapshot algorithm of Chandy and Lamport. The
+    /// checkpoint contains the messages in transit. Baseline.
     ChandyLamport(Coordinated),
-    /// The same as `coordinated`, but only one process of each cluster speaks to other clusters while a checkpoint is taken:
-    /// fewer messages over the links between clusters. A baseline.
+    /// Like `coordinated`, with one process of each cluster acting for it during a checkpoint: fewer messages on the
+    /// links between clusters. Baseline.
     HierarchicalCoordinated(Coordinated),
-    /// No protection: the baseline for overhead. A failure is not survived.
+    /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
 }
 
@@ -46,27 +46,27 @@ pub enum Protocol {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hc3i {
-    /// Delay between unforced checkpoints of a cluster; a forced one restarts it. Default 10s.
+    /// Delay between unforced checkpoints of a cluster. A forced checkpoint restarts the delay. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
-    /// The same for single clusters, by name.
+    /// Overrides `checkpointEvery` for individual clusters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Delay between garbage collections. Default 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
-    /// Who decides what is collected. Default `initiator`, as in the paper.
+    /// Who decides what is garbage-collected. Default `initiator`, as in the paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_by: Option<CollectBy>,
-    /// Copies of each part of a checkpoint, beside the owner's own. Default 1.
+    /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where the copies are kept. Default `sameCluster`, as in the paper.
+    /// Where replicas are stored. Default `sameCluster`, as in the paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
-    /// What a message between clusters carries of its sender's dependencies. Default `sn`, as in the paper.
+    /// Dependencies that are piggybacked on messages between clusters. Default `sn`, as in the paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub piggyback: Option<Piggyback>,
     /// Which messages between clusters force a checkpoint before their delivery. Default `news`, as in the paper.
@@ -74,49 +74,49 @@ pub struct Hc3i {
     pub forcing: Option<Forcing>,
 }
 
-/// Options of HydEE, of SPBC, and of full and pessimistic logging, in which each process counts as a cluster.
+/// Options of HydEE and SPBC, and of full and pessimistic logging, in which each process counts as a cluster.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hydee {
-    /// Delay between checkpoints of a cluster. What a checkpoint makes superfluous is collected after it. Default 10s.
+    /// Delay between checkpoints of a cluster. Garbage collection follows each checkpoint. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
-    /// The same for single clusters, by name.
+    /// Overrides `checkpointEvery` for individual clusters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub checkpoint_every_in: BTreeMap<String, Period>,
-    /// Copies of each part of a checkpoint, beside the owner's own. Default 1.
+    /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where the copies are kept. Default `sameCluster`.
+    /// Where replicas are stored. Default `sameCluster`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
-    /// Content of logged messages that a process keeps in its memory. Past it the oldest move to stable storage while
-    /// everything goes on, and are read when a recovery wants them. Default: no limit.
+    /// Maximum size of the message log in a process's memory. Beyond it, the oldest entries move to stable storage in
+    /// the background, and are read from there during a recovery. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_memory: Option<Size>,
 }
 
-/// Options of independent checkpoints.
+/// Options of uncoordinated checkpoints.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Independent {
     /// Delay between checkpoints of a process. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
-    /// The same for the processes of single clusters, by name.
+    /// Overrides `checkpointEvery` for the processes of individual clusters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Delay between garbage collections. Default 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
-    /// Copies of each checkpoint, beside the owner's own. Default 1.
+    /// Number of replicas of each checkpoint, in addition to the owner's. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where the copies are kept. Default `sameCluster`.
+    /// Where replicas are stored. Default `sameCluster`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
@@ -131,41 +131,42 @@ pub struct Coordinated {
     /// Delay between garbage collections. Default 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
-    /// Copies of each part of a checkpoint, beside the owner's own. Default 1.
+    /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where the copies are kept. Default `sameCluster`.
+    /// Where replicas are stored. Default `sameCluster`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
 
-/// The options of no protocol: none.
+/// Options of `none`, of which there are none.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = without_additional_properties)]
 pub struct Unprotected {}
 
-/// Who decides what is collected.
+/// Who decides what is garbage-collected.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CollectBy {
-    /// The first cluster asks all others, and decides for everyone: while one cannot answer, nothing is removed.
+    /// The first cluster asks all other clusters and decides for all of them. Nothing is collected while a cluster
+    /// cannot answer.
     #[default]
     Initiator,
-    /// Each cluster tells all others what it stores, and decides for itself by what it has heard.
+    /// Each cluster announces what it stores to all other clusters, and decides for itself.
     EveryCluster,
 }
 
-/// What a message between clusters carries of its sender's dependencies.
+/// Dependencies that are piggybacked on messages between clusters.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Piggyback {
-    /// The number of the sender's checkpoint.
+    /// The SN of the sender's cluster.
     #[default]
     Sn,
-    /// The whole vector of dependencies, so that a forced checkpoint also covers what the sender had received from
-    /// others: fewer are forced where messages go in circles.
+    /// The sender's whole DDV. A forced checkpoint then also covers what the sender received from other clusters, so
+    /// that cyclic traffic forces fewer checkpoints.
     Ddv,
 }
 
@@ -173,40 +174,41 @@ pub enum Piggyback {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Forcing {
-    /// Those that bring news of a checkpoint of the sender's cluster.
+    /// Messages whose piggybacked dependencies are newer than the receiver's.
     #[default]
     News,
-    /// Every one: a baseline, which takes far more checkpoints.
+    /// All messages. A baseline that takes far more checkpoints.
     EveryMessage,
 }
 
-/// Where copies of checkpoints are kept.
+/// Where replicas of checkpoints are stored.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplicateTo {
-    /// By the next nodes of the owner's cluster, as in the paper. A whole cluster's loss is unrecoverable by design.
+    /// On the next nodes of the owner's cluster, as in the paper. The loss of a whole cluster is then unrecoverable by
+    /// design.
     #[default]
     SameCluster,
-    /// By nodes of the next clusters.
+    /// On nodes of the next clusters.
     OtherCluster,
-    /// By a storage server that stands outside every cluster.
+    /// On a storage server outside the clusters.
     SharedStorage,
 }
 
-/// What the protocols that take checkpoints have in common, defaults filled in.
+/// Checkpoint options that several protocols share, with defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpointing {
-    /// Delay between checkpoints; `None` is never.
+    /// Delay between checkpoints; `None` disables the timer.
     pub every: Option<Span>,
-    /// Delay between garbage collections; `None` is never.
+    /// Delay between garbage collections; `None` disables the timer.
     pub collect_every: Option<Span>,
-    /// Copies beside the owner's own.
+    /// Number of replicas of each part, in addition to the owner's part.
     pub replicas: u32,
-    /// Where they are.
+    /// Where replicas are stored.
     pub replicate_to: ReplicateTo,
 }
 
-/// An API server refuses `additionalProperties: false`, and removes unknown fields by itself.
+/// API servers reject `additionalProperties: false`, and remove unknown fields by themselves.
 fn without_additional_properties(schema: &mut Schema) {
     schema.remove("additionalProperties");
 }

@@ -1,173 +1,175 @@
-//! What the operator says of a federation. Written by it alone; a file needs none of this.
+//! Status of a federation, written by the operator. Ignored in files.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Longest text in a status.
+/// Maximum length of a text in a status, in characters.
 pub const MAX_MESSAGE: usize = 1024;
 
-/// What has become of a federation.
+/// Status of a federation.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FederationStatus {
-    /// The generation of the resource that this speaks of.
+    /// Generation of the resource that this refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How far it is.
+    /// Current phase.
     #[serde(default)]
     pub phase: Phase,
-    /// The newest news, in one sentence.
+    /// The latest event, in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// What holds and what does not.
+    /// Current conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub conditions: Vec<Condition>,
-    /// The protocol's name.
+    /// Name of the protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub protocol: Option<String>,
-    /// Clusters all of whose processes are up, of all: `1/2`.
+    /// Clusters whose processes are all up, out of the total: `1/2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub clusters_ready: Option<String>,
-    /// One entry for each cluster, in the order of the spec.
+    /// One entry per cluster, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub clusters: Vec<ClusterState>,
-    /// Faults of the plan that were injected or came to nothing, of all: `1/2`. One that was injected may still be in force.
+    /// Planned faults that were injected or had no effect, out of the total: `1/2`. An injected fault may still be in
+    /// effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub faults_done: Option<String>,
-    /// The largest time between the first and the last death of one fault, by the victims' own clocks, in microseconds.
+    /// Longest time between the first and the last death caused by one fault, by the victims' own clocks, in
+    /// microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<i64>,
-    /// How often a cluster has gone back to a checkpoint.
+    /// Total number of rollbacks of clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollbacks: Option<u32>,
-    /// What emulates the links: `inNode`, a delay line in the nodes themselves; `tc`, traffic control; or both, `tc+inNode`,
-    /// where the kernel does what it can.
+    /// What emulates the links: `inNode` (delay lines in the nodes), `tc` (traffic control), or `tc+inNode` (traffic
+    /// control, with delay lines for what the kernel does not support).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub shaping: Option<String>,
-    /// The judgement of the run, once it has ended: `pass`, `fail` or `unknown`.
+    /// Verdict of the run, once it has ended: `pass`, `fail` or `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub verdict: Option<String>,
-    /// The number of the supervisor's newest event that is also a Kubernetes event.
+    /// Number of the supervisor's newest event that was published as a Kubernetes event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event: Option<i64>,
-    /// Which supervisor told that event: another one after each start of its program.
+    /// Identifier of the supervisor that reported that event. Changes whenever the supervisor restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub supervisor: Option<String>,
 }
 
 impl FederationStatus {
-    /// What is said about one of [`condition`]; `None` as long as nothing is.
+    /// Returns the condition of this kind, one of [`condition`]; `None` if it has not been set.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|it| it.kind == kind)
     }
 
-    /// Whether one of [`condition`] is `True`.
+    /// Returns whether the condition of this kind, one of [`condition`], is `True`.
     pub fn holds(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|it| it.status == "True")
     }
 }
 
-/// How far a federation is.
+/// Phase of a federation.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
-    /// Nothing has been made yet.
+    /// Nothing has been created yet.
     #[default]
     Pending,
-    /// It cannot be run; the condition `Accepted` says why.
+    /// The federation cannot be run. The condition `Accepted` says why.
     Rejected,
-    /// Its pods are being made.
+    /// Pods are being created.
     Starting,
-    /// Its processes are there, and its links are being measured.
+    /// All processes are ready, and the links are being measured.
     Linking,
-    /// The application runs.
+    /// The application is running.
     Running,
-    /// It stands still, because `spec.pause` says so.
+    /// The federation is paused by `spec.pause`.
     Paused,
-    /// The run is over and has been judged.
+    /// The run has ended and has been judged.
     Completed,
-    /// It is being deleted.
+    /// The federation is being deleted.
     Deleting,
 }
 
-/// The state of one cluster.
+/// State of one cluster.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterState {
-    /// Its name.
+    /// Name of the cluster.
     #[schemars(length(max = 40))]
     pub name: String,
-    /// How many processes it has.
+    /// Number of processes.
     pub nodes: u32,
-    /// How many of their pods run.
+    /// Number of running pods.
     pub pods: u32,
-    /// How many of its processes are up, as far as the supervisor knows.
+    /// Number of processes that are up, as far as the supervisor knows.
     pub up: u32,
-    /// What it does.
+    /// Current state of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub state: Option<String>,
-    /// Checkpoints that it has committed.
+    /// Number of committed checkpoints.
     pub checkpoints: u32,
-    /// How many of them a message forced.
+    /// Number of forced checkpoints.
     pub forced: u32,
-    /// How often it has gone back to one.
+    /// Number of rollbacks.
     pub rollbacks: u32,
-    /// Steps of the application that are done, of all: `120/3000`.
+    /// Completed steps of the application, out of the total: `120/3000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 80))]
     pub progress: Option<String>,
 }
 
-/// Something that holds or does not, in the form that Kubernetes' tools know.
+/// A condition, in the form that Kubernetes tools understand.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about: see [`condition`].
+    /// Type of the condition. See [`condition`].
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     #[schemars(length(max = 16))]
     pub status: String,
-    /// Why, in one word.
+    /// Reason, in one word.
     #[schemars(length(max = 128))]
     pub reason: String,
-    /// Why, in a sentence.
+    /// Reason, in one sentence.
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// Since when it is so.
+    /// Time of the last change of `status`.
     #[schemars(schema_with = "instant")]
     pub last_transition_time: Time,
-    /// The generation of the resource that this speaks of.
+    /// Generation of the resource that this refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
 /// The conditions of a federation.
 pub mod condition {
-    /// The resource makes sense, and can be run here.
+    /// The federation is valid and can be run in this Kubernetes cluster.
     pub const ACCEPTED: &str = "Accepted";
-    /// All pods run. What keeps one from it is the message.
+    /// All pods are running. Otherwise, the message says what is missing.
     pub const PODS_READY: &str = "PodsReady";
-    /// The processes are connected and the links are emulated as asked; by what is the reason.
+    /// The processes are connected and the links have the requested properties. The reason says what emulates them.
     pub const LINKED: &str = "Linked";
-    /// The application runs.
+    /// The application is running.
     pub const RUNNING: &str = "Running";
-    /// The run is over and judged; the verdict is the reason.
+    /// The run has ended and has been judged. The reason is the verdict.
     pub const COMPLETED: &str = "Completed";
-    /// The supervisor answers.
+    /// The supervisor responds.
     pub const SUPERVISED: &str = "Supervised";
-    /// The operator can look at the federation. Said once a look has failed.
+    /// The operator can reconcile the federation. Set after the first failure to do so.
     pub const RECONCILED: &str = "Reconciled";
 }
 
@@ -176,6 +178,6 @@ fn instant(_: &mut SchemaGenerator) -> Schema {
         "type": "string",
         "format": "date-time",
         "maxLength": 64,
-        "description": "Since when it is so.",
+        "description": "Time of the last change of `status`.",
     })
 }

@@ -1,4 +1,4 @@
-//! Whether an application can run on the federation's clusters.
+//! Checks that an application can run on the federation's clusters.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +11,23 @@ use crate::resource::{
     Salted, Synthetic, Traffic,
 };
 
-/// Most cells of the grid that one process of the heat solver owns.
+/// Maximum number of grid cells per process of the heat solver.
 const MAX_CELLS: u64 = 1 << 27;
-/// Most columns, since a message carries a row.
+/// Maximum number of columns, because a message carries a row.
 const MAX_COLUMNS: u32 = 1 << 20;
-/// Most bytes of state of one process.
+/// Maximum state of a process, in bytes.
 const MAX_STATE: u64 = 1 << 32;
-/// Most bytes of one message.
+/// Maximum length of a message, in bytes.
 const MAX_MESSAGE: u64 = 1 << 28;
-/// Least bytes of the longest message of a NAS pattern: the shortest one still carries a value.
+/// Minimum length of the longest message of a NAS pattern, in bytes. The shortest message must still carry a value.
 const LEAST_NAS_MESSAGE: u64 = 512;
-/// Processes that every NAS pattern can be run on: squares of powers of two.
+/// Numbers of processes that all NAS patterns support: squares of powers of two.
 const NAS_PROCESSES: [u32; 5] = [16, 64, 256, 1024, 4096];
-/// Most round trips of a ping-pong.
+/// Maximum number of round trips of a ping-pong.
 const MAX_ROUND_TRIPS: u64 = 1 << 24;
-/// Most pieces of work.
+/// Maximum number of pieces of work.
 const MAX_PIECES: u64 = 1 << 24;
-/// Most messages that one process sends to one cluster when counts are exact: it keeps their instants in memory.
+/// Maximum number of messages that a process sends to one cluster in exact traffic. Their times are kept in memory.
 const MAX_EXACT: u64 = 1_000_000;
 
 impl Check<'_> {
@@ -52,14 +52,14 @@ impl Check<'_> {
         if heat.columns() > MAX_COLUMNS {
             self.problem(
                 format!("{path}.columns"),
-                format!("{} columns are too many", heat.columns()),
-                format!("a message carries a whole row; at most {MAX_COLUMNS} are possible"),
+                format!("too many columns ({})", heat.columns()),
+                format!("write at most {MAX_COLUMNS}: a message carries a whole row"),
             );
         } else if cells > MAX_CELLS {
             self.problem(
                 format!("{path}.rows"),
-                format!("{cells} cells are too many for one process"),
-                format!("rows times columns is at most {MAX_CELLS}"),
+                format!("too many cells per process ({cells})"),
+                format!("reduce `rows` times `columns` to at most {MAX_CELLS}"),
             );
         }
         self.at_most(&format!("{path}.state"), heat.state(), MAX_STATE);
@@ -82,7 +82,7 @@ impl Check<'_> {
             let path = format!("{path}.clusters[{index}]");
             self.cluster(&format!("{path}.cluster"), &behaviour.cluster);
             if !clusters.insert(&behaviour.cluster) {
-                self.twice(&path, &format!("what cluster `{}` does", behaviour.cluster));
+                self.twice(&path, &format!("cluster `{}`", behaviour.cluster));
             }
             self.computes(&format!("{path}.meanComputation"), behaviour.mean_computation.0);
             let mut targets = BTreeSet::new();
@@ -91,7 +91,7 @@ impl Check<'_> {
                 self.cluster(&format!("{path}.to"), &send.to);
                 self.probability(&format!("{path}.probability"), send.probability);
                 if !targets.insert(&send.to) {
-                    self.twice(&path, &format!("what `{}` sends to `{}`", behaviour.cluster, send.to));
+                    self.twice(&path, &format!("messages from `{}` to `{}`", behaviour.cluster, send.to));
                 }
                 if send.to == behaviour.cluster && send.probability > 0.0 {
                     self.company(&path, &send.to);
@@ -109,7 +109,7 @@ impl Check<'_> {
             let known = self.cluster(&format!("{path}.from"), &count.from);
             self.cluster(&format!("{path}.to"), &count.to);
             if !pairs.insert((&count.from, &count.to)) {
-                self.twice(&path, &format!("what `{}` sends to `{}`", count.from, count.to));
+                self.twice(&path, &format!("messages from `{}` to `{}`", count.from, count.to));
             }
             if count.from == count.to && count.count > 0 {
                 self.company(&path, &count.to);
@@ -118,9 +118,9 @@ impl Check<'_> {
             if known && u64::from(count.count) > most {
                 self.problem(
                     format!("{path}.count"),
-                    format!("{} messages are too many", count.count),
+                    format!("too many messages ({})", count.count),
                     format!(
-                        "a process sends at most {MAX_EXACT} to one cluster; use `random` or `burst` for more"
+                        "write at most {MAX_EXACT} per sending process, or use `random` or `burst` traffic"
                     ),
                 );
             }
@@ -133,7 +133,7 @@ impl Check<'_> {
         self.probability(&format!("{path}.between"), traffic.between());
         self.positive(&format!("{path}.receivers"), traffic.receivers.unwrap_or(1));
         for (index, cluster) in self.spec.clusters.iter().enumerate() {
-            // The last cluster sends only inside.
+            // The last cluster sends only within itself.
             if traffic.between() < 1.0 || index + 1 == self.spec.clusters.len() {
                 self.company(path, &cluster.name);
             }
@@ -147,8 +147,8 @@ impl Check<'_> {
         if exchange.receive().is_empty() {
             self.problem(
                 format!("{path}.receive"),
-                "the program receives in no way",
-                "name `named`, `gathered` or `polled`, or leave it out for all three",
+                "the list of ways to receive is empty",
+                "list `named`, `gathered` or `polled`, or omit the field for all three",
             );
         }
         self.at_most(&format!("{path}.receive"), exchange.receive().len() as u64, 16);
@@ -163,7 +163,7 @@ impl Check<'_> {
             self.problem(
                 format!("{path}.message"),
                 format!(
-                    "{} is too short: some messages of a kernel are a fraction of it",
+                    "{} is too short: some messages of a kernel have only a fraction of this length",
                     Size(nas.message())
                 ),
                 format!("write at least {LEAST_NAS_MESSAGE}B"),
@@ -177,8 +177,8 @@ impl Check<'_> {
         if !NAS_PROCESSES.contains(&processes) {
             self.problem(
                 path,
-                format!("the kernels cannot be run on {processes} processes"),
-                "give the clusters 16, 64, 256, 1024 or 4096 nodes in all",
+                format!("the NAS kernels do not support {processes} processes"),
+                "use 16, 64, 256, 1024 or 4096 nodes in total",
             );
         } else if let Some(order) = &nas.order {
             let mut sorted = order.clone();
@@ -186,8 +186,8 @@ impl Check<'_> {
             if !sorted.iter().copied().eq(0..processes) {
                 self.problem(
                     format!("{path}.order"),
-                    format!("it does not name each of the {processes} ranks once"),
-                    format!("name the numbers from 0 to {} in any order, or leave it out", processes - 1),
+                    format!("`order` does not contain each of the {processes} ranks once"),
+                    format!("list the numbers from 0 to {} in any order, or omit `order`", processes - 1),
                 );
             }
         }
@@ -196,7 +196,11 @@ impl Check<'_> {
     fn ping_pong(&mut self, path: &str, it: &PingPong) {
         let sizes = it.sizes();
         if sizes.is_empty() {
-            self.problem(format!("{path}.sizes"), "no length is played", "name one, or leave it out");
+            self.problem(
+                format!("{path}.sizes"),
+                "the list of lengths is empty",
+                "list at least one length, or omit the field",
+            );
         }
         for (index, size) in sizes.iter().enumerate() {
             self.at_most(&format!("{path}.sizes[{index}]"), *size, MAX_MESSAGE);
@@ -224,13 +228,13 @@ impl Check<'_> {
 
     fn positive(&mut self, path: &str, value: u32) {
         if value == 0 {
-            self.problem(path, "0 is too few", "write at least 1");
+            self.problem(path, "the value must not be 0", "write at least 1");
         }
     }
 
     fn computes(&mut self, path: &str, span: Span) {
         if span == Span::ZERO {
-            self.problem(path, "computing takes time", "write a duration above zero");
+            self.problem(path, "the computing time must not be 0", "write a duration above zero");
         }
     }
 
@@ -242,7 +246,7 @@ impl Check<'_> {
                 } else {
                     (value.to_string(), limit.to_string())
                 };
-            self.problem(path, format!("{value} is too much"), format!("write at most {limit}"));
+            self.problem(path, format!("{value} is too large"), format!("write at most {limit}"));
         }
     }
 
@@ -253,23 +257,23 @@ impl Check<'_> {
     }
 
     fn twice(&mut self, path: &str, what: &str) {
-        self.problem(path, format!("{what} is said twice"), "keep one of the two entries");
+        self.problem(path, format!("there are two entries for {what}"), "keep one of the two entries");
     }
 
-    /// Messages need somebody to send to.
+    /// Checks that there is more than one process to exchange messages.
     fn company_at_all(&mut self, path: &str) {
         if self.sized && self.nodes.values().sum::<u32>() == 1 {
-            self.problem(path, "a single process has nobody to exchange messages with", "add nodes");
+            self.problem(path, "the only process has no other to exchange messages with", "add nodes");
         }
     }
 
-    /// Messages inside a cluster need somebody to send to.
+    /// Checks that the cluster has more than one node to exchange messages.
     fn company(&mut self, path: &str, cluster: &str) {
         if self.nodes.get(cluster) == Some(&1) {
             self.problem(
                 path,
-                format!("the only node of cluster `{cluster}` has nobody to send to inside its cluster"),
-                "add a node to the cluster, or let it send only to others",
+                format!("the only node of cluster `{cluster}` has no other node in its cluster to send to"),
+                "add a node to the cluster, or let it send only to other clusters",
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Whether faults can happen: triggers that can be met, and targets that exist.
+//! Checks that faults can happen: that triggers can occur, and that targets exist.
 
 use faultline_core::{FactKind, Span};
 
@@ -7,10 +7,10 @@ use crate::names::Names;
 use crate::quantity::Duration;
 use crate::resource::{ANY, ActionRef, Fault, MAX_FAULTS, Mtbf, Protocol, TriggerRef, When};
 
-/// Most faults that one `mtbf` entry may be expected to draw.
+/// Maximum expected number of faults of one `mtbf` entry.
 const MAX_DRAWN: u64 = 10_000;
 
-/// What is stated without any protocol.
+/// Facts that processes report without a protocol.
 const UNPROTECTED_FACTS: [FactKind; 4] =
     [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Finished];
 
@@ -27,27 +27,27 @@ impl Check<'_> {
             [] => self.problem(
                 path,
                 "the fault has no trigger",
-                "say when: `at: 4s`, `when: { fact: … }` or `mtbf: { exponential: 30s }`",
+                "add one: `at: 4s`, `when: { fact: … }` or `mtbf: { exponential: 30s }`",
             ),
             [(name, trigger)] => self.trigger(&format!("{path}.{name}"), trigger),
             [(first, _), (second, _), ..] => self.problem(
                 format!("{path}.{second}"),
                 format!("the fault has two triggers, `{first}` and `{second}`"),
-                "write two faults, each with one trigger",
+                "split it into two faults with one trigger each",
             ),
         }
         match fault.actions()[..] {
             [] => self.problem(
                 path,
-                "the fault does nothing",
-                "say what: `crash`, `pause`, `loseCluster`, `link`, `partition`, `slowStorage`, `fullStorage` or \
+                "the fault has no action",
+                "add one: `crash`, `pause`, `loseCluster`, `link`, `partition`, `slowStorage`, `fullStorage` or \
                  `corruptStorage`",
             ),
             [(name, action)] => self.action(&format!("{path}.{name}"), action),
             [(first, _), (second, _), ..] => self.problem(
                 format!("{path}.{second}"),
                 format!("the fault has two actions, `{first}` and `{second}`"),
-                "write two faults with the same trigger",
+                "split it into two faults with the same trigger",
             ),
         }
     }
@@ -56,8 +56,11 @@ impl Check<'_> {
         match trigger {
             TriggerRef::At(at) if at.0 >= self.spec.deadline() => self.problem(
                 path,
-                format!("the run has ended by then: its deadline is {}", Duration(self.spec.deadline())),
-                "inject the fault earlier, or move `deadline`",
+                format!(
+                    "the fault would come after the deadline of the run ({})",
+                    Duration(self.spec.deadline())
+                ),
+                "choose an earlier time, or extend `deadline`",
             ),
             TriggerRef::At(_) => {}
             TriggerRef::When(when) => self.when(path, when),
@@ -69,19 +72,23 @@ impl Check<'_> {
         if !FactKind::OF_PROCESSES.contains(&when.fact) {
             self.problem(
                 format!("{path}.fact"),
-                "this is stated by the supervisor, and no process can be halted at it",
-                "use a fact that a process states, such as `checkpointRequested` or `delivered`",
+                "this fact is reported by the supervisor, so that no process can be halted at it",
+                "use a fact that a process reports, such as `checkpointRequested` or `delivered`",
             );
         } else if matches!(self.spec.protocol, Protocol::None(_)) && !UNPROTECTED_FACTS.contains(&when.fact) {
             self.problem(
                 format!("{path}.fact"),
-                "nothing states this when the protocol is `none`",
+                "this fact is never reported under the protocol `none`",
                 "use `sent`, `transmitted`, `delivered` or `finished`",
             );
         }
         self.target(path, "cluster", &when.cluster, when.node);
         if when.occurrence == Some(0) {
-            self.problem(format!("{path}.occurrence"), "occurrences are counted from 1", "write at least 1");
+            self.problem(
+                format!("{path}.occurrence"),
+                "occurrences are counted from 1 (found 0)",
+                "write at least 1",
+            );
         }
     }
 
@@ -92,7 +99,7 @@ impl Check<'_> {
                 if !(0.1..=10.0).contains(&weibull.shape) {
                     self.problem(
                         format!("{path}.weibull.shape"),
-                        format!("a shape of {} is out of range", weibull.shape),
+                        format!("the shape {} is out of range", weibull.shape),
                         "write a number between 0.1 and 10; 1 is the exponential distribution",
                     );
                 }
@@ -100,12 +107,12 @@ impl Check<'_> {
             }
         };
         if scale == Span::ZERO {
-            self.problem(path, "failures would never cease", "write a duration above zero");
+            self.problem(path, "the time between failures must not be 0", "write a duration above zero");
         } else if self.spec.deadline().0 / scale.0 > MAX_DRAWN {
             self.problem(
                 path,
-                format!("more than {MAX_DRAWN} faults would be drawn before the deadline"),
-                "let failures be rarer, or move `deadline`",
+                format!("this entry would inject more than {MAX_DRAWN} faults before the deadline"),
+                "choose a longer time between failures, or an earlier `deadline`",
             );
         }
     }
@@ -127,8 +134,8 @@ impl Check<'_> {
                 if it.link() == Default::default() {
                     self.problem(
                         path,
-                        "the link does not change",
-                        "state a latency, jitter, bandwidth, loss or preset",
+                        "the fault changes no property of the link",
+                        "set `latency`, `jitter`, `bandwidth`, `loss` or `preset`",
                     );
                 }
                 let properties = it.link().over(self.spec.links().properties(&it.from, &it.to));
@@ -143,8 +150,8 @@ impl Check<'_> {
                 } else if it.from == it.to {
                     self.problem(
                         format!("{path}.to"),
-                        format!("`{}` cannot be parted from itself", it.to),
-                        "name two clusters; to trouble the network inside one, use `link`",
+                        format!("a partition needs two clusters (found `{}` twice)", it.to),
+                        "name two clusters; for the network within a cluster, use `link`",
                     );
                 }
                 self.lasts(path, Some(it.span));
@@ -153,7 +160,11 @@ impl Check<'_> {
                 self.process(path, &it.process, &it.cluster, it.node);
                 self.lasts(path, it.span);
                 if it.by.0 == Span::ZERO {
-                    self.problem(format!("{path}.by"), "0 is not slower", "write a duration above zero");
+                    self.problem(
+                        format!("{path}.by"),
+                        "the additional time must not be 0",
+                        "write a duration above zero",
+                    );
                 }
             }
             ActionRef::FullStorage(it) | ActionRef::CorruptStorage(it) => {
@@ -163,21 +174,21 @@ impl Check<'_> {
         }
     }
 
-    /// A process by its name, or by cluster and node.
+    /// Checks the target of a fault: a process by its name, or by cluster and node.
     fn process(&mut self, path: &str, name: &Option<String>, cluster: &str, node: Option<u32>) {
         let Some(name) = name else { return self.target(path, "cluster", cluster, node) };
         if cluster != ANY || node.is_some() {
             self.problem(
                 format!("{path}.process"),
-                "the process is named twice, by its name and by its place",
-                "write `process`, or `cluster` and `node`",
+                "`process` cannot be combined with `cluster` or `node`",
+                "use either `process`, or `cluster` and `node`",
             );
         } else if self.sized {
             let names = Names::of(self.spec);
             let help = match names.extra() {
-                [] => "a process is called by its cluster and number, `paris-1`; none stands outside".into(),
+                [] => "use the cluster and the number of the node, such as `paris-1`; there are no processes outside the clusters".into(),
                 extra => {
-                    format!("a process is called by its cluster and number; others: {}", extra.join(", "))
+                    format!("use the cluster and the number of the node, such as `paris-1`, or one of: {}", extra.join(", "))
                 }
             };
             if names.process_id(name).is_none() {
@@ -186,7 +197,7 @@ impl Check<'_> {
         }
     }
 
-    /// A cluster or `any`, and a node that is there whichever cluster is meant.
+    /// Checks the target of a fault: a cluster or `any`, and a node that exists in every cluster that may be meant.
     fn target(&mut self, path: &str, field: &str, cluster: &str, node: Option<u32>) {
         let nodes = if cluster == ANY {
             self.nodes.values().min().copied().unwrap_or(0)
@@ -199,8 +210,8 @@ impl Check<'_> {
         let whose =
             if cluster == ANY { "the smallest cluster".into() } else { format!("cluster `{cluster}`") };
         let help = match nodes {
-            1 => "its only node is 0; leave `node` out to have one drawn".into(),
-            _ => format!("its nodes are 0 to {}; leave `node` out to have one drawn", nodes - 1),
+            1 => "its only node is 0; omit `node` to draw one from the seed".into(),
+            _ => format!("its nodes are 0 to {}; omit `node` to draw one from the seed", nodes - 1),
         };
         self.problem(format!("{path}.node"), format!("{whose} has no node {node}"), help);
     }
@@ -209,7 +220,7 @@ impl Check<'_> {
         if self.nodes.len() < 2 {
             self.problem(
                 path,
-                "there are no two clusters to choose from",
+                "the federation has only one cluster to choose from",
                 "add a cluster, or name both ends",
             );
         }
@@ -219,7 +230,7 @@ impl Check<'_> {
         if span.is_some_and(|it| it.0 == Span::ZERO) {
             self.problem(
                 format!("{path}.for"),
-                "a fault that takes no time is none",
+                "the duration of the fault must not be 0",
                 "write a duration above zero",
             );
         }

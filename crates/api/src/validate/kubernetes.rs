@@ -1,12 +1,13 @@
-//! What an API server would refuse in the objects that a federation becomes.
+//! Checks of what an API server would reject in the objects of a federation.
 
 use super::Check;
+use crate::quantity::Size;
 
-/// A StatefulSet's name has at most 52 characters, so that its pods' labels have at most 63.
+/// Maximum length of a StatefulSet's name, so that its pods' labels have at most 63 characters.
 const MAX_STATEFUL_SET: usize = 52;
-/// Bytes of a volume that something fits into.
+/// Minimum size of a volume, in bytes.
 const SMALLEST_VOLUME: u64 = 1 << 20;
-/// Longest value of a label.
+/// Maximum length of a label's value.
 const MAX_LABEL: usize = 63;
 
 impl Check<'_> {
@@ -16,9 +17,9 @@ impl Check<'_> {
             if federation.len() + 1 + cluster.name.len() > MAX_STATEFUL_SET {
                 self.problem(
                     format!("spec.clusters[{index}].name"),
-                    format!("`{federation}-{}` is too long for the pods of a cluster", cluster.name),
+                    format!("`{federation}-{}` is too long for the names of pods", cluster.name),
                     format!(
-                        "shorten the name of the cluster or of the federation: together at most {} characters",
+                        "shorten the name of the cluster or of the federation to at most {} characters together",
                         MAX_STATEFUL_SET - 1
                     ),
                 );
@@ -31,8 +32,8 @@ impl Check<'_> {
             if !is_label(pool) {
                 self.problem(
                     path,
-                    format!("`{pool}` cannot be the value of a label"),
-                    "use at most 63 letters, digits, dashes, dots and underscores, the first and last no punctuation",
+                    format!("`{pool}` is not a valid value of a label"),
+                    "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or digit",
                 );
             }
         }
@@ -40,22 +41,22 @@ impl Check<'_> {
         if !(0.001..=1024.0).contains(&resources.cpu()) {
             self.problem(
                 "spec.kubernetes.resources.cpu",
-                format!("{} cores cannot be set aside for a pod", resources.cpu()),
+                format!("a pod cannot request {} cores", resources.cpu()),
                 "write a number between 0.001 and 1024",
             );
         }
         if resources.memory() < 16 << 20 {
             self.problem(
                 "spec.kubernetes.resources.memory",
-                "a node does not fit into so little memory",
+                format!("the memory is too small for a node (found {})", Size(resources.memory())),
                 "write at least 16MiB",
             );
         }
         for (path, volume) in [("volumes", &kubernetes.volumes), ("results", &kubernetes.results)] {
-            if volume.as_ref().is_some_and(|it| it.size.0 < SMALLEST_VOLUME) {
+            if let Some(volume) = volume.as_ref().filter(|it| it.size.0 < SMALLEST_VOLUME) {
                 self.problem(
                     format!("spec.kubernetes.{path}.size"),
-                    "nothing fits into so small a volume",
+                    format!("the volume is too small (found {})", volume.size),
                     "write at least 1MiB",
                 );
             }

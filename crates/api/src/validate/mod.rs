@@ -1,7 +1,7 @@
-//! What a combination of values means, and which combinations make no sense.
+//! Checks of combinations of values.
 //!
-//! Knows no text: a problem names the path of the value at fault, and [`crate::parse`] turns paths into places. All
-//! problems are found in one go.
+//! Works on values, not on text: a problem names the path of the value, and [`crate::parse`] turns paths into
+//! locations. All problems are reported at once.
 
 mod application;
 mod faults;
@@ -19,39 +19,40 @@ use crate::resource::{
     MAX_NODES_PER_CLUSTER, MAX_PAIRS, MIN_DETECT_AFTER, ReplicateTo,
 };
 
-/// Something that is wrong with a federation.
+/// An error in a federation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Which value, like `spec.faults[2].at`.
+    /// Path of the value, such as `spec.faults[2].at`.
     pub path: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// Suggested fix.
     pub help: String,
 }
 
-/// Everything that is wrong with `federation`, in the order of the resource; nothing when it can be run.
+/// Returns all problems of `federation`, in the order of the resource. If there are none, the federation can be run.
 ///
-/// Includes what the rules of the custom resource definition refuse, so that an API server admits whatever passes here.
+/// Includes everything that the CEL rules of the custom resource definition refuse, so that API servers admit whatever
+/// passes here.
 pub fn validate(federation: &Federation) -> Vec<Problem> {
     let mut check = Check::new(&federation.spec);
     check.everything(federation);
     check.problems
 }
 
-/// The word in `known` that `word` was probably meant to be.
+/// Returns the word in `known` that was probably meant by `word`.
 pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let scored =
         known.into_iter().map(|it| (strsim::jaro_winkler(&word.to_lowercase(), &it.to_lowercase()), it));
     scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, it)| it)
 }
 
-/// A check under way.
+/// State of a check.
 struct Check<'a> {
     spec: &'a FederationSpec,
-    /// Nodes by cluster.
+    /// Number of nodes by cluster.
     nodes: BTreeMap<&'a str, u32>,
-    /// Whether the numbers of nodes make sense, so that others may be judged by them.
+    /// Whether the numbers of nodes are valid, so that other values may be compared with them.
     sized: bool,
     problems: Vec<Problem>,
 }
@@ -83,11 +84,13 @@ impl<'a> Check<'a> {
     fn name(&mut self, name: Option<&str>) {
         match name {
             None | Some("") => {
-                self.problem("metadata", "the federation has no name", "add `metadata: { name: … }`");
+                self.problem("metadata", "the federation has no name", "add a name: `metadata: { name: … }`");
             }
-            Some(name) if !is_name(name) => {
-                self.problem("metadata.name", format!("`{name}` cannot name a federation"), NAME_HELP)
-            }
+            Some(name) if !is_name(name) => self.problem(
+                "metadata.name",
+                format!("`{name}` is not a valid name for a federation"),
+                NAME_HELP,
+            ),
             Some(_) => {}
         }
     }
@@ -96,7 +99,7 @@ impl<'a> Check<'a> {
         if self.spec.clusters.is_empty() {
             self.problem(
                 "spec.clusters",
-                "there is no cluster",
+                "the federation has no clusters",
                 "add one, such as `clusters: [{ name: paris, nodes: 3 }]`",
             );
         }
@@ -107,18 +110,22 @@ impl<'a> Check<'a> {
             let path = format!("spec.clusters[{index}]");
             let name = &cluster.name;
             if !is_name(name) {
-                self.problem(format!("{path}.name"), format!("`{name}` cannot name a cluster"), NAME_HELP);
+                self.problem(
+                    format!("{path}.name"),
+                    format!("`{name}` is not a valid name for a cluster"),
+                    NAME_HELP,
+                );
             } else if RESERVED.contains(&name.as_str()) {
                 self.problem(
                     format!("{path}.name"),
-                    format!("a cluster cannot be called `{name}`"),
-                    "the word has a meaning of its own; choose another name",
+                    format!("a cluster must not be named `{name}`"),
+                    "choose another name; this one is reserved",
                 );
             } else if !seen.insert(name) {
                 self.problem(
                     format!("{path}.name"),
-                    format!("there is already a cluster `{name}`"),
-                    "give each cluster a name of its own",
+                    format!("the name `{name}` is used by more than one cluster"),
+                    "give each cluster a unique name",
                 );
             }
             self.sized &= (1..=MAX_NODES_PER_CLUSTER).contains(&cluster.nodes);
@@ -126,14 +133,12 @@ impl<'a> Check<'a> {
                 0 => self.problem(
                     format!("{path}.nodes"),
                     format!("cluster `{name}` has no nodes"),
-                    "a cluster has at least 1 node; leave the cluster out if it is not wanted",
+                    "write at least 1, or remove the cluster",
                 ),
                 nodes if nodes > MAX_NODES_PER_CLUSTER => self.problem(
                     format!("{path}.nodes"),
-                    format!("{nodes} nodes are too many for a cluster"),
-                    format!(
-                        "a cluster has at most {MAX_NODES_PER_CLUSTER}, a federation at most {MAX_NODES}"
-                    ),
+                    format!("cluster `{name}` has too many nodes ({nodes})"),
+                    format!("write at most {MAX_NODES_PER_CLUSTER}; a federation has at most {MAX_NODES}"),
                 ),
                 nodes => total = total.saturating_add(nodes),
             }
@@ -141,8 +146,8 @@ impl<'a> Check<'a> {
         if total > MAX_NODES {
             self.problem(
                 "spec.clusters",
-                format!("{total} nodes are too many for a federation"),
-                format!("a federation has at most {MAX_NODES}"),
+                format!("the federation has too many nodes ({total})"),
+                format!("reduce the total to at most {MAX_NODES}"),
             );
         }
     }
@@ -160,8 +165,8 @@ impl<'a> Check<'a> {
             if !seen.insert((&pair.from, &pair.to)) {
                 self.problem(
                     path.clone(),
-                    format!("the link from `{}` to `{}` is described twice", pair.from, pair.to),
-                    "keep one of the two descriptions",
+                    format!("there are two entries for the link from `{}` to `{}`", pair.from, pair.to),
+                    "keep one of the two entries",
                 );
             }
             let class = if pair.from == pair.to { links.within() } else { links.between() };
@@ -171,11 +176,11 @@ impl<'a> Check<'a> {
 
     fn at_most_entries(&mut self, path: &str, entries: usize, limit: usize) {
         if entries > limit {
-            self.problem(path, format!("{entries} entries are too many"), format!("list at most {limit}"));
+            self.problem(path, format!("too many entries ({entries})"), format!("list at most {limit}"));
         }
     }
 
-    /// A delay cannot be below zero.
+    /// Delays must not be negative.
     fn jitter(&mut self, path: &str, stated: &Link, properties: LinkProperties) {
         let LinkProperties { latency, jitter, .. } = properties;
         if jitter > latency {
@@ -183,16 +188,16 @@ impl<'a> Check<'a> {
             self.problem(
                 format!("{path}.{field}"),
                 format!(
-                    "a jitter of {} around a latency of {} would be a negative delay",
+                    "the jitter ({}) exceeds the latency ({}), so that delays could be negative",
                     Duration(jitter),
                     Duration(latency)
                 ),
-                "make the jitter at most the latency",
+                "choose a jitter of at most the latency",
             );
         }
     }
 
-    /// Whether `name` is a cluster; says so if not.
+    /// Returns whether `name` is a cluster; reports a problem if not.
     fn cluster(&mut self, path: &str, name: &str) -> bool {
         let exists = self.nodes.contains_key(name);
         if !exists {
@@ -222,7 +227,7 @@ impl<'a> Check<'a> {
                 self.problem(
                     "spec.application.salted",
                     format!(
-                        "a re-execution sends other messages than the execution, but {} relies on the same ones",
+                        "re-execution sends different messages, but {} requires it to send the same ones",
                         self.spec.protocol.name()
                     ),
                     "choose a send-deterministic application, such as `heat`, or the protocol `hc3i`",
@@ -232,8 +237,8 @@ impl<'a> Check<'a> {
                 self.problem(
                     "spec.application.farm",
                     format!(
-                        "who gets which piece depends on the order of answers, but {} relies on the same messages in \
-                         every order",
+                        "which worker gets a piece depends on the order of answers, but {} requires the same messages in \
+                         any order",
                         self.spec.protocol.name()
                     ),
                     "choose a send-deterministic application, such as `heat`, or the protocol `pessimisticLogging` or `hc3i`",
@@ -246,7 +251,11 @@ impl<'a> Check<'a> {
 
     fn period(&mut self, path: &str, period: Option<Span>) {
         if period.is_some_and(|it| it < Span::from_millis(1)) {
-            self.problem(path, "a timer needs at least 1ms", "write `never` to switch the timer off");
+            self.problem(
+                path,
+                "a timer must have at least 1ms",
+                "write a longer time, or `never` to disable the timer",
+            );
         }
     }
 
@@ -254,7 +263,7 @@ impl<'a> Check<'a> {
         const MOST: u32 = 16;
         let path = format!("{path}.replicas");
         if replicas > MOST {
-            self.problem(path, format!("{replicas} copies are too many"), format!("at most {MOST} are kept"));
+            self.problem(path, format!("too many replicas ({replicas})"), format!("write at most {MOST}"));
             return;
         }
         if replicas == 0 || !self.sized || self.spec.clusters.is_empty() {
@@ -265,36 +274,32 @@ impl<'a> Check<'a> {
                 let smallest = self.spec.clusters.iter().min_by_key(|it| it.nodes);
                 if let Some(cluster) = smallest.filter(|it| it.nodes <= replicas) {
                     let message = format!(
-                        "with {replicas} copies a checkpoint needs {} nodes; cluster `{}` has {}",
+                        "`replicas: {replicas}` needs {} nodes per cluster, but cluster `{}` has {}",
                         replicas + 1,
                         cluster.name,
                         cluster.nodes
                     );
-                    self.problem(
-                        path,
-                        message,
-                        "add nodes, keep fewer copies, or keep them elsewhere (`replicateTo`)",
-                    );
+                    self.problem(path, message, "add nodes, reduce `replicas`, or change `replicateTo`");
                 }
             }
             ReplicateTo::OtherCluster if self.spec.clusters.len() < 2 => self.problem(
                 path.replace(".replicas", ".replicateTo"),
-                "there is no other cluster to keep copies in",
-                "add a cluster, or write `replicateTo: sameCluster` or `sharedStorage`",
+                "there is no other cluster for the replicas",
+                "add a cluster, or write `replicateTo: sameCluster` or `replicateTo: sharedStorage`",
             ),
-            // One copy in each of the clusters after the owner's own.
+            // Each replica is kept in another cluster.
             ReplicateTo::OtherCluster if replicas as usize >= self.spec.clusters.len() => {
                 let others = self.spec.clusters.len() - 1;
                 self.problem(
                     path,
-                    format!("{replicas} copies are kept in as many other clusters; the others are {others}"),
-                    "add clusters, or keep fewer copies",
+                    format!("`replicas: {replicas}` needs as many other clusters (found {others})"),
+                    "add clusters, or reduce `replicas`",
                 );
             }
             ReplicateTo::OtherCluster => self.copies_stay(path, replicas),
             ReplicateTo::SharedStorage if replicas > 1 => self.problem(
                 path,
-                format!("{replicas} copies on one storage server protect no better than one"),
+                format!("`replicas: {replicas}` on one storage server protects no better than one replica"),
                 "write `replicas: 1`",
             ),
             ReplicateTo::SharedStorage => {}
@@ -306,8 +311,11 @@ impl<'a> Check<'a> {
         if detect_after < MIN_DETECT_AFTER {
             self.problem(
                 "spec.failures.detectAfter",
-                format!("{} is too short to tell a dead process from a slow one", Duration(detect_after)),
-                format!("wait at least {}", Duration(MIN_DETECT_AFTER)),
+                format!(
+                    "{} is too short to distinguish a failed process from a slow one",
+                    Duration(detect_after)
+                ),
+                format!("write at least {}", Duration(MIN_DETECT_AFTER)),
             );
         }
         let (replace_after, deadline) = (self.spec.failures().replace_after, self.spec.deadline());
@@ -315,10 +323,10 @@ impl<'a> Check<'a> {
             self.problem(
                 "spec.failures.replaceAfter",
                 format!(
-                    "a pod that does not answer for {replace_after} would be replaced after the deadline, which is {}",
+                    "a silent pod would be replaced after {replace_after}, but the deadline of the run is {}",
                     Duration(deadline)
                 ),
-                "write less than `spec.deadline`",
+                "choose a time shorter than `spec.deadline`",
             );
         }
     }
@@ -326,22 +334,18 @@ impl<'a> Check<'a> {
     fn deadline(&mut self) {
         let deadline = self.spec.deadline();
         if deadline == Span::ZERO {
-            self.problem(
-                "spec.deadline",
-                "the run would end before it begins",
-                "write a duration above zero",
-            );
+            self.problem("spec.deadline", "the deadline is zero", "write a duration above zero");
             return;
         }
         if let Some(computing) = self.spec.application.computing_time().filter(|it| *it >= deadline) {
             self.problem(
                 "spec.deadline",
                 format!(
-                    "the application computes for {}, so that it cannot complete within {}",
+                    "the application computes for {}, which exceeds the deadline of {}",
                     Duration(computing),
                     Duration(deadline)
                 ),
-                "allow more time, or let the application do less",
+                "extend the deadline, or shorten the application",
             );
         }
     }
@@ -352,28 +356,29 @@ impl<'a> Check<'a> {
         {
             self.problem(
                 "spec.simulator.handling.cores",
-                format!("{cores} cores cannot be shared"),
-                "write 1 to 1024, or leave it out: then each process has one of its own",
+                format!("{cores} is not a valid number of cores"),
+                "write 1 to 1024, or omit the field to give each process its own core",
             );
         }
         let percent = simulator.least_work_left.unwrap_or(0);
         if percent > 100 {
             self.problem(
                 "spec.simulator.leastWorkLeft",
-                format!("{percent} percent of the work cannot be left"),
-                "write at most 100",
+                format!("{percent} is not a percentage"),
+                "write 0 to 100",
             );
         }
     }
 }
 
-/// Words that cannot name a cluster, because they stand for something else, or name a pod beside those of the clusters.
+/// Names that no cluster may have, because they have another meaning, or because other pods have them.
 const RESERVED: &[&str] =
     &[ANY, "outside", "supervisor", "storage-server", "recovery-process", "event-logger"];
 
-const NAME_HELP: &str = "a name has at most 40 lower-case letters, digits and dashes, begins with a letter and does not end in a dash";
+const NAME_HELP: &str =
+    "use at most 40 lower-case letters, digits and hyphens; start with a letter and do not end with a hyphen";
 
-/// Whether `name` can be part of the names of Kubernetes objects and of processes.
+/// Returns whether `name` can be part of the names of Kubernetes objects and of processes.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     name.len() <= 40

@@ -1,4 +1,4 @@
-//! Whether clusters can join and leave as they are to.
+//! Checks of clusters that join or leave during the run.
 
 use faultline_core::Span;
 
@@ -18,15 +18,15 @@ impl Check<'_> {
         if clusters.iter().all(|it| !it.is_permanent()) {
             self.problem(
                 field(first),
-                "every cluster joins or leaves",
-                "let at least one cluster be there from the beginning to the end: it decides what is collected",
+                "no cluster stays from start to end",
+                "remove `joinsAfter` and `leavesAfter` from one cluster: it directs garbage collection",
             );
         }
         if !matches!(self.spec.protocol, Protocol::Hc3i(_)) {
             self.problem(
                 field(first),
-                format!("under {} clusters neither join nor leave", self.spec.protocol.name()),
-                "choose the protocol `hc3i`, or let every cluster be there from the beginning to the end",
+                format!("{} does not support clusters that join or leave", self.spec.protocol.name()),
+                "choose the protocol `hc3i`, or remove `joinsAfter` and `leavesAfter`",
             );
         }
         let duration = match &spec.application {
@@ -36,8 +36,8 @@ impl Check<'_> {
         match duration {
             None => self.problem(
                 field(first),
-                format!("{} needs every cluster from the beginning to the end", self.what_runs()),
-                "choose the application `synthetic` with `random` or `exact` traffic, which says who sends to whom when",
+                format!("{} does not support clusters that join or leave", self.what_runs()),
+                "choose the application `synthetic` with `random` or `exact` traffic",
             ),
             Some(duration) => self.terms(duration),
         }
@@ -50,7 +50,7 @@ impl Check<'_> {
         }
     }
 
-    /// Each cluster has a time in a program that computes for `duration`.
+    /// Checks that each cluster takes part in a program that computes for `duration`.
     fn terms(&mut self, duration: Span) {
         let spec = self.spec;
         for (index, cluster) in spec.clusters.iter().enumerate() {
@@ -60,20 +60,20 @@ impl Check<'_> {
             if joins == Some(Span::ZERO) {
                 self.problem(
                     format!("{path}.joinsAfter"),
-                    format!("cluster `{}` is to join at the beginning", cluster.name),
-                    "leave `joinsAfter` out: it is there from the beginning",
+                    format!("cluster `{}` would join at the start", cluster.name),
+                    "omit `joinsAfter`: a cluster takes part from the start by default",
                 );
             }
             if let Some(leaves) = leaves.filter(|&it| it <= joins.unwrap_or_default()) {
                 self.problem(
                     format!("{path}.leavesAfter"),
                     format!(
-                        "cluster `{}` leaves after {}, and joins only after {}",
+                        "cluster `{}` leaves after {}, before it joins after {}",
                         cluster.name,
                         Duration(leaves),
                         Duration(joins.unwrap_or_default())
                     ),
-                    "let it leave later than it joins; both are counted from the beginning",
+                    "choose a later `leavesAfter`; both times count from the start of the application",
                 );
             }
             for (field, at) in [("joinsAfter", joins), ("leavesAfter", leaves)] {
@@ -81,11 +81,11 @@ impl Check<'_> {
                     self.problem(
                         format!("{path}.{field}"),
                         format!(
-                            "the application computes for {}: {} is its end",
+                            "the application computes for {} and ends before {}",
                             Duration(duration),
                             Duration(at)
                         ),
-                        format!("choose an earlier time, or a longer `duration`; `{field}` may be left out"),
+                        format!("choose an earlier time or a longer `duration`, or omit `{field}`"),
                     );
                 }
             }
@@ -93,7 +93,7 @@ impl Check<'_> {
         self.meetings(duration);
     }
 
-    /// Who sends an exact number of messages to a cluster must be there at the same time.
+    /// Checks that clusters with an exact number of messages between them are present at the same time.
     fn meetings(&mut self, duration: Span) {
         let Application::Synthetic(synthetic) = &self.spec.application else { return };
         let Traffic::Exact(exact) = &synthetic.traffic else { return };
@@ -113,13 +113,13 @@ impl Check<'_> {
         for (index, from, to) in apart {
             self.problem(
                 format!("spec.application.synthetic.traffic.exact.messages[{index}]"),
-                format!("`{from}` and `{to}` are never there together"),
-                "write no messages between them, or let one leave after the other has joined",
+                format!("`{from}` and `{to}` are never present at the same time"),
+                "remove the entry, or let one cluster leave after the other has joined",
             );
         }
     }
 
-    /// Copies are kept where their holders stay.
+    /// Checks that enough clusters stay from start to end to hold the replicas.
     pub(super) fn copies_stay(&mut self, path: String, replicas: u32) {
         let spec = self.spec;
         let clusters = &spec.clusters;
@@ -132,10 +132,10 @@ impl Check<'_> {
             self.problem(
                 path,
                 format!(
-                    "{replicas} copies of the checkpoints of `{name}` need as many other clusters that are there from the \
-                     beginning to the end; there are {others}"
+                    "for checkpoints of `{name}`, `replicas: {replicas}` needs as many other clusters that stay from \
+                     start to end (found {others})"
                 ),
-                "keep fewer copies, keep them elsewhere (`replicateTo`), or let more clusters stay",
+                "reduce `replicas`, change `replicateTo`, or let more clusters stay",
             );
         }
     }

@@ -106,9 +106,9 @@ impl File {
     /// What to do about an empty one.
     fn example(self) -> &'static str {
         match self {
-            File::Topology => "`faultline samples hc3i/topology` prints one to start from",
-            File::Application => "`faultline samples hc3i/application` prints one to start from",
-            File::Timers => "`faultline samples hc3i/timers` prints one to start from",
+            File::Topology => "`faultline samples hc3i/topology` prints an example",
+            File::Application => "`faultline samples hc3i/application` prints an example",
+            File::Timers => "`faultline samples hc3i/timers` prints an example",
         }
     }
 }
@@ -157,45 +157,44 @@ impl Files {
         };
         // The protocol's word on this would speak of options that the files do not have.
         for (index, cluster) in self.topology.clusters.iter().enumerate().filter(|(_, it)| it.nodes == 1) {
-            let message = format!("cluster `{}` has one node", cluster.name);
-            let help =
-                "give it a second one: copies of checkpoints are kept by a neighbour in the same cluster";
+            let message = format!("cluster `{}` has only one node", cluster.name);
+            let help = "add a node: replicas of checkpoints are kept by a neighbour in the same cluster";
             problem(File::Topology, &format!("clusters[{index}].nodes"), message, help);
         }
         let (clusters, rows) = (self.topology.clusters.len(), self.topology.links.len());
         if rows != clusters {
-            let message = format!("there are {rows} rows of links for {clusters} clusters");
-            problem(File::Topology, "links", message, "write one row for each cluster");
+            let message = format!("there are {rows} rows of links, but {clusters} clusters");
+            problem(File::Topology, "links", message, "write one row per cluster");
         }
         for (index, row) in self.topology.links.iter().enumerate().take(clusters) {
             if row.len() != index + 1 {
                 let message =
-                    format!("row {index} of the triangle has {} links, not {}", row.len(), index + 1);
-                let help = "write the links to the clusters before it, then the one inside";
+                    format!("row {index} of the matrix has {} links instead of {}", row.len(), index + 1);
+                let help = "list the links to all previous clusters, then the link within the cluster";
                 problem(File::Topology, &format!("links[{index}]"), message, help);
             }
         }
         match (&self.application.clusters, &self.application.messages) {
             (Some(_), None) | (None, Some(_)) => {}
             (None, None) => {
-                let message = "the file does not say what is sent".to_owned();
+                let message = "the file does not define any messages".to_owned();
                 problem(
                     File::Application,
                     "",
                     message,
-                    "write `clusters` with probabilities, or `messages` with counts",
+                    "add `clusters` with probabilities, or `messages` with numbers of messages",
                 );
             }
             (Some(_), Some(_)) => {
-                let message = "messages are given by probabilities and by counts".to_owned();
-                problem(File::Application, "messages", message, "keep `clusters` or `messages`");
+                let message = "`clusters` and `messages` cannot be combined".to_owned();
+                problem(File::Application, "messages", message, "keep one of the two");
             }
         }
         for cluster in
             self.topology.clusters.iter().filter(|it| !self.timers.checkpoint.contains_key(&it.name))
         {
-            let message = format!("there is no delay between checkpoints for cluster `{}`", cluster.name);
-            let help = format!("add `{}: 30m`, or `never` for an infinite delay", cluster.name);
+            let message = format!("the delay between checkpoints of cluster `{}` is missing", cluster.name);
+            let help = format!("add `{0}: 30m`, or `{0}: never` for no checkpoints", cluster.name);
             problem(File::Timers, "checkpoint", message, &help);
         }
         problems
