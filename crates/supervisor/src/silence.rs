@@ -38,7 +38,7 @@ impl Silence {
         self.heard[process.index()] = None;
     }
 
-    /// Treats all watched processes as heard of now.
+    /// Restarts the time limit of all watched processes.
     pub(crate) fn hear_all(&mut self, now: Time) {
         self.heard.iter_mut().flatten().for_each(|heard| *heard = now);
     }

@@ -138,7 +138,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: reports once no process can need anything from it any more: no rollback goes back to before its
+    /// Member: reports once no process can need anything from it any more: no rollback reaches back before its
     /// leaving, and none undoes the delivery of a message that it sent.
     pub(super) fn say_if_unwanted(&mut self, now: Time, host: &mut Desk) {
         let Some(left_at) = self.left_at else {

@@ -127,7 +127,7 @@ impl Rank {
             writing.is_durable = true;
             self.maybe_spilled(host);
         } else if !name.is_part() {
-            // The image had been lost here, so a holder may have asked for it in vain.
+            // The image had been lost here, so a holder's request for it may have been refused.
             self.tell_holders(host);
             self.repeat_copies(host);
         }

@@ -290,7 +290,7 @@ impl Shared {
     fn move_to(self: &Rc<Self>, process: ProcessId, place: Option<Place>) {
         let (caller, agent, life) = self.with(process, |seat| {
             seat.place.clone_from(&place);
-            // Answers of the old agent must not be taken for those of the new one.
+            // Answers of the old agent must not be mistaken for those of the new one.
             seat.waiting.clear();
             (seat.caller.take(), seat.agent.take(), seat.life.take())
         });

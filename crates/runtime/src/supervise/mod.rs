@@ -57,7 +57,7 @@ pub struct RunOptions {
     /// For this long, links that differ from the request are measured again before the run begins.
     pub measure_again_for: Span,
     /// Listener at which the sum of all metrics is served during the run. It is opened in advance, so that a port in
-    /// use is noticed before the run creates anything.
+    /// use is detected before the run creates anything.
     pub metrics: Option<Arc<TcpListener>>,
     /// Ends the run normally once it is set ([`crate::interrupt::flag`]).
     pub interrupted: Arc<AtomicBool>,
