@@ -51,7 +51,7 @@ pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
     }
 }
 
-/// What follows from a federation.
+/// Everything that follows from a federation.
 struct Derived {
     manifest: Manifest,
     expected: Option<Expected>,

@@ -313,7 +313,7 @@ pub enum Fact {
         process: ProcessId,
         /// The life that ends.
         life: Life,
-        /// What happens to the storage of the process's node.
+        /// Fate of the storage of the process's node.
         storage: StorageFate,
         /// The cause of the failure.
         by: EndedBy,

@@ -11,7 +11,7 @@ use crate::image::ImageName;
 use crate::message::MessageId;
 use crate::time::{Span, Time};
 
-/// What happens to a node's stable storage when the node fails.
+/// Fate of a node's stable storage when the node fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StorageFate {
     /// The next life finds the storage unchanged.
@@ -77,7 +77,7 @@ pub enum Fault {
     Crash {
         /// The process to kill.
         process: ProcessId,
-        /// What happens to the storage of its node.
+        /// Fate of the storage of its node.
         storage: StorageFate,
         /// Whether another life follows. If not, the process is gone permanently, even if it had already failed.
         returns: bool,
@@ -93,7 +93,7 @@ pub enum Fault {
     LoseCluster {
         /// The cluster to kill.
         cluster: ClusterId,
-        /// What happens to the storage of its nodes.
+        /// Fate of the storage of its nodes.
         storage: StorageFate,
         /// Whether further lives follow. If not, the processes are gone permanently, including those that had already
         /// failed.
@@ -182,7 +182,7 @@ pub struct PlannedFault {
     pub fault: Fault,
 }
 
-/// What a user may change while a federation runs.
+/// A change that a user makes while a federation runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// The federation's own properties of a link. A fault that currently overrides the link stays in force.

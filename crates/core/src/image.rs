@@ -74,7 +74,7 @@ impl fmt::Debug for Chunk {
     }
 }
 
-/// What the composite saves around the application. Opaque to the protocol, which only carries it.
+/// The state that the composite saves around the application. Opaque to the protocol, which only carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Evidence of what the state contains.

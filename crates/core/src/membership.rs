@@ -175,7 +175,7 @@ pub enum Boot {
     Replaced,
 }
 
-/// What the driver tells a process when a life begins.
+/// Information that the driver gives a process when a life begins.
 #[derive(Clone, Debug)]
 pub struct Birth<C> {
     /// Identity of the process.

@@ -61,7 +61,7 @@ struct Seat<A: Application> {
     application: Option<A>,
     job: Option<JobNo>,
     outbox: Outbox,
-    /// What the application has done and the protocol has not been shown yet.
+    /// Actions of the application that the protocol has not been shown yet.
     unseen: VecDeque<Deed>,
     /// Next message number per receiver.
     channels: Counters,

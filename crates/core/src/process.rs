@@ -34,7 +34,7 @@ pub enum Packet<S, M, H, V> {
     Application {
         /// Identity of the message.
         id: MessageId,
-        /// What the protocol piggybacks.
+        /// Data that the protocol piggybacks.
         stamp: S,
         /// Content of the message.
         payload: Payload,
@@ -157,11 +157,11 @@ pub struct Gauges {
 
 /// One process as a driver sees it. Total: it never fails, never blocks, and never reads a clock or a random number.
 pub trait Process: Sized {
-    /// What the protocol piggybacks on application messages.
+    /// Data that the protocol piggybacks on application messages.
     type Stamp: Stamp;
     /// Messages of the protocol.
     type Control: Wire;
-    /// What a listing of the storage returns for an image.
+    /// Header of an image, as a listing of the storage returns it.
     type Head: Wire;
     /// The protocol's part of a saved state.
     type Saved: Wire;

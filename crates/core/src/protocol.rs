@@ -24,7 +24,7 @@ pub trait Stamp: Wire {
 pub trait Speaks: Sized + Clone + Debug {
     /// Messages of the protocol.
     type Control: Wire;
-    /// What a listing of the storage returns for an image.
+    /// Header of an image, as a listing of the storage returns it.
     type Head: Wire;
     /// The protocol's part of a saved state.
     type Saved: Wire;
@@ -35,7 +35,7 @@ pub trait Speaks: Sized + Clone + Debug {
 pub trait Protocol: Speaks {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
-    /// What the protocol piggybacks on application messages.
+    /// Data that the protocol piggybacks on application messages.
     type Stamp: Stamp;
     /// Whether the protocol requires packets between two lives to arrive in the order in which they were sent.
     const FIFO: bool;
@@ -83,7 +83,7 @@ pub enum Input<P: Protocol> {
     Received {
         /// Identity of the message.
         id: MessageId,
-        /// What the sender's protocol piggybacked.
+        /// Data that the sender's protocol piggybacked.
         stamp: P::Stamp,
         /// Content of the message.
         payload: Payload,
@@ -132,7 +132,7 @@ pub enum Input<P: Protocol> {
     Timeout,
 }
 
-/// What every protocol can do, whatever kind of program it protects: use network and storage, and state claims.
+/// Operations of every protocol, whatever kind of program it protects: network, storage and claims.
 pub trait Machine<P: Speaks> {
     /// Sends a protocol message.
     fn control(&mut self, to: To, message: P::Control);

@@ -39,7 +39,7 @@ pub(crate) struct Setup {
     pub(crate) cluster_names: ClusterNames,
     pub(crate) cluster: ClusterId,
     pub(crate) links: Links,
-    /// What traffic control does for links, if anything. The node then has its own network namespace or a shaper.
+    /// Features of traffic control that are in use, if any. The node then has its own network namespace or a shaper.
     pub(crate) kernel: Option<Kernel>,
     /// Cluster of each process, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,

@@ -60,7 +60,7 @@ pub(crate) struct Attention {
     pub(crate) watches: Vec<Trigger>,
 }
 
-/// What a process needs to be born, besides the membership.
+/// Everything that a new process needs, besides the membership.
 pub(crate) struct Parents<P: Process> {
     pub(crate) config: Arc<P::Config>,
     pub(crate) boot: Boot,

@@ -42,7 +42,7 @@ pub struct Ended {
     pub outcome: Outcome,
     /// Faults that were added to the plan during the run.
     pub added: Vec<PlannedFault>,
-    /// What became of each fault of the plan, including added ones.
+    /// State of each fault of the plan at the end, including added ones.
     pub faults: Vec<FaultAccount>,
     /// Links with their measurements; `None` without any measurement.
     pub links: Option<Vec<LinkEntry>>,

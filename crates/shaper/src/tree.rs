@@ -105,7 +105,7 @@ pub struct Filter {
     pub class: u16,
 }
 
-/// What happens to packets in one direction. A packet that matches no filter passes unchanged.
+/// Treatment of packets in one direction. A packet that matches no filter passes unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Direction {
     /// Classes by number.
@@ -114,7 +114,7 @@ pub struct Direction {
     pub filters: BTreeMap<u16, Filter>,
 }
 
-/// What happens to the packets of one node.
+/// Treatment of the packets of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     /// Leaving packets. Filters match the destination.

@@ -146,11 +146,11 @@ pub struct Chance {
     pub reorder_ppm: u32,
     /// Upper limit of the extra delay.
     pub reorder_within: Span,
-    /// What happens to packets in transit when the sending life is killed.
+    /// Fate of packets in transit when the sending life is killed.
     pub in_flight: InFlight,
 }
 
-/// What happens to packets in transit when the sending life is killed. Some of them may still be in the sender's own
+/// Fate of packets in transit when the sending life is killed. Some of them may still be in the sender's own
 /// queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InFlight {

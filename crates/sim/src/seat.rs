@@ -15,7 +15,7 @@ pub(crate) struct Flight<P: Process> {
     pub(crate) packet: PacketOf<P>,
 }
 
-/// What a running process is given, one at a time. Inputs that belong to a life are discarded when it ends.
+/// An input of a running process. Inputs that belong to a life are discarded when it ends.
 pub(crate) enum Input<P: Process> {
     Packet(Flight<P>),
     Due(Due),

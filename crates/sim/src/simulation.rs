@@ -73,7 +73,7 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) orders: Vec<Order>,
 }
 
-/// What every sender needs to know about a process.
+/// Data about a process that every sender needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     pub(crate) cluster: ClusterId,

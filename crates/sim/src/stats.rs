@@ -29,7 +29,7 @@ impl Sub for Traffic {
     }
 }
 
-/// What a simulation counts.
+/// Counts of events and packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Number of events taken from the queue.

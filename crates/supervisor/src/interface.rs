@@ -110,7 +110,7 @@ pub enum Report {
         process: ProcessId,
         /// Number of the life that ended.
         life: Life,
-        /// What happened to the storage.
+        /// Fate of the storage.
         storage: StorageFate,
         /// The cause of the loss.
         by: EndedBy,
@@ -153,7 +153,7 @@ pub enum Order {
     Kill {
         /// The lives to end.
         lives: Vec<(ProcessId, Life)>,
-        /// What happens to the storage of each node.
+        /// Fate of the storage of each node.
         storage: StorageFate,
     },
     /// Pauses a life (`true`) or resumes it.

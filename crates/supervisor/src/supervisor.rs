@@ -61,7 +61,7 @@ pub(crate) struct Seat {
     pub(crate) state: State,
     /// Whether its storage was lost and it has not reported since that the storage is complete again.
     pub(crate) replaced: bool,
-    /// What happens to its storage if it has to be killed again.
+    /// Fate of its storage if it has to be killed again.
     pub(crate) fate: StorageFate,
     /// Until when it is paused, and by which fault.
     pub(crate) paused_until: Option<(Time, FaultNo)>,

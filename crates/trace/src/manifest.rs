@@ -24,7 +24,7 @@ pub struct Manifest {
     pub tool: String,
     /// Name of the federation.
     pub name: String,
-    /// What executed the run.
+    /// Backend of the run.
     pub backend: Backend,
     /// Seed of all random choices of the run.
     pub seed: u64,
@@ -45,7 +45,7 @@ pub struct Manifest {
     pub volatile_storage: bool,
     /// The plan of faults, including those that were added during the run.
     pub plan: Vec<PlannedFault>,
-    /// What became of each fault; empty while the run is in progress.
+    /// State of each fault at the end; empty while the run is in progress.
     pub faults: Vec<FaultAccount>,
     /// Links, one entry per ordered pair of clusters.
     pub links: Vec<LinkEntry>,
@@ -149,7 +149,7 @@ pub struct FactsEntry {
     pub seal: Option<Seal>,
 }
 
-/// What executes a run.
+/// Kind of environment that executes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Backend {

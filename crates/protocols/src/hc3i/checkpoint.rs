@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-/// What the coordinator collects from the members.
+/// The members' answers that the coordinator collects.
 #[derive(Clone, Debug)]
 pub(super) struct Gathering {
     position: Position,
@@ -275,7 +275,7 @@ impl Hc3i {
         };
         for arrival in &self.waiting {
             let stands = raise(self.cluster_of(arrival.id.from), arrival.stamp.position);
-            // What the sender depended on precedes this checkpoint, too. A forced checkpoint has no other purpose
+            // The sender's dependencies precede this checkpoint, too. A forced checkpoint has no other purpose
             // than to exist before anything that depends on it is delivered here.
             for (cluster, &position) in self.clusters().zip(arrival.stamp.ddv.iter().flat_map(|it| it.iter()))
             {

@@ -21,7 +21,7 @@ use super::history::Checkpoint;
 use super::message::{Collection, Control, Inventory, Kept};
 use super::{Coordination, Desk, Hc3i, Phase, placement};
 
-/// What a coordinator has been told for a collection.
+/// The lists that a coordinator has received for a collection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collecting {
     /// Number of collections begun in this life.

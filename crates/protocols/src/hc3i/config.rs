@@ -23,10 +23,10 @@ pub struct Config {
     pub replicas: u16,
     /// Where the replicas are kept.
     pub replicate_to: ReplicateTo,
-    /// What counts as a cluster: each cluster by itself, the whole federation (the global coordinated baseline), or
-    /// each process by itself.
+    /// The unit that counts as a cluster: each cluster by itself, the whole federation (the global coordinated
+    /// baseline), or each process by itself.
     pub scope: Scope,
-    /// What a message to another cluster carries.
+    /// Dependencies that a message to another cluster carries.
     pub piggyback: Piggyback,
     /// Which messages from another cluster force a checkpoint.
     pub forcing: Forcing,
@@ -51,7 +51,7 @@ pub enum CollectBy {
     EveryCluster,
 }
 
-/// What a message between clusters carries, and therefore what its receiver learns about dependencies.
+/// Dependencies that a message between clusters carries. Its receiver learns about no others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Piggyback {
     /// The sender's sequence number (section 3.2).

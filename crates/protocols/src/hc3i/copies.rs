@@ -30,7 +30,7 @@ pub(super) struct Copies {
     postponed: Vec<ListFor>,
     /// Purposes of the reads in progress.
     reads: BTreeMap<ImageName, Vec<ReadFor>>,
-    /// What a replaced storage still lacks.
+    /// Content that a replaced storage still lacks.
     lacks: Option<Lacks>,
 }
 

@@ -29,7 +29,7 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
-/// What a listing of a storage contains for each part.
+/// Header of a part, as a listing of a storage contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// Dependencies of the part, from which recovery chooses.
@@ -90,7 +90,7 @@ impl Kept {
     }
 }
 
-/// What a member or a holder reports to a recovery.
+/// Report of a member or a holder to a recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The reporter's tables; from a holder, only those that it keeps for the recovering cluster.
@@ -99,7 +99,7 @@ pub struct Report {
     pub parts: Vec<(ImageName, Arc<Head>)>,
 }
 
-/// What a cluster restores.
+/// The target of a rollback.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// The checkpoint to restore; `None` is the initial state.
@@ -246,7 +246,7 @@ pub enum Control {
         cluster: ClusterId,
         /// The newest entry of the alert that is answered.
         incarnation: Incarnation,
-        /// What that cluster knows itself.
+        /// Tables of that cluster.
         history: Arc<History>,
     },
     /// To the members of a cluster: learn and record this history, and answer if a process waits for it.
@@ -297,14 +297,14 @@ pub enum Control {
     Reported {
         /// Epoch of the round.
         epoch: Epoch,
-        /// What the sender has.
+        /// Tables and parts of the sender.
         report: Arc<Report>,
     },
     /// Coordinator: restore this target.
     Restore {
         /// Epoch of the round.
         epoch: Epoch,
-        /// What to restore.
+        /// The checkpoint to restore, with everything needed to do so.
         target: Arc<Target>,
     },
     /// Coordinator to a holder: record this cluster's past, separately from your own tables.

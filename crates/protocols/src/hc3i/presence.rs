@@ -18,7 +18,7 @@ use super::config::Defect;
 use super::message::Control;
 use super::{Desk, Hc3i, Phase};
 
-/// What the coordinator of a leaving cluster has been told in this incarnation.
+/// Reports that the coordinator of a leaving cluster has received in this incarnation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaving {
     /// Members whose applications have left the program.

@@ -55,7 +55,7 @@ impl Part {
     }
 }
 
-/// What the coordinator collects from the members.
+/// The members' answers that the coordinator collects.
 #[derive(Clone, Debug)]
 pub(super) struct Gathering {
     checkpoint: Checkpoint,

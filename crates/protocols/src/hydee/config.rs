@@ -8,8 +8,8 @@ use crate::placement::Placement;
 /// Parameters of HydEE, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What counts as a cluster. With [`Scope::Process`], each rank does: every message is logged, and only the
-    /// failed process rolls back.
+    /// The unit that counts as a cluster. With [`Scope::Process`], each rank does: every message is logged, and only
+    /// the failed process rolls back.
     pub scope: Scope,
     /// How the channels between clusters resume after a failure.
     pub recovery: Recovery,

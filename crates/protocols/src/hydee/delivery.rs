@@ -55,7 +55,7 @@ impl Gate {
     }
 }
 
-/// What happens to an arriving message.
+/// Fate of an arriving message.
 enum Fate {
     /// The sender's or the receiver's cluster has failed since the send. The message will be re-sent.
     Stale(Incarnation),

@@ -19,7 +19,7 @@ use super::message::{Control, Determinant, Recalled};
 use super::view::View;
 use super::{Desk, Rank, State};
 
-/// What a process knows about the order of its deliveries. Deliveries are numbered from 0, over all channels.
+/// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, over all channels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
     /// Number of deliveries in the current state.

@@ -43,7 +43,7 @@ pub enum Deed {
     Consumed(MessageId),
 }
 
-/// What a listing of a storage contains for each image.
+/// Header of an image, as a listing of a storage contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// For a part: the log segments that belong to it.

@@ -44,7 +44,7 @@ pub(super) struct Store {
     /// Images requested from their owners. Once such an image is here, older ones are removed if the incarnation of
     /// the owner's cluster is given.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
-    /// What a replaced storage still lacks.
+    /// Content that a replaced storage still lacks.
     lacks: Option<Lacks>,
     defects: Defects,
 }

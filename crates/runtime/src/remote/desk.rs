@@ -62,7 +62,7 @@ pub struct Board {
     pub requests: Vec<Request>,
     /// Features of the kernels for link emulation, for processes that have a shaper.
     pub abilities: BTreeMap<ProcessId, Abilities>,
-    /// What prevents a connection to an agent, by process.
+    /// Obstacles to the connections with agents, by process.
     pub troubles: BTreeMap<ProcessId, String>,
     /// Number of requests so far.
     asked: u64,

@@ -113,7 +113,7 @@ struct Agent {
     /// Address of this machine from the agent's point of view.
     here: IpAddr,
     holds_storage: bool,
-    /// What traffic control does for links at the agent's place.
+    /// Features of traffic control that are in use at the agent's place.
     kernel: Option<Kernel>,
 }
 
@@ -306,7 +306,7 @@ impl Shared {
         }
         if let Some(caller) = caller {
             let patience = if life.is_some() { PATIENCE } else { Duration::ZERO };
-            // What was written before the fence may still arrive.
+            // Facts written before the fence may still arrive.
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(patience).await;
                 caller.abort();

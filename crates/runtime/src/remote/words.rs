@@ -11,7 +11,7 @@ use crate::shaper::Abilities;
 /// Number of an order that is answered.
 pub(crate) type OrderNo = u64;
 
-/// What an agent is to host, and for which run.
+/// The process that an agent is to host, and its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Post {
     /// Identifier of the run. The agent drops whatever it hosted for another run.

@@ -47,7 +47,7 @@ const MOST_COLLAPSES: usize = 10;
 /// A disk with less free space than this counts as full, in bytes.
 const LEAST_ROOM: u64 = 64 << 10;
 
-/// What places need from their host.
+/// Parts of the host that places need.
 pub(crate) struct Ground {
     pub(crate) clock: Clock,
     pub(crate) keys: Keys,

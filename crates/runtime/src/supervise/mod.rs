@@ -93,7 +93,7 @@ pub struct RunOutcome {
     pub outcome: Outcome,
     /// Faults that were added to the plan.
     pub added: Vec<PlannedFault>,
-    /// What became of each fault of the plan.
+    /// State of each fault of the plan at the end.
     pub faults: Vec<FaultAccount>,
     /// Requested and measured properties of links, including those changed during the run.
     pub links: Vec<LinkEntry>,

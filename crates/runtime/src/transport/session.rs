@@ -202,7 +202,7 @@ mod tests {
         wires: [BytesMut; 2],
         said: [Vec<u8>; 2],
         heard: [Vec<u8>; 2],
-        /// What each end expected when the next connection was agreed on.
+        /// Next frame that each end expected when the next connection was agreed on.
         agreed: Option<[u64; 2]>,
     }
 

@@ -29,13 +29,13 @@ pub(super) enum Collective {
     AllToAll { contents: Vec<Vec<u8>>, has_begun: bool },
 }
 
-/// What a rank does in a stage: it sends, then waits or finishes.
+/// Actions of a rank in one stage: it sends, then waits or finishes.
 pub(super) struct Stage {
     pub(super) sends: Vec<(u32, Vec<u8>)>,
     pub(super) then: Then,
 }
 
-/// What follows the sends of a stage.
+/// Continuation after the sends of a stage.
 pub(super) enum Then {
     /// Waits for the next message of each of these ranks.
     Await(Vec<u32>),

@@ -34,7 +34,7 @@ struct State<S> {
     mailbox: Mailbox,
 }
 
-/// What a rank is doing.
+/// Current activity of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum At {
     /// The rank has not done anything yet.

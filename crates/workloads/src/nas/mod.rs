@@ -58,7 +58,7 @@ pub(crate) struct State {
     hash: u64,
 }
 
-/// What a rank does next in a round.
+/// Next action of a rank in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum At {
     /// Waits for a front; without a front, computes.

@@ -15,7 +15,7 @@ pub(super) enum Order {
     Down,
 }
 
-/// What one rank does in one round.
+/// Actions of one rank in one round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     pub(super) order: Order,
