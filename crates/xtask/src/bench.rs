@@ -1,5 +1,5 @@
-//! One table of all benchmarks: what was measured beside its baseline, and whether the goal is met. A goal that is
-//! missed is no failure: time is never a test. `benches/README.md` says how it is measured.
+//! Prints one table of all benchmarks: each measurement compared with its baseline, and whether it meets its goal. A
+//! missed goal is not a failure, since time is never a test. `benches/README.md` explains the measurements.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,7 +11,7 @@ use faultline_experiments::reproduce::chart::{Chart, Series};
 
 use crate::Repository;
 
-/// Each prints rows of the table, tab-separated, and knows `--quick`.
+/// Benchmarks. Each prints tab-separated rows of the table, and supports `--quick`.
 const BENCHES: &[(&str, &str)] = &[
     ("faultline-protocols", "step"),
     ("faultline-runtime", "framing"),
@@ -24,7 +24,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("faultline-runtime-tests", "checkpoints"),
 ];
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Debug, PartialEq)]
 struct Row {
     what: String,
@@ -34,10 +34,10 @@ struct Row {
     goal: Option<f64>,
 }
 
-/// What the benchmarks of the simulator are called together.
+/// Common name of the simulator's benchmarks.
 const SIMULATOR: &str = "simulator";
 
-/// Runs every benchmark, or those that are named, and prints the table, as Markdown. Fails when a benchmark did not run.
+/// Runs all benchmarks or the named ones, and prints the table as Markdown. Fails if a benchmark did not run.
 pub(crate) fn run(
     repository: &Repository,
     names: &[String],
@@ -68,7 +68,7 @@ pub(crate) fn run(
         }
         rows.extend(found);
     }
-    // Fewer turns and sizes make no picture that is worth keeping.
+    // With fewer turns and sizes, the figures would be useless.
     if !quick {
         draw(repository, &points)?;
     }
@@ -103,14 +103,15 @@ fn tabbed(line: &str) -> Option<Row> {
     })
 }
 
-/// A point of a figure: what grows, its size, and the time for an event beside that of the smallest.
+/// Parses a point of a figure: the name of what grows, its size, and the time per event relative to the smallest
+/// size.
 fn point(line: &str) -> Option<(String, f64, f64)> {
     let fields: Vec<&str> = line.strip_prefix("point\t")?.split('\t').collect();
     let [figure, x, y] = fields[..] else { return None };
     Some((figure.into(), x.parse().ok()?, y.parse().ok()?))
 }
 
-/// Writes a figure for each thing that grows, `benches/growth-THING.svg`.
+/// Writes `benches/growth-THING.svg` for each thing that grows.
 fn draw(repository: &Repository, points: &[(String, f64, f64)]) -> Result<(), Box<dyn Error>> {
     let mut figures: BTreeMap<&str, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
     for (figure, x, y) in points {

@@ -1,4 +1,4 @@
-//! The Grafana dashboard of a run, made from a table, and a real Prometheus that answers each of its queries.
+//! Generates the Grafana dashboard of a run from a table, and tries its queries on a real Prometheus.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -11,27 +11,27 @@ use serde_json::{Value, json};
 
 use crate::Repository;
 
-/// Where a run is scraped while the queries are tried, and where Prometheus answers.
+/// Addresses of the scraped run and of Prometheus while the queries are tried.
 const METRICS: &str = "127.0.0.1:19465";
 const PROMETHEUS: &str = "127.0.0.1:19466";
-/// How often a run is scraped then.
+/// Interval between scrapes during this.
 const SCRAPE_SECONDS: u64 = 1;
-/// What Grafana puts in for its own variables: here, enough scrapes for a rate of a run that takes seconds.
+/// Value for Grafana's variable of the same name: here, enough scrapes for a rate in a run that takes seconds.
 const RATE_INTERVAL: &str = "10s";
-/// For a run with faults, at the longest.
+/// Time limit of a run with faults.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const COLUMNS: usize = 3;
 const WIDTH: usize = 24 / COLUMNS;
 const HEIGHT: usize = 7;
 
-/// A picture of one thing over time.
+/// A graph over time.
 struct Panel {
     title: &'static str,
     description: &'static str,
-    /// Grafana's name of the unit.
+    /// Grafana's name for the unit.
     unit: &'static str,
-    /// Queries, each with the name of its lines. `RUN` stands for the selected runs, `INTERVAL` for a few scrapes.
+    /// Queries, each with a legend. `RUN` stands for the selected runs, `INTERVAL` for a few scrapes.
     queries: &'static [(&'static str, &'static str)],
 }
 
@@ -164,7 +164,7 @@ const ROWS: &[(&str, &[Panel])] = &[
     ),
 ];
 
-/// The dashboard, as Grafana imports it.
+/// Returns the dashboard as JSON for Grafana.
 pub(crate) fn dashboard() -> String {
     let mut panels = Vec::new();
     let mut y = 0;
@@ -202,8 +202,8 @@ pub(crate) fn dashboard() -> String {
     format!("{dashboard:#}\n")
 }
 
-/// Runs the quick start, with the program that `cargo build --release` makes, and a Prometheus that scrapes it, and has it
-/// answer every query of the dashboard.
+/// Runs the quick start, using the program that `cargo build --release` builds, together with a Prometheus that
+/// scrapes it, and checks that every query of the dashboard has an answer.
 #[expect(
     clippy::disallowed_methods,
     reason = "a Prometheus scrapes in real time, and nothing says that it has"
@@ -250,7 +250,7 @@ pub(crate) fn query(repository: &Repository) -> Result<(), Box<dyn Error>> {
     Err(format!("no data after {PATIENCE:?} for:\n{}\nlogs are in {}", left.join("\n"), dir.display()).into())
 }
 
-/// Every query of the dashboard, as Grafana asks it when all runs are selected.
+/// Iterates over all queries, in the form that Grafana sends if all runs are selected.
 fn queries() -> impl Iterator<Item = String> {
     let panels = ROWS.iter().flat_map(|(_, row)| row.iter());
     panels.flat_map(|panel| panel.queries).map(|(query, _)| fill(query, ".*", RATE_INTERVAL))
@@ -260,7 +260,7 @@ fn fill(query: &str, run: &str, interval: &str) -> String {
     query.replace("RUN", &format!("instance=~\"{run}\"")).replace("INTERVAL", interval)
 }
 
-/// Whether Prometheus has data.
+/// Returns whether Prometheus has data for a query.
 fn is_answered(query: &str) -> bool {
     let mut promtool = Command::new("promtool");
     let output = promtool.args(["query", "instant", &format!("http://{PROMETHEUS}"), query]).output();
@@ -284,7 +284,7 @@ impl Panel {
     }
 }
 
-/// A program that ends when this does.
+/// A child process that is killed together with this program.
 struct Background(Child);
 
 impl Background {

@@ -1,4 +1,4 @@
-//! What comes from outside: its licences, and what of it comes in several versions.
+//! Checks external dependencies: their licences, and crates in several versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -8,7 +8,7 @@ use spdx::{Expression, ParseMode};
 
 use crate::{Problems, Repository};
 
-/// Licences under which code may be part of an Apache-2.0 program without further conditions than naming it.
+/// Licences that permit use in an Apache-2.0 program with no further condition than attribution.
 const PERMISSIVE: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -23,7 +23,7 @@ const PERMISSIVE: &[&str] = &[
     "Zlib",
 ];
 
-/// Crates that are built in more than one version, and why nothing can be done about it here.
+/// Crates that are built in several versions, and why this repository cannot change that.
 const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "k8s-openapi and serde-saphyr are not at the same version"),
     ("embedded-io", "postcard names two versions, and builds neither without its features"),

@@ -1,5 +1,5 @@
-//! The direction of dependencies: crates stand on floors, and depend on lower floors only. Some must not reach each
-//! other at all.
+//! Checks the direction of dependencies: crates are on floors, and depend only on lower floors. Some crates must not
+//! reach each other at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -8,7 +8,7 @@ use cargo_metadata::DependencyKind;
 
 use crate::{Problems, Repository};
 
-/// From the ground up.
+/// Crates by floor, lowest first.
 const FLOORS: &[&[&str]] = &[
     &["faultline-core"],
     &["faultline-dataflow"],
@@ -37,7 +37,7 @@ const FLOORS: &[&[&str]] = &[
     ],
 ];
 
-/// What judges, and what runs in virtual time, works without the runtime of real processes and what that needs.
+/// Crates that judge or run in virtual time must work without the runtime of real processes and its dependencies.
 const WITHOUT_RUNTIME: &[&str] = &[
     "faultline-trace",
     "faultline-checker",
@@ -49,7 +49,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
 ];
 const RUNTIME: &[&str] = &["faultline-runtime", "tokio", "hyper", "nlink"];
 
-/// Who must not reach whom, not even through others, and why.
+/// Which crate must not reach which other, even indirectly, and why.
 const WALLS: &[(&str, &str, &str)] = &[
     ("faultline-protocols", "tokio", "a protocol does no I/O"),
     ("faultline-workloads", "tokio", "an application does no I/O"),
@@ -69,18 +69,18 @@ const WALLS: &[(&str, &str, &str)] = &[
     ("faultline-cli", "rustls", "the default program opens no connection that needs TLS"),
 ];
 
-/// What a member must not ask of a crate. Cargo builds one `kube` for the whole workspace, with the features of all who
-/// ask, so that who reaches its client tells nothing.
+/// Features that a member must not request from a crate. Cargo builds a single `kube` for the workspace, with the
+/// union of all requested features, so its dependencies show nothing about one member.
 const FEATURES: &[(&str, &str, &[&str], &str)] = &[
     ("faultline-api", "kube", &["cel", "client", "runtime"], "the resource is types, not a client"),
     ("faultline-client", "kube", &["client", "runtime"], "names need no client"),
 ];
 
-/// One crate needs another.
+/// A dependency of one crate on another.
 struct Edge<'a> {
     from: &'a str,
     to: &'a str,
-    /// Only for tests.
+    /// Whether only tests have the dependency.
     dev: bool,
 }
 
@@ -145,7 +145,7 @@ fn judge(floors: &[&[&str]], members: &[&str], edges: &[Edge<'_>]) -> Problems {
     problems
 }
 
-/// Everything that `start` needs, directly or not, tests aside.
+/// Returns everything that `start` depends on, directly or not, without tests.
 fn reached<'a>(start: &'a str, edges: &[Edge<'a>]) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![start];
@@ -159,8 +159,8 @@ fn reached<'a>(start: &'a str, edges: &[Edge<'a>]) -> BTreeSet<&'a str> {
     reached
 }
 
-/// Crates that need each other, tests included: they are compiled twice, and their types do not fit each other. A crate
-/// that needs itself for its tests asks for a feature, which is fine.
+/// Returns crates that depend on each other, including through tests. Such crates are compiled twice, with
+/// incompatible types. A crate that depends on itself for its tests requests a feature, which is fine.
 fn cycle(members: &[&str], edges: &[Edge<'_>]) -> Option<String> {
     let mut rest: BTreeSet<&str> = members.iter().copied().collect();
     while !rest.is_empty() {

@@ -1,4 +1,5 @@
-//! What the documents repeat of the code: lists of names, every one and none that is dead, and the quick start's file.
+//! Checks lists in the documents against the code: every name is present and none is outdated. Also checks the quick
+//! start's file.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use crate::{Problems, Repository};
 
-/// The document that shows the quick start's file.
+/// The document that contains the quick start's file.
 const QUICK_START: &str = "docs/tutorial/1-first-run.md";
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
@@ -42,21 +43,21 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     Ok(problems)
 }
 
-/// The first federation in a text of Markdown, against a sample, comments included.
+/// Compares the first federation in a Markdown text with a sample, including comments.
 fn same_federation(text: &str, sample: &str) -> Option<String> {
     let shown = text.split("```yaml\n").nth(1).and_then(|it| it.split("```").next()).unwrap_or_default();
     let differs = || format!("{QUICK_START} does not show what `faultline samples quickstart` prints");
     (shown != sample).then(differs)
 }
 
-/// The variants of a resource's enum, by the schema that users see.
+/// Returns the variants of a resource's enum, according to the schema that users see.
 fn variants(definition: &str) -> BTreeSet<String> {
     let schema = faultline_api::schema();
     let variants = schema["$defs"][definition]["oneOf"].as_array().cloned().unwrap_or_default();
     variants.iter().filter_map(|it| Some(it["required"][0].as_str()?.to_owned())).collect()
 }
 
-/// What a fault can do: the fields of an entry that are no triggers.
+/// Returns the actions of a fault: the fields of an entry that are not triggers.
 fn actions() -> BTreeSet<String> {
     let schema = faultline_api::schema();
     let fields = schema["properties"]["spec"]["properties"]["faults"]["items"]["properties"].clone();
@@ -64,7 +65,7 @@ fn actions() -> BTreeSet<String> {
     fields.filter(|it| !["at", "when", "mtbf"].contains(&it.as_str())).collect()
 }
 
-/// As it stands in files and on the command line.
+/// Returns a name as it appears in files and on the command line.
 fn name(it: impl Serialize) -> String {
     match serde_json::to_value(it) {
         Ok(serde_json::Value::String(name)) => name,
@@ -72,19 +73,19 @@ fn name(it: impl Serialize) -> String {
     }
 }
 
-/// What the first column of the tables under a heading names, as `code`.
+/// Returns the names, formatted as `code`, in the first column of the tables under a heading.
 fn listed(text: &str, title: &str) -> BTreeSet<String> {
     let heading = |line: &&str| line.trim_start_matches('#').trim() == title;
     let section = text.lines().skip_while(|it| !heading(it)).skip(1).take_while(|it| !it.starts_with('#'));
     section.filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
 }
 
-/// Those of HC3I itself.
+/// Returns the defects of HC3I itself.
 fn of_hc3i(defects: &[Defect]) -> BTreeSet<String> {
     defects.iter().filter(|it| it.is_of_hc3i()).map(name).collect()
 }
 
-/// Those that a baseline does not have in common with HC3I.
+/// Returns the defects that a baseline does not share with HC3I.
 fn own(defects: &[Defect]) -> BTreeSet<String> {
     defects.iter().filter(|it| !it.is_of_hc3i()).map(name).collect()
 }

@@ -1,5 +1,5 @@
-//! Where a protocol may be named. Everything else reads what it promises, so that a protocol can be added or removed without a
-//! change there, and one that nobody here has heard of is treated like the others.
+//! Checks where protocols are named. Everything else reads their promises, so that a protocol can be added or removed
+//! without changes elsewhere, and an unknown protocol is treated like the others.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -10,7 +10,7 @@ use faultline_api::resource::Protocol;
 use crate::sources::files;
 use crate::{Problems, Repository};
 
-/// The rooms in which protocols are named, with the reason.
+/// Places in which protocols may be named, with the reason.
 const ROOMS: &[(&str, &str)] = &[
     ("crates/protocols/", "the protocols themselves"),
     ("crates/api/", "the resource: an enum, its options and their validation"),
@@ -29,7 +29,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("crates/xtask/", "documents of single protocols, and their commands"),
 ];
 
-/// Names that are words, too: only as an identifier that begins with a capital, or as a string of their own.
+/// Names that are also words. They count only as an identifier that begins with a capital, or as a complete string.
 const WORDS: &[&str] = &["coordinated", "independent"];
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
@@ -56,7 +56,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     Ok(problems)
 }
 
-/// How source code writes these names: as a string, and as an identifier.
+/// Returns the forms of these names in source code: as a string, and as an identifier.
 fn forbidden<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     let forms = |name: &str| {
         let capital = name[..1].to_uppercase() + &name[1..];
@@ -66,7 +66,7 @@ fn forbidden<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     names.into_iter().flat_map(forms).collect()
 }
 
-/// Which of `names` a source names, and in which line. Comments, and the tests at its end, may.
+/// Returns the `names` that a source contains, with their lines. Comments, and the tests at its end, are ignored.
 fn named(text: &str, names: &BTreeSet<String>) -> Vec<(usize, String)> {
     let code = text.lines().zip(1..).take_while(|(line, _)| *line != "#[cfg(test)]");
     let code = code.filter(|(line, _)| !line.trim_start().starts_with("//"));
@@ -74,7 +74,7 @@ fn named(text: &str, names: &BTreeSet<String>) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The identifiers of a line, whole and in their parts, and the words that stand in quotation marks by themselves.
+/// Iterates over the identifiers of a line, as a whole and in parts, and over its single-word strings.
 fn words(line: &str) -> impl Iterator<Item = String> + '_ {
     let whole = line.split(|it: char| !it.is_alphanumeric() && it != '_').map(str::to_owned);
     let parts = line.split(|it: char| !it.is_alphanumeric()).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The README's picture: the space-time diagram of a real run of the quick start.
+//! Draws the README's picture: the space-time diagram of a real run of the quick start.
 
 use std::error::Error;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The repository's own files: what the compiler does not look at, or cannot know.
+//! Checks the repository's own files for what the compiler does not see or know.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -8,11 +8,11 @@ use std::process::Command;
 
 use crate::{Problems, Repository};
 
-/// Crates that cannot reach a clock, a file or a socket, because there is none in what they are built from.
+/// Crates that cannot reach a clock, a file or a socket, since their dependencies do not provide any.
 const NO_STD: &[&str] = &["faultline-core", "faultline-protocols", "faultline-workloads"];
 
-/// What stands for a place on somebody's machine, or for a registry other than the one that everybody has. Split, so
-/// that this file does not name them.
+/// Paths on a developer's machine, and registries other than the public one. Split into parts, so that this file does
+/// not contain them.
 const PLACES: &[&[&str]] = &[
     &["/ho", "me/"],
     &["/ro", "ot/"],
@@ -46,7 +46,7 @@ pub(crate) fn no_std(repository: &Repository) -> Result<Problems, Box<dyn Error>
     Ok(problems)
 }
 
-/// A module that no crate root reaches is never compiled, and a test in it never runs.
+/// Checks that every module is reachable from a crate root. Otherwise it is never compiled, and its tests never run.
 pub(crate) fn reached(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
     let packages = repository.metadata.workspace_packages();
     let targets = packages.iter().flat_map(|it| &it.targets);
@@ -59,7 +59,7 @@ pub(crate) fn reached(repository: &Repository) -> Result<Problems, Box<dyn Error
         .collect())
 }
 
-/// The files of the crates with these roots.
+/// Returns the files of the crates with these roots.
 fn reached_from(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Box<dyn Error>> {
     let mut reached = BTreeSet::new();
     let mut open: Vec<(PathBuf, bool)> = roots.iter().map(|it| (it.clone(), true)).collect();
@@ -83,7 +83,7 @@ fn reached_from(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Box<dyn Error>> 
     Ok(reached)
 }
 
-/// `name`, of a line `pub(crate) mod name;`.
+/// Returns `name` for a line `pub(crate) mod name;`.
 fn declared_module(line: &str) -> Option<&str> {
     let (before, name) = line.trim().strip_suffix(';')?.rsplit_once(' ')?;
     matches!(before, "mod" | "pub mod" | "pub(crate) mod" | "pub(super) mod").then_some(name)
@@ -108,7 +108,7 @@ fn named_places(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Every file that is, or would be, part of the repository.
+/// Returns all files that are part of the repository, or would be after adding them.
 pub(crate) fn files(repository: &Repository) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
