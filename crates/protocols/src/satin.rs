@@ -6,7 +6,7 @@
 //! A process that fails loses its graph. Its victims run again what it had stolen. What others had stolen from it is orphaned:
 //! they finish it, and announce each result, which stays where it is. Each process keeps a table of these announcements, and
 //! looks every task up before it begins it: a result that exists is fetched. If the process with the program itself fails, the
-//! program begins again, at that process or, if it is gone for good, at the next one. So the work lost grows with the work done
+//! program restarts, at that process or, if it is gone for good, at the next one. So the work lost grows with the work done
 //! by the process that failed; without failures, nothing is written, and no message waits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -135,7 +135,7 @@ impl Recovery for Satin {
             Input::Due(theft, leg) => host.pass(theft, leg),
             Input::Control { from, message } => self.told(from, message, host),
             Input::Membership(membership) => self.meet(membership, host),
-            // Nobody waits for what is not wanted, and nothing is written.
+            // No process waits for an unwanted result, and nothing is written.
             Input::Unwanted(..)
             | Input::Changed
             | Input::Image { .. }

@@ -1,5 +1,5 @@
 //! What each cluster's rollbacks undid: the table (cluster, incarnation, restored SN) of the errata (B4). Also what
-//! each cluster has collected, so that no rollback can go back further.
+//! each cluster has collected, so that no rollback can reach past it.
 //!
 //! Durable, never rolled back, and only ever extended.
 
@@ -33,7 +33,7 @@ impl Past {
         known(&self.rollbacks)
     }
 
-    /// Returns whether some rollback went back past the collected checkpoint.
+    /// Returns whether some rollback restored a checkpoint older than the collected one.
     pub fn is_broken(&self) -> bool {
         undid_checkpoint(&self.rollbacks, self.collected.position)
     }

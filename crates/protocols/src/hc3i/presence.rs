@@ -4,8 +4,8 @@
 //! cluster alerts it. It must learn about earlier rollbacks, so the others alert it as soon as it is present.
 //!
 //! A cluster leaves once its application has left the program. It takes a last checkpoint, and continues to take part
-//! in everything until no process can need anything from it any more: collections have shown that no rollback goes
-//! back past the last checkpoint, and that none undoes the delivery of a message that it sent. Its coordinator then
+//! in everything until no process can need anything from it any more: collections have shown that no rollback reaches
+//! past the last checkpoint, and that none undoes the delivery of a message that it sent. Its coordinator then
 //! releases it. The supervisor decides that it leaves, announces this, and ends its processes. A process that failed
 //! in the meantime recovers first, together with its cluster.
 
