@@ -1,4 +1,4 @@
-//! The repository's own chores: checks that no compiler makes, and generated files.
+//! The repository's own chores: checks that no compiler performs, and generated files.
 //!
 //! ```text
 //! cargo xtask bench       runs every benchmark, or those that are named, beside its baseline and prints the table
@@ -9,7 +9,8 @@
 //! cargo xtask picture     runs the quick start and draws docs/quickstart.svg from it
 //! ```
 //!
-//! A check is a function from what it looks at to the problems that it found, and each has a test that shows it fire.
+//! Every check is a function from the repository to the problems found, and has a test that shows that it detects
+//! one.
 
 mod bench;
 mod dashboards;
@@ -19,6 +20,7 @@ mod floors;
 mod generated;
 mod lists;
 mod names;
+mod phrases;
 mod picture;
 mod sources;
 
@@ -60,17 +62,17 @@ enum Chore {
     Picture,
 }
 
-/// The repository as the checks see it.
+/// The repository, as the checks see it.
 pub(crate) struct Repository {
-    /// Where it is.
+    /// Root directory of the repository.
     root: PathBuf,
-    /// What Cargo knows of it, on the platform that it runs on.
+    /// Cargo's metadata for the platform on which it runs.
     metadata: Metadata,
 }
 
-/// What a check found.
+/// Problems found by a check.
 type Problems = Vec<String>;
-/// A check; it fails when it cannot look.
+/// A check. Fails if it cannot be performed.
 type Check = fn(&Repository) -> Result<Problems, Box<dyn Error>>;
 
 const CHECKS: &[(&str, Check)] = &[
@@ -84,6 +86,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("protocols are named in their rooms only", names::check),
     ("generated files are fresh", generated::check),
     ("lists in the documents are complete", lists::check),
+    ("phrases are plain English", phrases::check),
 ];
 
 fn main() -> ExitCode {
