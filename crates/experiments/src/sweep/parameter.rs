@@ -16,7 +16,7 @@ const KINDS: [&str; 2] = ["protocol", "application"];
 /// A field of the federation file, and the values that it takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Where the field is below `spec`, with dots between the names: `protocol.hc3i.checkpointEvery`. A cluster or a fault is
+    /// Where the field is below `spec`, with dots between the names: `links.between.latency`. A cluster or a fault is
     /// reached by its name or by its index from 0: `clusters.paris.nodes`.
     pub path: String,
     /// The values as they were written, and as the file has them.
@@ -27,7 +27,7 @@ pub struct Parameter {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParameterError {
     /// There is no path, or there are no values.
-    #[error("expected PATH=VALUES, as in `protocol.hc3i.checkpointEvery=1s,2s,5s` (found `{0}`)")]
+    #[error("expected PATH=VALUES, as in `links.between.latency=1ms,5ms` (found `{0}`)")]
     Shape(String),
     /// A value stands there twice.
     #[error("the value `{0}` appears twice; remove one")]
