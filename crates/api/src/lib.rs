@@ -15,6 +15,7 @@
 //! | [`supervision`] | the supervisor's HTTP API, for a federation in pods |
 
 mod document;
+pub mod flow;
 pub mod live;
 mod locate;
 pub mod names;

@@ -154,6 +154,7 @@ mod tests {
             storage: None,
             protocol: Protocol::None(Unprotected {}),
             application: Application::Heat(Heat::default()),
+            stealing: None,
             failures: None,
             faults: vec![],
             deadline: None,

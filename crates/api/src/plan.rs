@@ -38,7 +38,11 @@ pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
 /// Like [`plan`], for processes with these names: a protocol may need other processes in addition to the ranks than the
 /// resource's.
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
-    let spec = &federation.spec;
+    plan_by_entry(&federation.spec, names, seed).into_iter().map(|(_, planned)| planned).collect()
+}
+
+/// The same, each with the number of its entry in the list of faults.
+pub(crate) fn plan_by_entry(spec: &FederationSpec, names: &Names, seed: u64) -> Vec<(usize, PlannedFault)> {
     let mut plan = Vec::new();
     for (entry, fault) in spec.faults.iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -48,7 +52,7 @@ pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<Plan
         let mut draw = Draw { spec, names, rng };
         for trigger in draw.triggers(trigger) {
             let no = FaultNo(plan.len() as u32);
-            plan.push(PlannedFault { no, trigger, fault: draw.fault(action) });
+            plan.push((entry, PlannedFault { no, trigger, fault: draw.fault(action) }));
         }
     }
     plan
@@ -98,7 +102,7 @@ impl Draw<'_> {
             ActionRef::Crash(it) => Fault::Crash {
                 process: self.process(&it.process, &it.cluster, it.node),
                 storage: it.storage.unwrap_or_default().into(),
-                returns: true,
+                returns: it.returns.unwrap_or(true),
             },
             ActionRef::Pause(it) => {
                 Fault::Pause { process: self.process(&it.process, &it.cluster, it.node), span: it.span.0 }
@@ -106,7 +110,7 @@ impl Draw<'_> {
             ActionRef::LoseCluster(it) => Fault::LoseCluster {
                 cluster: self.cluster(&it.cluster, None),
                 storage: it.storage.unwrap_or_default().into(),
-                returns: true,
+                returns: it.returns.unwrap_or(true),
             },
             ActionRef::Link(it) => {
                 let (from, to) = self.pair(&it.from, &it.to);

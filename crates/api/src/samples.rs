@@ -45,6 +45,8 @@ pub const SAMPLES: &[Sample] = samples![
     "chandy-lamport",
     "hierarchical",
     "paper-2x100",
+    "tasks",
+    "tic",
 ];
 
 /// Returns the sample with this name.

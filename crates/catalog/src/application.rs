@@ -4,9 +4,9 @@ use faultline_api::resource::{self, Application, FederationSpec, NasPattern, Rec
 use faultline_core::Span;
 use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
-/// Returns the parameters of the application.
-pub(crate) fn config(spec: &FederationSpec) -> Config {
-    match &spec.application {
+/// Returns the parameters of an application that exchanges messages; `None` for a program of tasks.
+pub(crate) fn config(spec: &FederationSpec) -> Option<Config> {
+    Some(match &spec.application {
         Application::Heat(it) => Config::Heat(heat::Config {
             rows: it.rows(),
             columns: it.columns(),
@@ -50,7 +50,11 @@ pub(crate) fn config(spec: &FederationSpec) -> Config {
             reply: it.reply(),
             reply_depth: it.reply_depth() as u8,
         }),
-    }
+        Application::Fibonacci(_)
+        | Application::NQueens(_)
+        | Application::Qap(_)
+        | Application::TaskGraph(_) => return None,
+    })
 }
 
 /// Returns when each cluster takes part in the program; empty if all take part from start to end.
@@ -143,7 +147,7 @@ spec:
 "
         );
         let federation = faultline_api::parse("test.yaml", text.as_bytes());
-        config(&federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints())).spec)
+        config(&federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints())).spec).unwrap()
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
 //! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `chandy-lamport-` for the non-blocking
-//! coordinated baseline, and `hierarchical-` for the hierarchical one.
+//! coordinated baseline, `hierarchical-` for the hierarchical one, and `tic-`, `sel-` and `satin-` for the protocols of
+//! programs of tasks.
 
 use std::fmt;
 use std::str::FromStr;
 
-use faultline_protocols::{hc3i, hydee};
+use faultline_protocols::{hc3i, hydee, satin, theft};
 use serde::Serialize;
 
 /// A rule in the code that protocols share.
@@ -17,6 +18,10 @@ pub enum Rule {
     Hc3i(hc3i::Defect),
     /// In the code of HydEE, which the logging protocols share.
     Hydee(hydee::Defect),
+    /// Of the code of TIC and SEL.
+    Theft(theft::Defect),
+    /// Of the code of Satin.
+    Satin(satin::Defect),
 }
 
 macro_rules! defects {
@@ -74,6 +79,12 @@ defects! {
     ChandyLamport(hc3i, Hc3i) "chandyLamport" "chandy-lamport-" hc3i::DEFECTS_OF_COLOURS;
     /// Defects of the hierarchical coordinated baseline, which shares many rules with HC3I.
     Hierarchical(hc3i, Hc3i) "hierarchicalCoordinated" "hierarchical-" hc3i::DEFECTS_OF_LEADERS;
+    /// Of TIC.
+    Tic(theft, Theft) "tic" "tic-" theft::Defect::ALL.iter().copied().filter(|it| !it.is_of_logs());
+    /// Of SEL, which has most rules in common with TIC.
+    Sel(theft, Theft) "sel" "sel-" theft::Defect::ALL.iter().copied();
+    /// Of Satin.
+    Satin(satin, Satin) "satin" "satin-" satin::Defect::ALL.iter().copied();
 }
 
 /// A name that belongs to no defect.
@@ -103,6 +114,8 @@ impl fmt::Display for Defect {
         match self.rule() {
             Rule::Hc3i(defect) => defect.serialize(f),
             Rule::Hydee(defect) => defect.serialize(f),
+            Rule::Theft(defect) => defect.serialize(f),
+            Rule::Satin(defect) => defect.serialize(f),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Processes of a federation, whatever their protocol and program.
 
 use faultline_core::{
-    Application, Digest, Membership, Node, NodeConfig, Process, ProcessId, Promises, Protocol,
+    Application, Digest, Membership, Node, NodeConfig, Process, ProcessId, Promises, Protocol, Role,
 };
+use faultline_dataflow::{Place, PlaceConfig, Program, Recovery};
 
 /// A process that a federation can request: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + 'static {
@@ -34,5 +35,25 @@ where
         seed: &dyn Fn(ProcessId) -> u64,
     ) -> Option<Vec<(ProcessId, Digest)>> {
         A::reference(&config.application, membership, seed)
+    }
+}
+
+/// Every rank ends with the result of the program, whoever computed what.
+impl<P, G> Hosted for Place<P, G>
+where
+    P: Recovery<Config: Send + Sync> + 'static,
+    G: Program,
+{
+    fn promises(config: &PlaceConfig<P, G>) -> Promises {
+        P::promises(&config.protocol)
+    }
+
+    fn reference(
+        config: &PlaceConfig<P, G>,
+        membership: &Membership,
+        _: &dyn Fn(ProcessId) -> u64,
+    ) -> Option<Vec<(ProcessId, Digest)>> {
+        let result = config.program.expected();
+        Some(membership.with_role(Role::RANK).map(|rank| (rank, result)).collect())
     }
 }

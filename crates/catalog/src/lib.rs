@@ -10,17 +10,19 @@ pub mod manifest;
 mod protocol;
 mod rederive;
 mod simulation;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_api::resource::{FederationSpec, Protocol as Asked, Simulator, Storage, StorageKind};
+use faultline_api::resource::{Family, FederationSpec, Protocol as Asked, Simulator, Storage, StorageKind};
 use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, Node, NodeConfig,
     NodeId, Presence, Process, ProcessId, Promises, Protocol, Role, Scope,
 };
+use faultline_dataflow::Recovery as TaskRecovery;
 use faultline_protocols::hc3i::Hc3i;
 use faultline_protocols::hydee::{Hydee, Recovery};
 use faultline_protocols::none::NoProtocol;
@@ -30,6 +32,7 @@ use faultline_workloads::{Invalid, Workload};
 pub use defect::Defect;
 pub use hosted::Hosted;
 pub use rederive::{Rederived, rederive};
+pub use tasks::{TasksSetup, TasksVisitor, with_tasks};
 
 /// Smallest share of the work, in percent, that must remain for a fault to count as effective.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
@@ -43,6 +46,12 @@ pub enum SetupError {
     /// The application cannot run on these clusters.
     #[error("the application cannot run: {0}")]
     Application(#[from] Invalid),
+    /// The application is a program of tasks, and what was asked for is for processes that exchange messages.
+    #[error("the application is a program of tasks, whose processes exchange no messages of their own")]
+    Tasks,
+    /// The processes of the application exchange messages, and what was asked for is for programs of tasks.
+    #[error("the processes of the application exchange messages, and it has no tasks")]
+    Messages,
     /// A known defect was requested in a build that does not contain them.
     #[error("this build knows no defects; they are compiled in by the feature `defects`")]
     WithoutDefects,
@@ -85,6 +94,17 @@ impl<V: Visitor> MessagesVisitor for Any<V> {
     where
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
+    {
+        self.0.visit(setup)
+    }
+}
+
+impl<V: Visitor> TasksVisitor for Any<V> {
+    type Output = V::Output;
+
+    fn visit<P>(self, setup: TasksSetup<P>) -> V::Output
+    where
+        P: TaskRecovery<Config: Send + Sync> + 'static,
     {
         self.0.visit(setup)
     }
@@ -146,7 +166,7 @@ where
 
     fn of_messages(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
         let sizes: Vec<usize> = federation.spec.clusters.iter().map(|it| it.nodes as usize).collect();
-        let application = application::config(&federation.spec);
+        let application = application::config(&federation.spec).ok_or(SetupError::Tasks)?;
         application.validate(&sizes)?;
         let extra = P::extra_processes(&config);
         let process = NodeConfig { protocol: Arc::new(config), application: Arc::new(application) };
@@ -242,7 +262,10 @@ pub fn with_valid<V: Visitor>(
     defect: Option<Defect>,
     visitor: V,
 ) -> Result<V::Output, SetupError> {
-    with_valid_messages(federation, seed, defect, Any(visitor))
+    match federation.spec.application.family() {
+        Family::Messages => with_valid_messages(federation, seed, defect, Any(visitor)),
+        Family::Tasks => tasks::with_valid_tasks(federation, seed, defect, Any(visitor)),
+    }
 }
 
 fn with_valid_messages<V: MessagesVisitor>(
@@ -286,6 +309,7 @@ fn with_valid_messages<V: MessagesVisitor>(
             Some(defect) => return Err(SetupError::AnothersDefect(defect)),
             None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, ())?),
         },
+        Asked::Tic(_) | Asked::Sel(_) | Asked::Satin(_) => return Err(SetupError::Tasks),
     })
 }
 

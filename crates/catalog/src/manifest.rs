@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationSpec, StorageKind};
+use faultline_api::resource::{FederationSpec, Protocol, StorageKind};
 use faultline_core::{ClusterId, Span};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry};
@@ -65,6 +65,9 @@ pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
 
 /// Returns the bounds on the work that a rollback may lose; `None` without checkpoints.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
+    if matches!(spec.protocol, Protocol::Sel(_)) {
+        return None; // What is in the log is not lost.
+    }
     let every = spec.protocol.checkpointing()?.every;
     let own = spec.protocol.stated().checkpoint_every_in;
     let of_cluster = |name: &str| own.get(name).map_or(every, |it| it.0);

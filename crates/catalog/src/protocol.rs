@@ -7,10 +7,12 @@ use faultline_core::{Scope, Span};
 use faultline_protocols::hc3i::{self, CollectBy, Config, Coordinating, Cut, Forcing, Piggyback};
 use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
+use faultline_protocols::{satin, theft};
 
 use crate::defect::AVAILABLE;
 #[cfg(feature = "defects")]
 use crate::defect::Rule;
+use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
 /// Returns the parameters of HC3I. With the federation as its scope it becomes one of the coordinated baselines, and
@@ -98,6 +100,43 @@ pub(crate) fn hydee(
             Some((defect, _)) => return Err(unfit(defect)),
         },
     })
+}
+
+/// Parameters of TIC, and of SEL, which keeps another record.
+pub(crate) fn theft(
+    spec: &FederationSpec,
+    record: theft::Record,
+    defect: Option<Defect>,
+) -> Result<theft::Config, SetupError> {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    let cp0 = match &spec.protocol {
+        Protocol::Tic(it) => it.cp0.unwrap_or_default(),
+        _ => resource::Cp0::None,
+    };
+    Ok(theft::Config {
+        tau: checkpointing.every.unwrap_or(NEVER),
+        record,
+        before_asking: cp0 == resource::Cp0::Each,
+        replicas: checkpointing.replicas as u16,
+        replicate_to: replicate_to(checkpointing.replicate_to),
+        defects: match defect.map(|it| (it, it.rule())) {
+            None => theft::Defects::default(),
+            #[cfg(feature = "defects")]
+            Some((_, Rule::Theft(rule))) => theft::Defects::only(rule),
+            Some((defect, _)) => return Err(unfit(defect)),
+        },
+    })
+}
+
+/// Parameters of Satin.
+pub(crate) fn satin(defect: Option<Defect>) -> Result<satin::Config, SetupError> {
+    let defects = match defect.map(|it| (it, it.rule())) {
+        None => satin::Defects::default(),
+        #[cfg(feature = "defects")]
+        Some((_, Rule::Satin(rule))) => satin::Defects::only(rule),
+        Some((defect, _)) => return Err(unfit(defect)),
+    };
+    Ok(satin::Config { defects })
 }
 
 /// Returns the delay between checkpoints of each cluster.

@@ -122,7 +122,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         |cluster| trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Joined(cluster));
     let acts = |process| {
         let mut facts = trace.lives(process).flat_map(|(_, stream)| stream);
-        facts.any(|(_, fact)| matches!(fact, Fact::Sent { .. } | Fact::Delivered(_)))
+        facts.any(|(_, fact)| matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Ran { .. }))
     };
     for (cluster, members) in awaited {
         if members.into_iter().any(acts) && !says_that_joined(cluster) {

@@ -6,7 +6,7 @@ use faultline_api::resource::StorageKind;
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
-use faultline_core::{ClusterId, Digest, Fact, Life, ProcessId, Role, Sn, Span};
+use faultline_core::{ClusterId, Digest, Fact, Fault, Life, ProcessId, Role, Sn, Span};
 use faultline_sim::{Config, Links, Run};
 use faultline_supervisor::{FaultState, Outcome};
 use faultline_trace::Record;
@@ -26,6 +26,8 @@ struct Ended {
     reference: Option<Vec<(ProcessId, Digest)>>,
     /// The checkpoint that each rank restored last.
     restored: BTreeMap<ProcessId, Sn>,
+    /// Ranks of a cluster that was lost for good.
+    gone: Vec<ProcessId>,
 }
 
 impl Visitor for Simulate {
@@ -33,6 +35,12 @@ impl Visitor for Simulate {
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Ended {
         let reference = setup.reference();
+        let clusters = setup.membership.clusters.clone();
+        let lost = setup.supervisor.plan.iter().filter_map(|it| match it.fault {
+            Fault::LoseCluster { cluster, returns: false, .. } => Some(cluster),
+            _ => None,
+        });
+        let gone = lost.flat_map(|it| clusters[it.index()].processes.to_vec()).collect();
         let links = Links::new(setup.membership.clusters.len(), |from, to| setup.links[&(from, to)]);
         let config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
         let mut facts: Vec<Record> = Vec::new();
@@ -50,7 +58,7 @@ impl Visitor for Simulate {
                 _ => {}
             }
         }
-        Ended { run, results: results.into_iter().collect(), reference, restored }
+        Ended { run, results: results.into_iter().collect(), reference, restored, gone }
     }
 }
 
@@ -63,7 +71,10 @@ fn samples_complete_with_the_result_of_a_run_without_failures() {
     for sample in SAMPLES.iter().filter(|it| it.name != "same-cluster-loss") {
         let ended = simulate(sample.name);
         assert_eq!(ended.run.outcome, Outcome::Completed, "{}", sample.name);
-        assert_eq!(Some(ended.results), ended.reference, "{}", sample.name);
+        // A process that is gone for good ends without a result.
+        let gone = |rank: &ProcessId| ended.gone.contains(rank);
+        let expected = ended.reference.map(|all| all.into_iter().filter(|(rank, _)| !gone(rank)).collect());
+        assert_eq!(Some(ended.results), expected, "{}", sample.name);
     }
 }
 
@@ -102,6 +113,34 @@ fn under_pessimistic_logging_only_those_go_back_that_died_whatever_the_program()
         ended.run.faults
     );
     assert!(ended.restored.keys().eq(&[ProcessId(0), ProcessId(2), ProcessId(3)]), "{:?}", ended.restored);
+}
+
+#[test]
+fn under_tic_only_those_go_back_that_return() {
+    let ended = simulate("tic");
+    assert!(ended.run.faults.iter().all(|(_, it)| *it == FaultState::Effective), "{:?}", ended.run.faults);
+    assert!(ended.restored.keys().eq(&[ProcessId(1)]), "{:?}", ended.restored);
+    assert_eq!(ended.gone, [3, 4, 5].map(ProcessId));
+}
+
+#[test]
+fn speed_and_cores_of_a_cluster_reach_its_places() {
+    let seconds = |cluster: &str| {
+        let mut federation = federation("tasks");
+        federation.spec.clusters.truncate(1);
+        federation.spec.clusters[0].nodes = 1;
+        let text =
+            faultline_api::to_yaml(&federation).replace("- name: paris", &format!("- name: paris{cluster}"));
+        let federation = parse("changed", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+        let ended = with_setup(&federation, None, Simulate).expect("it is valid");
+        assert_eq!(ended.run.outcome, Outcome::Completed);
+        ended.run.ended.as_secs_f64()
+    };
+    let usual = seconds("");
+    let faster = seconds("\n    speed: 400");
+    let wider = seconds("\n    cores: 4");
+    assert!((3.5..4.5).contains(&(usual / faster)), "{usual} s and {faster} s");
+    assert!((3.0..4.5).contains(&(usual / wider)), "{usual} s and {wider} s");
 }
 
 #[test]

@@ -160,12 +160,14 @@ impl<'a> Demands<'a> {
             reasons.push("the supervisor's facts about the beginning are out of order".to_owned());
         }
         let (at, _) = self.facts[begun];
-        let acts = |(_, fact): &&(Time, Fact)| matches!(fact, Fact::Sent { .. } | Fact::Delivered(_));
+        let acts = |(_, fact): &&(Time, Fact)| {
+            matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Theft { .. })
+        };
         for (&(process, life), stream) in &self.history.trace.streams {
             let first = stream.iter().find(acts).filter(|_| self.context.common_clock);
             if first.is_some_and(|(first, _)| *first < at) {
                 let who = self.named(process, life);
-                reasons.push(format!("{who} sent or received a message before the application began"));
+                reasons.push(format!("{who} sent or received something before the application began"));
             }
         }
     }
@@ -198,7 +200,8 @@ impl<'a> Demands<'a> {
         if !self.is_completed {
             return;
         }
-        for &rank in self.context.clusters.iter().flatten() {
+        let gone = self.history.supervision.gone(&self.context.clusters);
+        for &rank in self.context.clusters.iter().flatten().filter(|it| !gone.contains(it)) {
             let newest = self.history.supervision.newest_life(rank).unwrap_or(Life(1));
             let stream = self.history.trace.streams.get(&(rank, newest));
             let is_finished = |stream: &Vec<(Time, Fact)>| {
@@ -241,6 +244,8 @@ impl<'a> Demands<'a> {
         }
         for &(no, fault, _, _) in &self.history.supervision.injected {
             let struck = match fault {
+                // A process that had failed already is told not to return.
+                Fault::Crash { returns: false, .. } | Fault::LoseCluster { returns: false, .. } => true,
                 Fault::Crash { process, .. } => ended.contains(&(no, *process)),
                 Fault::LoseCluster { .. } => ended.iter().any(|(by, _)| *by == no),
                 _ => true,

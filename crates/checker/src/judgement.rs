@@ -25,10 +25,18 @@ pub enum Property {
     ExactlyOnce,
     /// No message was consumed by what led to it.
     CausalOrder,
+    /// Every task of a program is run exactly once, as far as the result is concerned.
+    TasksOnce,
+    /// No process takes back a task that its thief has.
+    OneOwner,
     /// What a checkpoint says it contains is what the facts before it say.
     WitnessAgrees,
     /// A message from another cluster was delivered only after the checkpoint that it forces.
     ForcedBeforeDelivery,
+    /// Stolen tasks, results and receipts are sent only after a durable checkpoint.
+    CheckpointedFirst,
+    /// Only thefts and recoveries force checkpoints.
+    ForcedPerTheft,
     /// The processes of a cluster agree on its checkpoints and rollbacks.
     MembersAgree,
     /// No checkpoint holds a delivery of a message of its cluster without its send.
@@ -80,6 +88,8 @@ impl Property {
     pub fn promise(self) -> Option<Promise> {
         match self {
             Property::ForcedBeforeDelivery => Some(Promise::ForcedBeforeDelivery),
+            Property::CheckpointedFirst => Some(Promise::CheckpointedFirst),
+            Property::ForcedPerTheft => Some(Promise::ForcedByThefts),
             Property::Contained => Some(Promise::Containment),
             Property::OrphansFirst => Some(Promise::OrphansFirst),
             Property::PhasesAgree => Some(Promise::Phases),
@@ -101,8 +111,12 @@ impl Property {
             Property::NoLoss => "no sent message is undelivered",
             Property::ExactlyOnce => "no message is delivered twice",
             Property::CausalOrder => "no message is consumed by what led to it",
+            Property::TasksOnce => "every task is run exactly once",
+            Property::OneOwner => "every task has one owner",
             Property::WitnessAgrees => "checkpoints contain what the facts say",
             Property::ForcedBeforeDelivery => "messages are delivered after the checkpoints that they force",
+            Property::CheckpointedFirst => "stolen tasks and results are durable before they are sent",
+            Property::ForcedPerTheft => "only thefts and recoveries force checkpoints",
             Property::MembersAgree => "the processes of a cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
             Property::DurableBeforeCommit => "checkpoints are durable before they are committed",

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use faultline_api::quantity::Duration;
-use faultline_api::resource::Protocol as Compared;
+use faultline_api::resource::{Family, Protocol as Compared};
 use faultline_catalog::Defect;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
@@ -358,9 +358,9 @@ Examples:
 pub(crate) struct CompareArguments {
     /// The federation.
     pub(crate) file: PathBuf,
-    /// Which protocols, by name, in the order of the table.
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_values = Compared::compared(),
-        value_parser = clap::builder::PossibleValuesParser::new(Compared::compared()))]
+    /// Which protocols, by name, in the order of the table. Default: all that can protect the application.
+    #[arg(long, value_name = "P,…", value_delimiter = ',',
+        value_parser = clap::builder::PossibleValuesParser::new(compared()))]
     pub(crate) protocols: Vec<String>,
     /// On what the runs run. Real processes (local) run one after the other, each in its own time; their records stay in
     /// the directory of the page.
@@ -443,6 +443,14 @@ pub(crate) enum SweepFormat {
     Json,
     /// A line for each run.
     Csv,
+}
+
+/// The protocols that can be compared, whatever the application.
+fn compared() -> Vec<&'static str> {
+    let mut all = Compared::compared(Family::Messages);
+    let tasks = Compared::compared(Family::Tasks);
+    all.splice(all.len() - 1..all.len() - 1, tasks.into_iter().filter(|it| *it != "none"));
+    all
 }
 
 /// How statistics are printed.

@@ -1,6 +1,7 @@
 //! `faultline compare`: one federation under several protocols.
 
 use faultline_api::Federation;
+use faultline_api::resource::Protocol;
 use faultline_experiments::compare::{Runs, Settings, compare as run, page, tell};
 use faultline_experiments::reproduce::Interrupted;
 use faultline_trace::manifest::Backend;
@@ -25,8 +26,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     let federation = files::read(file)?.parse()?;
     files::refuse_pause(&file.display().to_string(), &federation)?;
     output::directory(out)?;
+    let of_family =
+        || Protocol::compared(federation.spec.application.family()).into_iter().map(str::to_owned);
     let settings = Settings {
-        protocols: protocols.clone(),
+        protocols: if protocols.is_empty() { of_family().collect() } else { protocols.clone() },
         first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
         seeds: seeds.unwrap_or(match backend {
             ComparedOn::Simulate => 10,

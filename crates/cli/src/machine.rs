@@ -56,7 +56,11 @@ impl Size {
             Application::Exchange(_)
             | Application::Farm(_)
             | Application::PingPong(_)
-            | Application::Salted(_) => 0,
+            | Application::Salted(_)
+            | Application::Fibonacci(_)
+            | Application::NQueens(_)
+            | Application::Qap(_)
+            | Application::TaskGraph(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

@@ -5,23 +5,10 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use common::{CRASH, Place, signal, small};
+use common::{CRASH, Place, passes_but_for_links, signal, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
-
-/// Whether a run passes. If it does not, it is unknown, and for nothing but its links: on a busy machine these are not as asked
-/// for, and that alone makes the verdict unknown.
-fn passes_but_for_links(summary: &Value) -> bool {
-    let properties = summary["properties"].as_array().expect("a summary lists its properties");
-    assert!(properties.len() > 1 && properties.iter().all(|it| it["verdict"].is_string()), "{summary}");
-    let open: Vec<&Value> = properties.iter().filter(|it| it["verdict"] != "pass").collect();
-    let of_links = |it: &&Value| it["property"] == "linksAsAsked" && it["verdict"] == "unknown";
-    assert!(open.iter().all(of_links), "{open:#?}");
-    let expected = if open.is_empty() { "pass" } else { "unknown" };
-    assert_eq!(summary["verdict"], expected, "{summary}");
-    open.is_empty()
-}
 
 #[test]
 fn a_node_is_killed_and_the_result_is_the_same() {

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use faultline_api::Federation;
+use faultline_api::flow::with_file;
+use faultline_api::resource::{Application, Qap};
 use faultline_api::samples::SAMPLES;
 use miette::miette;
 
@@ -33,15 +35,34 @@ impl Source {
         faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| Trouble::input(*rejected))
     }
 
+    /// Returns it with the text of the file that its application names in place of the file's name, so that the record of a
+    /// run needs no other file. Whether it is valid otherwise is said when it is parsed.
+    fn with_files(self, path: &Path) -> Result<Source, Trouble> {
+        // Almost no federation names a file, and parsing takes time.
+        if !self.bytes.windows(3).any(|it| it == b"qap") {
+            return Ok(self);
+        }
+        let Ok(mut federation) = faultline_api::parse(&self.label, &self.bytes) else { return Ok(self) };
+        let Application::Qap(Qap { file: Some(file), .. }) = &federation.spec.application else {
+            return Ok(self);
+        };
+        let file = path.parent().unwrap_or(Path::new("")).join(file);
+        let read =
+            read_with(&file, "name a file in the format of QAPLIB, relative to the federation's file")?;
+        federation.spec.application = with_file(&federation.spec.application, read.text())
+            .map_err(|error| Trouble::input(miette!(help = error.remedy(), "{}: {error}", file.display())))?;
+        Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
+    }
+
     /// Its text, once it has been parsed.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
 
-/// Reads a federation's file.
+/// Reads a federation's file, and the file that its application names, if it names one.
 pub fn read(path: &Path) -> Result<Source, Trouble> {
-    read_with(path, "give a file; `faultline samples quickstart` prints one to start from")
+    read_with(path, "give a file; `faultline samples quickstart` prints one to start from")?.with_files(path)
 }
 
 /// Reads any file of values; `help` says where to get one.

@@ -83,6 +83,13 @@ number!(
     FaultNo(u32), "fault "
 );
 
+impl Life {
+    /// The incarnation of a process that rolls back at the beginning of each new life, and at no other time.
+    pub const fn incarnation(self) -> Incarnation {
+        Incarnation(self.0.saturating_sub(1))
+    }
+}
+
 impl ProcessId {
     /// The supervisor, which states facts but is not a process of the federation.
     pub const SUPERVISOR: ProcessId = ProcessId(u32::MAX);

@@ -37,11 +37,16 @@ pub enum Promise {
     RepeatedOrder,
     /// A sender keeps a logged message until a checkpoint of its receiver contains it.
     LogKept,
+    /// In a program of tasks, a process lets a stolen task or a result go only after a durable checkpoint that holds the theft, and
+    /// says that it does not need a result again only after a durable checkpoint that holds the result.
+    CheckpointedFirst,
+    /// In a program of tasks, only thefts and recoveries force checkpoints: one at the victim, one at the thief.
+    ForcedByThefts,
 }
 
 impl Promise {
     /// Every promise, in the order of declaration.
-    pub const ALL: [Promise; 10] = [
+    pub const ALL: [Promise; 12] = [
         Promise::Checkpoints,
         Promise::DenseNumbering,
         Promise::MaximalLine,
@@ -52,6 +57,8 @@ impl Promise {
         Promise::Phases,
         Promise::RepeatedOrder,
         Promise::LogKept,
+        Promise::CheckpointedFirst,
+        Promise::ForcedByThefts,
     ];
 }
 

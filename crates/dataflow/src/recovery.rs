@@ -9,8 +9,8 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Image, ImageName, Machine, Membership, Presence, ProcessId, Role, Snapshot, Speaks, TaskId, Theft,
-    Time,
+    Birth, Image, ImageName, Machine, Membership, Presence, ProcessId, Promises, Role, Scope, Snapshot,
+    Speaks, TaskId, Theft, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,10 @@ pub trait Recovery: Speaks {
     /// Whether it needs packets between two lives in the order of sending.
     const FIFO: bool;
 
+    /// What it promises with these parameters. By default nothing, and that each process rolls back by itself.
+    fn promises(_config: &Self::Config) -> Promises {
+        Promises::of_scope(Scope::Process)
+    }
     /// Processes it needs beside the ranks; they stand outside every cluster and run no tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Whether it logs what changes the graph ([`Host::log`]).

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
+use faultline_api::resource::{Family, Protocol};
 use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, tell};
 use faultline_trace::manifest::Backend;
 
@@ -103,4 +104,33 @@ fn what_a_protocol_cannot_run_is_said_in_its_row() {
     assert_eq!((hydee.calm.runs, hydee.values.len(), hc3i.calm.pass), (0, 0, 2));
     let text = tell::text(&compared);
     assert!(text.contains("hydee cannot run this") && !text.contains("WITH FAULTS"), "{text}");
+}
+
+#[test]
+fn programs_of_tasks_are_compared_by_thefts_and_tasks_that_run_again() {
+    let text = "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: small }
+spec:
+  clusters: [{ name: lyon, nodes: 2 }, { name: nancy, nodes: 2 }]
+  protocol: { tic: { tau: 200ms, replicateTo: otherCluster } }
+  application: { fibonacci: { n: 17, threshold: 5, taskTime: 10ms } }
+  failures: { detectAfter: 100ms, restartAfter: 50ms }
+  faults: [{ at: 400ms, loseCluster: { cluster: nancy, storage: lost, returns: false } }]
+";
+    let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("can be run");
+    let protocols = Protocol::compared(Family::Tasks);
+    assert_eq!((protocols[0], protocols.last()), ("tic", Some(&"none")));
+    let protocols = ["tic", "none"].map(str::to_owned).to_vec();
+    let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
+    let compared = compare(&federation, &settings, Runs::Simulated, &AtomicBool::new(false), &mut |_, _| {})
+        .expect("nobody interrupts");
+    let [tic, none] = &compared.rows[..] else { panic!("two rows") };
+    assert_eq!((tic.calm.pass, tic.faulty.pass, none.calm.pass), (2, 2, 2), "{compared:?}");
+    assert!(mean(tic, "theftsPerProcess") > 0.0 && mean(none, "theftsPerProcess") > 0.0);
+    assert!(mean(tic, "tasksRunAgainPercent") > 0.0 && mean(tic, "recoverySeconds") > 0.0);
+    assert!(mean(tic, "overheadPercent") < 50.0, "{tic:?}");
+    assert!(!tic.values.contains_key("loggedBytes"));
+    assert!(page::render(&compared).contains("tasks run again"));
+    assert!(tell::text(&compared).contains("thefts per process"));
 }

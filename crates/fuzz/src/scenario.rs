@@ -20,7 +20,7 @@ pub struct Scenario {
     pub defect: Option<Defect>,
 }
 
-/// A protocol for which federations can be drawn: every one that takes checkpoints.
+/// A protocol for which federations can be drawn: every one that protects something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol(&'static str);
 
@@ -53,7 +53,7 @@ impl Protocol {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Protocol> {
         let all = Options::names().map(Protocol);
-        all.filter(|it| it.with(Stated::default()).checkpointing().is_some())
+        all.filter(|it| it.with(Stated::default()).family().is_some())
     }
 
     /// Its name in the resource.

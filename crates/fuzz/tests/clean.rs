@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use faultline_checker::{Property, Verdict};
+use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, Observed, Protocol, Scenario, Shares, repeats, run};
 
 /// Runs the first scenarios of a protocol, none of which may violate anything; how often each of these properties was
@@ -99,6 +100,39 @@ fn the_baselines_are_clean() {
     assert!(judged.iter().all(|&it| it > 100), "{judged:?}");
     let (_, judged) = clean("independent", 60, [Property::MaximalLine]);
     assert!(judged.iter().all(|&it| it > 20), "{judged:?}");
+}
+
+#[test]
+#[ignore = "some federations stall"]
+fn hundreds_of_seeds_of_tic_are_clean_and_reach_what_they_are_meant_to() {
+    let properties = [
+        Property::TasksOnce,
+        Property::OneOwner,
+        Property::CheckpointedFirst,
+        Property::ForcedPerTheft,
+        Property::Contained,
+        Property::BoundedLoss,
+        Property::WitnessAgrees,
+    ];
+    let (shares, judged) = clean("tic", 400, properties);
+    println!("{judged:?} {shares:#?}");
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
+    let absorbed = shares.stated.get(&FactKind::Absorbed).map_or(0, |it| it.0);
+    assert!(absorbed > 40, "{shares:#?}");
+}
+
+#[test]
+#[ignore = "some federations stall"]
+fn hundreds_of_seeds_of_sel_are_clean() {
+    let properties = [Property::TasksOnce, Property::OneOwner, Property::CheckpointedFirst];
+    let (_, judged) = clean("sel", 200, properties);
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
+}
+
+#[test]
+fn hundreds_of_seeds_of_satin_are_clean() {
+    let (_, judged) = clean("satin", 200, [Property::TasksOnce, Property::Contained]);
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
 }
 
 /// Seeds from `CLEAN_FROM` (0), `CLEAN_COUNT` (10000) of them, of `CLEAN_PROTOCOL` (all that must come to rest).

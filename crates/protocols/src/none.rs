@@ -87,6 +87,10 @@ impl Recovery for NoProtocol {
     type Config = ();
     const FIFO: bool = false;
 
+    fn promises(_: &()) -> Promises {
+        Promises::of_scope(Scope::Cluster)
+    }
+
     fn extra_processes(_: &()) -> Vec<Role> {
         Vec::new()
     }

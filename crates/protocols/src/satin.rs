@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Cause, Claim, Incarnation, Membership, Position, ProcessId, Role, Sn, Speaks, TaskId, Theft,
-    Time, To, Vectors,
+    Birth, Boot, Cause, Claim, Membership, Position, ProcessId, Promise, Promises, Role, Scope, Sn, Speaks,
+    TaskId, Theft, Time, To, Vectors,
 };
 use faultline_dataflow::heir;
 use faultline_dataflow::recovery::{Estate, Host, Input, Leg, Recovery, root};
@@ -99,6 +99,10 @@ impl Recovery for Satin {
     type Config = Config;
     const FIFO: bool = false;
 
+    fn promises(_: &Config) -> Promises {
+        Promises::of_scope(Scope::Process).with(&[Promise::Containment])
+    }
+
     fn extra_processes(_: &Config) -> Vec<Role> {
         Vec::new()
     }
@@ -111,7 +115,7 @@ impl Recovery for Satin {
         if boot != Boot::Fresh {
             host.restore(None);
             host.claim(Claim::RolledBack {
-                to: Position { incarnation: Incarnation(life.0), sn: Sn(0) },
+                to: Position { incarnation: life.incarnation(), sn: Sn(0) },
                 checkpoint: Position::default(),
                 cause: Cause::Failure,
                 vectors: Arc::new(Vectors::default()),

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Cause, ClusterId, EndedBy, Fault, FaultNo, Promise, Span, StorageFate, Time};
+use faultline_core::{
+    Cause, ClusterId, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time,
+};
 use faultline_trace::Manifest;
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
 use crate::fault::{describe_change, describe_fault, for_good};
-use crate::history::{Failure, History, Rollback};
+use crate::history::{Failure, History, Rollback, TakenOver, Tasks};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,6 +59,9 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
         let rank = 1 + u8::from(rollback.because_of.is_some());
         chapters.push((rollback.began, rank, rollback.ended, narrator.rollback(place, rollback)));
     }
+    for it in &history.taken_over {
+        chapters.push((it.at, 2, it.at, narrator.taken_over(it)));
+    }
     chapters.sort_by_key(|&(from, rank, upto, _)| (from, rank, upto));
     let mut told: Vec<Chapter> = chapters
         .into_iter()
@@ -73,6 +78,7 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
     told.extend(
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(narrator.without_effect(*no, state)?))),
     );
+    told.extend(history.tasks.map(|it| silent(tasks(it))));
     let early = ended_early(history, manifest);
     told.extend(early.clone().map(silent));
     told.extend(never_due(manifest).map(silent));
@@ -84,6 +90,16 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
         }));
     }
     told
+}
+
+/// How work spread, and what was done twice.
+fn tasks(tasks: Tasks) -> String {
+    let Tasks { tasks, again, stolen } = tasks;
+    let mut text = format!("{} run; {} stolen.", was(tasks, "task"), was(stolen, "task"));
+    if again > 0 {
+        text.push_str(&format!(" {} run more than once because of failures.", was(again, "task")));
+    }
+    text
 }
 
 /// What it means that no checkpoint of a cluster can be restored: who held what, and who was asked.
@@ -259,6 +275,14 @@ impl Narrator<'_> {
             self.lost(rollback),
             self.history.lasted(rollback.began, rollback.ended),
         ));
+        let (tasks, cost) = rollback
+            .members
+            .values()
+            .fold((0, Span::ZERO), |sum, it| (sum.0 + it.tasks.0, sum.1 + it.tasks.1));
+        if tasks > 0 {
+            let since = count(tasks, "task");
+            text.push_str(&format!(" {since} that it had run since then had to run again, {cost} of work."));
+        }
         if rollback.resent > 0 {
             text.push_str(&format!(" {} sent to it again from logs.", was(rollback.resent, "message")));
         }
@@ -311,6 +335,19 @@ impl Narrator<'_> {
         text + " and "
     }
 
+    /// Another process goes on with the work of one that never returns.
+    fn taken_over(&self, it: &TakenOver) -> String {
+        let (at, by, of) = (self.time(it.at), self.cast.process(it.by), self.cast.process(it.of));
+        match it.from {
+            Some((position, saved)) => format!(
+                "At {at} {by} took over the work of {of}, from its checkpoint {} (saved {} before).",
+                checkpoint(position),
+                it.at.since(saved)
+            ),
+            None => format!("At {at} {by} took over for {of}, of which no checkpoint was left."),
+        }
+    }
+
     fn because_of_an_alert(&self, rollback: &Rollback, from: ClusterId) -> String {
         let cluster = self.cast.group(rollback.group);
         let sender = self.cast.group(from);
@@ -356,6 +393,11 @@ impl Narrator<'_> {
     /// Whether a cluster had joined by then, and not left.
     fn was_there(&self, cluster: ClusterId, at: Time) -> bool {
         let History { joined, left, .. } = self.history;
+        let gone = self.history.gone(self.cast);
+        let is_gone = |it: &ProcessId| gone.get(it).is_some_and(|since| *since <= at);
+        if self.cast.members(cluster).iter().all(is_gone) {
+            return false;
+        }
         !left.iter().any(|it| it.1 == cluster && it.0 <= at)
             && !joined.iter().any(|it| it.1 == cluster && it.0 > at)
     }

@@ -94,6 +94,11 @@ impl Narrator {
             Fact::Left(cluster) => {
                 tell("Left", format!("{} leaves; its storage is given back", self.cast.cluster(*cluster)))
             }
+            Fact::Absorbed(absorbed) => {
+                let (by, of) = (self.cast.process(process), self.cast.process(absorbed.0));
+                self.failing.remove(&self.cast.group_of(absorbed.0));
+                tell("TookOver", format!("{by} takes over the work of {of}"))
+            }
             Fact::Completed => tell("Finished", "every rank has finished".to_owned()),
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, forced, .. } => {

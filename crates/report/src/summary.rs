@@ -313,7 +313,7 @@ impl Summary {
             clusters: cast.clusters().map(|it| cluster(it, cast, history, trace)).collect(),
             faults: faults(manifest, cast, history),
             links: manifest.links.iter().map(|it| link_summary(it, cast, history)).collect(),
-            result: result(manifest, trace, cast),
+            result: result(manifest, trace, cast, history),
             properties: properties(judgement),
             explanation: explain(history, manifest, cast),
         }
@@ -457,7 +457,7 @@ fn link_summary(it: &LinkEntry, cast: &Cast, history: &History) -> LinkSummary {
     }
 }
 
-fn result(manifest: &Manifest, trace: &Trace, cast: &Cast) -> ResultSummary {
+fn result(manifest: &Manifest, trace: &Trace, cast: &Cast, history: &History) -> ResultSummary {
     let digests: BTreeMap<ProcessId, Digest> = cast
         .all()
         .filter_map(|process| {
@@ -470,11 +470,14 @@ fn result(manifest: &Manifest, trace: &Trace, cast: &Cast) -> ResultSummary {
         })
         .collect();
     let expected = manifest.expected.as_ref();
+    let gone = history.gone(cast);
     ResultSummary {
         compared_with: expected.map(|it| it.source.clone()),
         finished: digests.len(),
         equal: expected
-            .map(|it| it.digests.iter().all(|(process, digest)| digests.get(process) == Some(digest))),
+            // A process that is gone for good has no result.
+            .map(|it| it.digests.iter().filter(|(process, _)| !gone.contains_key(process)))
+            .map(|mut it| it.all(|(process, digest)| digests.get(process) == Some(digest))),
         digests: digests
             .iter()
             .map(|(process, digest)| (cast.process(*process), digest.to_string()))

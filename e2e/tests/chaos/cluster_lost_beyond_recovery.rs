@@ -8,7 +8,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
         let Protocol::Hc3i(hc3i) = &mut spec.protocol else { panic!("the quick start runs HC3I") };
         hc3i.replicate_to = Some(ReplicateTo::SameCluster);
-        let lose = LoseCluster { cluster: "rennes".into(), storage: Some(Fate::Lost) };
+        let lose = LoseCluster { cluster: "rennes".into(), storage: Some(Fate::Lost), returns: None };
         spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
     })
     .await?;

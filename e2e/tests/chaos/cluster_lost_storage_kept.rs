@@ -5,7 +5,7 @@ use faultline_e2e::{Failure, QUICK_START, Room};
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
-        let lose = LoseCluster { cluster: "paris".into(), storage: Some(Fate::Kept) };
+        let lose = LoseCluster { cluster: "paris".into(), storage: Some(Fate::Kept), returns: None };
         spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
     })
     .await?;

@@ -7,7 +7,11 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
         let lose = |cluster: &str| Fault {
             at: "6s".parse().ok(),
-            lose_cluster: Some(LoseCluster { cluster: cluster.into(), storage: Some(Fate::Kept) }),
+            lose_cluster: Some(LoseCluster {
+                cluster: cluster.into(),
+                storage: Some(Fate::Kept),
+                returns: None,
+            }),
             ..Fault::default()
         };
         spec.faults = vec![lose("paris"), lose("rennes")];

@@ -7,7 +7,8 @@ use faultline_e2e::{Failure, QUICK_START, Room};
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
-        let crash = Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None };
+        let crash =
+            Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None, returns: None };
         spec.faults = vec![Fault { at: "4s".parse().ok(), crash: Some(crash), ..Fault::default() }];
     })
     .await?;

@@ -7,8 +7,15 @@ use faultline_e2e::{Failure, QUICK_START, Room};
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
-        let crash =
-            |node| Some(Crash { process: None, cluster: "paris".into(), node: Some(node), storage: None });
+        let crash = |node| {
+            Some(Crash {
+                process: None,
+                cluster: "paris".into(),
+                node: Some(node),
+                storage: None,
+                returns: None,
+            })
+        };
         let recovers = When {
             fact: FactKind::RecoveryStarted,
             cluster: "paris".into(),

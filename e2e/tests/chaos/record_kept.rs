@@ -27,7 +27,8 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
         spec.seed = Some(8);
         spec.protocol = Protocol::Coordinated(Default::default());
-        let crash = Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None };
+        let crash =
+            Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None, returns: None };
         spec.faults = vec![Fault { at: "4s".parse().ok(), crash: Some(crash), ..Fault::default() }];
         spec.kubernetes = volume();
     })

@@ -30,7 +30,8 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
             loss: None,
             span: None,
         };
-        let crash = Crash { process: None, cluster: "rennes".into(), node: Some(1), storage: None };
+        let crash =
+            Crash { process: None, cluster: "rennes".into(), node: Some(1), storage: None, returns: None };
         spec.faults = vec![
             Fault { at: "14s".parse().ok(), link: Some(change), ..Fault::default() },
             Fault { at: "16s".parse().ok(), crash: Some(crash), ..Fault::default() },

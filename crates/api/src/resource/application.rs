@@ -4,6 +4,7 @@ use faultline_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::tasks::{Fibonacci, NQueens, Qap, TaskGraph};
 use crate::quantity::{Duration, Size};
 
 /// The application that runs under the protocol.
@@ -28,6 +29,23 @@ pub enum Application {
     Farm(Farm),
     /// Sends different messages in every re-execution, so that determinism hides no defect. Judged by properties only.
     Salted(Salted),
+    /// A program of tasks: a Fibonacci number by two calls and a sum.
+    Fibonacci(Fibonacci),
+    /// A program of tasks: counts the ways to place n queens on a board.
+    NQueens(NQueens),
+    /// A program of tasks: the quadratic assignment problem by branch and bound.
+    Qap(Qap),
+    /// A random program of tasks.
+    TaskGraph(TaskGraph),
+}
+
+/// What an application consists of; protocols protect one or the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Processes that exchange messages.
+    Messages,
+    /// Tasks that share data; any process may run any of them.
+    Tasks,
 }
 
 /// Parameters of the heat solvers.
@@ -321,6 +339,27 @@ impl Application {
             Application::PingPong(_) => "pingPong",
             Application::Farm(_) => "farm",
             Application::Salted(_) => "salted",
+            Application::Fibonacci(_) => "fibonacci",
+            Application::NQueens(_) => "nQueens",
+            Application::Qap(_) => "qap",
+            Application::TaskGraph(_) => "taskGraph",
+        }
+    }
+
+    /// What it consists of.
+    pub fn family(&self) -> Family {
+        match self {
+            Application::Heat(_)
+            | Application::Synthetic(_)
+            | Application::Exchange(_)
+            | Application::Nas(_)
+            | Application::PingPong(_)
+            | Application::Farm(_)
+            | Application::Salted(_) => Family::Messages,
+            Application::Fibonacci(_)
+            | Application::NQueens(_)
+            | Application::Qap(_)
+            | Application::TaskGraph(_) => Family::Tasks,
         }
     }
 
@@ -334,6 +373,11 @@ impl Application {
             // In an exchange, processes start different numbers of exchanges. In a ping-pong, no process computes. In a
             // farm, the order of answers determines how much each worker computes.
             Application::Exchange(_) | Application::PingPong(_) | Application::Farm(_) => None,
+            // Any process may run any task.
+            Application::Fibonacci(_)
+            | Application::NQueens(_)
+            | Application::Qap(_)
+            | Application::TaskGraph(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),

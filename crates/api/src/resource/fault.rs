@@ -122,6 +122,10 @@ pub struct Crash {
     /// Whether its storage survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
+    /// Whether a next life follows. Default true. With `false` the process is gone for good; for programs of tasks, whose other
+    /// processes take its work over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returns: Option<bool>,
 }
 
 /// Stops a process for a while.
@@ -157,6 +161,10 @@ pub struct LoseCluster {
     /// Whether the storage of its nodes survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
+    /// Whether next lives follow. Default true. With `false` its processes are gone for good; for programs of tasks, whose other
+    /// processes take their work over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returns: Option<bool>,
 }
 
 /// Changes the properties of a link in one direction. Properties that are not given keep the federation's values.
@@ -340,6 +348,13 @@ impl Fault {
 }
 
 impl Fault {
+    /// Whether what the fault kills is gone for good.
+    pub fn is_for_good(&self) -> bool {
+        let crash = self.crash.as_ref().and_then(|it| it.returns);
+        let cluster = self.lose_cluster.as_ref().and_then(|it| it.returns);
+        crash.or(cluster) == Some(false)
+    }
+
     /// Returns the name in the action's `process` field, if it has one.
     pub fn process(&self) -> Option<&str> {
         let named = [

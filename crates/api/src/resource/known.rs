@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Role, Span};
 
+use super::application::Family;
 use super::protocol::{
-    Checkpointing, Coordinated, Forcing, Hc3i, Hydee, Independent, Protocol, ReplicateTo, Unprotected,
+    Checkpointing, Coordinated, Forcing, Hc3i, Hydee, Independent, Protocol, ReplicateTo, Satin, Sel, Tic,
+    Unprotected,
 };
-use crate::quantity::{Period, Size};
+use crate::quantity::{Duration, Period, Size};
 
 /// What a program's re-execution must repeat for a protocol to protect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,9 @@ pub enum Options {
     Hydee(Hydee),
     Independent(Independent),
     Coordinated(Coordinated),
+    Tic(Tic),
+    Sel(Sel),
+    Satin(Satin),
     Unprotected(Unprotected),
 }
 
@@ -123,6 +128,9 @@ known! {
     "coordinated" Coordinated(Coordinated) Nothing Nothing None;
     "chandyLamport" ChandyLamport(Coordinated) Nothing Nothing None;
     "hierarchicalCoordinated" HierarchicalCoordinated(Coordinated) Nothing Nothing None;
+    "tic" Tic(Tic) Nothing Nothing None;
+    "sel" Sel(Sel) Nothing Nothing None;
+    "satin" Satin(Satin) Nothing Nothing None;
     "none" None(Unprotected) Nothing Nothing None;
 }
 
@@ -131,15 +139,28 @@ known! {
 const EVERY_MESSAGE: &str = "every-message";
 
 impl Protocol {
+    /// What it protects; `None` for the protocol that protects nothing, and so runs any application.
+    pub fn family(&self) -> Option<Family> {
+        match self.options() {
+            Options::Unprotected(_) => None,
+            Options::Tic(_) | Options::Sel(_) | Options::Satin(_) => Some(Family::Tasks),
+            _ => Some(Family::Messages),
+        }
+    }
+
     /// Returns the names of all protocols, in the order of the table.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().map(|it| it.name)
     }
 
-    /// Returns the names that can be compared: all protocols, with `none` last, and `every-message`.
-    pub fn compared() -> Vec<&'static str> {
-        let mut names: Vec<_> = Protocol::names().collect();
-        names.insert(names.len() - 1, EVERY_MESSAGE);
+    /// Returns the names that can be compared for applications of this family: all protocols that can protect them, with
+    /// `none` last, and `every-message` for messages.
+    pub fn compared(family: Family) -> Vec<&'static str> {
+        let protects = |it: &Known| (it.with_defaults)().family().is_none_or(|own| own == family);
+        let mut names: Vec<_> = KNOWN.iter().filter(|it| protects(it)).map(|it| it.name).collect();
+        if family == Family::Messages {
+            names.insert(names.len() - 1, EVERY_MESSAGE);
+        }
         names
     }
 
@@ -208,9 +229,9 @@ impl Protocol {
         let options = self.options();
         let stated = options.stated();
         let collect_every = match options {
-            Options::Unprotected(_) => return None,
+            Options::Satin(_) | Options::Unprotected(_) => return None,
             // Garbage collection follows each checkpoint, so it needs no timer.
-            Options::Hydee(_) => None,
+            Options::Hydee(_) | Options::Tic(_) | Options::Sel(_) => None,
             Options::Hc3i(_) | Options::Independent(_) | Options::Coordinated(_) => {
                 stated.collect_every.map_or(Some(Span::from_secs(60)), |it| it.0)
             }
@@ -260,7 +281,19 @@ impl Options {
                 replicate_to: it.replicate_to,
                 log_memory: None,
             },
-            Options::Unprotected(Unprotected {}) => Stated::default(),
+            Options::Tic(it) => Stated {
+                checkpoint_every: it.tau.map(|tau| Period(Some(tau.0))),
+                replicas: it.replicas,
+                replicate_to: it.replicate_to,
+                ..Stated::default()
+            },
+            Options::Sel(it) => Stated {
+                checkpoint_every: it.tau.map(|tau| Period(Some(tau.0))),
+                replicas: it.replicas,
+                replicate_to: it.replicate_to,
+                ..Stated::default()
+            },
+            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => Stated::default(),
         }
     }
 
@@ -299,7 +332,14 @@ impl Options {
             Options::Coordinated(it) => {
                 *it = Coordinated { checkpoint_every, collect_every, replicas, replicate_to };
             }
-            Options::Unprotected(Unprotected {}) => {}
+            Options::Tic(it) => {
+                let tau = checkpoint_every.and_then(|it| it.0).map(Duration);
+                *it = Tic { tau, replicas, replicate_to, ..it.clone() };
+            }
+            Options::Sel(it) => {
+                *it = Sel { tau: checkpoint_every.and_then(|it| it.0).map(Duration), replicas, replicate_to };
+            }
+            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => {}
         }
     }
 }

@@ -18,6 +18,7 @@ mod link;
 mod protocol;
 mod simulator;
 mod status;
+mod tasks;
 
 pub use application::*;
 pub use fault::*;
@@ -27,6 +28,7 @@ pub use link::*;
 pub use protocol::*;
 pub use simulator::*;
 pub use status::*;
+pub use tasks::*;
 
 use faultline_core::Span;
 use kube::core::{Message, Rule};
@@ -94,6 +96,7 @@ pub const ANY: &str = "any";
         .field_path(".protocol"),
     validation = Rule::new("self.application == oldSelf.application").message(cannot_change("application"))
         .field_path(".application"),
+    validation = stays("stealing"),
     validation = stays("failures"),
     validation = stays("deadline"),
     validation = stays("kubernetes"),
@@ -135,6 +138,9 @@ pub struct FederationSpec {
     pub protocol: Protocol,
     /// The application that runs under the protocol.
     pub application: Application,
+    /// How processes without work get tasks from others. For programs of tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stealing: Option<Stealing>,
     /// How failures are detected and failed processes restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
@@ -177,12 +183,38 @@ pub struct Cluster {
     /// anything from it, its processes end and its storage is released. Default: it stays until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,
+    /// How fast its nodes run tasks, in percent: the modelled time of a task is divided by it. Default 100. For programs of
+    /// tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub speed: Option<u32>,
+    /// How many tasks each of its nodes runs at a time. Default 1. For programs of tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub cores: Option<u32>,
 }
 
 impl Cluster {
     /// Returns a cluster that stays from the start to the end.
     pub fn new(name: &str, nodes: u32) -> Cluster {
-        Cluster { name: name.to_owned(), nodes, joins_after: None, leaves_after: None }
+        Cluster {
+            name: name.to_owned(),
+            nodes,
+            joins_after: None,
+            leaves_after: None,
+            speed: None,
+            cores: None,
+        }
+    }
+
+    /// See [`Cluster::speed`].
+    pub fn speed(&self) -> u32 {
+        self.speed.unwrap_or(100)
+    }
+
+    /// See [`Cluster::cores`].
+    pub fn cores(&self) -> u32 {
+        self.cores.unwrap_or(1)
     }
 
     /// Returns whether the cluster stays from the start to the end.
@@ -249,6 +281,11 @@ impl FederationSpec {
     /// Returns the storage, with defaults if none is given.
     pub fn storage(&self) -> Storage {
         self.storage.clone().unwrap_or_default()
+    }
+
+    /// The stealing of tasks, all defaults when nothing is given.
+    pub fn stealing(&self) -> Stealing {
+        self.stealing.clone().unwrap_or_default()
     }
 
     /// Returns the settings for failures, with defaults if none are given.

@@ -6,7 +6,7 @@ use faultline_core::Span;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::{Period, Size};
+use crate::quantity::{Duration, Period, Size};
 
 /// The protocol that protects the application.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,15 @@ pub enum Protocol {
     /// Like `coordinated`, with one process of each cluster acting for it during a checkpoint: fewer messages on the
     /// links between clusters. Baseline.
     HierarchicalCoordinated(Coordinated),
+    /// TIC, for programs of tasks: a checkpoint is forced only by a theft, and only processes that failed roll back. Where one
+    /// never returns, another one takes its tasks over.
+    Tic(Tic),
+    /// SEL, for programs of tasks: as `tic`, but every event of a process goes to a log, so that a failure loses no finished
+    /// task.
+    Sel(Sel),
+    /// Satin, for programs of tasks: nothing is stored; what a failed process had is run again, except for tasks whose results
+    /// others still have. A baseline.
+    Satin(Satin),
     /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
 }
@@ -138,6 +147,60 @@ pub struct Coordinated {
     /// Where replicas are stored. Default `sameCluster`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
+}
+
+/// Options of TIC.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tic {
+    /// Longest time from one checkpoint of a process to its next; a forced one restarts it. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau: Option<Duration>,
+    /// When a process takes a checkpoint before it asks another one for a task. Default `none`: recovery does not depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cp0: Option<Cp0>,
+    /// Copies of each checkpoint, beside the owner's own. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16))]
+    pub replicas: Option<u32>,
+    /// Where the copies are kept. Default `sameCluster`. The loss of a whole cluster with its storage is survived only with
+    /// copies elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicate_to: Option<ReplicateTo>,
+}
+
+/// Options of SEL.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sel {
+    /// Time between checkpoints of a process; each truncates its log. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau: Option<Duration>,
+    /// Copies of each checkpoint and of the log, beside the owner's own. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16))]
+    pub replicas: Option<u32>,
+    /// Where the copies are kept. Default `sameCluster`. The loss of a whole cluster with its storage is survived only with
+    /// copies elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicate_to: Option<ReplicateTo>,
+}
+
+/// The options of Satin: none.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = without_additional_properties)]
+pub struct Satin {}
+
+/// When a process takes a checkpoint before it asks another one for a task.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cp0 {
+    /// Never: a theft forces two checkpoints.
+    #[default]
+    None,
+    /// Before each question, as in the paper.
+    Each,
 }
 
 /// Options of `none`, of which there are none.

@@ -40,6 +40,10 @@ impl Check<'_> {
             Application::PingPong(it) => self.ping_pong("spec.application.pingPong", it),
             Application::Farm(it) => self.farm("spec.application.farm", it),
             Application::Salted(salted) => self.salted("spec.application.salted", salted),
+            Application::Fibonacci(_)
+            | Application::NQueens(_)
+            | Application::Qap(_)
+            | Application::TaskGraph(_) => self.program(),
         }
     }
 
@@ -250,7 +254,7 @@ impl Check<'_> {
         }
     }
 
-    fn probability(&mut self, path: &str, value: f64) {
+    pub(super) fn probability(&mut self, path: &str, value: f64) {
         if !(0.0..=1.0).contains(&value) {
             self.problem(path, format!("{value} is not a probability"), "write a number between 0 and 1");
         }

@@ -5,7 +5,7 @@ use faultline_core::{FactKind, Span};
 use super::Check;
 use crate::names::Names;
 use crate::quantity::Duration;
-use crate::resource::{ANY, ActionRef, Fault, MAX_FAULTS, Mtbf, Protocol, TriggerRef, When};
+use crate::resource::{ANY, ActionRef, Family, Fault, MAX_FAULTS, Mtbf, Protocol, TriggerRef, When};
 
 /// Maximum expected number of faults of one `mtbf` entry.
 const MAX_DRAWN: u64 = 10_000;
@@ -13,6 +13,33 @@ const MAX_DRAWN: u64 = 10_000;
 /// Facts that processes report without a protocol.
 const UNPROTECTED_FACTS: [FactKind; 4] =
     [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Finished];
+
+/// What is stated without any protocol in a program of tasks.
+const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
+    FactKind::Ran,
+    FactKind::Lent,
+    FactKind::Shipped,
+    FactKind::Taken,
+    FactKind::Done,
+    FactKind::Returned,
+    FactKind::Merged,
+    FactKind::Receipted,
+    FactKind::Forgotten,
+    FactKind::Finished,
+];
+
+/// What a protocol for programs of tasks states beside these.
+const PROTECTED_FACTS_OF_TASKS: [FactKind; 9] = [
+    FactKind::Voided,
+    FactKind::Absorbed,
+    FactKind::Saved,
+    FactKind::Durable,
+    FactKind::Restored,
+    FactKind::CheckpointCommitted,
+    FactKind::RolledBack,
+    FactKind::Protected,
+    FactKind::Unrecoverable,
+];
 
 impl Check<'_> {
     pub(super) fn faults(&mut self) {
@@ -75,12 +102,8 @@ impl Check<'_> {
                 "this fact is reported by the supervisor, so that no process can be halted at it",
                 "use a fact that a process reports, such as `checkpointRequested` or `delivered`",
             );
-        } else if matches!(self.spec.protocol, Protocol::None(_)) && !UNPROTECTED_FACTS.contains(&when.fact) {
-            self.problem(
-                format!("{path}.fact"),
-                "this fact is never reported under the protocol `none`",
-                "use `sent`, `transmitted`, `delivered` or `finished`",
-            );
+        } else {
+            self.stated(path, when.fact);
         }
         self.target(path, "cluster", &when.cluster, when.node);
         if when.occurrence == Some(0) {
@@ -90,6 +113,36 @@ impl Check<'_> {
                 "write at least 1",
             );
         }
+    }
+
+    /// Whether a process ever states this fact.
+    fn stated(&mut self, path: &str, fact: FactKind) {
+        let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
+        let is_without = UNPROTECTED_FACTS_OF_TASKS.contains(&fact);
+        let is_of_tasks = is_without || PROTECTED_FACTS_OF_TASKS.contains(&fact);
+        let only_of_tasks = fact != FactKind::Finished && is_without
+            || [FactKind::Voided, FactKind::Absorbed].contains(&fact);
+        let name = self.spec.application.name();
+        let (message, help) = match self.spec.application.family() {
+            Family::Tasks if !is_of_tasks => (
+                format!("nothing states this in a program of tasks, such as `{name}`"),
+                "use a step of a theft, such as `lent` or `merged`, or `ran`, `saved` or `restored`",
+            ),
+            Family::Tasks if !is_protected && !is_without => (
+                "this fact is never reported under the protocol `none`".into(),
+                "use `ran`, `finished`, or a step of a theft, such as `lent` or `merged`",
+            ),
+            Family::Messages if only_of_tasks => (
+                format!("nothing states this without tasks, and `{name}` has none"),
+                "use a fact about messages, such as `delivered`, or choose a program of tasks, such as `fibonacci`",
+            ),
+            Family::Messages if !is_protected && !UNPROTECTED_FACTS.contains(&fact) => (
+                "this fact is never reported under the protocol `none`".into(),
+                "use `sent`, `transmitted`, `delivered` or `finished`",
+            ),
+            _ => return,
+        };
+        self.problem(format!("{path}.fact"), message, help);
     }
 
     fn mtbf(&mut self, path: &str, mtbf: &Mtbf) {

@@ -7,6 +7,7 @@ mod application;
 mod faults;
 mod kubernetes;
 mod presence;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use faultline_core::fault::LinkProperties;
 use crate::quantity::Duration;
 use crate::resource::{
     ANY, Application, Demand, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES,
-    MAX_NODES_PER_CLUSTER, MAX_PAIRS, MIN_DETECT_AFTER, ReplicateTo,
+    MAX_NODES_PER_CLUSTER, MAX_PAIRS, MIN_DETECT_AFTER, Protocol, ReplicateTo,
 };
 
 /// An error in a federation.
@@ -69,9 +70,11 @@ impl<'a> Check<'a> {
         self.presence();
         self.links();
         self.protocol();
+        self.family();
         self.application();
         self.failures();
         self.faults();
+        self.processes_that_never_return();
         self.deadline();
         self.kubernetes(federation.metadata.name.as_deref());
         self.simulator();
@@ -214,7 +217,9 @@ impl<'a> Check<'a> {
     fn protocol(&mut self) {
         let path = format!("spec.protocol.{}", self.spec.protocol.name());
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
-        self.period(&format!("{path}.checkpointEvery"), checkpointing.every);
+        let has_tau = matches!(self.spec.protocol, Protocol::Tic(_) | Protocol::Sel(_));
+        let every = if has_tau { "tau" } else { "checkpointEvery" };
+        self.period(&format!("{path}.{every}"), checkpointing.every);
         self.period(&format!("{path}.collectEvery"), checkpointing.collect_every);
         for (cluster, period) in &self.spec.protocol.stated().checkpoint_every_in {
             let path = format!("{path}.checkpointEveryIn.{cluster}");

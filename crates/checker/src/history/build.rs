@@ -11,6 +11,7 @@ use faultline_trace::{Stream, Trace};
 use super::groups::{CheckpointName, Commit, Group, RestoredBy, StoredCopy};
 use super::messages::Messages;
 use super::supervision::Supervision;
+use super::tasks::{self, Absorption, Step, Tasks};
 use super::{
     BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Sums, Witnessed,
     find_cut,
@@ -32,6 +33,8 @@ struct Builder<'a> {
     history: History<'a>,
     /// Reports that an image is durable, to be entered once every part is known.
     durable: Vec<(ImageName, StoredCopy)>,
+    /// Thefts and absorptions.
+    tasks: Tasks,
     /// When an application message last moved.
     last_movement: Time,
 }
@@ -74,11 +77,12 @@ impl<'a> Builder<'a> {
             suppressed: Vec::new(),
             claims: Vec::new(),
             results: Vec::new(),
+            tasks: None,
             is_settled: false,
             sums: Vec::new(),
             cuts: Vec::new(),
         };
-        Builder { history, durable: Vec::new(), last_movement: Time::ZERO }
+        Builder { history, durable: Vec::new(), tasks: Tasks::default(), last_movement: Time::ZERO }
     }
 
     fn read(&mut self, process: ProcessId, life: Life, stream: &'a Stream) {
@@ -183,6 +187,26 @@ impl<'a> Builder<'a> {
                 cursor.segment.is_active = true;
             }
             Fact::Claim(claim) => self.read_claim(cursor, at, time, claim),
+            Fact::Ran { .. } => {
+                self.tasks.moves += 1;
+                cursor.segment.is_active = true;
+                self.last_movement = self.last_movement.max(time);
+            }
+            Fact::Theft { theft, task, step } => {
+                self.tasks.thefts.entry(*theft).or_default().push(Step { at, step: *step, task: *task });
+                cursor.segment.is_active = true;
+                self.last_movement = self.last_movement.max(time);
+            }
+            Fact::Absorbed(absorbed) => {
+                let (of, image, witness) = **absorbed;
+                self.tasks.absorptions.push(Absorption { at, of, image, witness });
+                if image.is_some() {
+                    let (owner, part, is_restored) = (of, image, false);
+                    history.witnessed.push(Witnessed { at, owner, witness, part, is_restored });
+                }
+                cursor.segment.is_active = true;
+                self.last_movement = self.last_movement.max(time);
+            }
             _ => {}
         }
     }
@@ -280,7 +304,13 @@ impl<'a> Builder<'a> {
 
     fn finish(mut self) -> History<'a> {
         self.enter_parts();
+        if !self.tasks.is_empty() {
+            let mut read = std::mem::take(&mut self.tasks);
+            read.moves = 0;
+            self.history.tasks = Some(tasks::follow(&self.history, read));
+        }
         self.end_processes();
+        self.keep_what_was_absorbed();
         self.settle();
         self.history
     }
@@ -322,6 +352,7 @@ impl<'a> Builder<'a> {
         let history = &mut self.history;
         let completed = history.context.outcome == Some(Outcome::Completed);
         let given_up = given_up(history);
+        let gone = history.supervision.gone(&history.context.clusters);
         for index in 0..history.processes.len() {
             let process = ProcessId(index as u32);
             let range = history.processes[index].segments.clone();
@@ -335,7 +366,9 @@ impl<'a> Builder<'a> {
                     let newer = history.supervision.newest_life(process).is_some_and(|life| life > last.life);
                     let dead = history.supervision.end_of(process, last.life).is_some();
                     let gap = history.trace.has_gap(process, last.life);
-                    if last.is_rootless || gap {
+                    if gone.contains(&process) {
+                        Ending::Gone
+                    } else if last.is_rootless || gap {
                         Ending::Incomplete
                     } else if !has_state
                         || newer
@@ -357,6 +390,28 @@ impl<'a> Builder<'a> {
                 let segment = &mut history.segments[segment.0 as usize];
                 segment.survives = fact;
                 cut = segment.parent;
+            }
+        }
+    }
+
+    /// What a process that is gone has done survives as far as a surviving process absorbed it.
+    fn keep_what_was_absorbed(&mut self) {
+        let history = &mut self.history;
+        let mut absorptions = history.tasks.as_ref().map_or(Vec::new(), |it| it.absorptions.clone());
+        loop {
+            let survives = |it: &Absorption| history.survives(it.at);
+            let (found, rest): (Vec<_>, Vec<_>) = absorptions.into_iter().partition(survives);
+            if found.is_empty() {
+                return;
+            }
+            absorptions = rest;
+            for it in found.iter().filter(|it| it.image.is_some()) {
+                let mut cut = history.cut_of(it.of, &it.witness);
+                while let Some(Point { segment, fact }) = cut {
+                    let segment = &mut history.segments[segment.0 as usize];
+                    segment.survives = segment.survives.max(fact);
+                    cut = segment.parent;
+                }
             }
         }
     }

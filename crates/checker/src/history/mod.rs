@@ -8,6 +8,7 @@ mod build;
 mod groups;
 mod messages;
 mod supervision;
+mod tasks;
 
 use faultline_core::{
     Claim, ClusterId, Digest, FactNo, ImageName, Incarnation, Life, MessageId, ProcessId, Time, Vectors,
@@ -21,6 +22,7 @@ use crate::judgement::Source;
 pub use groups::{Checkpoint, CheckpointName, Commit, Group, Part, RestoredBy, Rollback, StoredCopy};
 pub use messages::{Message, MessageNo, Messages};
 pub use supervision::{LifeEnd, Supervision};
+pub use tasks::{Absorption, End, Step, Tasks};
 
 /// A segment's place among all segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +66,7 @@ pub struct Segment {
     base: Sums,
 }
 
-/// Multiset hashes of what a process had sent and delivered.
+/// Multiset hashes of what a process had sent and delivered; in a program of tasks, of the tasks spawned and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Wrapping sum of the sent messages' mixes.
@@ -85,6 +87,8 @@ pub enum Ending {
     Unsettled,
     /// Facts of its last life, or of what that life restored, are missing.
     Incomplete,
+    /// It never lives again. What other processes absorbed of it survives.
+    Gone,
 }
 
 /// One process.
@@ -96,6 +100,17 @@ pub struct ProcessHistory {
     pub ending: Ending,
     /// Its group, and its place among the group's members; `None` for processes that run no application.
     pub member: Option<(usize, usize)>,
+}
+
+impl Sums {
+    /// The sums of two multisets together.
+    #[must_use]
+    pub fn plus(self, other: Sums) -> Sums {
+        Sums {
+            sent: self.sent.wrapping_add(other.sent),
+            delivered: self.delivered.wrapping_add(other.delivered),
+        }
+    }
 }
 
 /// A witness that someone stated.
@@ -162,6 +177,8 @@ pub struct History<'a> {
     pub claims: Vec<Claimed<'a>>,
     /// The last result that each segment states, by segment.
     pub results: Vec<(Point, Witness, Digest)>,
+    /// What a program of tasks did; `None` for processes that exchange messages.
+    pub tasks: Option<Tasks>,
     /// Nothing was under way when the run ended, so that what was not delivered by then is lost.
     pub is_settled: bool,
     /// Running sums at every send and delivery: (fact, sums after it).
@@ -227,6 +244,19 @@ impl<'a> History<'a> {
         cut.segment == fact.segment && fact.fact < cut.fact
     }
 
+    /// Whether the state at `cut` contains the fact at `fact`: of the same process, or of one whose state it absorbed.
+    pub fn holds(&self, cut: Point, fact: Point) -> bool {
+        self.contains(cut, fact) || self.absorbed_at(cut).any(|it| self.holds(it, fact))
+    }
+
+    /// The cuts of other processes' states that the state at `cut` has absorbed itself.
+    fn absorbed_at(&self, cut: Point) -> impl Iterator<Item = Point> + '_ {
+        let absorptions = self.tasks.iter().flat_map(|it| &it.absorptions);
+        let own = absorptions
+            .filter(move |it| self.process_of(it.at) == self.process_of(cut) && self.contains(cut, it.at));
+        own.filter(|it| it.image.is_some()).filter_map(|it| self.cut_of(it.of, &it.witness))
+    }
+
     /// Whether the fact at `point` is part of what its process has done in the end.
     pub fn survives(&self, point: Point) -> bool {
         point.fact < self.segment(point.segment).survives
@@ -280,7 +310,7 @@ impl<'a> History<'a> {
     pub fn send_survives(&self, message: &Message) -> Option<bool> {
         match self.ending(message.id.from) {
             Ending::Known(_) => Some(message.sent.iter().any(|&at| self.survives(at))),
-            Ending::Silent => Some(false),
+            Ending::Silent | Ending::Gone => Some(false),
             Ending::Unsettled | Ending::Incomplete => None,
         }
     }

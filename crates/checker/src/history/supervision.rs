@@ -1,6 +1,6 @@
 //! What the supervisor did: lives, ends of lives, and injected faults, in its own order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{ClusterId, Fact, Fault, FaultNo, Life, ProcessId, StorageFate, Time};
@@ -95,6 +95,22 @@ impl<'a> Supervision<'a> {
         if self.end_of(end.process, end.life).is_none() {
             self.ends.push(end);
         }
+    }
+
+    /// The processes that never live again, by the faults that were injected. `clusters` are the ranks of each cluster.
+    pub fn gone(&self, clusters: &[Vec<ProcessId>]) -> BTreeSet<ProcessId> {
+        let mut gone = BTreeSet::new();
+        for (no, fault, ..) in &self.injected {
+            match fault {
+                _ if self.ineffective.iter().any(|(it, _)| it == no) => {}
+                Fault::Crash { process, returns: false, .. } => drop(gone.insert(*process)),
+                Fault::LoseCluster { cluster, returns: false, .. } => {
+                    gone.extend(clusters.get(cluster.index()).into_iter().flatten());
+                }
+                _ => {}
+            }
+        }
+        gone
     }
 
     /// The newest life of `process` that was started.

@@ -25,6 +25,9 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     if is_disturbed {
         return finding;
     }
+    if history.tasks.is_some() {
+        return super::lost_tasks::check(history, bounds, finding);
+    }
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
     for (number, group) in history.groups.iter().enumerate() {
         // The resource states delays by cluster of the federation, which need not be what goes back together.

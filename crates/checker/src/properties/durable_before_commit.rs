@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use faultline_core::ProcessId;
 
-use crate::history::{Group, History, StoredCopy};
+use crate::history::{Checkpoint, CheckpointName, Group, History, StoredCopy};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -26,13 +26,22 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
     let context = history.context;
     let copies = group.checkpoints.values().flat_map(|checkpoint| &checkpoint.parts[place].copies);
     let holders: BTreeSet<ProcessId> = copies.map(|copy| copy.holder).chain([group.members[place]]).collect();
+    let gone = history.supervision.gone(&context.clusters);
     for (name, checkpoint) in &group.checkpoints {
         let Some(first) = checkpoint.commits.iter().min_by_key(|commit| commit.time) else { continue };
         let copies = &checkpoint.parts[place].copies;
+        // In a program of tasks a newer part takes the place of an older one.
+        let newer = group.checkpoints.range(name..).filter(|_| history.tasks.is_some());
+        let newer: Vec<&StoredCopy> = newer.flat_map(|(_, it)| &it.parts[place].copies).collect();
         for &holder in &holders {
+            // Where processes are gone for good, others take their place: from the first part on that they hold.
+            if !gone.is_empty() && !holds_around(group, place, holder, *name) {
+                continue;
+            }
             finding.instances += 1;
             let is_in_time = |it: &&StoredCopy| !context.common_clock || it.time <= first.time;
-            if copies.iter().filter(is_in_time).any(|copy| copy.holder == holder) {
+            let mut copies = copies.iter().chain(newer.iter().copied()).filter(is_in_time);
+            if copies.any(|copy| copy.holder == holder) {
                 continue;
             }
             if history.trace.has_gap_of(holder) {
@@ -46,6 +55,14 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
             });
         }
     }
+}
+
+/// Whether `holder` held this part or an older one, and this one or a newer one.
+fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: CheckpointName) -> bool {
+    let holds = |it: &Checkpoint<'_>| it.parts[place].copies.iter().any(|copy| copy.holder == holder);
+    let mut older = group.checkpoints.range(..=name).map(|(_, it)| it);
+    let mut newer = group.checkpoints.range(name..).map(|(_, it)| it);
+    older.any(holds) && newer.any(holds)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod bounded_loss;
 mod causal_order;
+mod checkpointed_first;
 mod completed;
 mod consistent_checkpoint;
 mod contained;
@@ -10,13 +11,16 @@ mod durable_before_commit;
 mod exactly_once;
 mod faults_took_effect;
 mod forced_before_delivery;
+mod forced_per_theft;
 mod links_as_asked;
 mod log_kept;
+mod lost_tasks;
 mod maximal_line;
 mod members_agree;
 mod no_ghost;
 mod no_loss;
 mod one_life;
+mod one_owner;
 mod order;
 mod orphans_first;
 mod orphans_replayed;
@@ -26,6 +30,7 @@ mod recovery_terminates;
 mod repeated_order;
 mod safe_collection;
 mod same_result;
+mod tasks_once;
 mod unplanned_death;
 mod unrecoverable_justified;
 mod witness_agrees;
@@ -34,7 +39,7 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 27] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 31] = [
     record_complete::check,
     completed::check,
     faults_took_effect::check,
@@ -44,8 +49,12 @@ pub const ALL: [fn(&History<'_>) -> Finding; 27] = [
     no_loss::check,
     exactly_once::check,
     causal_order::check,
+    tasks_once::check,
+    one_owner::check,
     witness_agrees::check,
     forced_before_delivery::check,
+    checkpointed_first::check,
+    forced_per_theft::check,
     members_agree::check,
     consistent_checkpoint::check,
     durable_before_commit::check,

@@ -20,7 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         }
         let Some(&sent) = message.sent.iter().find(|&&at| history.survives(at)) else { continue };
         match history.ending(message.id.to) {
-            Ending::Known(_) | Ending::Silent => {}
+            Ending::Known(_) | Ending::Silent | Ending::Gone => {}
             Ending::Unsettled | Ending::Incomplete => {
                 unjudged += 1;
                 continue;
@@ -39,6 +39,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 }
             }
         }
+    }
+    if history.tasks.is_some() {
+        // What is lost on its way is missed as a task.
+        return finding;
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
     if finding.instances == 0 && ranks > 1 && history.is_settled {

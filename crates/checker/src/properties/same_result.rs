@@ -12,6 +12,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         return finding;
     };
     for &(rank, digest) in expected {
+        // A process that is gone for good has no result; those that took its work over have.
+        if history.ending(rank) == Ending::Gone {
+            continue;
+        }
         let Ending::Known(end) = history.ending(rank) else {
             finding.unjudged(|| format!("the final state of {} is not known", context.process(rank)));
             continue;
@@ -53,6 +57,18 @@ mod tests {
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
         assert_eq!(check_alone(check, &run(&[1, 2])).violation_count(), 1);
         assert_eq!(check_alone(check, &run(&[])).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_for_good_has_no_result() {
+        let mut run = crate::testing::tasks::Places::new(2);
+        run.begin(0, 0);
+        run.begin(1, 0);
+        run.finish(0, 0, 0);
+        run.0.context.expected = Some(vec![(p(0), Digest([1; 16])), (p(1), Digest([1; 16]))]);
+        assert_eq!(check_alone(check, &run.0).violation_count(), 1);
+        run.lose_for_good(1);
+        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
     }
 
     #[test]

@@ -12,6 +12,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     let context = history.context;
     for witnessed in &history.witnessed {
         let stated = &witnessed.witness;
+        // What a result contains is judged as the end of the program.
+        if history.tasks.is_some() && witnessed.part.is_none() && !witnessed.is_restored {
+            continue;
+        }
         let first = witnessed.part.and_then(|name| {
             let (group, place) = history.member(name.owner)?;
             history.groups[group].checkpoints.get(&CheckpointName::from(name))?.parts[place].witness
@@ -28,6 +32,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let is_initial = *stated == faultline_core::Witness::default();
         let rebuilt = if is_initial {
             Some(Sums::default())
+        } else if let Some(tasks) = &history.tasks {
+            tasks.contained(witnessed.owner, stated)
         } else {
             history
                 .cut_of(witnessed.owner, stated)
@@ -53,7 +59,13 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                     (_, true) => "sent",
                     _ => "sent and delivered",
                 };
-                format!("{what} of {} does not contain the messages that it had {which}", owner())
+                let (things, which) = match (&history.tasks, which) {
+                    (None, which) => ("messages", which),
+                    (Some(_), "sent") => ("tasks", "spawned"),
+                    (Some(_), "delivered") => ("tasks", "run"),
+                    (Some(_), _) => ("tasks", "spawned and run"),
+                };
+                format!("{what} of {} does not contain the {things} that it had {which}", owner())
             });
         }
     }

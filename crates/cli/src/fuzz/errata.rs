@@ -249,6 +249,8 @@ fn directed(paper: &Paper, defect: Defect) -> Markup {
     let name = match defect.rule() {
         Rule::Hc3i(rule) => format!("Defect::{rule:?}"),
         Rule::Hydee(rule) => format!("Defect::{rule:?}"),
+        Rule::Theft(rule) => format!("Defect::{rule:?}"),
+        Rule::Satin(rule) => format!("Defect::{rule:?}"),
     };
     let is_named = |test: &&&str| [",", ")"].iter().any(|end| test.contains(&format!("{name}{end}")));
     let tests: Vec<&str> = paper.directed.split("\n\n").filter(|it| it.contains("#[test]")).collect();

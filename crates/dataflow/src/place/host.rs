@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Packet;
 use faultline_core::{
-    Action, Chunk, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot,
-    TaskId, Theft, To,
+    Action, Chunk, Claim, Fact, FactKind, Image, ImageName, Machine, Out, ProcessId, Snapshot, TaskId, Theft,
+    To,
 };
 
 use super::{Inner, Place, Word};
@@ -157,7 +157,7 @@ impl<P: Recovery, G: Program> Desk<'_, P, G> {
         inner.unseen.clear();
         inner.events.clear();
         inner.is_told = false;
-        let incarnation = Incarnation(inner.life.0);
+        let incarnation = inner.life.incarnation();
         let witness = last.map(|image| image.snapshot.witness).unwrap_or_default();
         let name = last.map(|image| image.name);
         inner.fact(FactKind::Restored, || Fact::Restored(Box::new((name, incarnation, witness))), self.out);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_core::{Claim, ClusterId, Fact, FaultNo, ImageName, ProcessId, Span, Time};
+use faultline_core::{Claim, ClusterId, Fact, FaultNo, ImageName, ProcessId, Span, TaskId, TheftStep, Time};
 use faultline_session::{Moment, Observer};
 use faultline_trace::{Manifest, Record, Trace};
 use serde::Serialize;
@@ -28,10 +28,25 @@ pub struct Costs {
     pub between_bytes: u64,
     /// Content of logged messages that left the memory of their senders.
     pub spilled_bytes: u64,
+    /// Of a program of tasks; absent where processes exchange messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskCosts>,
     /// Faults that took effect.
     pub faults: usize,
     /// In the order of the failures that began them.
     pub outages: Vec<Outage>,
+}
+
+/// What a run of a program of tasks cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskCosts {
+    /// Different tasks that were run.
+    pub tasks: u64,
+    /// Runs of tasks beyond the first of each.
+    pub again: u64,
+    /// Stolen tasks whose result was used.
+    pub thefts: u64,
 }
 
 /// From a failure until everybody has gone on, with all that fails meanwhile, and the rollbacks that follow from it.
@@ -73,6 +88,8 @@ pub(crate) struct Bookkeeper<'a> {
     /// Faults that were injected, and found something to act on.
     faults: BTreeSet<FaultNo>,
     outages: Vec<Open>,
+    /// Tasks that were run.
+    ran: BTreeSet<TaskId>,
 }
 
 /// The work of one process: time in which its application was neither dead nor in recovery.
@@ -108,6 +125,7 @@ impl<'a> Bookkeeper<'a> {
             costs: Costs::default(),
             faults: BTreeSet::new(),
             outages: Vec::new(),
+            ran: BTreeSet::new(),
         }
     }
 
@@ -152,6 +170,26 @@ impl<'a> Bookkeeper<'a> {
                 self.costs.sent_bytes += bytes;
                 let cluster = |it: ProcessId| self.cluster_of[it.index()];
                 self.costs.between_bytes += if cluster(id.from) == cluster(id.to) { 0 } else { bytes };
+            }
+            Fact::Ran { task, .. } => {
+                let is_new = self.ran.insert(*task);
+                let tasks = self.costs.tasks.get_or_insert_default();
+                if is_new { tasks.tasks += 1 } else { tasks.again += 1 }
+            }
+            Fact::Theft { step: TheftStep::Merged, .. } => {
+                self.costs.tasks.get_or_insert_default().thefts += 1;
+            }
+            // Another process goes on in place of one that never returns.
+            Fact::Absorbed(absorbed) => {
+                let (of, image, _) = &**absorbed;
+                let Some(gone) = self.ranks.get_mut(of.index()) else { return };
+                let lost = gone.go_back(image.as_ref(), at);
+                if let Some(outage) = self.outages.last_mut()
+                    && outage.awaited.remove(of)
+                {
+                    outage.lost = outage.lost + lost;
+                    outage.went_on = at;
+                }
             }
             // Who receives is at work, whatever its protocol said before.
             Fact::Delivered(_) if self.begun.is_some() => rank.go_on(at),
@@ -330,6 +368,31 @@ mod tests {
         assert_eq!(first.lost_seconds, 5.0 + 6.0 + 1.0, "twice for the process that failed twice");
         assert_eq!((second.died, second.went_back, second.recovery_seconds), (1, 0, None));
         assert_eq!((costs.seconds, costs.checkpoint_bytes), (40.0, 150));
+    }
+
+    #[test]
+    fn an_outage_ends_when_another_process_takes_the_work_over() {
+        let mut story = Story::new();
+        let saved = Box::new((Story::part(0), Witness::default(), 50));
+        story.state(ProcessId(0), 110, Fact::Saved(saved));
+        story.fails(0, 115);
+        let absorbed = Box::new((ProcessId(0), Some(Story::part(0)), Witness::default()));
+        story.state(ProcessId(1), 117, Fact::Absorbed(absorbed));
+        let costs = story.0.close();
+        let [outage] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
+        assert_eq!((outage.died, outage.went_back, outage.recovery_seconds), (1, 0, Some(2.0)));
+        assert_eq!(outage.lost_seconds, 5.0);
+    }
+
+    #[test]
+    fn tasks_that_run_again_are_told_from_others() {
+        let mut story = Story::new();
+        for task in [1, 2, 1] {
+            let ran = Fact::Ran { task: TaskId(task), spawned: 0, cost_us: 0 };
+            story.state(ProcessId(0), 101, ran);
+        }
+        let expected = TaskCosts { tasks: 2, again: 1, thefts: 0 };
+        assert_eq!(story.0.close().tasks, Some(expected));
     }
 
     #[test]

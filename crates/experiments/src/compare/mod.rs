@@ -26,7 +26,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_api::resource::{Logs, Protocol};
+use faultline_api::resource::{Family, Logs, Protocol};
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
@@ -39,10 +39,10 @@ use serde::Serialize;
 use crate::reproduce::Interrupted;
 
 pub(crate) use costs::Bookkeeper;
-pub use costs::{Costs, Outage};
+pub use costs::{Costs, Outage, TaskCosts};
 use estimate::Estimate;
 use protocols::{under, without_absent, without_faults};
-use quantity::QUANTITIES;
+use quantity::Quantity;
 
 /// The protocol that all others are measured against.
 const UNPROTECTED: &str = "none";
@@ -129,6 +129,8 @@ pub struct Comparison {
     pub backend: Backend,
     /// The application's name.
     pub application: &'static str,
+    /// What the application consists of.
+    pub family: Family,
     /// Ranks.
     pub ranks: u32,
     /// Clusters.
@@ -246,6 +248,7 @@ pub fn compare(
         name: federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned()),
         backend,
         application: spec.application.name(),
+        family: spec.application.family(),
         ranks: spec.clusters.iter().map(|it| it.nodes).sum(),
         clusters: spec.clusters.len(),
         has_faults: !spec.faults.is_empty(),
@@ -318,7 +321,7 @@ impl Bench<'_, '_> {
         };
         let has_runs = !federation.spec.faults.is_empty() && row.cannot_with_faults.is_none();
         let faulty = if has_runs { self.runs(federation)? } else { Vec::new() };
-        for quantity in QUANTITIES {
+        for quantity in Quantity::of_family(federation.spec.application.family()) {
             let runs = if quantity.faulty { &faulty } else { &calm };
             let values = runs.iter().filter_map(|it| (quantity.of)(it, native.get(&it.seed).copied()));
             row.values.extend(Estimate::of(values).map(|it| (quantity.name, it)));

@@ -7,7 +7,7 @@ use faultline_trace::manifest::Backend;
 use maud::{Markup, PreEscaped, html};
 
 use super::estimate::FEW;
-use super::quantity::{QUANTITIES, Quantity};
+use super::quantity::Quantity;
 use super::tell::{cell, finished, on, remarks, seeds, verdicts};
 use super::{Comparison, Row};
 
@@ -83,7 +83,8 @@ pub fn file(it: &Comparison) -> String {
 
 /// What stands in the picture of a comparison, in two columns.
 fn drawn(it: &Comparison) -> Vec<&'static Quantity> {
-    QUANTITIES.iter().filter(|quantity| quantity.drawn && (it.has_faults || !quantity.faulty)).collect()
+    let all = Quantity::of_family(it.family);
+    all.filter(|quantity| quantity.drawn && (it.has_faults || !quantity.faulty)).collect()
 }
 
 fn panel_height(it: &Comparison) -> f64 {
@@ -169,7 +170,7 @@ fn table(it: &Comparison) -> Markup {
                             @let tally = if faulty { &row.faulty } else { &row.calm };
                             td.num { (finished(tally)) }
                         } }
-                        @for quantity in QUANTITIES.iter().filter(|it| it.faulty == faulty) {
+                        @for quantity in Quantity::of_family(it.family).filter(|it| it.faulty == faulty) {
                             tr { td { (quantity.title) } @for row in &it.rows { td.num { (number(row, quantity)) } } }
                         }
                     }

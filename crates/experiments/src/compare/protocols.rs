@@ -38,14 +38,14 @@ pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_api::resource::Protocol;
+    use faultline_api::resource::{Family, Protocol};
     use faultline_api::samples::sample;
 
     #[test]
     fn every_name_is_a_protocol_of_that_name_with_the_options_of_the_file() {
         let text = sample("quickstart").expect("is a sample").text;
         let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("can be run");
-        for name in Protocol::compared() {
+        for name in Protocol::compared(Family::Messages) {
             let other = under(&federation, name).expect("is a protocol");
             let expected = if name == "every-message" { "hc3i" } else { name };
             assert_eq!(other.spec.protocol.name(), expected);

@@ -1,6 +1,6 @@
 //! What protocols are compared by.
 
-use faultline_api::resource::Logs;
+use faultline_api::resource::{Family, Logs};
 use faultline_report::text::span;
 
 use super::Run;
@@ -20,6 +20,8 @@ pub struct Quantity {
     pub faulty: bool,
     /// Whether it stands in the picture.
     pub drawn: bool,
+    /// The applications that have it; `None` is all.
+    pub family: Option<Family>,
     /// Of one run, given the seconds that the same seed takes unprotected and without faults; `None` when the run has none.
     pub(crate) of: fn(&Run, Option<f64>) -> Option<f64>,
 }
@@ -41,13 +43,14 @@ pub enum Unit {
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
 /// All of them, in the order of the table: those without faults come first.
-pub const QUANTITIES: [Quantity; 13] = [
+pub const QUANTITIES: [Quantity; 15] = [
     Quantity {
         name: "overheadPercent",
         title: "longer than unprotected",
         unit: Unit::Percent,
         faulty: false,
         drawn: true,
+        family: None,
         of: longer,
     },
     Quantity {
@@ -56,6 +59,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Count,
         faulty: false,
         drawn: false,
+        family: None,
         of: |run, _| Some(run.costs.checkpoints as f64 / run.ranks as f64),
     },
     Quantity {
@@ -64,6 +68,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Count,
         faulty: false,
         drawn: true,
+        family: None,
         of: |run, _| Some(run.costs.forced as f64 / run.ranks as f64),
     },
     Quantity {
@@ -72,6 +77,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Bytes,
         faulty: false,
         drawn: true,
+        family: None,
         of: |run, _| Some(run.costs.checkpoint_bytes as f64),
     },
     Quantity {
@@ -80,6 +86,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Bytes,
         faulty: false,
         drawn: false,
+        family: Some(Family::Messages),
         of: |run, _| Some(logged(run)),
     },
     Quantity {
@@ -88,6 +95,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Bytes,
         faulty: false,
         drawn: false,
+        family: Some(Family::Messages),
         of: |run, _| Some(run.costs.spilled_bytes as f64),
     },
     Quantity {
@@ -96,10 +104,20 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Percent,
         faulty: false,
         drawn: true,
+        family: Some(Family::Messages),
         of: |run, _| {
             let sent = run.costs.sent_bytes as f64;
             Some(if sent > 0.0 { 100.0 * logged(run) / sent } else { 0.0 })
         },
+    },
+    Quantity {
+        name: "theftsPerProcess",
+        title: "thefts per process",
+        unit: Unit::Count,
+        faulty: false,
+        drawn: false,
+        family: Some(Family::Tasks),
+        of: |run, _| run.costs.tasks.map(|it| it.thefts as f64 / run.ranks as f64),
     },
     Quantity {
         name: "slowdownPercent",
@@ -107,6 +125,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Percent,
         faulty: true,
         drawn: true,
+        family: None,
         of: longer,
     },
     // A fault that finds too little work left has no effect: who is faster may have fewer.
@@ -116,6 +135,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Count,
         faulty: true,
         drawn: false,
+        family: None,
         of: |run, _| Some(run.costs.faults as f64),
     },
     Quantity {
@@ -124,6 +144,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Count,
         faulty: true,
         drawn: false,
+        family: None,
         of: |run, _| run.completed.then_some(run.costs.outages.len() as f64),
     },
     Quantity {
@@ -132,6 +153,7 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Percent,
         faulty: true,
         drawn: true,
+        family: None,
         of: |run, _| per_outage(run, |it| Some(100.0 * it.went_back as f64 / run.ranks as f64)),
     },
     Quantity {
@@ -140,7 +162,17 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Seconds,
         faulty: true,
         drawn: true,
+        family: None,
         of: |run, _| per_outage(run, |it| Some(it.lost_seconds)),
+    },
+    Quantity {
+        name: "tasksRunAgainPercent",
+        title: "tasks run again",
+        unit: Unit::Percent,
+        faulty: true,
+        drawn: true,
+        family: Some(Family::Tasks),
+        of: |run, _| run.costs.tasks.map(|it| 100.0 * it.again as f64 / it.tasks.max(1) as f64),
     },
     Quantity {
         name: "recoverySeconds",
@@ -148,9 +180,17 @@ pub const QUANTITIES: [Quantity; 13] = [
         unit: Unit::Seconds,
         faulty: true,
         drawn: true,
+        family: None,
         of: |run, _| per_outage(run, |it| it.recovery_seconds),
     },
 ];
+
+impl Quantity {
+    /// Those of applications of this family.
+    pub fn of_family(family: Family) -> impl Iterator<Item = &'static Quantity> {
+        QUANTITIES.iter().filter(move |it| it.family.is_none_or(|own| own == family))
+    }
+}
 
 impl Unit {
     /// For people: the mean with half the width of its interval, or with the range of few runs, in one unit.

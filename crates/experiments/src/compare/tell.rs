@@ -10,7 +10,7 @@ use faultline_trace::manifest::Backend;
 use serde::Serialize;
 
 use super::estimate::Estimate;
-use super::quantity::{QUANTITIES, Quantity, TOOK_EFFECT, Unit};
+use super::quantity::{Quantity, TOOK_EFFECT, Unit};
 use super::{Comparison, Row, Tally, UNPROTECTED};
 
 /// For people: protocols side by side.
@@ -191,7 +191,7 @@ fn table(it: &Comparison) -> String {
         add(title, &|_| String::new());
         add("verdicts", &|row| verdicts(&tally(row)));
         add("finished", &|row| finished(&tally(row)));
-        for quantity in QUANTITIES.iter().filter(|it| it.faulty == faulty) {
+        for quantity in Quantity::of_family(it.family).filter(|it| it.faulty == faulty) {
             add(quantity.title, &|row| cell(row, quantity));
         }
     }

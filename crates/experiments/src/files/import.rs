@@ -46,6 +46,7 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
     origins.add("spec.faults", File::Topology, "mtbf");
     let failures = timers.detect_after.is_some() || timers.restart_after.is_some();
     let spec = FederationSpec {
+        stealing: None,
         seed: None,
         clusters: topology.clusters.clone(),
         links: Some(links),
@@ -251,6 +252,7 @@ fn faults(topology: &Topology) -> Vec<Fault> {
             cluster: resource::ANY.into(),
             node: None,
             storage: Some(Fate::Lost),
+            returns: None,
         }),
         ..Fault::default()
     }]

@@ -40,6 +40,7 @@ pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::
                 cluster: cluster.into(),
                 node: Some(node),
                 storage: Some(Fate::Lost),
+                returns: None,
             }),
             ..Fault::default()
         });

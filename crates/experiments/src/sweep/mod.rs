@@ -55,6 +55,7 @@ const OWN: [Quantity; 2] = [
         unit: Unit::Seconds,
         faulty: true,
         drawn: true,
+        family: None,
         of: |run, _| run.completed.then_some(run.costs.seconds),
     },
     Quantity {
@@ -63,6 +64,7 @@ const OWN: [Quantity; 2] = [
         unit: Unit::Seconds,
         faulty: true,
         drawn: true,
+        family: None,
         of: |run, _| {
             run.completed.then(|| run.costs.outages.iter().map(|it| it.lost_seconds).sum::<f64>() + 0.0)
         },

@@ -18,6 +18,10 @@ pub(super) struct Faults<'a> {
     /// From a death to the next life, about.
     outage: Span,
     kinds: Vec<Kind>,
+    /// What faults may wait for.
+    moments: &'static [FactKind],
+    /// How many of those that are killed never return, in percent. Nothing is drawn where it is 0.
+    for_good: u64,
     storage_lost: bool,
     by_fact: bool,
     in_bursts: bool,
@@ -56,7 +60,48 @@ const MOMENTS: &[FactKind] = &[
     FactKind::Orphaned,
 ];
 
+/// The same where processes run a program of tasks: every step of a theft, and of a recovery.
+const MOMENTS_OF_TASKS: &[FactKind] = &[
+    FactKind::Ran,
+    FactKind::Lent,
+    FactKind::Lent,
+    FactKind::Shipped,
+    FactKind::Shipped,
+    FactKind::Taken,
+    FactKind::Taken,
+    FactKind::Done,
+    FactKind::Done,
+    FactKind::Returned,
+    FactKind::Returned,
+    FactKind::Merged,
+    FactKind::Merged,
+    FactKind::Receipted,
+    FactKind::Receipted,
+    FactKind::Forgotten,
+    FactKind::Saved,
+    FactKind::Durable,
+    FactKind::CheckpointCommitted,
+    FactKind::Restored,
+    FactKind::RolledBack,
+    FactKind::Absorbed,
+    FactKind::Voided,
+    FactKind::Finished,
+];
+
 impl<'a> Faults<'a> {
+    /// For programs of tasks. So many of those that are killed never return, in percent.
+    pub(super) fn of_tasks(
+        chance: &mut Chance,
+        clusters: &'a [Cluster],
+        outside: Vec<String>,
+        length: Span,
+        outage: Span,
+        for_good: u64,
+    ) -> Faults<'a> {
+        let faults = Faults::new(chance, clusters, outside, length, outage);
+        Faults { moments: MOMENTS_OF_TASKS, for_good, ..faults }
+    }
+
     pub(super) fn new(
         chance: &mut Chance,
         clusters: &'a [Cluster],
@@ -88,7 +133,18 @@ impl<'a> Faults<'a> {
             kinds.push(Kind::Crash);
         }
         let (storage_lost, by_fact, in_bursts) = (chance.percent(50), chance.percent(60), chance.percent(50));
-        Faults { clusters, outside, length, outage, kinds, storage_lost, by_fact, in_bursts }
+        Faults {
+            clusters,
+            outside,
+            length,
+            outage,
+            kinds,
+            moments: MOMENTS,
+            for_good: 0,
+            storage_lost,
+            by_fact,
+            in_bursts,
+        }
     }
 
     pub(super) fn list(&self, chance: &mut Chance) -> Vec<Fault> {
@@ -116,9 +172,11 @@ impl<'a> Faults<'a> {
 
     fn moment(&self, chance: &mut Chance) -> When {
         let cluster = if chance.percent(50) { self.cluster(chance) } else { ANY.to_owned() };
-        let fact = chance.pick(MOMENTS);
-        let often =
-            matches!(fact, FactKind::Delivered | FactKind::Saved | FactKind::Durable | FactKind::Forcing);
+        let fact = chance.pick(self.moments);
+        let often = matches!(
+            fact,
+            FactKind::Delivered | FactKind::Saved | FactKind::Durable | FactKind::Forcing | FactKind::Ran
+        );
         let occurrence = Some(chance.between(1, if often { 60 } else { 8 }) as u32);
         When { fact, cluster, node: None, occurrence }
     }
@@ -142,6 +200,11 @@ impl<'a> Faults<'a> {
         (self.storage_lost && chance.percent(50)).then_some(Fate::Lost)
     }
 
+    /// Whether what is killed returns; `None` is that it does.
+    fn returns(&self, chance: &mut Chance) -> Option<bool> {
+        (self.for_good > 0 && chance.percent(self.for_good)).then_some(false)
+    }
+
     /// What happens; when is up to the caller.
     fn fault(&self, kind: Kind, chance: &mut Chance) -> Fault {
         let brief = |chance: &mut Chance| chance.duration(Span::from_millis(1), Span::from_millis(500));
@@ -149,12 +212,19 @@ impl<'a> Faults<'a> {
         match kind {
             Kind::Crash => {
                 let (cluster, node) = self.node(chance);
-                let crash = Crash { cluster, node, process: None, storage: self.fate(chance) };
+                let (storage, returns) = (self.fate(chance), self.returns(chance));
+                let crash = Crash { cluster, node, process: None, storage, returns };
                 Fault { crash: Some(crash), ..none }
             }
             Kind::CrashOutside => {
                 let process = Some(chance.pick(&self.outside));
-                let crash = Crash { cluster: ANY.into(), node: None, process, storage: self.fate(chance) };
+                let crash = Crash {
+                    cluster: ANY.into(),
+                    node: None,
+                    process,
+                    storage: self.fate(chance),
+                    returns: None,
+                };
                 Fault { crash: Some(crash), ..none }
             }
             Kind::Pause => {
@@ -164,7 +234,8 @@ impl<'a> Faults<'a> {
             }
             Kind::LoseCluster => {
                 let (cluster, storage) = (self.cluster(chance), self.fate(chance));
-                Fault { lose_cluster: Some(LoseCluster { cluster, storage }), ..none }
+                let returns = self.returns(chance);
+                Fault { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..none }
             }
             Kind::Partition => {
                 let from = self.cluster(chance);

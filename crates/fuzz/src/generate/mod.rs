@@ -2,15 +2,16 @@
 
 mod faults;
 mod presence;
+mod tasks;
 
 use std::collections::BTreeMap;
 
 use faultline_api::Names;
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
-    Application, Cluster, CollectBy, Demand, Exchange, Failures, Farm, Federation, FederationSpec, Forcing,
-    Heat, InFlight, Link, Links, MIN_DETECT_AFTER, Options, Pair, Piggyback, Protocol as Asked, Receive,
-    ReplicateTo, Salted, Simulator, Stated, Storage, StorageKind,
+    Application, Cluster, CollectBy, Demand, Exchange, Failures, Family, Farm, Federation, FederationSpec,
+    Forcing, Heat, InFlight, Link, Links, MIN_DETECT_AFTER, Options, Pair, Piggyback, Protocol as Asked,
+    Receive, ReplicateTo, Salted, Simulator, Stated, Storage, StorageKind,
 };
 use faultline_core::{Promise, Promises, Role, Span};
 
@@ -24,7 +25,10 @@ const MIX: [&str; 10] =
 
 /// The random federation of a seed.
 pub(crate) fn federation(seed: u64, protocol: Option<Protocol>) -> Federation {
-    federation_with(seed, protocol, None)
+    match protocol.filter(|it| it.with(Stated::default()).family() == Some(Family::Tasks)) {
+        Some(protocol) => tasks::federation(seed, protocol),
+        None => federation_with(seed, protocol, None),
+    }
 }
 
 /// The random federation of a seed for a protocol that the resource does not know, by what it promises: its options are to
@@ -64,6 +68,7 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
     let faults = Faults::new(chance, &clusters, outside, length, outage).list(chance);
     let options = with_rare_options(chance, options);
     let mut spec = FederationSpec {
+        stealing: None,
         seed: Some(seed),
         links: Some(links),
         storage: Some(storage),

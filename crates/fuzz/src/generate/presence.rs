@@ -110,8 +110,8 @@ fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Fault {
     if chance.percent(60) {
         let nodes = spec.clusters.iter().find(|it| it.name == target).map_or(1, |it| it.nodes);
         let node = Some(chance.between(0, u64::from(nodes) - 1) as u32);
-        Fault { crash: Some(Crash { cluster: target, node, process: None, storage }), ..fault }
+        Fault { crash: Some(Crash { cluster: target, node, process: None, storage, returns: None }), ..fault }
     } else {
-        Fault { lose_cluster: Some(LoseCluster { cluster: target, storage }), ..fault }
+        Fault { lose_cluster: Some(LoseCluster { cluster: target, storage, returns: None }), ..fault }
     }
 }

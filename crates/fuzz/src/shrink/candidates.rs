@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
-    Application, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec, Heat, Link,
-    Links, Nas, Options, PingPong, Receive, ReplicateTo, Salted, Simulator, Synthetic, Traffic,
+    Application, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec, Fibonacci,
+    Heat, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted, Simulator,
+    Synthetic, TaskGraph, Traffic,
 };
 use faultline_core::Span;
 
@@ -184,6 +185,24 @@ fn application(spec: &FederationSpec) -> Smaller {
             let rounds = fewer(it.rounds()).map(|rounds| PingPong { rounds: Some(rounds), ..it.clone() });
             rounds.map(|it| put(Application::PingPong(it))).collect()
         }
+        Application::Fibonacci(it) => {
+            let fewer = fewer(it.n()).map(|n| Fibonacci { n: Some(n), ..it.clone() });
+            fewer.map(|it| put(Application::Fibonacci(it))).collect()
+        }
+        Application::NQueens(it) => {
+            let fewer =
+                fewer(it.n()).map(|n| NQueens { n: Some(n), depth: Some(it.depth().min(n)), ..it.clone() });
+            fewer.map(|it| put(Application::NQueens(it))).collect()
+        }
+        Application::Qap(it) => {
+            let fewer = fewer(it.depth()).map(|depth| Qap { depth: Some(depth), ..it.clone() });
+            fewer.map(|it| put(Application::Qap(it))).collect()
+        }
+        Application::TaskGraph(it) => {
+            let flatter = fewer(it.depth()).map(|depth| TaskGraph { depth: Some(depth), ..it.clone() });
+            let narrower = fewer(it.width()).map(|width| TaskGraph { width: Some(width), ..it.clone() });
+            flatter.chain(narrower).map(|it| put(Application::TaskGraph(it))).collect()
+        }
         Application::Synthetic(synthetic) => {
             let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
             let put = |exact| {
@@ -322,7 +341,18 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             }
             smaller
         }
-        Options::Unprotected(_) => Vec::new(),
+        Options::Tic(tic) => {
+            let mut plain = tic.clone();
+            plain.cp0 = None;
+            let mut smaller = vec![put(Options::Tic(plain))];
+            if tic.replicas != Some(1) || tic.replicate_to != Some(ReplicateTo::OtherCluster) {
+                let mut other = tic.clone();
+                (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
+                smaller.push(put(Options::Tic(other)));
+            }
+            smaller
+        }
+        Options::Sel(_) | Options::Satin(_) | Options::Unprotected(_) => Vec::new(),
     }
 }
 
@@ -387,13 +417,16 @@ fn details(spec: &FederationSpec) -> Smaller {
         if let Some(lost) = &fault.lose_cluster {
             put(&|it| {
                 let cluster = lost.cluster.clone();
-                let crash = Crash { cluster, node: Some(0), process: None, storage: lost.storage };
+                let (storage, returns) = (lost.storage, lost.returns);
+                let crash = Crash { cluster, node: Some(0), process: None, storage, returns };
                 (it.lose_cluster, it.crash) = (None, Some(crash));
             });
             put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.storage = None));
+            put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.returns = None));
         }
         if fault.crash.is_some() {
             put(&|it| it.crash.iter_mut().for_each(|it| it.storage = None));
+            put(&|it| it.crash.iter_mut().for_each(|it| it.returns = None));
         }
         if fault.when.as_ref().is_some_and(|it| it.occurrence.unwrap_or(1) > 1) {
             for occurrence in fewer(fault.when.as_ref().and_then(|it| it.occurrence).unwrap_or(1)) {

@@ -62,3 +62,10 @@ defects! {
     /// As printed (section 5): the log holds what constructs the graph, and not that a task was stolen.
     TheftsNotLogged,
 }
+
+impl Defect {
+    /// Whether it breaks a rule of logs, which TIC does not have.
+    pub fn is_of_logs(self) -> bool {
+        matches!(self, Defect::LogOutOfOrder | Defect::TheftsNotLogged)
+    }
+}

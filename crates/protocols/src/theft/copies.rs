@@ -85,7 +85,7 @@ impl Copies {
     ) {
         let name = image.name;
         let owner = membership.member(name.owner);
-        if owner.gone || name.incarnation.0 < owner.life.0 {
+        if owner.gone || name.incarnation < owner.life.incarnation() {
             return;
         }
         let is_held = self.names.get(&name.owner).is_some_and(|it| it.contains(&name));

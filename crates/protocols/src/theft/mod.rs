@@ -42,7 +42,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
-use faultline_core::{Birth, Boot, Claim, Life, Membership, ProcessId, Role, Speaks, Theft, Time, To};
+use faultline_core::{
+    Birth, Boot, Claim, Life, Membership, ProcessId, Promise, Promises, Role, Scope, Speaks, Theft, Time, To,
+};
 use faultline_dataflow::heir;
 use faultline_dataflow::recovery::{Host, Input, Leg, Recovery};
 
@@ -87,6 +89,13 @@ impl Speaks for TaskRecovery {
 impl Recovery for TaskRecovery {
     type Config = Config;
     const FIFO: bool = false;
+
+    fn promises(config: &Config) -> Promises {
+        let promises = [Promise::Containment, Promise::CheckpointedFirst];
+        let all = Promises::of_scope(Scope::Process).with(&promises);
+        let is_by_thefts = config.record == Record::Graph && !config.before_asking;
+        if is_by_thefts { all.with(&[Promise::ForcedByThefts]) } else { all }
+    }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
         match config.replicate_to {

@@ -242,7 +242,7 @@ impl TaskRecovery {
         let asked = all_holders(&self.config, &self.membership, owner);
         let name = ImageName {
             owner,
-            incarnation: faultline_core::Incarnation(self.membership.member(owner).life.0),
+            incarnation: self.membership.member(owner).life.incarnation(),
             sn: faultline_core::Sn(1),
             attempt: faultline_core::Attempt(1),
         };

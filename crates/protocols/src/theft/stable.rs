@@ -9,8 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Cause, Claim, Image, ImageName, Incarnation, Life, Membership, Position, ProcessId, Sn, Span, Theft,
-    Time, Vectors,
+    Cause, Claim, Image, ImageName, Life, Membership, Position, ProcessId, Sn, Span, Theft, Time, Vectors,
 };
 use faultline_dataflow::GraphEvent;
 use faultline_dataflow::recovery::{Host, Leg};
@@ -29,6 +28,8 @@ const IN_FLIGHT: usize = 4;
 pub(super) struct Stable {
     me: ProcessId,
     life: Life,
+    /// The number of the checkpoint that this life began with; 0 is none.
+    restored: Sn,
     /// The newest image of this life, durable or not.
     last: Option<ImageName>,
     /// The newest checkpoint that is durable here and at its holders.
@@ -63,6 +64,7 @@ impl Stable {
         Stable {
             me,
             life,
+            restored: Sn(0),
             last: None,
             newest: None,
             writing: VecDeque::new(),
@@ -144,8 +146,8 @@ impl Stable {
     }
 
     fn next_checkpoint(&self) -> ImageName {
-        let sn = self.last.map_or(Sn(0), |it| it.sn).next();
-        ImageName { owner: self.me, incarnation: Incarnation(self.life.0), sn, attempt: CHECKPOINT }
+        let sn = self.last.map_or(self.restored, |it| it.sn).next();
+        ImageName { owner: self.me, incarnation: self.life.incarnation(), sn, attempt: CHECKPOINT }
     }
 
     /// The time is up. If a checkpoint is still being written, its writes are tried again.
@@ -266,10 +268,11 @@ impl Stable {
     }
 
     /// What a restored process states.
-    pub(super) fn claim_restored(&self, name: Option<ImageName>, host: &mut dyn Host<TaskRecovery>) {
+    pub(super) fn claim_restored(&mut self, name: Option<ImageName>, host: &mut dyn Host<TaskRecovery>) {
         let checkpoint = name.map(ImageName::position).unwrap_or_default();
+        self.restored = checkpoint.sn;
         host.claim(Claim::RolledBack {
-            to: Position { incarnation: Incarnation(self.life.0), sn: checkpoint.sn },
+            to: Position { incarnation: self.life.incarnation(), sn: checkpoint.sn },
             checkpoint,
             cause: Cause::Failure,
             vectors: Arc::new(Vectors::default()),

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_checker::lost::{Place, Return, Returns, instant};
 use faultline_core::{
     Attempt, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, Position, ProcessId, Span,
-    StorageFate, Time,
+    StorageFate, TaskId, TheftStep, Time,
 };
 use faultline_trace::Trace;
 
-use super::{Checkpoint, Failure, History, Injection, Message, Rollback, Undone};
+use super::{Checkpoint, Failure, History, Injection, Message, Rollback, TakenOver, Undone};
 use crate::cast::Cast;
 
 /// Puts together what `trace` holds about `cast`.
@@ -121,6 +121,8 @@ struct Builder {
     restored: BTreeMap<(ClusterId, Incarnation), (Position, Attempt)>,
     /// Tries at checkpoints that a process of the group gave up.
     given_up: BTreeSet<(ClusterId, Position, Attempt)>,
+    /// Tasks that were run.
+    ran: BTreeSet<TaskId>,
     /// When each group first heard of another's return to a position.
     alerts: BTreeMap<(ClusterId, ClusterId, Position), Time>,
 }
@@ -144,6 +146,22 @@ impl Builder {
                         let message = history.messages.entry(*id).or_default();
                         message.delivered.push((at, None));
                         message.delivered_places.push(place);
+                    }
+                    Fact::Ran { task, .. } => {
+                        let tasks = history.tasks.get_or_insert_default();
+                        match self.ran.insert(*task) {
+                            true => tasks.tasks += 1,
+                            false => tasks.again += 1,
+                        }
+                    }
+                    Fact::Theft { step: TheftStep::Merged, .. } => {
+                        history.tasks.get_or_insert_default().stolen += 1;
+                    }
+                    Fact::Absorbed(absorbed) => {
+                        let (of, image, witness) = **absorbed;
+                        let cut = (witness.life, witness.upto.index());
+                        let from = image.map(|it| (it.position(), instant(trace, of, cut)));
+                        history.taken_over.push(TakenOver { at, by: process, of, from });
                     }
                     Fact::DroppedStale(id) => history.messages.entry(*id).or_default().stale.push(at),
                     Fact::Saved(it) if it.0.owner == process => {
@@ -205,6 +223,12 @@ impl Builder {
             member.restored = instant(trace, process, it.at);
             member.saved = it.to;
             member.lost = member.lost + it.lost();
+            for (_, fact) in it.undone.iter().flat_map(|stretch| stretch.facts(trace, process)) {
+                if let Fact::Ran { cost_us, .. } = fact {
+                    let (tasks, cost) = member.tasks;
+                    member.tasks = (tasks + 1, cost + Span::from_micros((*cost_us).into()));
+                }
+            }
             self.undone
                 .extend(it.undone.into_iter().map(|stretch| (Undone { process, stretch, by: 0 }, key)));
         }
@@ -227,6 +251,7 @@ impl Builder {
                 && rollback.members.values().all(|it| it.resumed.is_some());
         }
         keyed.sort_by_key(|((group, incarnation), rollback)| (rollback.ended, *group, *incarnation));
+        history.taken_over.sort_by_key(|it| (it.at, it.of));
         let places: BTreeMap<_, _> =
             keyed.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
         history.rollbacks = keyed.into_iter().map(|(_, rollback)| rollback).collect();

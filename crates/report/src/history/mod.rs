@@ -46,8 +46,36 @@ pub struct History {
     pub undone: Vec<Undone>,
     /// When the user had everybody stand still.
     pub stands: lost::Stands,
+    /// Where processes that never return left their work, in the order in which it was taken over.
+    pub taken_over: Vec<TakenOver>,
+    /// What became of the tasks; `None` where processes exchange messages.
+    pub tasks: Option<Tasks>,
     /// Clusters that could not be recovered, and which parts were missing where.
     pub unrecoverable: Vec<(ClusterId, Missing)>,
+}
+
+/// The work of a process that never returns, taken over by another one.
+#[derive(Clone, Copy, Debug)]
+pub struct TakenOver {
+    /// When.
+    pub at: Time,
+    /// By this process.
+    pub by: ProcessId,
+    /// From this one.
+    pub of: ProcessId,
+    /// The checkpoint, with the time at which the process was in that state; `None` when there was none.
+    pub from: Option<(Position, Time)>,
+}
+
+/// What became of the tasks of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tasks {
+    /// Different tasks that were run.
+    pub tasks: u64,
+    /// Runs of tasks beyond the first of each.
+    pub again: u64,
+    /// Stolen tasks whose result was used.
+    pub stolen: u64,
 }
 
 /// The parts of checkpoints that are missing, and who was asked for each.
@@ -164,6 +192,8 @@ pub struct Returned {
     pub saved: Time,
     /// Its lost work, as [`lost`] defines it.
     pub lost: Span,
+    /// Tasks that it had run since, and what they had taken.
+    pub tasks: (u64, Span),
 }
 
 /// A stretch of a process's execution that a rollback undid.
@@ -203,6 +233,25 @@ impl History {
     /// An instant relative to the beginning, in seconds; negative before it.
     pub fn seconds(&self, at: Time) -> f64 {
         (at.0 as f64 - self.origin.0 as f64) / 1e9
+    }
+
+    /// Processes that never live again, and since when.
+    pub fn gone(&self, cast: &Cast) -> BTreeMap<ProcessId, Time> {
+        let mut gone = BTreeMap::new();
+        for it in &self.injections {
+            match it.fault {
+                Fault::Crash { process, returns: false, .. } => {
+                    gone.entry(process).or_insert(it.at);
+                }
+                Fault::LoseCluster { cluster, returns: false, .. } => {
+                    cast.processes(cluster).iter().for_each(|process| {
+                        gone.entry(*process).or_insert(it.at);
+                    });
+                }
+                _ => {}
+            }
+        }
+        gone
     }
 
     /// From one instant to another, but for the time in which the user had everybody stand still.

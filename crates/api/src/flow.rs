@@ -1,0 +1,79 @@
+//! From the parameters of a program of tasks to the program.
+
+use faultline_dataflow::programs::fibonacci::Fibonacci;
+use faultline_dataflow::programs::graph::Graph;
+use faultline_dataflow::programs::qap::{Instance, Malformed, Qap};
+use faultline_dataflow::programs::queens::Queens;
+use faultline_dataflow::programs::{Flow, Invalid};
+
+use crate::resource::{self, Application};
+use crate::validate::Problem;
+
+/// The program of tasks that a federation asks for; `None` for an application that exchanges messages.
+///
+/// # Errors
+///
+/// When parameters are out of range, when the text of a quadratic assignment problem holds none, or when it stands in a file
+/// that has not been [read](with_file).
+pub fn flow(application: &Application) -> Option<Result<Flow, Problem>> {
+    let flow = match application {
+        Application::Fibonacci(it) => {
+            Flow::Fibonacci(Fibonacci { n: it.n(), threshold: it.threshold(), task_time: it.task_time() })
+        }
+        Application::NQueens(it) => {
+            Flow::Queens(Queens { n: it.n(), depth: it.depth(), task_time: it.task_time() })
+        }
+        Application::Qap(it) => match instance(it) {
+            Ok(instance) => Flow::Qap(Qap::new(instance, it.depth(), it.task_time())),
+            Err(problem) => return Some(Err(problem)),
+        },
+        Application::TaskGraph(it) => Flow::Graph(Graph {
+            seed: it.pattern().into(),
+            depth: it.depth(),
+            width: it.width(),
+            task_time: it.task_time(),
+        }),
+        _ => return None,
+    };
+    let path = format!("spec.application.{}", application.name());
+    let problem = |invalid: Invalid| Problem {
+        path: match invalid {
+            Invalid::OutOfRange { field, .. } => format!("{path}.{field}"),
+            Invalid::TooManyTasks { .. } => path,
+        },
+        message: invalid.to_string(),
+        help: invalid.remedy(),
+    };
+    Some(flow.validate().map_err(problem).map(|()| flow))
+}
+
+/// The same application with the text of its file in place of the file's name.
+///
+/// # Errors
+///
+/// When the text holds no instance.
+pub fn with_file(application: &Application, text: String) -> Result<Application, Malformed> {
+    let Application::Qap(qap) = application else { return Ok(application.clone()) };
+    Instance::parse(&text)?;
+    Ok(Application::Qap(resource::Qap { file: None, data: Some(text), ..qap.clone() }))
+}
+
+fn instance(qap: &resource::Qap) -> Result<Instance, Problem> {
+    let problem = |field: &str, message: String, help: String| Problem {
+        path: format!("spec.application.qap.{field}"),
+        message,
+        help,
+    };
+    if let Some(file) = &qap.file {
+        return Err(problem(
+            "file",
+            format!("`{file}` cannot be read here: files are read where `faultline` reads the federation"),
+            "put the text of the file into `data`".into(),
+        ));
+    }
+    if let Some(text) = &qap.data {
+        return Instance::parse(text).map_err(|it| problem("data", it.to_string(), it.remedy()));
+    }
+    let text = Qap::shipped(qap.instance.unwrap_or_default().name()).expect("it is shipped");
+    Ok(Instance::parse(text).expect("what is shipped can be read"))
+}

@@ -1,0 +1,154 @@
+//! Whether programs of tasks, their protocols and their clusters fit together.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use faultline_core::Span;
+
+use super::Check;
+use crate::flow::flow;
+use crate::names::Names;
+use crate::plan::plan_by_entry;
+use crate::resource::{Application, Family, Fault, Qap};
+
+/// Speeds, in percent: from a hundredth of the usual one to a hundred times as much.
+const SPEEDS: RangeInclusive<u32> = 1..=10_000;
+/// Tasks at a time.
+const CORES: RangeInclusive<u32> = 1..=256;
+
+impl Check<'_> {
+    /// Whether the protocol protects what the application consists of.
+    pub(super) fn family(&mut self) {
+        let (protocol, application) = (&self.spec.protocol, &self.spec.application);
+        let path = format!("spec.protocol.{}", protocol.name());
+        let (protocol, application) = (protocol.name(), application.name());
+        match (self.spec.protocol.family(), self.spec.application.family()) {
+            (Some(Family::Messages), Family::Tasks) => self.problem(
+                path,
+                format!(
+                    "`{protocol}` protects processes that exchange messages, and `{application}` is a program of tasks"
+                ),
+                "choose the protocol `tic` or `none`, or an application that exchanges messages, such as `heat`",
+            ),
+            (Some(Family::Tasks), Family::Messages) => self.problem(
+                path,
+                format!(
+                    "`{protocol}` protects programs of tasks, and the processes of `{application}` exchange messages"
+                ),
+                "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
+            ),
+            _ => {}
+        }
+        match self.spec.application.family() {
+            Family::Messages => self.nothing_for_tasks(),
+            Family::Tasks => self.places(),
+        }
+    }
+
+    /// What only means something to tasks is not stated without them.
+    fn nothing_for_tasks(&mut self) {
+        let spec = self.spec;
+        let help = "leave it out, or choose a program of tasks, such as `fibonacci`";
+        let message = format!("`{}` has no tasks", spec.application.name());
+        for (index, cluster) in spec.clusters.iter().enumerate() {
+            for (name, value) in [("speed", cluster.speed), ("cores", cluster.cores)] {
+                if value.is_some() {
+                    self.problem(format!("spec.clusters[{index}].{name}"), message.as_str(), help);
+                }
+            }
+        }
+        if spec.stealing.is_some() {
+            self.problem("spec.stealing", message, help);
+        }
+    }
+
+    fn places(&mut self) {
+        let spec = self.spec;
+        for (index, cluster) in spec.clusters.iter().enumerate() {
+            for (name, value, range) in
+                [("speed", cluster.speed(), SPEEDS), ("cores", cluster.cores(), CORES)]
+            {
+                if !range.contains(&value) {
+                    self.problem(
+                        format!("spec.clusters[{index}].{name}"),
+                        format!("{value} is out of range"),
+                        format!("write a number from {} to {}", range.start(), range.end()),
+                    );
+                }
+            }
+        }
+        let stealing = spec.stealing();
+        if stealing.patience() < Span::from_micros(1) {
+            self.problem(
+                "spec.stealing.patience",
+                "a process without work would ask without a pause",
+                "write a duration of at least 1us",
+            );
+        }
+        self.probability("spec.stealing.clusterFirst", stealing.cluster_first());
+    }
+
+    /// Whether processes may be gone for good, and whether some are left then.
+    pub(super) fn processes_that_never_return(&mut self) {
+        let spec = self.spec;
+        let Some(first) = spec.faults.iter().position(Fault::is_for_good) else { return };
+        let path = |entry: usize| {
+            let name = if spec.faults[entry].crash.is_some() { "crash" } else { "loseCluster" };
+            format!("spec.faults[{entry}].{name}.returns")
+        };
+        if spec.application.family() == Family::Messages {
+            self.problem(
+                path(first),
+                format!("`{}` needs all of its processes to the end", spec.application.name()),
+                "leave `returns` out, or choose a program of tasks, such as `fibonacci`",
+            );
+            return;
+        }
+        if !self.problems.is_empty() {
+            return;
+        }
+        let names = Names::of(spec);
+        let mut stay: BTreeSet<u32> = (0..names.ranks()).collect();
+        for (entry, planned) in plan_by_entry(spec, &names, spec.seed()) {
+            match planned.fault {
+                faultline_core::Fault::Crash { process, returns: false, .. } => {
+                    stay.remove(&process.0);
+                }
+                faultline_core::Fault::LoseCluster { cluster, returns: false, .. } => {
+                    stay.retain(|it| !names.processes_of(cluster).contains(it));
+                }
+                _ => {}
+            }
+            if stay.is_empty() {
+                return self.problem(
+                    path(entry),
+                    "with this fault no process is left to take the work over",
+                    "let some process return: leave `returns` out of one of the faults",
+                );
+            }
+        }
+    }
+
+    /// Whether a program of tasks can be made from its parameters.
+    pub(super) fn program(&mut self) {
+        if let Application::Qap(Qap { instance, file, data, .. }) = &self.spec.application {
+            let stated =
+                [("instance", instance.is_some()), ("file", file.is_some()), ("data", data.is_some())];
+            let names: Vec<&str> = stated.into_iter().filter(|it| it.1).map(|it| it.0).collect();
+            if let [first, second, ..] = names[..] {
+                self.problem(
+                    format!("spec.application.qap.{second}"),
+                    format!("what is assigned is stated twice, by `{first}` and by `{second}`"),
+                    "keep one of the two",
+                );
+                return;
+            }
+            if file.is_some() {
+                return;
+            }
+        }
+        if let Some(Err(problem)) = flow(&self.spec.application) {
+            self.problems.push(problem);
+        }
+    }
+}

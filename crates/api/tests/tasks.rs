@@ -1,0 +1,227 @@
+//! Programs of tasks: what a file may say of them, and how mistakes are explained.
+
+use faultline_api::flow::{flow, with_file};
+use faultline_api::parse;
+use faultline_dataflow::programs::Flow;
+
+/// A program of tasks.
+const GOOD: &str = "\
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: example }
+spec:
+  clusters: [{ name: paris, nodes: 3 }, { name: rennes, nodes: 2, speed: 50, cores: 4 }]
+  protocol: { tic: { tau: 2s } }
+  application: { fibonacci: { n: 20 } }
+  stealing: { patience: 2ms, clusterFirst: 0.5 }
+";
+
+/// The good federation with parts replaced.
+fn with<const N: usize>(parts: [(&str, &str); N]) -> String {
+    parts.into_iter().fold(GOOD.to_owned(), |text, (from, to)| {
+        assert_eq!(text.matches(from).count(), 1, "`{from}` stands once in the example");
+        text.replacen(from, to, 1)
+    })
+}
+
+/// The first complaint: the line, what is wrong, and what to do.
+fn complaint(text: &str) -> (usize, String, String) {
+    let rejected = parse("federation.yaml", text.as_bytes()).expect_err("it must be rejected");
+    let first = &rejected.complaints()[0];
+    (first.line, first.message.clone(), first.help.clone())
+}
+
+#[track_caller]
+fn rejects<const N: usize>(parts: [(&str, &str); N], line: usize, message: &str, help: &str) {
+    assert_eq!(complaint(&with(parts)), (line, message.into(), help.into()));
+}
+
+const FIBONACCI: &str = "fibonacci: { n: 20 }";
+const TIC: &str = "tic: { tau: 2s }";
+const NONE: &str = "none: {}";
+const TUNED: [(&str, &str); 2] =
+    [(", speed: 50, cores: 4", ""), ("  stealing: { patience: 2ms, clusterFirst: 0.5 }\n", "")];
+
+#[test]
+fn what_the_file_says_is_what_runs() {
+    let federation = parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+    let spec = &federation.spec;
+    let Some(Ok(Flow::Fibonacci(program))) = flow(&spec.application) else { panic!("it asks for one") };
+    assert_eq!((program.n, program.threshold), (20, 5));
+    assert_eq!(
+        spec.clusters.iter().map(|it| (it.speed(), it.cores())).collect::<Vec<_>>(),
+        [(100, 1), (50, 4)]
+    );
+}
+
+#[test]
+fn every_program_can_be_asked_for() {
+    for application in [
+        "fibonacci: {}",
+        "nQueens: {}",
+        "nQueens: { n: 2 }",
+        "qap: {}",
+        "qap: { instance: nug15, depth: 2 }",
+        "taskGraph: {}",
+    ] {
+        let text = with([(FIBONACCI, application)]);
+        assert!(parse("federation.yaml", text.as_bytes()).is_ok(), "{application}");
+    }
+}
+
+#[test]
+fn what_is_for_tasks_goes_with_tasks() {
+    rejects(
+        [(TIC, "hc3i: {}")],
+        6,
+        "`hc3i` protects processes that exchange messages, and `fibonacci` is a program of tasks",
+        "choose the protocol `tic` or `none`, or an application that exchanges messages, such as `heat`",
+    );
+    rejects(
+        [(FIBONACCI, "heat: {}"), TUNED[0], TUNED[1]],
+        6,
+        "`tic` protects programs of tasks, and the processes of `heat` exchange messages",
+        "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
+    );
+    let leave_out = "leave it out, or choose a program of tasks, such as `fibonacci`";
+    rejects([(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[0]], 8, "`heat` has no tasks", leave_out);
+    rejects([(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[1]], 5, "`heat` has no tasks", leave_out);
+    for protocol in [TIC, NONE] {
+        let text = with([(TIC, protocol)]);
+        assert!(parse("federation.yaml", text.as_bytes()).is_ok(), "{protocol}");
+    }
+}
+
+#[test]
+fn clusters_have_a_speed_and_processes_some_patience() {
+    rejects([("speed: 50", "speed: 0")], 5, "0 is out of range", "write a number from 1 to 10000");
+    rejects([("cores: 4", "cores: 257")], 5, "257 is out of range", "write a number from 1 to 256");
+    rejects(
+        [("patience: 2ms", "patience: 0ms")],
+        8,
+        "a process without work would ask without a pause",
+        "write a duration of at least 1us",
+    );
+    rejects([("0.5", "1.5")], 8, "1.5 is not a probability", "write a number between 0 and 1");
+    rejects(
+        [("tau: 2s", "tau: 1us")],
+        6,
+        "a timer needs at least 1ms",
+        "write `never` to switch the timer off",
+    );
+}
+
+#[test]
+fn a_program_fits_into_memory() {
+    rejects(
+        [("n: 20", "n: 60")],
+        7,
+        "the program has up to 1096305888484 tasks, which do not fit into memory",
+        "raise `threshold` or lower `n`: at most 16777216 tasks are possible",
+    );
+    rejects([("n: 20", "n: 0")], 7, "n is 0, which is out of range", "write a number from 1 to 93");
+    rejects(
+        [(FIBONACCI, "nQueens: { n: 6, depth: 7 }")],
+        7,
+        "depth is 7, which is out of range",
+        "write a number from 0 to 6",
+    );
+}
+
+#[test]
+fn a_text_that_is_no_instance_is_named_with_its_line() {
+    let data = |text: &str| format!("qap: {{ data: \"{text}\" }}");
+    rejects(
+        [(FIBONACCI, &data("2\\n0 1\\nx 0\\n0 3\\n3 0"))],
+        7,
+        "line 3: `x` is not a whole number from 0 to 16777216",
+        "write whole numbers, separated by blanks",
+    );
+    rejects(
+        [(FIBONACCI, &data("2\\n0 1\\n1 0\\n0 3"))],
+        7,
+        "line 4: the text ends after 6 of 8 entries of two 2 x 2 matrices",
+        "add the missing entries, or correct the size 2",
+    );
+    rejects(
+        [(FIBONACCI, "qap: { instance: nug12, data: \"2 0 1 1 0 0 3 3 0\" }")],
+        7,
+        "what is assigned is stated twice, by `instance` and by `data`",
+        "keep one of the two",
+    );
+}
+
+#[test]
+fn a_file_is_read_by_whoever_reads_the_federation() {
+    let text = with([(FIBONACCI, "qap: { file: tiny.dat, depth: 1 }")]);
+    let mut federation = parse("federation.yaml", text.as_bytes()).expect("the file is not looked for");
+    let application = &mut federation.spec.application;
+    let problem = flow(application).unwrap().unwrap_err();
+    assert_eq!(problem.path, "spec.application.qap.file");
+    assert_eq!(problem.help, "put the text of the file into `data`");
+    assert!(with_file(application, "2 0 1 1 0 0 3 3".into()).is_err());
+    *application = with_file(application, "2 0 1 1 0 0 3 3 0".into()).unwrap();
+    assert!(flow(application).unwrap().is_ok());
+    let again = parse("again.yaml", faultline_api::to_yaml(&federation).as_bytes());
+    assert_eq!(again.unwrap_or_else(|it| panic!("{it}")).spec, federation.spec);
+}
+
+/// The good federation with these faults.
+fn faulty(faults: &str) -> String {
+    format!("{GOOD}  faults: [{faults}]\n")
+}
+
+#[test]
+fn some_process_is_left() {
+    let is_good = |faults: &str| parse("federation.yaml", faulty(faults).as_bytes()).is_ok();
+    let paris = "{ at: 1s, loseCluster: { cluster: paris, storage: lost, returns: false } }";
+    assert!(is_good(paris));
+    assert!(is_good(&format!("{paris}, {{ at: 2s, loseCluster: {{ cluster: rennes }} }}")));
+    assert!(is_good(&format!("{paris}, {{ at: 2s, crash: {{ process: rennes-1, returns: false }} }}")));
+    let help = "let some process return: leave `returns` out of one of the faults";
+    let nobody = "with this fault no process is left to take the work over";
+    for last in [
+        "{ at: 2s, loseCluster: { cluster: rennes, returns: false } }",
+        "{ at: 2s, crash: { process: rennes-1, returns: false } }, { at: 3s, crash: { process: rennes-0, returns: false } }",
+        "{ mtbf: { exponential: 1s }, crash: { cluster: rennes, returns: false } }",
+    ] {
+        assert_eq!(
+            complaint(&faulty(&format!("{paris}, {last}"))),
+            (9, nobody.into(), help.into()),
+            "{last}"
+        );
+    }
+}
+
+#[test]
+fn messages_need_every_process_to_the_end() {
+    let fault = "{ at: 1s, crash: { cluster: paris, node: 1, returns: false } }";
+    let text = faulty(fault).replace(TIC, "hc3i: {}").replace(FIBONACCI, "heat: {}");
+    let text = TUNED.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    assert_eq!(
+        complaint(&text),
+        (
+            8,
+            "`heat` needs all of its processes to the end".into(),
+            "leave `returns` out, or choose a program of tasks, such as `fibonacci`".into()
+        )
+    );
+}
+
+#[test]
+fn faults_wait_for_what_is_stated() {
+    let waits = |fact: &str| faulty(&format!("{{ when: {{ fact: {fact} }}, crash: {{ cluster: paris }} }}"));
+    for fact in ["lent", "receipted", "absorbed", "saved", "finished"] {
+        assert!(parse("federation.yaml", waits(fact).as_bytes()).is_ok(), "{fact}");
+    }
+    for fact in ["delivered", "checkpointRequested", "orphaned"] {
+        assert_eq!(
+            complaint(&waits(fact)).1,
+            "nothing states this in a program of tasks, such as `fibonacci`",
+            "{fact}"
+        );
+    }
+    let unprotected = waits("saved").replace(TIC, NONE);
+    assert_eq!(complaint(&unprotected).1, "this fact is never reported under the protocol `none`");
+    assert!(parse("federation.yaml", waits("merged").replace(TIC, NONE).as_bytes()).is_ok());
+}

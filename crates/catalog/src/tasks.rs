@@ -1,0 +1,126 @@
+//! Federations whose processes run a program of tasks.
+
+use std::sync::Arc;
+
+use faultline_api::flow::flow;
+use faultline_api::resource::{self, FederationSpec, Protocol as Asked};
+use faultline_api::{Federation, validate};
+use faultline_core::Span;
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::{Place, PlaceConfig, Program, Recovery, Stealing};
+use faultline_protocols::none::NoProtocol;
+use faultline_protocols::satin::Satin;
+use faultline_protocols::theft;
+
+use crate::protocol;
+use crate::{Defect, Setup, SetupError};
+
+/// Something to be done with a federation that runs a program of tasks, whatever its protocol.
+pub trait TasksVisitor {
+    /// What comes of it.
+    type Output;
+
+    /// Does it. Called once, with the protocol that the federation asks for.
+    fn visit<P>(self, setup: TasksSetup<P>) -> Self::Output
+    where
+        P: Recovery<Config: Send + Sync> + 'static;
+}
+
+/// The setup of a federation that runs a program of tasks.
+pub type TasksSetup<P, G = Flow> = Setup<Place<P, G>>;
+
+impl<P: Recovery, G: Program> TasksSetup<P, G> {
+    /// The same federation with another program, which no file names.
+    pub fn running<H: Program>(self, program: H) -> TasksSetup<P, H> {
+        let PlaceConfig { protocol, stealing, speeds, cores, .. } = (*self.process).clone();
+        let program = Arc::new(program);
+        Setup {
+            process: Arc::new(PlaceConfig { protocol, program, stealing, speeds, cores }),
+            membership: self.membership,
+            names: self.names,
+            links: self.links,
+            storage: self.storage,
+            simulator: self.simulator,
+            supervisor: self.supervisor,
+            seed: self.seed,
+        }
+    }
+}
+
+impl<P> TasksSetup<P>
+where
+    P: Recovery<Config: Send + Sync> + 'static,
+{
+    fn of_tasks(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
+        let spec = &federation.spec;
+        let program = flow(&spec.application).ok_or(SetupError::Messages)?;
+        let program = program.map_err(|problem| SetupError::Federation(vec![problem]))?;
+        let extra = P::extra_processes(&config);
+        let stealing = spec.stealing();
+        let place = PlaceConfig {
+            protocol: Arc::new(config),
+            program: Arc::new(program),
+            stealing: Stealing {
+                patience: stealing.patience(),
+                cluster_first: (stealing.cluster_first() * 100.0).round() as u8,
+            },
+            speeds: of_each_rank(spec, resource::Cluster::speed),
+            cores: of_each_rank(spec, resource::Cluster::cores),
+        };
+        Ok(Setup::new(federation, seed, &extra, place))
+    }
+}
+
+/// What its cluster says, by rank.
+fn of_each_rank(spec: &FederationSpec, of: fn(&resource::Cluster) -> u32) -> Arc<[u32]> {
+    spec.clusters.iter().flat_map(|it| std::iter::repeat_n(of(it), it.nodes as usize)).collect()
+}
+
+/// Sets up a federation that runs a program of tasks and hands it to `visitor`. `seed` stands in for the resource's own.
+///
+/// # Errors
+///
+/// When the federation is not valid, or its processes exchange messages.
+pub fn with_tasks<V: TasksVisitor>(
+    federation: &Federation,
+    seed: Option<u64>,
+    visitor: V,
+) -> Result<V::Output, SetupError> {
+    let problems = validate(federation);
+    if !problems.is_empty() {
+        return Err(SetupError::Federation(problems));
+    }
+    with_valid_tasks(federation, seed, None, visitor)
+}
+
+pub(crate) fn with_valid_tasks<V: TasksVisitor>(
+    federation: &Federation,
+    seed: Option<u64>,
+    defect: Option<Defect>,
+    visitor: V,
+) -> Result<V::Output, SetupError> {
+    let spec = &federation.spec;
+    let seed = seed.unwrap_or_else(|| spec.seed());
+    Ok(match &spec.protocol {
+        Asked::Tic(_) => {
+            let config = protocol::theft(spec, theft::Record::Graph, defect)?;
+            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config)?)
+        }
+        Asked::Sel(_) => {
+            let config = protocol::theft(spec, theft::Record::Events, defect)?;
+            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config)?)
+        }
+        Asked::Satin(_) => {
+            let config = protocol::satin(defect)?;
+            visitor.visit(TasksSetup::<Satin>::of_tasks(federation, seed, config)?)
+        }
+        Asked::None(_) => match defect {
+            Some(defect) => return Err(SetupError::AnothersDefect(defect)),
+            None => visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, ())?),
+        },
+        _ => return Err(SetupError::Tasks),
+    })
+}
+
+/// Of a timer that is switched off: a hundred years.
+pub(crate) const NEVER: Span = Span::from_secs(100 * 365 * 24 * 3600);

@@ -1,0 +1,429 @@
+//! What a program of tasks did: which tasks each process had, had lent and owed at every cut, rebuilt from the facts.
+//!
+//! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves its part, and the
+//! tasks that it spawned enter it; a stolen task leaves the victim's part, and its result brings back everything that came of
+//! it. How tasks are named ([`TaskId::child`]) is all that this shares with the runtime.
+//!
+//! Each stream is followed by a cursor. Where a state depends on another process's (a result, a state that is absorbed), the
+//! cursor waits until the other one has come that far. So the pass is linear in the number of facts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Fact, ImageName, Life, ProcessId, TaskId, Theft, TheftStep, Witness};
+use faultline_trace::Stream;
+
+use super::{History, Point, SegmentNo, Sums};
+
+/// What a program of tasks did.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    /// Every step of every theft, by process and life.
+    pub thefts: BTreeMap<Theft, Vec<Step>>,
+    /// Every state of a process that is gone that became part of another one's, by process and life.
+    pub absorptions: Vec<Absorption>,
+    /// Facts that cannot follow from what their process had, and why, as sentences without a full stop.
+    pub impossible: Vec<(Point, String)>,
+    /// Every end of the program, stated by a process that had all of it.
+    pub ends: Vec<End>,
+    /// How many tasks were run, and stolen tasks returned.
+    pub moves: u64,
+    /// What was contained at each cut that a witness names; `None` where that is not known.
+    contained: BTreeMap<Cut, Option<Sums>>,
+}
+
+/// One step of a theft.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The fact.
+    pub at: Point,
+    /// What happened.
+    pub step: TheftStep,
+    /// What is stolen.
+    pub task: TaskId,
+}
+
+/// A state of a process that is gone that became part of another one's.
+#[derive(Clone, Copy, Debug)]
+pub struct Absorption {
+    /// The fact.
+    pub at: Point,
+    /// Whose state.
+    pub of: ProcessId,
+    /// The image; `None` is the state in which the process began, or nothing.
+    pub image: Option<ImageName>,
+    /// What the state says it contains.
+    pub witness: Witness,
+}
+
+/// An end of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// The fact.
+    pub at: Point,
+    /// What the result says it contains.
+    pub stated: Sums,
+    /// What the facts say; `None` where that is not known.
+    pub found: Option<Sums>,
+}
+
+/// A cut, as witnesses name it: facts of this life before this number.
+type Cut = (ProcessId, Life, u64);
+
+impl Tasks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.thefts.is_empty() && self.moves == 0
+    }
+
+    /// What the state that `witness` names contains; `None` when it is not known.
+    pub fn contained(&self, owner: ProcessId, witness: &Witness) -> Option<Sums> {
+        self.contained.get(&(owner, witness.life, witness.upto.0)).copied().flatten()
+    }
+
+    /// The steps of a theft of one kind.
+    pub fn steps(&self, theft: Theft, step: TheftStep) -> impl Iterator<Item = Step> + '_ {
+        self.thefts.get(&theft).into_iter().flatten().copied().filter(move |it| it.step == step)
+    }
+}
+
+/// The tasks that a process has.
+#[derive(Clone, Debug, Default)]
+struct State {
+    parts: BTreeMap<Theft, Part>,
+    /// Lent tasks: the part, and the task.
+    loans: BTreeMap<Theft, (Theft, TaskId)>,
+    /// Facts are missing, so that it may have anything.
+    is_unknown: bool,
+}
+
+/// What came of one theft, or of the program itself.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    /// Tasks that have neither run nor been lent.
+    open: BTreeSet<TaskId>,
+    lent: u32,
+    /// Tasks spawned and run.
+    sums: Sums,
+    /// The sums are not known, because executions of a part of it differ.
+    is_vague: bool,
+}
+
+impl Part {
+    fn is_done(&self) -> bool {
+        self.open.is_empty() && self.lent == 0
+    }
+
+    fn spawn(&mut self, task: TaskId, children: u32) {
+        for child in (0..children).map(|index| task.child(index)) {
+            self.sums.sent = self.sums.sent.wrapping_add(child.0);
+            self.open.insert(child);
+        }
+    }
+}
+
+impl State {
+    fn sums(&self) -> Option<Sums> {
+        let is_known = !self.is_unknown && self.parts.values().all(|it| !it.is_vague);
+        let add = |sum: Sums, it: &Part| sum.plus(it.sums);
+        is_known.then(|| self.parts.values().fold(Sums::default(), add))
+    }
+
+    /// The part in which a task may run.
+    fn part_with(&mut self, task: TaskId) -> Option<(Theft, &mut Part)> {
+        self.parts.iter_mut().find(|(_, part)| part.open.contains(&task)).map(|(theft, part)| (*theft, part))
+    }
+}
+
+/// Where the pass is within the facts of one process.
+struct Cursor<'a> {
+    process: ProcessId,
+    lives: Vec<(Life, &'a Stream)>,
+    life: usize,
+    fact: u32,
+    segment: u32,
+    state: State,
+}
+
+struct Pass<'h, 'a> {
+    history: &'h History<'a>,
+    tasks: Tasks,
+    /// Cuts whose state is wanted.
+    wanted: BTreeSet<Cut>,
+    states: BTreeMap<Cut, State>,
+    /// What results contain; more than one entry where executions differ.
+    results: BTreeMap<Theft, Vec<Sums>>,
+    /// Thefts whose results were found to differ.
+    differing: BTreeSet<Theft>,
+}
+
+/// Follows every stream. `tasks` holds the thefts and absorptions.
+pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
+    let of_witness = |owner: ProcessId, it: &Witness| (owner, it.life, it.upto.0);
+    let stated = history.witnessed.iter().map(|it| of_witness(it.owner, &it.witness));
+    let wanted: BTreeSet<Cut> = stated.collect();
+    let mut differing = BTreeSet::new();
+    loop {
+        let mut pass = Pass {
+            history,
+            tasks: tasks.clone(),
+            wanted: wanted.clone(),
+            states: BTreeMap::new(),
+            results: BTreeMap::new(),
+            differing: differing.clone(),
+        };
+        pass.run();
+        let all = pass.results.iter().filter(|(_, found)| found.len() > 1);
+        let found: BTreeSet<Theft> = all.map(|(theft, _)| *theft).collect();
+        // Once more, with the knowledge of which results cannot be told apart.
+        if found.is_subset(&differing) {
+            let states = pass.states.iter();
+            pass.tasks.contained = states.map(|(cut, state)| (*cut, state.sums())).collect();
+            return pass.tasks;
+        }
+        differing.extend(found);
+    }
+}
+
+impl<'a> Pass<'_, 'a> {
+    fn run(&mut self) {
+        let mut cursors: Vec<Cursor<'a>> = Vec::new();
+        for (index, process) in self.history.processes.iter().enumerate() {
+            let id = ProcessId(index as u32);
+            let lives = self.history.trace.lives(id).filter(|(_, stream)| !stream.is_empty());
+            let state = State::default();
+            let lives = lives.collect();
+            let segment = process.segments.start;
+            cursors.push(Cursor { process: id, lives, life: 0, fact: 0, segment, state });
+        }
+        loop {
+            let mut has_moved = false;
+            cursors.retain_mut(|cursor| {
+                let before = (cursor.life, cursor.fact);
+                let goes_on = self.advance(cursor, false);
+                has_moved |= before != (cursor.life, cursor.fact);
+                goes_on
+            });
+            if cursors.is_empty() {
+                return;
+            }
+            // What all the others wait for is missing.
+            if !has_moved {
+                let goes_on = self.advance(&mut cursors[0], true);
+                if !goes_on {
+                    cursors.remove(0);
+                }
+            }
+        }
+    }
+
+    /// Follows a stream as far as possible; whether there is more of it. `is_missing`: what it waits for is not known.
+    fn advance(&mut self, cursor: &mut Cursor<'a>, mut is_missing: bool) -> bool {
+        while let Some(&(life, stream)) = cursor.lives.get(cursor.life) {
+            loop {
+                let cut = (cursor.process, life, u64::from(cursor.fact));
+                if self.wanted.contains(&cut) && !self.states.contains_key(&cut) {
+                    self.states.insert(cut, cursor.state.clone());
+                }
+                let Some((_, fact)) = stream.get(cursor.fact as usize) else { break };
+                let at = self.point(cursor, life);
+                if !self.apply(cursor, at, fact, is_missing) {
+                    return true;
+                }
+                is_missing = false;
+                cursor.fact += 1;
+            }
+            (cursor.life, cursor.fact) = (cursor.life + 1, 0);
+            cursor.state = State::default();
+        }
+        false
+    }
+
+    fn point(&self, cursor: &mut Cursor<'a>, life: Life) -> Point {
+        let own = self.history.processes[cursor.process.index()].segments.end;
+        let begins = |no: u32| {
+            let next = &self.history.segments[no as usize];
+            (next.life, next.begin) <= (life, cursor.fact)
+        };
+        while cursor.segment + 1 < own && begins(cursor.segment + 1) {
+            cursor.segment += 1;
+        }
+        Point { segment: SegmentNo(cursor.segment), fact: cursor.fact }
+    }
+
+    /// Applies a fact to the state; false when it waits for another process.
+    fn apply(&mut self, cursor: &mut Cursor<'a>, at: Point, fact: &Fact, is_missing: bool) -> bool {
+        let state = &mut cursor.state;
+        match fact {
+            Fact::Ran { task, spawned, .. } => {
+                self.tasks.moves += 1;
+                if *task == TaskId::MAIN {
+                    state.parts.entry(Theft::NONE).or_default().spawn(*task, *spawned);
+                } else if let Some((_, part)) = state.part_with(*task) {
+                    part.open.remove(task);
+                    part.sums.delivered = part.sums.delivered.wrapping_add(task.0);
+                    part.spawn(*task, *spawned);
+                } else {
+                    self.impossible(state, at, || format!("ran task {task}, which it did not have"));
+                }
+            }
+            Fact::Theft { theft, task, step } => {
+                return self.step(state, at, *theft, *task, *step, is_missing);
+            }
+            Fact::Restored(restored) => {
+                let (name, _, witness) = &**restored;
+                *state = match name {
+                    None => State::default(),
+                    Some(_) => self.state_of(cursor.process, witness).unwrap_or_else(State::unknown),
+                };
+            }
+            Fact::Absorbed(absorbed) => {
+                let (of, name, witness) = &**absorbed;
+                if name.is_none() {
+                    return true;
+                }
+                let Some(other) = self.state_of(*of, witness) else {
+                    state.is_unknown |= is_missing;
+                    return is_missing;
+                };
+                let twice = other.parts.keys().find(|it| state.parts.contains_key(it)).copied();
+                state.parts.extend(other.parts);
+                state.loans.extend(other.loans);
+                state.is_unknown |= other.is_unknown;
+                if let Some(theft) = twice {
+                    let whose = self.history.context.process(*of);
+                    self.impossible(state, at, || {
+                        format!(
+                            "took over the state of {whose}, part of which (theft {theft}) it had already"
+                        )
+                    });
+                }
+            }
+            Fact::Finished(finished) => {
+                let Witness { sent, delivered, .. } = finished.0;
+                let stated = Sums { sent, delivered };
+                match state.parts.get(&Theft::NONE) {
+                    _ if stated == Sums::default() || state.is_unknown => {}
+                    Some(part) if part.is_done() => {
+                        let found = (!part.is_vague).then_some(part.sums);
+                        self.tasks.ends.push(End { at, stated, found });
+                    }
+                    Some(part) => {
+                        let left = part.open.len() as u64 + u64::from(part.lent);
+                        self.impossible(state, at, || {
+                            format!("ended the program, of which {left} tasks were left")
+                        });
+                    }
+                    None => self.impossible(state, at, || "ended the program, which it did not have".into()),
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn step(
+        &mut self,
+        state: &mut State,
+        at: Point,
+        theft: Theft,
+        task: TaskId,
+        step: TheftStep,
+        is_missing: bool,
+    ) -> bool {
+        match step {
+            TheftStep::Lent => match state.part_with(task) {
+                Some((of, part)) => {
+                    part.open.remove(&task);
+                    part.lent += 1;
+                    state.loans.insert(theft, (of, task));
+                }
+                None => self.impossible(state, at, || format!("lent task {task}, which it did not have")),
+            },
+            TheftStep::Shipped => {
+                if !state.loans.contains_key(&theft) {
+                    self.impossible(state, at, || {
+                        format!("sent task {task}, which it had not lent ({theft})")
+                    });
+                }
+            }
+            TheftStep::Taken => {
+                let part = Part { open: [task].into(), ..Part::default() };
+                if state.parts.insert(theft, part).is_some() {
+                    self.impossible(state, at, || format!("got task {task} twice for one theft ({theft})"));
+                }
+            }
+            TheftStep::Done | TheftStep::Returned => match state.parts.get(&theft) {
+                Some(part) if part.is_done() => {
+                    let found = self.results.entry(theft).or_default();
+                    if !part.is_vague && !found.contains(&part.sums) {
+                        found.push(part.sums);
+                    }
+                }
+                Some(part) => {
+                    let left = part.open.len() as u64 + u64::from(part.lent);
+                    let what = if step == TheftStep::Done { "completed" } else { "returned" };
+                    self.impossible(state, at, || {
+                        format!("{what} stolen task {task}, of which {left} tasks were left ({theft})")
+                    });
+                }
+                None => self.impossible(state, at, || format!("owed nothing for task {task} ({theft})")),
+            },
+            TheftStep::Merged => {
+                let Some((of, _)) = state.loans.get(&theft).copied() else {
+                    self.impossible(state, at, || {
+                        format!("used the result of task {task}, which it had not lent ({theft})")
+                    });
+                    return true;
+                };
+                // Both sides may be here, after an absorption.
+                let own = state.parts.get(&theft).filter(|it| it.is_done() && !it.is_vague).map(|it| it.sums);
+                let found = own.or_else(|| self.results.get(&theft).and_then(|it| it.first()).copied());
+                if found.is_none() && !is_missing {
+                    return false;
+                }
+                state.loans.remove(&theft);
+                self.tasks.moves += 1;
+                let is_vague = found.is_none() || self.differing.contains(&theft);
+                if let Some(part) = state.parts.get_mut(&of) {
+                    part.lent = part.lent.saturating_sub(1);
+                    part.sums = part.sums.plus(found.unwrap_or_default());
+                    part.is_vague |= is_vague;
+                }
+            }
+            TheftStep::Voided => match state.loans.remove(&theft) {
+                Some((of, task)) => {
+                    if let Some(part) = state.parts.get_mut(&of) {
+                        part.lent = part.lent.saturating_sub(1);
+                        part.open.insert(task);
+                    }
+                }
+                None => {
+                    self.impossible(state, at, || format!("took back task {task}, which it had not lent"))
+                }
+            },
+            TheftStep::Forgotten => match state.parts.remove(&theft) {
+                Some(part) if part.is_done() => {}
+                Some(_) => state.loans.retain(|_, (of, _)| *of != theft),
+                None => self.impossible(state, at, || format!("dropped task {task}, which it did not have")),
+            },
+            TheftStep::Receipted => {}
+        }
+        true
+    }
+
+    fn state_of(&self, owner: ProcessId, witness: &Witness) -> Option<State> {
+        self.states.get(&(owner, witness.life, witness.upto.0)).cloned()
+    }
+
+    fn impossible(&mut self, state: &State, at: Point, text: impl FnOnce() -> String) {
+        if !state.is_unknown {
+            let who = self.history.context.process(self.history.process_of(at));
+            self.tasks.impossible.push((at, format!("{who} {}", text())));
+        }
+    }
+}
+
+impl State {
+    fn unknown() -> State {
+        State { is_unknown: true, ..State::default() }
+    }
+}

@@ -1,0 +1,156 @@
+//! What crosses between processes is durable first: a task is sent only after a checkpoint that holds its theft, a result only
+//! after one that holds it as complete, and a receipt only after one that holds the result (L5). Judged for protocols that promise
+//! it.
+//!
+//! A checkpoint counts from the fact on with which its owner states that it is durable in its own storage. A state that was
+//! restored or absorbed was durable before. How many copies there must be elsewhere is judged when a checkpoint is committed.
+
+use std::collections::BTreeMap;
+
+use faultline_core::{Fact, Life, ProcessId, TheftStep};
+
+use crate::history::{History, Point, Step};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::CheckpointedFirst);
+    if !history.context.is_judged(finding.property) {
+        return finding;
+    }
+    let Some(tasks) = &history.tasks else { return finding };
+    let durable = Durable::of(history);
+    for (theft, steps) in &tasks.thefts {
+        for sent in steps {
+            let (needed, what) = match sent.step {
+                TheftStep::Shipped => (TheftStep::Lent, "sent task"),
+                TheftStep::Returned => (TheftStep::Done, "returned the result of task"),
+                TheftStep::Receipted => {
+                    (TheftStep::Merged, "said that it no longer needs the result of task")
+                }
+                _ => continue,
+            };
+            // Without such a step in its past the process has nothing to protect.
+            let is_past = |it: &&Step| it.step == needed && history.holds(sent.at, it.at);
+            let Some(cause) = steps.iter().filter(is_past).next_back() else { continue };
+            finding.instances += 1;
+            if !durable.holds(history, sent.at, cause.at) {
+                finding.violated([history.source(cause.at), history.source(sent.at)], || {
+                    let (who, task) = (history.context.process(history.process_of(sent.at)), cause.task);
+                    format!("{who} {what} {task} before a checkpoint that holds this was durable ({theft})")
+                });
+            }
+        }
+    }
+    finding
+}
+
+/// By life: reports that an own checkpoint is durable, and the cut of each.
+struct Durable(BTreeMap<(ProcessId, Life), Vec<(u32, Point)>>);
+
+impl Durable {
+    fn of(history: &History<'_>) -> Durable {
+        let mut cuts = BTreeMap::new();
+        for witnessed in &history.witnessed {
+            if let Some(name) = witnessed.part
+                && let Some(cut) = history.cut_of(name.owner, &witnessed.witness)
+            {
+                cuts.entry(name).or_insert(cut);
+            }
+        }
+        let mut all: BTreeMap<_, Vec<(u32, Point)>> = BTreeMap::new();
+        for (&(process, life), stream) in &history.trace.streams {
+            for (number, (_, fact)) in (0..).zip(stream) {
+                if let Fact::Durable(name) = fact
+                    && name.owner == process
+                    && let Some(cut) = cuts.get(name)
+                {
+                    all.entry((process, life)).or_default().push((number, *cut));
+                }
+            }
+        }
+        Durable(all)
+    }
+
+    /// Whether the fact `what` is in a state of the process that was durable at `at`.
+    fn holds(&self, history: &History<'_>, at: Point, what: Point) -> bool {
+        let segment = history.segment(at.segment);
+        let own = self.0.get(&(segment.process, segment.life)).map_or(&[][..], Vec::as_slice);
+        let before = own.partition_point(|(fact, _)| *fact < at.fact);
+        if own[..before].iter().any(|(_, cut)| history.holds(*cut, what)) {
+            return true;
+        }
+        if segment.parent.is_some_and(|restored| history.holds(restored, what)) {
+            return true;
+        }
+        // What was absorbed in this stretch, or before it.
+        !history.contains(at, what) && history.holds(at, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::TheftStep::{Done, Merged, Receipted, Returned, Shipped, Taken};
+    use faultline_core::{Promise, TaskId};
+
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::tasks::{Places, theft};
+
+    const TASK: TaskId = TaskId::MAIN.child(0);
+
+    /// A theft in which checkpoints are durable before the legs that `careful` names.
+    fn run(careful: &[TheftStep]) -> Places {
+        let mut run = Places::promising(2, &[Promise::CheckpointedFirst]);
+        run.begin(0, 1);
+        run.lend(0, theft(0, 1), TASK);
+        let mut sn = 0;
+        let mut leg = |run: &mut Places, process, step| {
+            if careful.contains(&step) {
+                sn += 1;
+                run.save(process, sn);
+            }
+            run.step(process, theft(0, 1), TASK, step);
+        };
+        leg(&mut run, 0, Shipped);
+        run.step(1, theft(0, 1), TASK, Taken);
+        run.ran(1, TASK, 0);
+        run.step(1, theft(0, 1), TASK, Done);
+        leg(&mut run, 1, Returned);
+        run.step(0, theft(0, 1), TASK, Merged);
+        leg(&mut run, 0, Receipted);
+        run
+    }
+
+    #[test]
+    fn each_leg_waits_for_its_checkpoint() {
+        let finding = check_alone(check, &run(&[Shipped, Returned, Receipted]).0);
+        assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{finding:?}");
+        for (careful, text) in [
+            ([Returned, Receipted], "p0 sent task"),
+            ([Shipped, Receipted], "p1 returned the result"),
+            ([Shipped, Returned], "p0 said that it no longer needs"),
+        ] {
+            let finding = check_alone(check, &run(&careful).0);
+            assert_eq!(finding.violation_count(), 1, "{finding:?}");
+            assert!(finding.violations[0].text.starts_with(text), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn a_restored_state_is_durable() {
+        let mut run = run(&[Shipped, Returned, Receipted]);
+        let saved = run.save(0, 9);
+        run.0.kill(0, false);
+        run.restore(0, Some(saved));
+        run.step(0, theft(0, 1), TASK, Receipted);
+        let finding = check_alone(check, &run.0);
+        assert_eq!((finding.instances, finding.violation_count()), (4, 0), "{finding:?}");
+    }
+
+    #[test]
+    fn a_protocol_that_promises_nothing_is_not_judged() {
+        let mut run = run(&[]);
+        run.0.withdraw(Promise::CheckpointedFirst);
+        assert_eq!(check_alone(check, &run.0).instances, 0);
+    }
+}

@@ -1,0 +1,80 @@
+//! Only thefts and recoveries force checkpoints (L8): in each life at most one for each task that the process lent, one for each
+//! stolen task that it completed, one for the end of the program, and those of its recovery. Judged for protocols that promise it.
+
+use std::collections::BTreeSet;
+
+use faultline_core::{Claim, Fact, FactNo, TheftStep};
+
+use crate::history::History;
+use crate::judgement::{Finding, Property, Source};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::ForcedPerTheft);
+    if !history.context.is_judged(finding.property) || history.tasks.is_none() {
+        return finding;
+    }
+    for (&(process, life), stream) in &history.trace.streams {
+        let mut allowed = 1;
+        let mut forced = 0;
+        let mut used = BTreeSet::new();
+        let mut excess = None;
+        for (number, (_, fact)) in (0..).zip(stream) {
+            match fact {
+                Fact::Theft { theft, step, .. } => match step {
+                    TheftStep::Lent | TheftStep::Done => allowed += 1,
+                    TheftStep::Merged => drop(used.insert(*theft)),
+                    // After an absorption a result may be used where it was made.
+                    TheftStep::Forgotten => allowed += u64::from(used.contains(theft)),
+                    _ => {}
+                },
+                // Both that of the state and that of what it takes up again.
+                Fact::Restored(_) | Fact::Absorbed(_) => allowed += 2,
+                Fact::Claim(claim) => {
+                    if let Claim::Committed { forced: true, .. } = **claim {
+                        forced += 1;
+                        if forced > allowed {
+                            excess.get_or_insert(number);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        finding.instances += forced;
+        if let Some(number) = excess {
+            let source = Source { process, life, number: FactNo(number) };
+            finding.violated([source], || {
+                let who = history.context.process(process);
+                format!(
+                    "{life} of {who} took {forced} forced checkpoints, but its thefts force only {allowed}"
+                )
+            });
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::Promise;
+
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::tasks::{Places, theft};
+
+    #[test]
+    fn a_theft_forces_one_checkpoint_at_the_victim() {
+        let mut run = Places::promising(2, &[Promise::ForcedByThefts]);
+        let tasks = run.begin(0, 2);
+        run.lend(0, theft(0, 1), tasks[0]);
+        run.commit(0, 1, true);
+        run.commit(0, 2, true);
+        run.commit(0, 3, false);
+        assert_eq!(check_alone(check, &run.0).violation_count(), 0, "one theft, and the end of the program");
+        run.commit(0, 4, true);
+        let finding = check_alone(check, &run.0);
+        assert!(finding.violations[0].text.contains("3 forced checkpoints"), "{finding:?}");
+        run.0.withdraw(Promise::ForcedByThefts);
+        assert_eq!(check_alone(check, &run.0).instances, 0);
+    }
+}

@@ -1,0 +1,128 @@
+//! Lost work is bounded in programs of tasks, too (L4): a failure loses at most what was done since the last checkpoint, which is
+//! no longer ago than tau and the write that followed, and the tasks that were being run.
+//!
+//! What the protocol decides of that bound is when a process takes its next checkpoint: tau after the last one, or, if its write took
+//! longer than that, tau after it was durable; and that it restores the newest one. How long a write takes is the business of the storage and of
+//! the network.
+
+use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span};
+use faultline_trace::Stream;
+use faultline_trace::manifest::Bounds;
+
+use crate::history::{CheckpointName, Group, History, RestoredBy};
+use crate::judgement::{Finding, Source};
+
+/// What timers of real processes may be late.
+const SLACK: Span = Span::from_millis(500);
+
+pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding) -> Finding {
+    let slack = if history.context.common_clock { Span(1) } else { SLACK };
+    for group in &history.groups {
+        let Some(&process) = group.members.first() else { continue };
+        let cluster = history.context.clusters.iter().position(|it| it.contains(&process));
+        let Some(&Some(tau)) = cluster.and_then(|it| bounds.checkpoint_every.get(it)) else { continue };
+        for restored in group.rollbacks.values().flat_map(|it| it.restores()) {
+            let at = history.source(restored.at);
+            let life = Life(at.life.0.saturating_sub(1));
+            let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
+            finding.instances += 1;
+            if let Some(newer) = passed_over(history, group, restored) {
+                finding.violated([at], || {
+                    let who = history.context.process(process);
+                    format!("{who} did not restore checkpoint {newer}, the newest that was durable")
+                });
+            }
+            if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
+                finding.violated([Source { process, life, number: FactNo(number) }], || {
+                    let who = history.context.process(process);
+                    format!("{who} had taken no checkpoint for {waited} when it failed, although it takes one every {tau}")
+                });
+            }
+        }
+    }
+    finding
+}
+
+/// The newest committed checkpoint that the process still has in its storage, unless it was restored.
+fn passed_over(history: &History<'_>, group: &Group<'_>, restored: &RestoredBy) -> Option<Position> {
+    let source = history.source(restored.at);
+    let before = history.supervision.end_of_life(source.process, source.life);
+    let earlier = |name: &CheckpointName| name.position.incarnation < source.life.incarnation();
+    let committed = group.checkpoints.iter().filter(|(name, it)| !it.commits.is_empty() && earlier(name));
+    let (name, checkpoint) = committed.max_by_key(|(name, _)| name.position)?;
+    let own = checkpoint.parts[0].copies.iter().filter(|it| it.holder == source.process);
+    let is_there = own.copied().any(|it| !history.supervision.may_have_lost(it.holder, it.life, before));
+    let restored = restored.checkpoint.map_or(Position::default(), |it| it.position);
+    (is_there && restored < name.position).then_some(name.position)
+}
+
+/// Whether a life went on for longer than `limit` after its last checkpoint without writing one: a task that ran by then, and how
+/// long that was.
+fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: Span) -> Option<(u64, Span)> {
+    let mut since = stream.first().map(|(at, _)| *at);
+    let mut is_writing = false;
+    for (number, (at, fact)) in (0..).zip(stream) {
+        // A process that is halted so that a fault can strike takes no checkpoint.
+        if history.context.halting.contains(&fact.kind()) {
+            since = None;
+        }
+        match fact {
+            Fact::Saved(saved) if saved.0.owner == process => (since, is_writing) = (Some(*at), true),
+            Fact::Claim(claim) => match **claim {
+                Claim::Committed { .. } => {
+                    is_writing = false;
+                    // The time of a write that took longer than tau counts from its end.
+                    since = since.map(|it| if at.since(it) > limit { *at } else { it });
+                }
+                Claim::RolledBack { .. } => since = Some(*at),
+                _ => {}
+            },
+            Fact::Ran { .. } if !is_writing => {
+                if let Some(since) = since.filter(|it| at.since(*it) > limit) {
+                    return Some((number, at.since(since)));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Span, TaskId};
+
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::tasks::Places;
+
+    /// A process that runs a task `wait` after a checkpoint, fails, and restores checkpoint `restored`.
+    fn found(wait: Span, restored: usize) -> Vec<String> {
+        let mut run = Places::new(1);
+        run.0.context.common_clock = true;
+        let every = Some(Span::from_millis(100));
+        run.0.context.bounds = Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO });
+        run.begin(0, 1);
+        let saved = [run.commit(0, 1, false), run.commit(0, 2, true)];
+        run.0.wait(wait);
+        run.ran(0, TaskId::MAIN.child(0), 0);
+        run.0.kill(0, false);
+        run.restore(0, Some(saved[restored]));
+        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        assert_eq!(finding.instances, 1);
+        finding.violations.into_iter().map(|it| it.text).collect()
+    }
+
+    #[test]
+    fn a_process_takes_a_checkpoint_every_tau() {
+        assert_eq!(found(Span::from_millis(90), 1), [""; 0]);
+        let texts = found(Span::from_millis(110), 1);
+        assert!(texts[0].contains("had taken no checkpoint"), "{texts:?}");
+    }
+
+    #[test]
+    fn a_process_restores_the_newest_that_it_has() {
+        let texts = found(Span::ZERO, 0);
+        assert!(texts[0].contains("did not restore checkpoint 0.2"), "{texts:?}");
+    }
+}

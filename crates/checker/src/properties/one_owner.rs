@@ -1,0 +1,71 @@
+//! Each task has one owner (L2): a process takes a lent task back only when its thief does not have it, and never will.
+//!
+//! Judged by what survives. Where both the taking back and the theft are part of what their processes did in the end, the task has
+//! run in two places. One case is right: the victim had used the result, the thief dropped what it owed, and a later failure lost
+//! every copy of the victim's state.
+
+use faultline_core::TheftStep;
+
+use crate::history::{History, Step};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::OneOwner);
+    let Some(tasks) = &history.tasks else { return finding };
+    for (&theft, steps) in &tasks.thefts {
+        finding.instances += 1;
+        let surviving = |step| move |it: &&Step| it.step == step && history.survives(it.at);
+        let Some(voided) = steps.iter().find(surviving(TheftStep::Voided)) else { continue };
+        let Some(taken) = steps.iter().find(surviving(TheftStep::Taken)) else { continue };
+        let was_used = steps.iter().any(|it| it.step == TheftStep::Merged);
+        if was_used && steps.iter().any(|it| surviving(TheftStep::Forgotten)(&it)) {
+            continue;
+        }
+        finding.violated([history.source(voided.at), history.source(taken.at)], || {
+            let who = |it: &Step| history.context.process(history.process_of(it.at));
+            let (victim, thief) = (who(voided), who(taken));
+            format!("{victim} took back task {}, which {thief} had stolen and has ({theft})", voided.task)
+        });
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::TheftStep::{Forgotten, Merged, Taken, Voided};
+
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::tasks::{Places, theft};
+
+    /// p0 lends a task to p1, which takes it.
+    fn run() -> Places {
+        let mut run = Places::new(2);
+        let task = run.begin(0, 1)[0];
+        run.lend(0, theft(0, 1), task);
+        run.step(1, theft(0, 1), task, Taken);
+        run
+    }
+
+    fn found(mut run: Places, steps: &[(u32, TheftStep)]) -> u64 {
+        let task = faultline_core::TaskId::MAIN.child(0);
+        steps.iter().for_each(|(process, step)| run.step(*process, theft(0, 1), task, *step));
+        check_alone(check, &run.0).violation_count()
+    }
+
+    #[test]
+    fn a_task_that_its_thief_has_must_not_be_taken_back() {
+        assert_eq!(found(run(), &[]), 0);
+        assert_eq!(found(run(), &[(0, Voided)]), 1);
+        assert_eq!(found(run(), &[(0, Voided), (1, Forgotten)]), 1);
+        assert_eq!(found(run(), &[(0, Merged), (1, Forgotten), (0, Voided)]), 0);
+    }
+
+    #[test]
+    fn a_thief_that_lost_the_task_does_not_have_it() {
+        let mut run = run();
+        run.0.kill(1, true);
+        run.restore(1, None);
+        assert_eq!(found(run, &[(0, Voided)]), 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! Every task of a program is run exactly once, as far as the result is concerned (L1, C1): no process runs, lends or returns a
+//! task that it does not have, and the process that ends the program has used the outcome of every task that was spawned.
+
+use faultline_core::fault::Outcome;
+
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::TasksOnce);
+    let Some(tasks) = &history.tasks else { return finding };
+    finding.instances = tasks.moves;
+    for (at, text) in &tasks.impossible {
+        finding.violated([history.source(*at)], || text.clone());
+    }
+    for end in &tasks.ends {
+        finding.instances += 1;
+        let who = || history.context.process(history.process_of(end.at));
+        match end.found {
+            None => finding.remarks.push(format!(
+                "executions of a task spawned different tasks, so that what the result of {} contains was not counted",
+                who()
+            )),
+            Some(found) if found != end.stated => finding.violated([history.source(end.at)], || {
+                format!("the result of {} does not contain the tasks that the facts say it contains", who())
+            }),
+            Some(found) if found.sent != found.delivered => {
+                finding.violated([history.source(end.at)], || {
+                    format!("the result of {} contains other tasks than were spawned", who())
+                });
+            }
+            Some(_) => {}
+        }
+    }
+    if history.context.outcome == Some(Outcome::Deadline) && history.is_settled {
+        finding.violated([], || {
+            "the program stands still: nothing was run or stolen for a long time before the deadline".into()
+        });
+    }
+    if tasks.ends.is_empty() && history.context.outcome == Some(Outcome::Completed) {
+        finding.unjudged(|| "no process states a result that contains tasks".into());
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Digest, Fact, TaskId, TheftStep, Witness};
+
+    use super::*;
+    use crate::testing::tasks::{Places, theft};
+    use crate::testing::{check_alone, p};
+
+    /// p0 spawns two tasks, runs one and lends the other to p1.
+    fn run() -> Places {
+        let mut run = Places::new(2);
+        let [first, second] = run.begin(0, 2)[..] else { panic!("it spawns two") };
+        run.ran(0, first, 0);
+        run.lend(0, theft(0, 1), second);
+        run.step(1, theft(0, 1), second, TheftStep::Taken);
+        run.ran(1, second, 1);
+        run.ran(1, second.child(0), 0);
+        run.step(1, theft(0, 1), second, TheftStep::Done);
+        run.step(1, theft(0, 1), second, TheftStep::Returned);
+        run
+    }
+
+    fn ended(mut run: Places) -> Finding {
+        let second = TaskId::MAIN.child(1);
+        run.step(0, theft(0, 1), second, TheftStep::Merged);
+        let sums = run.sums(&[TaskId::MAIN.child(0), second, second.child(0)]);
+        run.finish(0, sums, sums);
+        run.finish(1, 0, 0);
+        check_alone(check, &run.0)
+    }
+
+    #[test]
+    fn a_stolen_task_counts_with_all_that_came_of_it() {
+        let finding = ended(run());
+        assert_eq!((finding.violation_count(), finding.unknown.clone()), (0, None), "{finding:?}");
+        assert!(finding.instances >= 5, "{finding:?}");
+    }
+
+    #[test]
+    fn a_task_that_runs_twice_is_found() {
+        let mut run = run();
+        run.ran(0, TaskId::MAIN.child(0), 0);
+        assert!(ended(run).violations[0].text.contains("which it did not have"));
+    }
+
+    #[test]
+    fn a_result_that_is_used_twice_is_found() {
+        let mut run = run();
+        run.step(0, theft(0, 1), TaskId::MAIN.child(1), TheftStep::Merged);
+        assert!(ended(run).violations[0].text.contains("which it had not lent"));
+    }
+
+    #[test]
+    fn a_result_that_comes_before_its_tasks_have_ended_is_found() {
+        let mut run = run();
+        run.step(1, theft(1, 0), TaskId::MAIN, TheftStep::Taken);
+        run.step(1, theft(1, 0), TaskId::MAIN, TheftStep::Returned);
+        assert!(ended(run).violations[0].text.contains("of which 1 tasks were left"));
+    }
+
+    #[test]
+    fn an_end_with_tasks_left_is_found() {
+        let mut run = run();
+        run.finish(0, 1, 1);
+        assert!(check_alone(check, &run.0).violations[0].text.contains("ended the program"));
+    }
+
+    #[test]
+    fn a_result_that_claims_other_tasks_is_found() {
+        let mut run = Places::new(1);
+        let only = run.begin(0, 1)[0];
+        run.ran(0, only, 0);
+        run.finish(0, only.0, only.0 + 1);
+        assert!(check_alone(check, &run.0).violations[0].text.contains("does not contain the tasks"));
+    }
+
+    #[test]
+    fn a_state_that_is_absorbed_twice_is_found() {
+        let mut run = run();
+        let (name, witness) = run.save(1, 1);
+        run.state(0, Fact::Absorbed(Box::new((p(1), Some(name), witness))));
+        run.state(0, Fact::Absorbed(Box::new((p(1), Some(name), witness))));
+        assert!(check_alone(check, &run.0).violations[0].text.contains("it had already"));
+    }
+
+    #[test]
+    fn a_program_that_stands_still_is_found() {
+        let mut run = run();
+        run.0.context.outcome = Some(Outcome::Deadline);
+        run.0.context.settled_after = Some(faultline_core::Span::from_secs(10));
+        run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(9);
+        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+        run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(11);
+        assert!(check_alone(check, &run.0).violations[0].text.contains("stands still"));
+    }
+
+    #[test]
+    fn what_nobody_saw_the_end_of_is_unknown() {
+        let mut run = run();
+        run.0.state(0, Fact::Finished(Box::new((Witness::default(), Digest([1; 16])))));
+        assert!(check_alone(check, &run.0).unknown.is_some());
+    }
+}

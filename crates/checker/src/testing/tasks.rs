@@ -1,0 +1,110 @@
+//! Traces of programs of tasks, told step by step.
+
+use faultline_core::{
+    Attempt, Claim, Digest, Fact, ImageName, Life, ProcessId, Promise, Promises, Scope, Span, TaskId, Theft,
+    TheftStep, Witness,
+};
+
+use super::{Run, p};
+
+/// A run of a program of tasks, each process in a cluster of its own.
+pub(crate) struct Places(pub(crate) Run);
+
+/// The first task that `thief` steals from `victim`.
+pub(crate) fn theft(victim: u32, thief: u32) -> Theft {
+    Theft { victim: p(victim), thief: p(thief), life: Life(1), number: 1 }
+}
+
+impl Places {
+    pub(crate) fn new(processes: u32) -> Places {
+        Places::promising(processes, &[])
+    }
+
+    pub(crate) fn promising(processes: u32, promises: &[Promise]) -> Places {
+        let clusters: Vec<[u32; 1]> = (0..processes).map(|it| [it]).collect();
+        let clusters: Vec<&[u32]> = clusters.iter().map(|it| &it[..]).collect();
+        let mut run = Run::new(&clusters);
+        run.context.promises = Promises::of_scope(Scope::Process).with(promises);
+        Places(run)
+    }
+
+    pub(crate) fn state(&mut self, process: u32, fact: Fact) {
+        self.0.wait(Span::from_millis(1));
+        self.0.state(process, fact);
+    }
+
+    /// The first task spawns these.
+    pub(crate) fn begin(&mut self, process: u32, spawned: u32) -> Vec<TaskId> {
+        self.spawn(process, TaskId::MAIN, spawned);
+        (0..spawned).map(|index| TaskId::MAIN.child(index)).collect()
+    }
+
+    pub(crate) fn ran(&mut self, process: u32, task: TaskId, spawned: u32) {
+        self.spawn(process, task, spawned);
+        let seat = self.0.seats.get_mut(&process).expect("is part of the run");
+        seat.delivered = seat.delivered.wrapping_add(task.0);
+    }
+
+    fn spawn(&mut self, process: u32, task: TaskId, spawned: u32) {
+        let seat = self.0.seats.get_mut(&process).expect("is part of the run");
+        let children = (0..spawned).map(|index| task.child(index).0);
+        seat.sent = children.fold(seat.sent, u64::wrapping_add);
+        self.state(process, Fact::Ran { task, spawned, cost_us: 1000 });
+    }
+
+    pub(crate) fn step(&mut self, process: u32, theft: Theft, task: TaskId, step: TheftStep) {
+        self.state(process, Fact::Theft { theft, task, step });
+    }
+
+    pub(crate) fn lend(&mut self, process: u32, theft: Theft, task: TaskId) {
+        self.step(process, theft, task, TheftStep::Lent);
+    }
+
+    /// A checkpoint of its state, ignoring results of others, is durable.
+    pub(crate) fn save(&mut self, process: u32, sn: u32) -> (ImageName, Witness) {
+        let life = self.0.seats[&process].life;
+        let name = self.0.image(process, life.incarnation().0, sn);
+        let witness = self.0.witness(process);
+        self.state(process, Fact::Saved(Box::new((name, witness, 0))));
+        self.0.durable(process, name);
+        (name, witness)
+    }
+
+    pub(crate) fn commit(&mut self, process: u32, sn: u32, forced: bool) -> (ImageName, Witness) {
+        let saved = self.save(process, sn);
+        let position = saved.0.position();
+        let (attempt, frozen, vectors) = (Attempt(1), Span::ZERO, Default::default());
+        self.0.claim(process, Claim::Committed { position, attempt, forced, frozen, vectors });
+        saved
+    }
+
+    pub(crate) fn restore(&mut self, process: u32, from: Option<(ImageName, Witness)>) {
+        let incarnation = self.0.seats[&process].life.incarnation();
+        let (name, witness) =
+            from.map_or((None, Witness::default()), |(name, witness)| (Some(name), witness));
+        let seat = self.0.seats.get_mut(&process).expect("is part of the run");
+        (seat.sent, seat.delivered) = (witness.sent, witness.delivered);
+        self.state(process, Fact::Restored(Box::new((name, incarnation, witness))));
+    }
+
+    /// A multiset of tasks, as witnesses hold it.
+    pub(crate) fn sums(&self, tasks: &[TaskId]) -> u64 {
+        tasks.iter().fold(0, |sum, task| sum.wrapping_add(task.0))
+    }
+
+    pub(crate) fn finish(&mut self, process: u32, spawned: u64, run: u64) {
+        let witness = Witness { sent: spawned, delivered: run, ..self.0.witness(process) };
+        self.state(process, Fact::Finished(Box::new((witness, Digest([1; 16])))));
+    }
+
+    /// The fault that ends this process for good is injected.
+    pub(crate) fn lose_for_good(&mut self, process: u32) {
+        use faultline_core::{EndedBy, Fault, FaultNo, StorageFate};
+        let (storage, no) = (StorageFate::Kept, FaultNo(0));
+        let fault = Box::new(Fault::Crash { process: ProcessId(process), storage, returns: false });
+        self.0.supervisor(Fact::Injecting { no, fault });
+        let life = self.0.seats[&process].life;
+        self.0.supervisor(Fact::Failed { process: p(process), life, storage, by: EndedBy::Fault(no) });
+        self.0.supervisor(Fact::Detected { process: p(process), life });
+    }
+}

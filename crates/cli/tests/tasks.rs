@@ -1,0 +1,100 @@
+//! Programs of tasks from the federation's file to the report, in virtual time and on real processes.
+
+mod common;
+
+use common::{Place, passes_but_for_links};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+/// Three clusters that run a program of tasks for about 1.5 s, with these lines in the spec.
+fn program(protocol: &str, faults: &str) -> String {
+    format!(
+        "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: program }}
+spec:
+  seed: 5
+  clusters: [{{ name: lyon, nodes: 2 }}, {{ name: nancy, nodes: 2 }}, {{ name: lille, nodes: 1, speed: 200 }}]
+  links:
+    between: {{ latency: 3ms, bandwidth: 100Mbit }}
+  protocol: {{ {protocol} }}
+  application:
+    fibonacci: {{ n: 19, threshold: 6, taskTime: 20ms }}
+  failures: {{ detectAfter: 2s, restartAfter: 50ms }}
+  faults: [{faults}]
+  deadline: 60s
+"
+    )
+}
+
+const TIC: &str = "tic: { tau: 300ms, replicateTo: otherCluster }";
+const CRASH: &str = "{ at: 300ms, crash: { cluster: lyon, node: 1 } }";
+const LOST: &str = "{ at: 600ms, loseCluster: { cluster: nancy, storage: lost, returns: false } }";
+
+/// Runs a program; its summary and its exit status.
+fn run(place: &Place, backend: &str, text: &str) -> (Value, Option<i32>) {
+    place.write("program.yaml", text);
+    let arguments = ["run", "program.yaml", "--backend", backend, "--out", "run", "--format", "json"];
+    let output = place.faultline(arguments).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{text}")), output.status.code())
+}
+
+fn instances(summary: &Value, property: &str) -> u64 {
+    let all = summary["properties"].as_array().expect("a summary lists its properties");
+    let found = all.iter().find(|it| it["property"] == property).expect("every property is judged");
+    found["instances"].as_u64().unwrap()
+}
+
+#[test]
+fn tic_outlives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
+    for backend in ["simulate", "local"] {
+        let place = Place::new();
+        let (json, code) = run(&place, backend, &program(TIC, &format!("{CRASH}, {LOST}")));
+        assert_eq!(json["run"]["outcome"], "completed", "{json:#}");
+        assert_eq!(json["result"]["equal"], true, "{json:#}");
+        for fault in [0, 1] {
+            assert_eq!(json["faults"][fault]["state"], "effective", "{json:#}");
+        }
+        for property in ["tasksOnce", "oneOwner", "checkpointedFirst", "forcedPerTheft", "witnessAgrees"] {
+            assert!(instances(&json, property) > 0, "{property}: {json:#}");
+        }
+        assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{backend}: {json:#}");
+        // The same record is judged the same again, with all that a record has to hold.
+        place.faultline(["check", "run", "-q"]).assert().code(code.unwrap());
+        place.faultline(["explain", "run"]).assert().success().stdout(contains("lyon-1"));
+        place.faultline(["report", "run"]).assert().success();
+        assert_eq!(place.processes(), [] as [String; 0]);
+    }
+}
+
+#[test]
+fn without_protection_the_loss_of_a_cluster_ends_the_run_on_both_backends() {
+    for backend in ["simulate", "local"] {
+        let place = Place::new();
+        let (json, _) = run(&place, backend, &program("none: {}", ""));
+        assert_eq!(json["result"]["equal"], true, "{json:#}");
+        let place = Place::new();
+        let (json, _) = run(&place, backend, &program("none: {}", LOST));
+        assert_eq!(json["run"]["outcome"], "unrecoverable", "{json:#}");
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let place = Place::new();
+    place.write("program.yaml", program("hc3i: {}", ""));
+    let validate = ["validate", "program.yaml"];
+    place.faultline(validate).assert().code(2).stderr(
+        contains("`hc3i` protects processes that exchange messages")
+            .and(contains("choose the protocol `tic`")),
+    );
+    let everybody = ["lyon", "nancy", "lille"]
+        .map(|it| format!("{{ at: 1s, loseCluster: {{ cluster: {it}, returns: false }} }}"));
+    place.write("program.yaml", program(TIC, &everybody.join(", ")));
+    place.faultline(validate).assert().code(2).stderr(contains("no process is left to take the work over"));
+    place.write("program.yaml", program(TIC, ""));
+    let orders = ["validate", "program.yaml", "--orders", "2"];
+    place.faultline(orders).assert().code(2).stderr(contains("is a program of tasks"));
+}

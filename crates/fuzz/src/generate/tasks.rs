@@ -1,0 +1,111 @@
+//! Federations that run programs of tasks. Drawn in an order of their own: what is drawn for messages stays as it is.
+
+use faultline_api::Names;
+use faultline_api::quantity::{Duration, Period};
+use faultline_api::resource::{
+    Application, Cluster, Cp0, Failures, Federation, FederationSpec, Fibonacci, MIN_DETECT_AFTER, NQueens,
+    Options, Stated, Stealing, Storage, StorageKind, TaskGraph,
+};
+use faultline_api::validate;
+use faultline_core::Span;
+
+use super::faults::Faults;
+use super::{bandwidth, copies, links, simulator};
+use crate::chance::Chance;
+use crate::scenario::Protocol;
+
+/// The random federation of a seed under a protocol for programs of tasks.
+pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
+    let chance = &mut Chance::new(seed);
+    let clusters = clusters(chance);
+    let task_time = chance.span(Span::from_millis(1), Span::from_millis(20));
+    let application = application(chance, task_time);
+    let links = links(chance, &clusters);
+    let ranks: u64 = clusters.iter().map(|it| u64::from(it.nodes)).sum();
+    // A program has some hundred tasks that take time.
+    let length = Span(task_time.0 * 200 / ranks).max(Span::from_millis(300));
+    let tau = chance.span(Span::from_millis(5), Span(length.0 / 2));
+    let (replicas, replicate_to) = copies(chance, &clusters);
+    let mut asked = protocol.with(Stated {
+        checkpoint_every: Some(Period(Some(tau))),
+        replicas: Some(replicas),
+        replicate_to: Some(replicate_to),
+        ..Stated::default()
+    });
+    if let Options::Tic(tic) = asked.options() {
+        let cp0 = chance.percent(20).then_some(Cp0::Each);
+        asked = asked.with_options(Options::Tic(faultline_api::resource::Tic { cp0, ..tic }));
+    }
+    let detect_after = chance.span(MIN_DETECT_AFTER, Span::from_millis(200));
+    let restart_after = chance.span(Span::from_millis(1), Span::from_millis(200));
+    let simulator = simulator(chance);
+    let storage = Storage {
+        kind: if chance.percent(20) { StorageKind::Memory } else { StorageKind::Disk },
+        write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
+        latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
+    };
+    let outside = Names::extra_of(&asked.extra_processes());
+    let for_good = if chance.percent(60) { 50 } else { 0 };
+    let faults = Faults::of_tasks(chance, &clusters, outside, length, detect_after + restart_after, for_good);
+    let faults = faults.list(chance);
+    let stealing = Stealing {
+        patience: Some(chance.duration(Span::from_micros(200), Span::from_millis(10))),
+        cluster_first: Some(chance.pick(&[0.0, 0.5, 0.9])),
+    };
+    let spec = FederationSpec {
+        stealing: Some(stealing),
+        seed: Some(seed),
+        links: Some(links),
+        storage: Some(storage),
+        protocol: asked,
+        application,
+        failures: Some(Failures {
+            detect_after: Some(Duration(detect_after)),
+            restart_after: Some(Duration(restart_after)),
+            replace_after: None,
+        }),
+        faults,
+        // The quiet time in which it has to recover and to finish.
+        deadline: Some(Duration(length * 20 + Span::from_secs(20))),
+        kubernetes: None,
+        simulator: Some(simulator),
+        pause: false,
+        clusters,
+    };
+    let mut federation = Federation::new(&format!("fuzz-{seed}"), spec);
+    // Some process has to be left.
+    while !validate(&federation).is_empty() {
+        let last = federation.spec.faults.iter_mut().rev().find(|it| it.is_for_good());
+        let last = last.expect("nothing else is wrong with a federation that was drawn");
+        last.crash.iter_mut().for_each(|it| it.returns = None);
+        last.lose_cluster.iter_mut().for_each(|it| it.returns = None);
+    }
+    federation
+}
+
+fn clusters(chance: &mut Chance) -> Vec<Cluster> {
+    let count = chance.pick(&[1, 2, 2, 3, 3]);
+    let mut cluster = |name: &str| {
+        let nodes = chance.between(1, 3) as u32;
+        let (speed, cores) =
+            (chance.pick(&[None, None, Some(50), Some(200)]), chance.pick(&[None, None, Some(2)]));
+        // Somebody to steal from.
+        let nodes = if count == 1 { nodes + 1 } else { nodes };
+        Cluster { speed, cores, ..Cluster::new(name, nodes) }
+    };
+    ["a", "b", "c"][..count].iter().map(|name| cluster(name)).collect()
+}
+
+fn application(chance: &mut Chance, task_time: Span) -> Application {
+    let task_time = Some(Duration(task_time));
+    match chance.between(0, 9) {
+        0 | 1 => Application::Fibonacci(Fibonacci { n: Some(14), threshold: Some(5), task_time }),
+        2 => Application::NQueens(NQueens { n: Some(6), depth: Some(3), task_time }),
+        _ => Application::TaskGraph(TaskGraph {
+            pattern: Some(chance.between(0, 999_999) as u32),
+            depth: Some(chance.between(3, 5) as u32),
+            width: Some(chance.between(3, 5) as u32),
+            task_time,
+        }),
+    }
+}
