@@ -15,11 +15,10 @@ use faultline_report::narrate::{self, Narrator};
 use faultline_runtime::Observer;
 use faultline_runtime::remote::{Desk, Wanted};
 use faultline_runtime::shaper::Abilities;
-use faultline_runtime::supervise::Death;
 use faultline_shaper::Kernel;
 use faultline_supervisor as supervisor;
 use faultline_trace::Manifest;
-use faultline_trace::manifest::{ClusterEntry, LinkEntry};
+use faultline_trace::manifest::{ClusterEntry, EffectEntry, LinkEntry};
 
 /// The state of a run, for any thread.
 #[derive(Clone)]
@@ -191,7 +190,7 @@ impl Keeper {
     /// A link of which something else is asked has not been measured yet.
     fn changed(&self, change: &Change) {
         if let Change::Link { from, to, properties } = *change {
-            let entry = LinkEntry { from, to, requested: properties, measured: None, since: None };
+            let entry = LinkEntry { from, to, requested: properties, measured: None, observed: None, since: None };
             let asked = self.ledger.link(&entry);
             let links = &mut self.ledger.lock().status.links;
             links.iter_mut().filter(|it| (&it.from, &it.to) == (&asked.from, &asked.to)).for_each(|it| {
@@ -248,7 +247,8 @@ impl Observer for Keeper {
                 (if is_finished { total } else { seen.progress.done }, total);
             status.rollbacks += cluster.rollbacks;
         }
-        status.faults = Faults { worst_skew_micros: status.faults.worst_skew_micros, ..faults(&seen.faults) };
+        let Faults { worst_skew_micros, worst_latency_micros, .. } = status.faults;
+        status.faults = Faults { worst_skew_micros, worst_latency_micros, ..faults(&seen.faults) };
     }
 
     fn measured(&mut self, links: &[LinkEntry]) {
@@ -264,19 +264,23 @@ impl Observer for Keeper {
         self.ledger.note(self.seconds(at), event);
     }
 
-    fn died(&mut self, deaths: &[Death]) {
-        let times = || deaths.iter().map(|death| death.at);
-        let (Some(first), Some(last)) = (times().min(), times().max()) else { return };
-        if deaths.len() < 2 {
-            return;
-        }
-        let skew = last.since(first);
-        let text = format!("{} processes died within {skew}", deaths.len());
-        let at = self.seconds(last);
+    fn took_effect(&mut self, effect: &EffectEntry) {
+        let Some(last) = effect.on.iter().filter_map(|it| it.at).max() else { return };
+        let (at, fault) = (self.seconds(last), effect.no.0);
         let book = &mut *self.ledger.lock();
-        let worst = &mut book.status.faults.worst_skew_micros;
-        *worst = (*worst).max(Some(skew.0 / 1000));
-        book.note(at, narrate::Event { reason: "ProcessesKilled", warning: false, text });
+        let faults = &mut book.status.faults;
+        let micros = |it: Option<Span>| it.map(|it| it.0 / 1000);
+        faults.worst_skew_micros = faults.worst_skew_micros.max(micros(effect.skew()));
+        faults.worst_latency_micros = faults.worst_latency_micros.max(micros(effect.latency()));
+        let latency = effect.latency().map(|it| format!(", {it} after it was due"));
+        let latency = latency.unwrap_or_default();
+        let text = match effect.skew() {
+            Some(skew) => {
+                format!("fault {fault} took effect on {} processes within {skew}{latency}", effect.on.len())
+            }
+            None => format!("fault {fault} took effect{latency}"),
+        };
+        book.note(at, narrate::Event { reason: "FaultTookEffect", warning: false, text });
     }
 }
 
@@ -300,6 +304,7 @@ fn faults(accounts: &[FaultAccount]) -> Faults {
         done: count(|it| matches!(it, FaultState::Effective)),
         without_effect: count(|it| matches!(it, FaultState::Ineffective(_))),
         worst_skew_micros: None,
+        worst_latency_micros: None,
     }
 }
 

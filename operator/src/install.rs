@@ -61,6 +61,36 @@ pub const LEASE_RULES: &[Rule] = &[Rule {
     verbs: &["create", "get", "patch"],
 }];
 
+/// What the roles that Kubernetes has for users let them do with federations. `admin` includes `edit`, and `edit` includes
+/// `view`.
+pub const AGGREGATED: &[Aggregated] = &[
+    Aggregated {
+        of: "view",
+        rules: &[Rule {
+            api_groups: ["faultline.dev"],
+            resources: &["federations", "federations/status"],
+            verbs: &["get", "list", "watch"],
+        }],
+    },
+    Aggregated {
+        of: "edit",
+        rules: &[Rule {
+            api_groups: ["faultline.dev"],
+            resources: &["federations"],
+            verbs: &["create", "delete", "deletecollection", "patch", "update"],
+        }],
+    },
+];
+
+/// An addition to one of the roles that Kubernetes has for users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Aggregated {
+    /// The role.
+    pub of: &'static str,
+    /// What it lets its users do beside what it does already.
+    pub rules: &'static [Rule],
+}
+
 /// Everything, in the order in which it is to be applied.
 pub fn objects() -> Vec<Value> {
     let definition = serde_json::to_value(faultline_api::definition()).expect("a definition serialises");
@@ -73,7 +103,17 @@ pub fn objects() -> Vec<Value> {
             "subjects": [{ "kind": "ServiceAccount", "name": FIELD_MANAGER, "namespace": NAMESPACE }],
         })
     };
-    vec![
+    let aggregated = AGGREGATED.iter().map(|Aggregated { of, rules }| {
+        let mut labels = labels();
+        labels[format!("rbac.authorization.k8s.io/aggregate-to-{of}")] = json!("true");
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": { "name": format!("faultline-federations-{of}"), "labels": labels },
+            "rules": rules,
+        })
+    });
+    let mut objects = vec![
         definition,
         json!({
             "apiVersion": "v1",
@@ -100,7 +140,9 @@ pub fn objects() -> Vec<Value> {
         bind("Role", FIELD_MANAGER),
         deployment(),
         policy(),
-    ]
+    ];
+    objects.extend(aggregated);
+    objects
 }
 
 fn metadata(namespaced: bool) -> Value {

@@ -10,6 +10,13 @@ pub struct Settings {
     /// The image of the processes and of their supervisor.
     #[arg(long, env = "FAULTLINE_NODE_IMAGE", value_name = "IMAGE", default_value = NODE_IMAGE)]
     pub node_image: String,
+    /// When the pods of federations pull their image: Always, IfNotPresent or Never.
+    #[arg(long, env = "FAULTLINE_NODE_PULL_POLICY", value_name = "POLICY", default_value = PULL_POLICY,
+        value_parser = ["Always", "IfNotPresent", "Never"])]
+    pub node_pull_policy: String,
+    /// Secrets with which they pull it, of the namespace of each federation.
+    #[arg(long, env = "FAULTLINE_NODE_PULL_SECRETS", value_name = "NAMES", value_delimiter = ',')]
+    pub node_pull_secrets: Vec<String>,
     /// Most pods of one federation, with the supervisor's. A larger federation is refused.
     #[arg(long, env = "FAULTLINE_MAX_PODS", value_name = "N", default_value_t = MAX_PODS)]
     pub max_pods: u32,
@@ -18,12 +25,17 @@ pub struct Settings {
     pub supervisor_api_port: u16,
 }
 
+/// When their image is pulled, unless the operator is told otherwise.
+pub const PULL_POLICY: &str = "IfNotPresent";
 /// Most pods of one federation, unless the operator is told otherwise.
 pub const MAX_PODS: u32 = 500;
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             node_image: NODE_IMAGE.into(),
+            node_pull_policy: PULL_POLICY.into(),
+            node_pull_secrets: Vec::new(),
             max_pods: MAX_PODS,
             supervisor_api_port: ports::SUPERVISOR_API,
         }

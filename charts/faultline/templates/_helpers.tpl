@@ -12,7 +12,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "faultline.image" -}}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}
 {{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
 {{- end }}
 
 {{/* Whether PodMonitors are made. */}}

@@ -273,7 +273,13 @@ impl FromStr for Bandwidth {
 impl FromStr for Size {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        SIZE.parse(text).map(Size)
+        // As Kubernetes writes it.
+        let binary = ["Ki", "Mi", "Gi"].iter().any(|unit| text.ends_with(unit));
+        match binary {
+            true => SIZE.parse(&format!("{text}B")),
+            false => SIZE.parse(text),
+        }
+        .map(Size)
     }
 }
 
@@ -374,8 +380,8 @@ string_quantity!(
 );
 string_quantity!(
     Size,
-    r"^(0|[0-9]+(\.[0-9]+)?(B|kB|KiB|MB|MiB|GB|GiB))$",
-    "A size: a number with a unit (B, kB, KiB, MB, MiB, GB, GiB)."
+    r"^(0|[0-9]+(\.[0-9]+)?(B|kB|KiB?|MB|MiB?|GB|GiB?))$",
+    "A size: a number with a unit (B, kB, KiB, MB, MiB, GB, GiB); Ki, Mi and Gi mean the same as KiB, MiB and GiB."
 );
 string_quantity!(
     Loss,
@@ -405,6 +411,11 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Duration(Span(nanos))), "{text}");
         }
+        for (text, bytes) in [("512Mi", 512 << 20), ("1Gi", 1 << 30), ("1.5Ki", 1536), ("64KiB", 64 << 10)] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        assert_eq!(Size(512 << 20).to_string(), "512MiB");
+        assert!(error::<Size>("5MiBB").contains("is not a unit"));
         assert_eq!("never".parse(), Ok(Period(None)));
         assert_eq!("infinite".parse(), Ok(Period(None)));
         assert_eq!("30m".parse(), Ok(Period(Some(Span::from_secs(1800)))));

@@ -232,10 +232,12 @@ pub struct Faults {
     pub done: u32,
     /// Faults that were due, but had no effect.
     pub without_effect: u32,
-    /// Longest time between the first and the last death caused by one fault, by the victims' own clocks, in
-    /// microseconds.
+    /// The longest time from the first to the last effect of one fault, by the clocks of its targets, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<u64>,
+    /// The longest time from when a fault was due to its last effect, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_latency_micros: Option<u64>,
 }
 
 /// A link from one cluster to another, or within one.

@@ -46,8 +46,17 @@ pub fn draft<N: Hosted>(
         volatile_storage: spec.storage().kind == StorageKind::Memory,
         plan: setup.supervisor.plan.clone(),
         faults: Vec::new(),
+        effects: Vec::new(),
+        at_once_within: spec.failures().at_once_within(),
         links: links
-            .map(|(&(from, to), &requested)| LinkEntry { from, to, requested, measured: None, since: None })
+            .map(|(&(from, to), &requested)| LinkEntry {
+                from,
+                to,
+                requested,
+                measured: None,
+                observed: None,
+                since: None,
+            })
             .collect(),
         expected: None,
         outcome: None,

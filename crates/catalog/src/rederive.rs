@@ -106,6 +106,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     differ("processes", recorded.processes == derived.processes);
     differ("bounds", recorded.bounds == derived.bounds);
     differ("volatileStorage", recorded.volatile_storage == derived.volatile_storage);
+    differ("atOnceWithin", recorded.at_once_within == derived.at_once_within);
     // Faults that were added become part of the plan only at the end.
     differ("plan", recorded.plan == derived.plan || !has_ended && recorded.plan == derived.plan[..drafted]);
     let are_links_asked = links_agree(&recorded.links, &links, &relinked, has_ended);
@@ -138,6 +139,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         processes: derived.processes,
         bounds: derived.bounds,
         volatile_storage: derived.volatile_storage,
+        at_once_within: derived.at_once_within,
         plan: derived.plan,
         links: if are_links_asked { recorded.links.clone() } else { derived.links },
         expected: derived.expected,

@@ -6,7 +6,7 @@ use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
     ClusterId, Digest, FactKind, MessageId, PlannedFault, ProcessId, Promise, Promises, Scope, Span, Time,
 };
-use faultline_trace::manifest::{Backend, Bounds, LinkEntry, Manifest};
+use faultline_trace::manifest::{Backend, Bounds, EffectEntry, LinkEntry, Manifest};
 
 use crate::judgement::Property;
 
@@ -43,6 +43,10 @@ pub struct Context {
     pub volatile_storage: bool,
     /// Facts at which processes were halted until the supervisor let them go on, because a fault waited for them.
     pub halting: BTreeSet<FactKind>,
+    /// When faults took effect; empty in virtual time.
+    pub effects: Vec<EffectEntry>,
+    /// Within this span, the deaths that one fault causes count as simultaneous.
+    pub at_once_within: Span,
     /// Links as asked for and as measured.
     pub links: Vec<LinkEntry>,
     /// All processes read the same clock, so that times of different processes can be compared.
@@ -72,6 +76,8 @@ impl Context {
             bounds: None,
             volatile_storage: false,
             halting: BTreeSet::new(),
+            effects: Vec::new(),
+            at_once_within: Span::from_millis(50),
             links: Vec::new(),
             common_clock: false,
             settled_after: None,
@@ -101,6 +107,8 @@ impl Context {
             bounds: manifest.bounds.clone(),
             volatile_storage: manifest.volatile_storage,
             halting: manifest.plan.iter().filter_map(|it| it.trigger.fact()).collect(),
+            effects: manifest.effects.clone(),
+            at_once_within: manifest.at_once_within,
             links: manifest.links.clone(),
             common_clock: manifest.backend == Backend::Simulate,
             settled_after: (manifest.backend == Backend::Simulate)
@@ -116,8 +124,11 @@ impl Context {
         self.process_names.get(process.index()).cloned().unwrap_or_else(|| process.to_string())
     }
 
-    /// What people call `cluster`.
+    /// What people call `cluster`; `outside` is where processes are that belong to none.
     pub fn cluster(&self, cluster: ClusterId) -> String {
+        if cluster == ClusterId::OUTSIDE {
+            return "outside".into();
+        }
         self.cluster_names.get(cluster.index()).cloned().unwrap_or_else(|| cluster.to_string())
     }
 

@@ -457,6 +457,7 @@ mod tests {
             to: ClusterId(to),
             requested: LinkProperties::default(),
             measured: None,
+            observed: None,
             since: None,
         };
         let links = vec![link(0, 0), link(0, 1)];

@@ -13,6 +13,8 @@ pub enum Property {
     Completed,
     /// The planned faults changed something.
     FaultsTookEffect,
+    /// The processes of a cluster that was lost died at one moment.
+    AtOnce,
     /// The emulated links were as asked for.
     LinksAsAsked,
     /// Every rank's result is that of a run without faults.
@@ -105,6 +107,7 @@ impl Property {
             Property::RecordComplete => "the record is complete and unchanged",
             Property::Completed => "the run came to its end",
             Property::FaultsTookEffect => "the planned faults took effect",
+            Property::AtOnce => "cluster losses end all processes at once",
             Property::LinksAsAsked => "the delay of every link was as asked for",
             Property::SameResult => "every result equals that of a run without faults",
             Property::NoGhost => "no delivered message is unsent",

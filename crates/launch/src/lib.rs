@@ -50,6 +50,6 @@ pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
 
 /// Returns how a run of the runtime ended, and the processes that ended by themselves during it.
 pub fn ended(run: RunOutcome) -> (Ended, Vec<Collapse>) {
-    let RunOutcome { outcome, added, faults, links, duration, collapsed } = run;
-    (Ended { outcome, added, faults, links: Some(links), duration }, collapsed)
+    let RunOutcome { outcome, added, faults, effects, links, duration, collapsed } = run;
+    (Ended { outcome, added, faults, effects, links: Some(links), duration }, collapsed)
 }

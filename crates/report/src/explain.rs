@@ -7,6 +7,7 @@ use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time,
 };
 use faultline_trace::Manifest;
+use faultline_trace::manifest::EffectEntry;
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
@@ -193,12 +194,16 @@ impl Narrator<'_> {
                 for_good(returns),
                 lost(storage)
             ),
-            Fault::LoseCluster { cluster, storage, returns } => format!(
-                "At {at} all {killed} processes of {} were killed at once{} ({name}, cluster loss{}).",
-                self.cast.cluster(cluster),
-                for_good(returns),
-                lost(storage)
-            ),
+            Fault::LoseCluster { cluster, storage, returns } => {
+                let skew = self.manifest.effects.iter().find(|it| it.no == no).and_then(EffectEntry::skew);
+                format!(
+                    "At {at} all {killed} processes of {} were killed {}{} ({name}, cluster loss{}).",
+                    self.cast.cluster(cluster),
+                    skew.map_or_else(|| "at once".to_owned(), |it| format!("within {it}")),
+                    for_good(returns),
+                    lost(storage)
+                )
+            }
             Fault::Pause { process, span } => {
                 let end = match self.killed_by(no).next() {
                     Some(failure) => {

@@ -303,7 +303,7 @@ fn faults(summary: &Summary) -> Markup {
                         @match it.state {
                             "effective" => {
                                 (chip(Verdict::Pass, "took effect"))
-                                @if let Some(at) = it.injected_seconds { " at " (format!("{at:.2} s")) }
+                                @if let Some(at) = it.injected_seconds { " at " (format!("{at:.2} s")) (it.measured()) }
                             }
                             "pending" => (chip(Verdict::Unknown, "never came due")),
                             _ => { (chip(Verdict::Unknown, "none")) @if let Some(reason) = &it.reason { " " (reason) } }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, ProcessId};
-use faultline_trace::manifest::{Backend, LinkEntry};
+use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, ProcessId, Span};
+use faultline_trace::manifest::{Backend, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::explain::{Chapter, explain};
 use crate::fault::{describe_fault, describe_link, describe_trigger, link};
 use crate::history::{History, Rollback};
 use crate::spent::Spent;
-use crate::text::word;
+use crate::text::{span, word};
 
 /// Everything that is said of a run. Instants are in seconds since the application began; spans in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -157,6 +157,21 @@ pub struct FaultSummary {
     pub reason: Option<String>,
     /// When it was injected.
     pub injected_seconds: Option<f64>,
+    /// From its first to its last effect, at most; none for a single target, and where nothing was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skew_seconds: Option<f64>,
+    /// From when it was due to its last effect; none where nothing was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_seconds: Option<f64>,
+}
+
+impl FaultSummary {
+    /// Its latency and its skew, as far as they were measured: `, 2.10 ms late, within 0.30 ms`.
+    pub(crate) fn measured(&self) -> String {
+        let late = self.latency_seconds.map(|it| format!(", {} late", span(it)));
+        let within = self.skew_seconds.map(|it| format!(", within {}", span(it)));
+        late.into_iter().chain(within).collect()
+    }
 }
 
 /// A link as asked for and as measured.
@@ -183,6 +198,13 @@ pub struct LinkSummary {
     pub tolerance_seconds: f64,
     /// Whether the measured delay is within that. Jitter is not judged.
     pub as_asked: Option<bool>,
+    /// Mean one-way delay of echoes while the application ran, but for times with faults of the link; none where it was not
+    /// observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_latency_seconds: Option<f64>,
+    /// Of these echoes, the share in percent that was not as asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_percent_outside: Option<u32>,
     /// When this was asked for, in seconds since the application began; none is from the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seconds: Option<f64>,
@@ -429,6 +451,7 @@ fn faults(manifest: &Manifest, cast: &Cast, history: &History) -> Vec<FaultSumma
             Some(FaultState::Pending) | None => ("pending", None),
         };
         let injected = history.injections.iter().find(|it| it.no == planned.no);
+        let effect = manifest.effects.iter().find(|it| it.no == planned.no);
         FaultSummary {
             no: planned.no.0,
             when: describe_trigger(&planned.trigger, cast),
@@ -436,6 +459,8 @@ fn faults(manifest: &Manifest, cast: &Cast, history: &History) -> Vec<FaultSumma
             state,
             reason,
             injected_seconds: injected.map(|it| history.seconds(it.at)),
+            skew_seconds: effect.and_then(EffectEntry::skew).map(Span::as_secs_f64),
+            latency_seconds: effect.and_then(EffectEntry::latency).map(Span::as_secs_f64),
         }
     };
     manifest.plan.iter().map(summary).collect()
@@ -453,6 +478,8 @@ fn link_summary(it: &LinkEntry, cast: &Cast, history: &History) -> LinkSummary {
         rounds: it.measured.map_or(0, |it| it.rounds),
         tolerance_seconds: it.tolerance().as_secs_f64(),
         as_asked: it.as_asked(),
+        observed_latency_seconds: it.observed.map(|it| it.mean.as_secs_f64()),
+        observed_percent_outside: it.percent_outside(),
         since_seconds: it.since.map(|it| history.seconds(it)),
     }
 }

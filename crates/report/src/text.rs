@@ -183,7 +183,7 @@ impl Writer<'_> {
         let mut table = self.titled(["fault", "due", "what", "effect"]);
         for it in &self.summary.faults {
             let (effect, colour) = match (it.state, &it.reason, it.injected_seconds) {
-                ("effective", _, Some(at)) => (format!("took effect at {at:.2} s"), GOOD),
+                ("effective", _, Some(at)) => (format!("took effect at {at:.2} s{}", it.measured()), GOOD),
                 ("effective", _, None) => ("took effect".to_owned(), GOOD),
                 ("pending", ..) => ("never came due".to_owned(), OPEN),
                 (_, Some(reason), _) => (format!("none: {reason}"), OPEN),
@@ -215,6 +215,11 @@ impl Writer<'_> {
             };
             if it.rounds > 1 {
                 said += &format!(" (measured {} times)", it.rounds);
+            }
+            if let (Some(percent @ 1..), Some(mean)) =
+                (it.observed_percent_outside, it.observed_latency_seconds)
+            {
+                said += &format!(", but for {percent} % of the run ({} on average)", span(mean));
             }
             table.add_row([
                 self.cell(it.link.clone(), None),

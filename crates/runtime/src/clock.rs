@@ -20,6 +20,9 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    /// The machine's monotonic clock itself.
+    pub(crate) const MACHINE: Clock = Clock { epoch: 0 };
+
     /// Creates a clock whose epoch is now.
     pub(crate) fn start() -> Clock {
         Clock { epoch: monotonic() as i64 }
@@ -35,9 +38,62 @@ impl Clock {
         Time((monotonic as i64).saturating_sub(self.epoch).max(0) as u64)
     }
 
+    /// What the machine's monotonic clock shows at `time`.
+    pub(crate) fn monotonic_at(self, time: Time) -> u64 {
+        self.epoch.saturating_add_unsigned(time.0).max(0) as u64
+    }
+
     /// Returns the same clock for a machine whose monotonic clock is ahead of this one's by `ahead` nanoseconds.
     pub(crate) fn elsewhere(self, ahead: i64) -> Clock {
         Clock { epoch: self.epoch.saturating_add(ahead) }
+    }
+}
+
+/// How much two machines' clocks may drift apart, in nanoseconds a second.
+const DRIFT: u64 = 100_000;
+
+/// A run's clock as it is read at the place of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AgentClock {
+    pub(crate) clock: Clock,
+    /// By how much it was wrong at most when it was read; `None` on the supervisor's own machine.
+    reading: Option<Reading>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reading {
+    error: Span,
+    /// By this machine's monotonic clock.
+    at: u64,
+}
+
+impl AgentClock {
+    /// On this very machine.
+    pub(crate) fn same(clock: Clock) -> AgentClock {
+        AgentClock { clock, reading: None }
+    }
+
+    /// The run's `clock` on a machine whose monotonic clock has shown `shown` at some moment between `asked` and `answered`,
+    /// which are of this machine's.
+    pub(crate) fn read(clock: Clock, asked: u64, shown: u64, answered: u64) -> AgentClock {
+        let took = answered - asked;
+        let ahead = shown as i64 - (asked + took / 2) as i64;
+        let reading = Reading { error: Span(took / 2), at: answered };
+        AgentClock { clock: clock.elsewhere(ahead), reading: Some(reading) }
+    }
+
+    /// By how much it may be wrong now.
+    pub(crate) fn error(self) -> Span {
+        let error = |it: Reading| {
+            let age = monotonic().saturating_sub(it.at);
+            Span(it.error.0 + (u128::from(age) * u128::from(DRIFT) / 1_000_000_000) as u64)
+        };
+        self.reading.map_or(Span::ZERO, error)
+    }
+
+    /// The more certain of two readings.
+    pub(crate) fn better(self, other: AgentClock) -> AgentClock {
+        if other.error() < self.error() { other } else { self }
     }
 }
 
@@ -161,6 +217,24 @@ pub(crate) fn monotonic() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_elsewhere_is_as_wrong_as_the_question_was_slow_and_the_answer_is_old() {
+        let clock = Clock::start();
+        let now = monotonic();
+        let slow = AgentClock::read(clock, now - 8_000_000, 7_000_000_000_000, now);
+        let quick = AgentClock::read(clock, now - 2_000_000, 7_000_000_000_000, now);
+        assert!(slow.error() >= Span::from_millis(4) && slow.error() < Span::from_millis(5));
+        assert_eq!(slow.better(quick), quick);
+        // What the other machine showed was in the middle.
+        assert_eq!(quick.clock.at(7_000_000_000_000), clock.at(now - 1_000_000));
+        assert_eq!(quick.clock.monotonic_at(clock.at(now)), 7_000_001_000_000);
+        let old = AgentClock::read(clock, now - 100_000_002_000, 7_000_000_000_000, now - 100_000_000_000);
+        assert!(old.error() > Span::from_millis(9), "a clock that was read 100 s ago has drifted");
+        assert_eq!(old.better(slow), slow);
+        assert_eq!(AgentClock::same(clock).error(), Span::ZERO);
+        assert_eq!(AgentClock::same(clock).better(quick), AgentClock::same(clock));
+    }
 
     #[test]
     fn a_clock_that_is_taken_up_goes_on_here_and_elsewhere() {

@@ -4,7 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 
 use faultline_core::fault::{LinkProperties, StorageFault};
-use faultline_core::{Boot, ClusterId, Fact, FactKind, Gauges, Life, Membership, ProcessId, Span, Trigger};
+use faultline_core::{
+    Boot, ClusterId, Fact, FactKind, Gauges, Life, Membership, ProcessId, Span, Time, Trigger,
+};
 use faultline_shaper::Kernel;
 use faultline_trace::manifest::LinkMeasured;
 use serde::de::DeserializeOwned;
@@ -95,6 +97,9 @@ pub(crate) enum ToNode {
     /// Measures links by echo, one after the other. Links that differ from the request are measured again for this
     /// long. Cancels an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
+    /// Observes these links by echo while the application runs: to which process, and the latency asked for. Replaces an
+    /// earlier order of this kind.
+    Observe(Vec<(ProcessId, Span)>),
     /// The membership, with the addresses of all its processes. The first one starts the process.
     Announce(Membership, Directory),
     Watch(Vec<Trigger>),
@@ -131,14 +136,21 @@ pub(crate) enum ToSupervisor {
         requested: Span,
         link: LinkMeasured,
     },
+    /// Delays of echoes over the link to a process, of which this latency was asked, none of them sent before `since`.
+    Observed {
+        to: ProcessId,
+        requested: Span,
+        since: Time,
+        delays: Vec<Span>,
+    },
     Stated {
         fact: Fact,
         halted: bool,
     },
     Started,
     Held,
-    /// An order about links or storage is in force. Sent once per order.
-    InForce,
+    /// What was ordered of links or storage is in force since then, by the run's clock; one for each such order.
+    InForce(Time),
 }
 
 /// Writes one message.

@@ -23,11 +23,11 @@ use tracing::warn;
 
 use crate::clock::{Alarm, Clock, pause};
 use crate::codec::{decode_packet, encode_packet};
-use crate::control::{Directory, Measurement, ToNode, ToSupervisor};
+use crate::control::{Directory, ToNode, ToSupervisor};
 use crate::frame::{Body, FrameKind};
 use crate::metrics::counts::Meter;
 use crate::metrics::exposition::Exposition;
-use crate::node::{Shaping, ShapingError};
+use crate::node::{Echoes, Shaping, ShapingError};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Incoming, Transport};
 
@@ -92,7 +92,7 @@ pub(crate) struct Outlets<P: Process> {
     /// Receives the results of jobs.
     pub(crate) inbox: mpsc::UnboundedSender<Stimulus<P>>,
     pub(crate) supervisor: mpsc::UnboundedSender<ToSupervisor>,
-    pub(crate) measure: mpsc::UnboundedSender<(Vec<Measurement>, Span)>,
+    pub(crate) measure: mpsc::UnboundedSender<Echoes>,
     pub(crate) facts: FactsWriter<File>,
     /// Records the inputs of the process, if requested.
     pub(crate) inputs: Option<InputsWriter<File>>,
@@ -321,7 +321,12 @@ impl<P: Process + 'static> Engine<P> {
         let Outlets { transport, shaping, storage, measure, supervisor, exposition, .. } = &mut self.outlets;
         match order {
             ToNode::Measure(links, again_for) => {
-                measure.send((links, again_for)).expect("the task that measures does not end");
+                let order = Echoes::Measure(links, again_for);
+                measure.send(order).expect("the task that measures does not end");
+                return Ok(());
+            }
+            ToNode::Observe(links) => {
+                measure.send(Echoes::Observe(links)).expect("the task that measures does not end");
                 return Ok(());
             }
             ToNode::Watch(triggers) => {
@@ -350,7 +355,7 @@ impl<P: Process + 'static> Engine<P> {
             }
         }
         // The task that writes to the supervisor ends only with the node.
-        drop(supervisor.send(ToSupervisor::InForce));
+        drop(supervisor.send(ToSupervisor::InForce(self.clock.now())));
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{PlannedFault, Span};
-use faultline_trace::manifest::{Backend as Kind, LinkEntry};
+use faultline_trace::manifest::{Backend as Kind, EffectEntry, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
 
 /// Carries out one run. The session implements it in virtual time; other crates implement it for real processes and
@@ -44,6 +44,8 @@ pub struct Ended {
     pub added: Vec<PlannedFault>,
     /// State of each fault of the plan at the end, including added ones.
     pub faults: Vec<FaultAccount>,
+    /// When faults took effect; empty in virtual time.
+    pub effects: Vec<EffectEntry>,
     /// Links with their measurements; `None` without any measurement.
     pub links: Option<Vec<LinkEntry>>,
     /// Duration of the run, from its start to its end.
@@ -53,10 +55,11 @@ pub struct Ended {
 impl Ended {
     /// Completes the manifest of a run with its end.
     pub(crate) fn complete(self, manifest: &mut Manifest) {
-        let Ended { outcome, added, faults, links, duration } = self;
+        let Ended { outcome, added, faults, effects, links, duration } = self;
         manifest.outcome = Some(outcome);
         manifest.plan.extend(added);
         manifest.faults = faults;
+        manifest.effects = effects;
         manifest.duration = duration;
         if let Some(links) = links {
             manifest.links = links;

@@ -103,6 +103,7 @@ impl<'a> Simulator<'a> {
             outcome: run.outcome,
             added: Vec::new(),
             faults: run.faults,
+            effects: Vec::new(),
             links: None,
             duration: run.ended.since(Time::ZERO),
         };

@@ -144,6 +144,7 @@ impl Backend for Lazy {
                 outcome: Outcome::Interrupted,
                 added: begun.manifest.plan.clone(),
                 faults: Vec::new(),
+                effects: Vec::new(),
                 links: None,
                 duration: Default::default(),
             },

@@ -56,11 +56,13 @@ struct Entry {
     state: FaultState,
     /// How often the fact of the trigger has occurred.
     seen: u32,
+    /// When it was to be injected, once it was.
+    due: Option<Time>,
 }
 
 impl Plan {
     pub(crate) fn new(faults: Vec<PlannedFault>) -> Plan {
-        let entry = |planned| Entry { planned, state: FaultState::Pending, seen: 0 };
+        let entry = |planned| Entry { planned, state: FaultState::Pending, seen: 0, due: None };
         Plan {
             faults: faults.into_iter().map(entry).collect(),
             links: BTreeMap::new(),
@@ -87,12 +89,16 @@ impl Plan {
     pub(crate) fn add(&mut self, planned: PlannedFault) -> usize {
         let index = self.faults.len();
         assert_eq!(planned.no, FaultNo(index as u32), "faults are numbered one after the other");
-        self.faults.push(Entry { planned, state: FaultState::Pending, seen: 0 });
+        self.faults.push(Entry { planned, state: FaultState::Pending, seen: 0, due: None });
         index
     }
 
     pub(crate) fn planned(&self) -> Vec<PlannedFault> {
         self.faults.iter().map(|entry| entry.planned.clone()).collect()
+    }
+
+    pub(crate) fn due(&self, no: FaultNo) -> Option<Time> {
+        self.faults.get(no.0 as usize)?.due
     }
 
     pub(crate) fn account(&self) -> Vec<FaultAccount> {
@@ -127,9 +133,10 @@ impl Plan {
 }
 
 impl Supervisor {
-    pub(crate) fn perform(&mut self, due: Due, now: Time, out: &mut Vec<Order>) {
+    /// Does what was due `at` a time that has come.
+    pub(crate) fn perform(&mut self, due: Due, at: Time, now: Time, out: &mut Vec<Order>) {
         match due {
-            Due::Inject(index) => self.inject(index, now, out),
+            Due::Inject(index) => self.inject(index, at, now, out),
             Due::Launch(process) => self.launch(process, out),
             Due::Join(cluster) => self.joins(cluster, out),
             Due::Resume { process, life } => self.resume(process, life, now, out),
@@ -166,17 +173,18 @@ impl Supervisor {
             return;
         }
         for index in due {
-            self.inject(index, now, out);
+            self.inject(index, now, now, out);
         }
         self.watch(out);
     }
 
-    fn inject(&mut self, index: usize, now: Time, out: &mut Vec<Order>) {
+    fn inject(&mut self, index: usize, at: Time, now: Time, out: &mut Vec<Order>) {
         let PlannedFault { no, fault, .. } = self.plan.faults[index].planned.clone();
         if let Some(reason) = self.why_ineffective(&fault) {
             return self.dismiss(index, reason, out);
         }
-        self.plan.faults[index].state = FaultState::Effective;
+        let entry = &mut self.plan.faults[index];
+        (entry.state, entry.due) = (FaultState::Effective, Some(at));
         out.push(Order::State(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
         match fault {
             Fault::Crash { process, storage, returns } => {

@@ -174,8 +174,8 @@ impl Supervisor {
         }
         while self.outcome.is_none() && !self.stands() {
             let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) else { break };
-            let due = entry.remove();
-            self.perform(due, now, out);
+            let ((at, _), due) = entry.remove_entry();
+            self.perform(due, at, now, out);
         }
         // A report may have been delayed, together with heartbeats of other processes.
         while timeout && self.outcome.is_none() && !self.stands() {
@@ -241,6 +241,12 @@ impl Supervisor {
     /// never triggered.
     pub fn faults(&self) -> Vec<FaultAccount> {
         self.plan.account()
+    }
+
+    /// When a fault was to take effect that was injected: at its time in the plan, or when the report arrived that triggered
+    /// it.
+    pub fn due(&self, no: FaultNo) -> Option<Time> {
+        self.plan.due(no)
     }
 
     /// Iterates over all processes with their newest lives.

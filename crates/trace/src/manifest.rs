@@ -47,6 +47,12 @@ pub struct Manifest {
     pub plan: Vec<PlannedFault>,
     /// State of each fault at the end; empty while the run is in progress.
     pub faults: Vec<FaultAccount>,
+    /// When faults took effect; empty in virtual time, where all of a fault happens at one instant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectEntry>,
+    /// Within this span, the deaths that one fault causes count as simultaneous.
+    #[serde(default = "at_once_within")]
+    pub at_once_within: Span,
     /// Links, one entry per ordered pair of clusters.
     pub links: Vec<LinkEntry>,
     /// Results of the same federation without faults, if known.
@@ -90,6 +96,8 @@ impl Manifest {
             volatile_storage: false,
             plan: Vec::new(),
             faults: Vec::new(),
+            effects: Vec::new(),
+            at_once_within: at_once_within(),
             links: Vec::new(),
             expected: None,
             outcome: Some(Outcome::Completed),
@@ -193,6 +201,56 @@ pub struct Bounds {
     pub detect_after: Span,
 }
 
+/// What a bundle means that does not say how far apart the deaths of one fault may be.
+fn at_once_within() -> Span {
+    Span::from_millis(50)
+}
+
+/// When a fault took effect. Times are by the run's clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EffectEntry {
+    /// In the plan.
+    pub no: FaultNo,
+    /// When it was to take effect: at its time in the plan, or once the supervisor had learned of its trigger.
+    pub due: Time,
+    /// Where it took effect. A cluster loss has an entry for each life that it ended; a process that was not alive has none.
+    pub on: Vec<Effect>,
+}
+
+/// When a fault took effect on one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Effect {
+    /// The process.
+    pub process: ProcessId,
+    /// Its life.
+    pub life: Life,
+    /// The instant after which the process executed no instruction, or on which it applied the change; `None` if its place
+    /// could not say so, because it did not answer.
+    pub at: Option<Time>,
+    /// By how much `at` may be wrong: what is known of the clock of the process's machine.
+    pub error: Span,
+}
+
+impl EffectEntry {
+    /// The time from the first effect to the last, at most: the errors of the clocks are added. `None` when one of them is
+    /// not known, and for a single one.
+    pub fn skew(&self) -> Option<Span> {
+        let instants: Option<Vec<_>> = self.on.iter().map(|it| Some((it.at?, it))).collect();
+        let instants = instants.filter(|it| it.len() > 1)?;
+        let (first, early) = instants.iter().min_by_key(|it| it.0)?;
+        let (last, late) = instants.iter().max_by_key(|it| it.0)?;
+        Some(last.since(*first) + early.error + late.error)
+    }
+
+    /// The time from when the fault was due to its last effect; `None` when that is not known.
+    pub fn latency(&self) -> Option<Span> {
+        let instants: Option<Vec<Time>> = self.on.iter().map(|it| it.at).collect();
+        Some(instants?.into_iter().max()?.since(self.due))
+    }
+}
+
 /// A link in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -206,6 +264,9 @@ pub struct LinkEntry {
     /// Properties measured before the application began, or after the change; `None` without a measurement (in a
     /// simulation, or with a single node).
     pub measured: Option<LinkMeasured>,
+    /// As observed while the application ran; `None` where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<LinkObserved>,
     /// Time of the request by the run's clock; `None` for the beginning of the run. A link that was changed during
     /// the run has one entry per change, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,6 +289,19 @@ pub struct LinkMeasured {
     pub rounds: u32,
 }
 
+/// A link while the application ran, by echoes at regular intervals. None counts that a fault could have delayed: of the
+/// link, or of the processes at its ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LinkObserved {
+    /// Echoes.
+    pub echoes: u32,
+    /// Those whose delay was not within [`LinkEntry::tolerance_observed`] of the latency asked for.
+    pub outside: u32,
+    /// Their mean one-way delay.
+    pub mean: Span,
+}
+
 /// Returns the default for bundles without a number of rounds.
 fn once() -> u32 {
     1
@@ -239,6 +313,20 @@ impl LinkEntry {
     pub fn as_asked(&self) -> Option<bool> {
         let measured = self.measured?.latency;
         Some(Span(self.requested.latency.0.abs_diff(measured.0)) <= self.tolerance())
+    }
+
+    /// By how much the delay of a single echo may miss while the application runs: it shares processors and connections with
+    /// the packets of the application.
+    pub fn tolerance_observed(&self) -> Span {
+        Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
+    }
+
+    /// Of the echoes while the application ran, the share that was not as asked for, in percent. `None` when there were too
+    /// few to tell.
+    pub fn percent_outside(&self) -> Option<u32> {
+        const LEAST: u32 = 20;
+        let observed = self.observed.filter(|it| it.echoes >= LEAST)?;
+        Some((u64::from(observed.outside) * 100 / u64::from(observed.echoes)) as u32)
     }
 
     /// Returns the largest permitted difference between measured and requested delay.
@@ -315,6 +403,8 @@ pub(crate) mod tests {
                 fault: Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true },
             }],
             faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],
+            effects: vec![],
+            at_once_within: Span::from_millis(50),
             links: vec![link(8_000, Some(8_100))],
             expected: Some(Expected {
                 source: "a sequential run".into(),
@@ -338,6 +428,7 @@ pub(crate) mod tests {
                 samples: 9,
                 rounds: 2,
             }),
+            observed: None,
             since: None,
         }
     }

@@ -335,7 +335,9 @@ impl Report<'_> {
         }
         let faults = &said.faults;
         self.status.faults_done = Some(format!("{}/{}", faults.done + faults.without_effect, faults.planned));
-        self.status.worst_skew_micros = faults.worst_skew_micros.and_then(|it| i64::try_from(it).ok());
+        let micros = |it: Option<u64>| it.and_then(|it| i64::try_from(it).ok());
+        self.status.worst_skew_micros = micros(faults.worst_skew_micros);
+        self.status.worst_latency_micros = micros(faults.worst_latency_micros);
         self.status.rollbacks = Some(said.rollbacks);
         self.links(said);
         self.run(validated, said);

@@ -22,6 +22,14 @@ pub struct Kubernetes {
         "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The node pool of the cluster." },
     ))]
     pub pools: BTreeMap<String, String>,
+    /// Where the pods of single clusters run: each cluster may be a site of its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub sites: BTreeMap<String, Site>,
+    /// The priority class of all pods. Default: the one of the Kubernetes cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub priority_class: Option<String>,
     /// What emulates the links between pods. Default `inNode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Emulation>,
@@ -35,6 +43,63 @@ pub struct Kubernetes {
     /// Stores the record of the run on a volume. Default: in the supervisor's pod, until the pod is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Volume>,
+}
+
+/// The Kubernetes nodes on which the pods of a cluster may run.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Site {
+    /// Labels that the Kubernetes nodes must carry, such as `topology.kubernetes.io/zone: eu-west-1a`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend(
+        "maxProperties" = 16,
+        "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The value of a label." },
+    ))]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints of the Kubernetes nodes that the pods tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub tolerations: Vec<Toleration>,
+}
+
+/// A taint that pods tolerate, as Kubernetes describes it.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Toleration {
+    /// The key of the taint; none means every key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 316))]
+    pub key: Option<String>,
+    /// How the value is compared. Default `Equal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<Comparison>,
+    /// The value of the taint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub value: Option<String>,
+    /// The effect of the taint; none means every effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TaintEffect>,
+}
+
+/// How the value of a taint is compared.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Comparison {
+    /// It is not.
+    Exists,
+    /// With that of the toleration.
+    Equal,
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TaintEffect {
+    /// No new pod runs there.
+    NoSchedule,
+    /// New pods run elsewhere if they can.
+    PreferNoSchedule,
+    /// Pods that run there are evicted.
+    NoExecute,
 }
 
 /// What emulates the links between pods.

@@ -265,6 +265,10 @@ pub struct Failures {
     /// data stored in it is lost. A pod that answers in time is kept. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Duration>,
+    /// A cluster loss is to end all its processes within this span. If one takes longer, the verdict is `unknown`. Default
+    /// 50ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once_within: Option<Duration>,
 }
 
 impl FederationSpec {
@@ -318,6 +322,11 @@ impl Failures {
     /// See [`Failures::replace_after`].
     pub fn replace_after(&self) -> Span {
         self.replace_after.map_or(Span::from_secs(10), |it| it.0)
+    }
+
+    /// See [`Failures::at_once_within`].
+    pub fn at_once_within(&self) -> Span {
+        self.at_once_within.map_or(Span::from_millis(50), |it| it.0)
     }
 }
 

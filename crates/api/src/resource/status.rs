@@ -23,7 +23,10 @@ pub struct FederationStatus {
     pub message: Option<String>,
     /// Current conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(
+        length(max = 16),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
     /// Name of the protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,21 +45,23 @@ pub struct FederationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub faults_done: Option<String>,
-    /// Longest time between the first and the last death caused by one fault, by the victims' own clocks, in
-    /// microseconds.
+    /// The longest time from the first to the last effect of one fault, by the clocks of its targets, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<i64>,
+    /// The longest time from when a fault was due to its last effect, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_latency_micros: Option<i64>,
     /// Total number of rollbacks of clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollbacks: Option<u32>,
     /// What emulates the links: `inNode` (delay lines in the nodes), `tc` (traffic control), or `tc+inNode` (traffic
     /// control, with delay lines for what the kernel does not support).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 40))]
+    #[schemars(extend("enum" = ["inNode", "tc", "tc+inNode"]))]
     pub shaping: Option<String>,
     /// Verdict of the run, once it has ended: `pass`, `fail` or `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 40))]
+    #[schemars(extend("enum" = ["pass", "fail", "unknown"]))]
     pub verdict: Option<String>,
     /// Number of the supervisor's newest event that was published as a Kubernetes event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,7 +121,7 @@ pub struct ClusterState {
     pub up: u32,
     /// Current state of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 40))]
+    #[schemars(extend("enum" = ["starting", "running", "failed", "finished", "unrecoverable"]))]
     pub state: Option<String>,
     /// Number of committed checkpoints.
     pub checkpoints: u32,
@@ -134,12 +139,12 @@ pub struct ClusterState {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Type of the condition. See [`condition`].
+    /// What it is about, such as `Accepted` or `Completed`.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
-    #[schemars(length(max = 16))]
+    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
     pub status: String,
     /// Reason, in one word.
     #[schemars(length(max = 128))]

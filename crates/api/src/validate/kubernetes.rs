@@ -2,6 +2,7 @@
 
 use super::Check;
 use crate::quantity::Size;
+use crate::resource::{Comparison, Toleration};
 
 /// Maximum length of a StatefulSet's name, so that its pods' labels have at most 63 characters.
 const MAX_STATEFUL_SET: usize = 52;
@@ -9,6 +10,8 @@ const MAX_STATEFUL_SET: usize = 52;
 const SMALLEST_VOLUME: u64 = 1 << 20;
 /// Maximum length of a label's value.
 const MAX_LABEL: usize = 63;
+/// The label of Kubernetes nodes by which `pools` chooses.
+const POOL: &str = "faultline.dev/pool";
 
 impl Check<'_> {
     pub(super) fn kubernetes(&mut self, federation: Option<&str>) {
@@ -34,6 +37,37 @@ impl Check<'_> {
                     path,
                     format!("`{pool}` is not a valid value of a label"),
                     "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or digit",
+                );
+            }
+        }
+        for (cluster, site) in &kubernetes.sites {
+            let path = format!("spec.kubernetes.sites.{cluster}");
+            self.cluster(&path, cluster);
+            let selected = site.node_selector.iter();
+            for (label, value) in selected.filter(|it| !it.1.is_empty() && !is_label(it.1)) {
+                self.problem(
+                    format!("{path}.nodeSelector"),
+                    format!("`{value}` cannot be the value of the label `{label}`"),
+                    "use at most 63 letters, digits, dashes, dots and underscores, the first and last no punctuation",
+                );
+            }
+            let pinned = kubernetes.pools.contains_key(cluster);
+            if pinned && site.node_selector.contains_key(POOL) {
+                self.problem(
+                    format!("{path}.nodeSelector"),
+                    format!("`{POOL}` is also what `pools` chooses by"),
+                    format!("remove it here, or remove `spec.kubernetes.pools.{cluster}`"),
+                );
+            }
+            let absurd = |it: &&Toleration| it.operator == Some(Comparison::Exists) && it.value.is_some();
+            if let Some(it) = site.tolerations.iter().find(absurd) {
+                self.problem(
+                    format!("{path}.tolerations"),
+                    format!(
+                        "`operator: Exists` compares no value (found `{}`)",
+                        it.value.as_deref().unwrap_or("")
+                    ),
+                    "remove `value`, or write `operator: Equal`",
                 );
             }
         }

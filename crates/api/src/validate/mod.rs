@@ -323,6 +323,13 @@ impl<'a> Check<'a> {
                 format!("write at least {}", Duration(MIN_DETECT_AFTER)),
             );
         }
+        if self.spec.failures().at_once_within() == Span::ZERO {
+            self.problem(
+                "spec.failures.atOnceWithin",
+                "no two processes of a real run end at the very same instant (found 0s)",
+                "write a duration above zero, such as `50ms`",
+            );
+        }
         let (replace_after, deadline) = (self.spec.failures().replace_after, self.spec.deadline());
         if let Some(replace_after) = replace_after.filter(|it| it.0 >= deadline) {
             self.problem(

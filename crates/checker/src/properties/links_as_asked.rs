@@ -5,6 +5,9 @@ use std::cmp::Reverse;
 use crate::history::History;
 use crate::judgement::{Finding, Property};
 
+/// A link that is not as asked for during a larger part of the run, in percent, is another link.
+const MOST_PERCENT_OUTSIDE: u32 = 20;
+
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::LinksAsAsked);
     let context = history.context;
@@ -23,6 +26,22 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             });
         }
     }
+    let mut observed: Vec<_> =
+        context.links.iter().filter_map(|it| Some((it.percent_outside()?, it))).collect();
+    observed.sort_by_key(|&(percent, _)| Reverse(percent));
+    if let Some((percent @ 1.., link)) = observed.first().copied() {
+        let ends = format!("{} to {}", context.cluster(link.from), context.cluster(link.to));
+        let mean = link.observed.map_or(link.requested.latency, |it| it.mean);
+        let (asked, tolerance) = (link.requested.latency, link.tolerance_observed());
+        let text = format!(
+            "for {percent} % of the time, the delay of the link {ends} was more than {tolerance} off: {mean} on \
+             average, asked for was {asked}"
+        );
+        match percent > MOST_PERCENT_OUTSIDE {
+            true => finding.unjudged(|| text),
+            false => finding.remarks.push(text),
+        }
+    }
     finding
 }
 
@@ -32,7 +51,46 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::LinkProperties;
     use faultline_core::{ClusterId, Span};
-    use faultline_trace::manifest::{LinkEntry, LinkMeasured};
+    use faultline_trace::manifest::{LinkEntry, LinkMeasured, LinkObserved};
+
+    #[test]
+    fn a_link_that_is_off_for_much_of_the_run_is_not_what_was_asked() {
+        let mut run = Run::new(&[&[0]]);
+        let link = |outside| LinkEntry {
+            from: ClusterId(0),
+            to: ClusterId(1),
+            requested: LinkProperties { latency: Span::from_millis(5), ..LinkProperties::default() },
+            measured: Some(LinkMeasured {
+                latency: Span::from_millis(5),
+                jitter: Span::ZERO,
+                samples: 1,
+                rounds: 1,
+            }),
+            observed: Some(LinkObserved { echoes: 50, outside, mean: Span::from_millis(14) }),
+            since: None,
+        };
+        run.context.links = vec![link(0)];
+        let finding = check_alone(check, &run);
+        assert_eq!((&finding.unknown, finding.remarks.len()), (&None, 0));
+        run.context.links = vec![link(0), link(10)];
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.unknown, None);
+        assert!(
+            finding.remarks[0].starts_with("for 20 % of the time, the delay of the link c0 to c1"),
+            "{finding:?}"
+        );
+        run.context.links.push(link(11));
+        let unknown = check_alone(check, &run).unknown.unwrap();
+        assert!(
+            unknown.contains("22 %") && unknown.contains("14.0 ms on average, asked for was 5.00 ms"),
+            "{unknown}"
+        );
+        run.context.links = vec![LinkEntry {
+            observed: Some(LinkObserved { echoes: 19, outside: 19, mean: Span::ZERO }),
+            ..link(0)
+        }];
+        assert_eq!(check_alone(check, &run).unknown, None, "too few to tell");
+    }
 
     #[test]
     fn a_link_far_from_what_was_asked_is_named() {
@@ -41,6 +99,7 @@ mod tests {
             to: ClusterId(1),
             requested: LinkProperties { latency: Span::from_millis(8), ..LinkProperties::default() },
             measured: Some(LinkMeasured { latency: measured, jitter: Span::ZERO, samples: 1, rounds: 1 }),
+            observed: None,
             since: None,
         };
         let mut run = Run::new(&[&[0]]);

@@ -1,5 +1,6 @@
 //! The properties, one per file. Each counts what it judged, and says what it found and what it could not judge.
 
+mod at_once;
 mod bounded_loss;
 mod causal_order;
 mod checkpointed_first;
@@ -39,10 +40,11 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 31] = [
+pub const ALL: [fn(&History<'_>) -> Finding; 32] = [
     record_complete::check,
     completed::check,
     faults_took_effect::check,
+    at_once::check,
     links_as_asked::check,
     same_result::check,
     no_ghost::check,

@@ -61,6 +61,7 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
             detect_after: timers.detect_after,
             restart_after: timers.restart_after,
             replace_after: None,
+            at_once_within: None,
         }),
         faults: faults(topology),
         deadline: Some(deadline(topology, application)),

@@ -78,6 +78,7 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
             detect_after: Some(Duration(detect_after)),
             restart_after: Some(Duration(restart_after)),
             replace_after: None,
+            at_once_within: None,
         }),
         faults,
         // The quiet time in which it has to recover and to finish.

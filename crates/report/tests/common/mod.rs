@@ -47,6 +47,7 @@ fn manifest(nodes: u32) -> Manifest {
             samples: 40,
             rounds: 1,
         }),
+        observed: None,
         since: None,
     };
     let processes = names.iter().enumerate().flat_map(|(cluster, name)| {
@@ -73,6 +74,8 @@ fn manifest(nodes: u32) -> Manifest {
             detect_after: Span::from_millis(500),
         }),
         volatile_storage: false,
+        effects: vec![],
+        at_once_within: Span::from_millis(50),
         plan: vec![
             PlannedFault {
                 no: FaultNo(0),

@@ -50,20 +50,24 @@ impl Running {
         Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32) })
     }
 
-    /// Pauses or resumes the process. Succeeds if it has just ended by itself.
-    pub(super) fn pause(&self, paused: bool) -> nix::Result<()> {
-        self.signal(if paused { Signal::SIGSTOP } else { Signal::SIGCONT })
+    /// Stops it where it stands, or lets it go on, and says when that was, by the monotonic clock. One that has just died by
+    /// itself is no error.
+    pub(super) fn pause(&self, paused: bool) -> nix::Result<u64> {
+        self.signal(if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
+        Ok(monotonic())
     }
 
-    /// Kills the process, waits for its end, and returns the time of the end by the monotonic clock.
+    /// Kills it, waits until it is gone, and says when it was killed, by the monotonic clock: the kernel lets a killed process
+    /// execute nothing, however long a busy machine takes to remove it.
     pub(super) fn end(self) -> nix::Result<u64> {
         self.signal(Signal::SIGKILL)?;
+        let at = monotonic();
         loop {
             match waitpid(self.pid, None) {
                 Err(Errno::EINTR) => {}
                 // Already reaped, together with other children.
-                Err(Errno::ECHILD) => return Ok(monotonic()),
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Ok(monotonic()),
+                Err(Errno::ECHILD) => return Ok(at),
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Ok(at),
                 Ok(_) => {}
                 Err(error) => return Err(error),
             }

@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use faultline_core::{Life, ProcessId};
+use faultline_core::{Life, ProcessId, Time};
 use faultline_trace::{Bundle, BundleError};
 use nix::sys::prctl::set_child_subreaper;
 use thiserror::Error;
@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
-use crate::clock::{boot, monotonic};
+use crate::clock::{Alarm, Clock, boot, monotonic};
 use crate::control;
 use crate::metrics::exposition::Visitors;
 use crate::node::NodeOptions;
@@ -82,6 +82,9 @@ pub enum AgentError {
     /// The agent could not become the parent of its processes' orphans.
     #[error("cannot become the parent of orphans: {0}")]
     Orphans(nix::Error),
+    /// The timer.
+    #[error("the timer failed: {0}")]
+    Alarm(io::Error),
     /// The agent could not wait for signals.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
@@ -159,6 +162,8 @@ struct Agent {
     post: Option<Hosted>,
     running: Option<Running>,
     armed: BTreeMap<OrderNo, Life>,
+    /// Orders to end what was armed, by the time at which to do it.
+    due: BTreeMap<(Time, OrderNo), bool>,
 }
 
 /// The connection to the supervisor.
@@ -213,11 +218,19 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
         post: None,
         running: None,
         armed: BTreeMap::new(),
+        due: BTreeMap::new(),
     };
+    let mut alarm = Alarm::new(Clock::MACHINE).map_err(AgentError::Alarm)?;
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        alarm.set(agent.due.keys().next().map(|&(at, _)| at)).map_err(AgentError::Alarm)?;
         tokio::select! {
+            biased;
+            rung = alarm.rung(), if alarm.is_set() => {
+                rung.map_err(AgentError::Alarm)?;
+                agent.fire_due();
+            }
             Some(stimulus) = stimuli.recv() => agent.take(stimulus),
             _ = child.recv() => agent.bury(),
             _ = look.tick(), if agent.running.is_some() && agent.supervisor.is_some() => agent.look(),
@@ -248,6 +261,7 @@ impl Agent {
     fn called(&mut self, stream: TcpStream) {
         self.calls += 1;
         self.armed.clear();
+        self.due.clear();
         let call = self.calls;
         self.here = stream.local_addr().ok().map(|it| it.ip());
         self.counters.at(self.here);
@@ -294,21 +308,37 @@ impl Agent {
             }
             ToAgent::Arm { order, life } => {
                 self.armed.insert(order, life);
-                self.say(ToPlace::Armed { order });
+                self.say(ToPlace::Armed { order, clock: monotonic() });
             }
-            ToAgent::Fire { order, wipe } => {
-                let (died, trouble) = match self.fire(order, wipe) {
-                    Ok(died) => (died, None),
-                    Err(error) => (None, Some(error.to_string())),
-                };
-                self.say(ToPlace::Done { order, died, trouble });
+            ToAgent::Fire { order, wipe, at: None } => self.fire_now(order, wipe),
+            ToAgent::Fire { order, wipe, at: Some(at) } => {
+                self.due.insert((Clock::MACHINE.at(at), order), wipe);
             }
             ToAgent::Pause { order, life, paused } => {
                 let it = self.running.as_ref().filter(|it| it.life == life);
-                let trouble = it.and_then(|it| it.pause(paused).err()).map(|error| error.to_string());
-                self.say(ToPlace::Done { order, died: None, trouble });
+                let (at, trouble) = match it.map(|it| it.pause(paused)).transpose() {
+                    Ok(at) => (at, None),
+                    Err(error) => (None, Some(error.to_string())),
+                };
+                self.say(ToPlace::Paused { order, at, trouble });
             }
         }
+    }
+
+    /// Ends what is to end by now.
+    fn fire_due(&mut self) {
+        while let Some(entry) = self.due.first_entry().filter(|it| it.key().0 <= Clock::MACHINE.now()) {
+            let ((_, order), wipe) = entry.remove_entry();
+            self.fire_now(order, wipe);
+        }
+    }
+
+    fn fire_now(&mut self, order: OrderNo, wipe: bool) {
+        let (died, trouble) = match self.fire(order, wipe) {
+            Ok(died) => (died, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        self.say(ToPlace::Done { order, died, trouble });
     }
 
     /// Accepts a post, or resumes it where the last connection ended.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 
-use faultline_core::{Boot, Life, ProcessId, StorageFate, Time};
+use faultline_core::{Boot, Life, ProcessId, Span, StorageFate};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 use nix::errno::Errno;
@@ -22,7 +22,7 @@ use tracing::warn;
 
 use crate::clock::Clock;
 use crate::node::NodeOptions;
-use crate::supervise::places::{Death, FAREWELL, Happening, Places};
+use crate::supervise::places::{FAREWELL, Happening, Places, Seen};
 use crate::supervise::{Ground, RunError};
 
 /// Number of bytes at the end of a log that become part of an outcome.
@@ -41,8 +41,8 @@ pub(super) struct Children {
 
 struct Child {
     pid: Pid,
-    /// Exit status and time of the end, once the child has ended.
-    exited: watch::Receiver<Option<(ExitStatus, Time)>>,
+    /// How it ended.
+    exited: watch::Receiver<Option<ExitStatus>>,
     /// Whether the end was ordered.
     killed: Rc<Cell<bool>>,
 }
@@ -81,6 +81,11 @@ impl Children {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(source) => Err(RunError::Signal { process, source }),
         }
+    }
+
+    /// A life that was killed or stopped just now: the kernel lets it execute nothing after that.
+    fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
+        Seen { process, life, at: Some(self.ground.clock.now()), error: Span::ZERO }
     }
 
     fn node_dir(&self, process: ProcessId) -> PathBuf {
@@ -139,11 +144,10 @@ impl Places for Children {
         });
         let (exit, exited) = watch::channel(None);
         let killed = Rc::new(Cell::new(false));
-        let (happenings, clock, is_ordered) =
-            (self.ground.happenings.clone(), self.ground.clock, killed.clone());
+        let (happenings, is_ordered) = (self.ground.happenings.clone(), killed.clone());
         tokio::task::spawn_local(async move {
             let status = child.wait().await.expect("a child can be waited for");
-            exit.send_replace(Some((status, clock.now())));
+            exit.send_replace(Some(status));
             let collapse = (!is_ordered.get()).then(|| (status.to_string(), last_words(&log_path)));
             happenings.put(Happening::Ended { process, life, collapse });
         });
@@ -162,25 +166,28 @@ impl Places for Children {
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
         let alive: Vec<_> =
             lives.iter().copied().filter(|&(process, life)| self.hosts(process, life)).collect();
+        let mut seen = Vec::with_capacity(alive.len());
         for &(process, life) in &alive {
             self.signal(process, life, Signal::SIGKILL)?;
+            seen.push(self.seen_now(process, life));
         }
-        let mut deaths = Vec::with_capacity(alive.len());
-        for (process, life) in alive {
-            let child = self.children.get_mut(&(process, life)).expect("it was signalled");
-            let exit = *child.exited.wait_for(Option::is_some).await.expect("its task sends before it ends");
-            let (_, at) = exit.expect("waited for");
-            deaths.push(Death { process, life, at });
+        for life in alive {
+            let child = self.children.get_mut(&life).expect("it was signalled");
+            child.exited.wait_for(Option::is_some).await.expect("its task sends before it ends");
         }
         if storage == StorageFate::Lost {
             lives.iter().try_for_each(|&(process, _)| self.wipe(process))?;
         }
-        self.ground.happenings.put(Happening::Died(deaths));
+        self.ground.happenings.put(Happening::Stopped(seen));
         Ok(())
     }
 
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
-        self.signal(process, life, if paused { Signal::SIGSTOP } else { Signal::SIGCONT })
+        self.signal(process, life, if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
+        if paused {
+            self.ground.happenings.put(Happening::Stopped(vec![self.seen_now(process, life)]));
+        }
+        Ok(())
     }
 
     async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError> {

@@ -1,5 +1,6 @@
 //! Names of the metrics, and the page that shows them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,11 +12,12 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::serve::Listener;
 use faultline_core::fault::LinkProperties;
-use faultline_core::{ClusterId, FactKind, Gauges, Span};
+use faultline_core::{ClusterId, FactKind, FaultNo, Gauges, Span};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
@@ -23,6 +25,9 @@ use tokio::sync::mpsc;
 
 use super::{ClusterNames, Counts, Delays};
 use crate::control::ToSupervisor;
+
+/// Bounds of the buckets for skew and latency of faults, in seconds.
+const BUCKETS: [f64; 10] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1.0];
 
 /// Current values of the page.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +39,8 @@ pub(crate) struct Page {
     pub(crate) requested: Vec<((ClusterId, ClusterId), LinkProperties)>,
     /// Observed delays of the links.
     pub(crate) delays: Delays,
+    /// Skew and latency of faults, as far as they are known.
+    pub(crate) effects: BTreeMap<FaultNo, (Option<Span>, Option<Span>)>,
     /// Whether the run is over. Requested and observed properties of links are then omitted.
     pub(crate) over: bool,
 }
@@ -106,7 +113,7 @@ impl Listener for Visitors {
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Page { clusters, counts, gauges, requested, delays, over } =
+        let Page { clusters, counts, gauges, requested, delays, effects, over } =
             self.page.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let seconds = Some(Unit::Seconds);
         let number = |value: u64| ConstCounter::new(value);
@@ -163,6 +170,26 @@ impl Collector for Exposition {
         ];
         for (name, help, unit, value) in shown {
             family(encoder, name, help, unit.as_ref(), [(vec![], ConstGauge::new(value))])?;
+        }
+
+        let of_faults = [
+            (
+                "fault_skew",
+                "From the first to the last effect of a fault with several targets",
+                effects.values().filter_map(|it| it.0).collect::<Vec<_>>(),
+            ),
+            (
+                "fault_latency",
+                "From when a fault was due to its last effect",
+                effects.values().filter_map(|it| it.1).collect(),
+            ),
+        ];
+        for (name, help, spans) in of_faults {
+            if !spans.is_empty() {
+                let histogram = Histogram::new(BUCKETS);
+                spans.iter().for_each(|it| histogram.observe(it.as_secs_f64()));
+                family(encoder, name, help, seconds.as_ref(), [(vec![], histogram)])?;
+            }
         }
 
         let link_labels = |(from, to): (ClusterId, ClusterId)| -> Labels {

@@ -9,12 +9,14 @@
 //! A link that is changed while the application runs is measured at that time, between the application's packets. An
 //! application that keeps the link busy therefore delays the echoes as well.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 use faultline_core::{ProcessId, Span, Time};
 use faultline_trace::manifest::LinkMeasured;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 use crate::clock::Clock;
 use crate::control::{Measurement, ToSupervisor};
@@ -23,29 +25,135 @@ use crate::transport::{EchoReply, Transport};
 /// Time between two rounds, so that a short load of the machine can pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
-/// Measures the requested links, one after the other. A newer order cancels the remaining measurements, because the
-/// process at the other end of a link may have failed and would never answer.
+/// Between two echoes over a link that is observed.
+const ECHO_EVERY: Duration = Duration::from_millis(200);
+/// Echoes over a link before what they show is reported.
+const REPORTED: usize = 5;
+
+/// What is to be found out about links.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Echoes {
+    /// Measures these, one after the other, and for so long again those that are not as asked for. Voids an earlier order of
+    /// this kind.
+    Measure(Vec<Measurement>, Span),
+    /// Observes these from now on, and no others: to which process, and the latency asked for.
+    Observe(Vec<(ProcessId, Span)>),
+}
+
+/// Echoes without an answer that are remembered.
+const MOST_OPEN: usize = 64;
+
+/// A link that is observed.
+struct Observed {
+    to: ProcessId,
+    requested: Span,
+    since: Time,
+    /// Echoes under way: when they were sent, and when they are to arrive. An echo behind packets that the link's bandwidth
+    /// holds up arrives later than after the latency, as asked for.
+    open: VecDeque<(Time, Time)>,
+    /// As if nothing had been in front of them.
+    delays: Vec<Span>,
+}
+
+impl Observed {
+    fn echo(&mut self, transport: &Rc<Transport>) {
+        let Some((sent, due)) = transport.echo(self.to) else { return };
+        // What traffic control does comes on top of what the nodes do.
+        self.open.push_back((sent, due.max(sent + self.requested)));
+        if self.open.len() > MOST_OPEN {
+            self.open.pop_front();
+        }
+    }
+
+    fn answered(&mut self, echo: &EchoReply) {
+        let Some(place) = self.open.iter().position(|it| it.0 == echo.sent) else { return };
+        let (_, due) = self.open.remove(place).expect("it was found there");
+        let late = echo.arrived.since(due);
+        let early = due.since(echo.arrived);
+        self.delays.push(Span((self.requested + late).0.saturating_sub(early.0)));
+    }
+}
+
+/// Measures and observes what is asked for. A newer order to measure voids what is not done of the one before: the process at
+/// the other end of a link may have died, and never answers.
 pub(crate) async fn measure(
     transport: Rc<Transport>,
     clock: Clock,
-    mut orders: mpsc::UnboundedReceiver<(Vec<Measurement>, Span)>,
+    mut orders: mpsc::UnboundedReceiver<Echoes>,
     mut echoes: mpsc::UnboundedReceiver<EchoReply>,
     report: mpsc::UnboundedSender<ToSupervisor>,
 ) {
-    let mut order = orders.recv().await;
-    while let Some((links, again_for)) = order {
-        let patience = clock.now() + again_for;
-        let work = async {
-            for link in links {
-                let result = measure_link(&transport, clock, link, patience, &mut echoes).await;
-                let Measurement { to, requested, .. } = link;
-                drop(report.send(ToSupervisor::Measured { to, requested, link: result }));
+    let mut observed: Vec<Observed> = Vec::new();
+    let mut again = tokio::time::interval(ECHO_EVERY);
+    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut next = None;
+    loop {
+        let order = match next.take() {
+            Some(order) => Some(order),
+            None => tokio::select! {
+                order = orders.recv() => match order {
+                    Some(order) => Some(order),
+                    None => return,
+                },
+                Some(echo) = echoes.recv() => {
+                    note(&mut observed, clock, &echo, &report);
+                    None
+                }
+                _ = again.tick(), if !observed.is_empty() => {
+                    observed.iter_mut().for_each(|it| it.echo(&transport));
+                    None
+                }
+            },
+        };
+        match order {
+            None => {}
+            Some(Echoes::Observe(links)) => {
+                let since = clock.now();
+                let observe = |(to, requested)| Observed {
+                    to,
+                    requested,
+                    since,
+                    open: VecDeque::new(),
+                    delays: Vec::new(),
+                };
+                observed = links.into_iter().map(observe).collect();
             }
-        };
-        order = tokio::select! {
-            newer = orders.recv() => newer,
-            () = work => orders.recv().await,
-        };
+            Some(Echoes::Measure(links, again_for)) => {
+                let patience = clock.now() + again_for;
+                let work = async {
+                    for link in links {
+                        let result = measure_link(&transport, clock, link, patience, &mut echoes).await;
+                        let Measurement { to, requested, .. } = link;
+                        drop(report.send(ToSupervisor::Measured { to, requested, link: result }));
+                    }
+                };
+                next = tokio::select! {
+                    newer = orders.recv() => match newer {
+                        Some(newer) => Some(newer),
+                        None => return,
+                    },
+                    () = work => None,
+                };
+            }
+        }
+    }
+}
+
+/// Takes note of the answer to an echo, and reports once there are enough.
+fn note(
+    observed: &mut [Observed],
+    clock: Clock,
+    echo: &EchoReply,
+    report: &mpsc::UnboundedSender<ToSupervisor>,
+) {
+    let Some(link) = observed.iter_mut().find(|it| it.to == echo.from) else { return };
+    link.answered(echo);
+    if link.delays.len() >= REPORTED {
+        let &mut Observed { to, requested, since, .. } = link;
+        let delays = std::mem::take(&mut link.delays);
+        // The oldest that may be reported next.
+        link.since = link.open.front().map_or_else(|| clock.now(), |it| it.0);
+        drop(report.send(ToSupervisor::Observed { to, requested, since, delays }));
     }
 }
 
@@ -118,7 +226,7 @@ mod tests {
 
     /// A measuring task between two processes. The other process is up only once `meet` has been called.
     struct Bench {
-        orders: mpsc::UnboundedSender<(Vec<Measurement>, Span)>,
+        orders: mpsc::UnboundedSender<Echoes>,
         reports: mpsc::UnboundedReceiver<ToSupervisor>,
         ends: [Rc<Transport>; 2],
         addresses: [(u32, std::net::SocketAddr); 2],
@@ -144,7 +252,17 @@ mod tests {
         fn order(&self, requested: Span, again_for: Span) {
             let (samples, apart, tolerance) = (5, Span::from_millis(1), Span::from_millis(100));
             let link = Measurement { to: PEER, samples, apart, requested, tolerance };
-            self.orders.send((vec![link], again_for)).unwrap();
+            self.orders.send(Echoes::Measure(vec![link], again_for)).unwrap();
+        }
+
+        async fn observed(&mut self) -> (ProcessId, Span, Time, usize) {
+            let report = tokio::time::timeout(Duration::from_secs(30), self.reports.recv()).await;
+            match report.expect("a link is observed").unwrap() {
+                ToSupervisor::Observed { to, requested, since, delays } => {
+                    (to, requested, since, delays.len())
+                }
+                other => panic!("{other:?}"),
+            }
         }
 
         async fn result(&mut self) -> LinkMeasured {
@@ -167,6 +285,28 @@ mod tests {
             let result = bench.result().await;
             assert_eq!((result.samples, result.rounds), (5, 1));
             assert!(bench.reports.is_empty());
+        });
+    }
+
+    #[test]
+    fn a_link_is_observed_once_it_was_ordered_and_while_nothing_is_measured() {
+        run(async {
+            let mut bench = Bench::new().await;
+            bench.meet();
+            let requested = Span::from_millis(3);
+            bench.orders.send(Echoes::Observe(vec![(PEER, requested)])).unwrap();
+            let first = bench.observed().await;
+            bench.order(Span::ZERO, Span::ZERO);
+            bench.result().await;
+            let second = bench.observed().await;
+            assert_eq!((first.1, second.1), (requested, requested));
+            assert!(second.2 >= first.2, "in their order");
+            assert_eq!((first.0, first.3, second.3), (PEER, REPORTED, REPORTED));
+            bench.orders.send(Echoes::Observe(vec![])).unwrap();
+            bench.order(Span::ZERO, Span::ZERO);
+            bench.result().await;
+            tokio::time::sleep(ECHO_EVERY * 8).await;
+            assert!(bench.reports.is_empty(), "nothing is observed any more");
         });
     }
 

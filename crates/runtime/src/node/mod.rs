@@ -31,6 +31,7 @@ use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
 use liaison::Supervisor;
+pub(crate) use measure::Echoes;
 use shaping::Hands;
 pub(crate) use shaping::Shaping;
 pub use shaping::ShapingError;

@@ -16,7 +16,7 @@ use tracing::debug;
 use super::desk::Place;
 use super::places::Shared;
 use super::words::{ToAgent, ToPlace};
-use crate::clock::{Clock, boot, monotonic};
+use crate::clock::{AgentClock, boot, monotonic};
 use crate::control;
 use crate::secret::{Ends, HandshakeError};
 
@@ -79,9 +79,9 @@ async fn call(shared: &Shared, process: ProcessId, place: &Place) -> Result<Infa
             other => shared.said(process, place, other),
         }
     };
-    let mut clock = shared.ground.clock;
+    let mut clock = AgentClock::same(shared.ground.clock);
     if ready.boot != boot() {
-        let mut quickest: Option<(u64, i64)> = None;
+        let mut quickest: Option<AgentClock> = None;
         for _ in 0..READINGS {
             let asked = monotonic();
             say(ToAgent::Clock)?;
@@ -91,13 +91,10 @@ async fn call(shared: &Shared, process: ProcessId, place: &Place) -> Result<Infa
                     other => shared.said(process, place, other),
                 }
             };
-            let took = monotonic() - asked;
-            let ahead = shown as i64 - (asked + took / 2) as i64;
-            if quickest.is_none_or(|(least, _)| took < least) {
-                quickest = Some((took, ahead));
-            }
+            let reading = AgentClock::read(shared.ground.clock, asked, shown, monotonic());
+            quickest = Some(quickest.map_or(reading, |it| it.better(reading)));
         }
-        clock = Clock::elsewhere(clock, quickest.map_or(0, |(_, ahead)| ahead));
+        clock = quickest.expect("it was read");
     }
     shared.ready(process, place, &ready, words, clock, here);
     loop {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use faultline_core::{Boot, EndedBy, Life, ProcessId, StorageFate};
+use faultline_core::{Boot, EndedBy, Life, ProcessId, Span, StorageFate};
 use faultline_shaper::Kernel;
 use faultline_trace::Bundle;
 use tokio::sync::{mpsc, oneshot};
@@ -18,9 +18,9 @@ use tracing::warn;
 use super::agents;
 use super::desk::{Desk, Place, Wanted};
 use super::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
-use crate::clock::Clock;
+use crate::clock::{AgentClock, Clock, monotonic};
 use crate::supervise::Names;
-use crate::supervise::places::{Death, FAREWELL, Happening, Places};
+use crate::supervise::places::{FAREWELL, Happening, Places, Seen};
 use crate::supervise::{Entry, Ground, Journal, Past, RunError};
 
 /// Time within which an agent must confirm that it is ready to end a life. After that, the agent counts as gone, and
@@ -28,6 +28,9 @@ use crate::supervise::{Entry, Ground, Journal, Past, RunError};
 const ARMED_WITHIN: Duration = Duration::from_millis(800);
 /// Time within which a ready agent must carry out an order.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Between the order to end lives at one moment and that moment: twice what the slowest agent took to get ready, within these.
+const LEAST_NOTICE: Span = Span::from_millis(2);
+const MOST_NOTICE: Span = Span::from_millis(250);
 
 /// Time to wait, once the run is over, for agents that have facts of lives from before a restart of the supervisor.
 const COLLECTED: Duration = Duration::from_secs(30);
@@ -101,15 +104,15 @@ struct Seat {
     /// Launched lives whose facts may not all have arrived, with their places.
     incomplete: BTreeMap<Life, String>,
     orders: OrderNo,
-    /// Receivers that wait for an answer of the agent.
-    waiting: BTreeMap<OrderNo, oneshot::Sender<Answer>>,
+    /// Who waits for an answer of the agent, and when it was asked, by this machine's monotonic clock.
+    waiting: BTreeMap<OrderNo, (u64, oneshot::Sender<Answer>)>,
 }
 
 /// An agent that is ready.
 struct Agent {
     words: mpsc::UnboundedSender<ToAgent>,
     /// The run's clock as the agent reads it.
-    clock: Clock,
+    clock: AgentClock,
     /// Address of this machine from the agent's point of view.
     here: IpAddr,
     holds_storage: bool,
@@ -120,8 +123,20 @@ struct Agent {
 /// An answer of an agent.
 #[derive(Debug)]
 enum Answer {
-    Armed,
-    Done { died: Option<u64>, trouble: Option<String> },
+    /// When it was asked and when the answer arrived, by this machine's monotonic clock, and what the agent's showed.
+    Armed {
+        asked: u64,
+        shown: u64,
+        arrived: u64,
+    },
+    Done {
+        died: Option<u64>,
+        trouble: Option<String>,
+    },
+    Paused {
+        at: Option<u64>,
+        trouble: Option<String>,
+    },
 }
 
 impl Remote {
@@ -176,7 +191,11 @@ impl Places for Remote {
 
     fn clock(&self, process: ProcessId) -> Clock {
         let clock = self.shared.ground.clock;
-        self.shared.with(process, |seat| seat.agent.as_ref().map_or(clock, |agent| agent.clock))
+        self.shared.with(process, |seat| seat.agent.as_ref().map_or(clock, |agent| agent.clock.clock))
+    }
+
+    fn clock_error(&self, process: ProcessId) -> Span {
+        self.shared.with(process, |seat| seat.agent.as_ref().map_or(Span::ZERO, |agent| agent.clock.error()))
     }
 
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
@@ -201,8 +220,16 @@ impl Places for Remote {
             let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
             let shared = self.shared.clone();
             tokio::task::spawn_local(async move {
-                if shared.answered(order, Instant::now() + PATIENCE).await.is_none() {
-                    warn!(%process, "its agent does not answer");
+                let at = match shared.answered(order, Instant::now() + PATIENCE).await {
+                    Some((_, Answer::Paused { at, trouble: None })) => at,
+                    other => {
+                        warn!(%process, ?other, "its agent could not pause it, or let it go on");
+                        None
+                    }
+                };
+                if paused {
+                    let seen = shared.seen(process, life, at);
+                    shared.ground.happenings.put(Happening::Stopped(vec![seen]));
                 }
             });
         }
@@ -300,7 +327,7 @@ impl Shared {
             // as well.
             if let Some(agent) = agent {
                 drop(agent.words.send(ToAgent::Arm { order: 0, life }));
-                drop(agent.words.send(ToAgent::Fire { order: 0, wipe: false }));
+                drop(agent.words.send(ToAgent::Fire { order: 0, wipe: false, at: None }));
             }
             self.place_lost(process, life);
         }
@@ -351,7 +378,7 @@ impl Shared {
         place: &Place,
         ready: &Ready,
         words: mpsc::UnboundedSender<ToAgent>,
-        clock: Clock,
+        clock: AgentClock,
         here: IpAddr,
     ) {
         self.arrived(process, place, ready.life);
@@ -437,29 +464,48 @@ impl Shared {
     async fn carry_out(self: Rc<Self>, Kill { arming, wipe }: Kill) {
         let by = Instant::now() + ARMED_WITHIN;
         let mut armed = Vec::with_capacity(arming.len());
+        let mut seen = Vec::with_capacity(arming.len());
+        let mut slowest = Span::ZERO;
         for (process, life, place, pending) in arming {
             match (self.answered(pending, by).await, place) {
-                (Some((order, Answer::Armed)), place) => armed.push((process, life, place, order)),
-                (_, Some(place)) => self.fence(process, life, &place, wipe, self.replace_after),
+                (Some((order, Answer::Armed { asked, shown, arrived })), place) => {
+                    slowest = slowest.max(Span(arrived - asked));
+                    self.with(process, |seat| {
+                        if let Some(agent) = &mut seat.agent {
+                            let reading = AgentClock::read(self.ground.clock, asked, shown, arrived);
+                            agent.clock = agent.clock.better(reading);
+                        }
+                    });
+                    armed.push((process, life, place, order));
+                }
+                (_, Some(place)) => {
+                    seen.push(self.seen(process, life, None));
+                    self.fence(process, life, &place, wipe, self.replace_after);
+                }
                 // There is nothing to end, and no agent to do it.
                 (_, None) => self.ended(process, life, wipe),
             }
         }
+        // Late enough for the slowest agent to know it by then: each acts by its own clock.
+        let moment = self.ground.clock.now() + (slowest * 2).clamp(LEAST_NOTICE, MOST_NOTICE);
+        let several = armed.len() > 1;
         let fire = |(process, life, place, order)| {
-            (process, life, place, self.order_again(process, order, ToAgent::Fire { order, wipe }))
+            let clock = self.with(process, |seat| seat.agent.as_ref().map(|agent| agent.clock.clock));
+            let at = clock.filter(|_| several).map(|clock| clock.monotonic_at(moment));
+            (process, life, place, self.order_again(process, order, ToAgent::Fire { order, wipe, at }))
         };
         let fired: Vec<_> = armed.into_iter().map(fire).collect();
         let by = Instant::now() + PATIENCE;
-        let mut deaths = Vec::with_capacity(fired.len());
         for (process, life, place, pending) in fired {
             match (self.answered(pending, by).await, place) {
                 (Some((_, Answer::Done { died, trouble: None })), _) => {
-                    let clock = self.with(process, |seat| seat.agent.as_ref().map(|agent| agent.clock));
-                    let at = died.zip(clock).map(|(died, clock)| clock.at(died));
-                    deaths.extend(at.map(|at| Death { process, life, at }));
+                    if died.is_some() {
+                        seen.push(self.seen(process, life, died));
+                    }
                     self.ended(process, life, false);
                 }
                 (other, Some(place)) => {
+                    seen.push(self.seen(process, life, None));
                     warn!(%process, %life, ?other, "its agent could not end it");
                     // An agent that answers with a failure would fail again.
                     let wait = if other.is_some() { Duration::ZERO } else { self.replace_after };
@@ -468,7 +514,16 @@ impl Shared {
                 (_, None) => self.ended(process, life, wipe),
             }
         }
-        self.ground.happenings.put(Happening::Died(deaths));
+        if !seen.is_empty() {
+            self.ground.happenings.put(Happening::Stopped(seen));
+        }
+    }
+
+    /// A life that stopped when the monotonic clock at its place showed `at`, if its agent has said so.
+    fn seen(&self, process: ProcessId, life: Life, at: Option<u64>) -> Seen {
+        let clock = self.with(process, |seat| seat.agent.as_ref().map(|agent| agent.clock));
+        let error = clock.map_or(Span::ZERO, AgentClock::error);
+        Seen { process, life, at: at.zip(clock).map(|(at, it)| it.clock.at(at)), error }
     }
 
     /// Reports that a life was lost with its place.
@@ -523,7 +578,8 @@ impl Shared {
         self.with(process, |seat| {
             seat.agent.as_ref()?.words.send(words).ok()?;
             let (sender, answer) = oneshot::channel();
-            seat.waiting.insert(order, sender);
+            let asked = monotonic();
+            seat.waiting.insert(order, (asked, sender));
             Some(Pending { process, order, answer })
         })
     }
@@ -553,10 +609,21 @@ impl Shared {
                     self.with(process, |seat| seat.incomplete.insert(life, String::new()));
                 }
             }
-            ToPlace::Armed { order } if is_current => self.answer(process, order, Answer::Armed),
+            ToPlace::Armed { order, clock } if is_current => {
+                let arrived = monotonic();
+                self.answer(process, order, |asked| Answer::Armed { asked, shown: clock, arrived });
+            }
+            ToPlace::Paused { order, at, trouble } if is_current => {
+                self.answer(process, order, |_| Answer::Paused { at, trouble });
+            }
             ToPlace::Done { order, died, trouble } => {
                 if is_current {
-                    self.answer(process, order, Answer::Done { died, trouble });
+                    if died.is_some() {
+                        // Its facts came before.
+                        let life = self.with(process, |seat| seat.life);
+                        self.complete(process, |it, _| Some(*it) == life);
+                    }
+                    self.answer(process, order, |_| Answer::Done { died, trouble });
                 } else {
                     self.arrived(process, place, None);
                 }
@@ -585,15 +652,10 @@ impl Shared {
         }
     }
 
-    fn answer(&self, process: ProcessId, order: OrderNo, answer: Answer) {
-        if let Answer::Done { died: Some(_), .. } = answer {
-            // Its facts arrived first.
-            let life = self.with(process, |seat| seat.life);
-            self.complete(process, |it, _| Some(*it) == life);
-        }
-        if let Some(waiting) = self.with(process, |seat| seat.waiting.remove(&order)) {
+    fn answer(&self, process: ProcessId, order: OrderNo, answer: impl FnOnce(u64) -> Answer) {
+        if let Some((asked, waiting)) = self.with(process, |seat| seat.waiting.remove(&order)) {
             // The receiver is gone if it exceeded its time limit.
-            drop(waiting.send(answer));
+            drop(waiting.send(answer(asked)));
         }
     }
 

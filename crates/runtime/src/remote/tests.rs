@@ -91,11 +91,11 @@ async fn agent(
                     continue;
                 }
                 ToAgent::Clock => ToPlace::Clock(monotonic()),
-                ToAgent::Arm { order, .. } => ToPlace::Armed { order },
+                ToAgent::Arm { order, .. } => ToPlace::Armed { order, clock: monotonic() },
                 ToAgent::Fire { order, .. } => {
                     ToPlace::Done { order, died: Some(monotonic()), trouble: None }
                 }
-                ToAgent::Pause { order, .. } => ToPlace::Done { order, died: None, trouble: None },
+                ToAgent::Pause { order, .. } => ToPlace::Paused { order, at: None, trouble: None },
             };
             control::send(&mut stream, &answer).await.unwrap();
         }

@@ -43,8 +43,9 @@ pub(crate) enum ToAgent {
     Launch { life: Life, keeps_storage: bool, supervisor: std::net::SocketAddr },
     /// Prepares the end of a life.
     Arm { order: OrderNo, life: Life },
-    /// Ends what was armed under this number. Answered once the life has ended and its facts have been sent.
-    Fire { order: OrderNo, wipe: bool },
+    /// Ends what was armed under this number, once the agent's monotonic clock shows `at`, or at once; answered when it is
+    /// gone and its facts have been sent.
+    Fire { order: OrderNo, wipe: bool, at: Option<u64> },
     /// Pauses or resumes a life.
     Pause { order: OrderNo, life: Life, paused: bool },
 }
@@ -59,27 +60,16 @@ pub(crate) enum ToPlace {
     /// Nanoseconds of the agent's monotonic clock.
     Clock(u64),
     /// A piece of a life's file of facts.
-    Facts {
-        life: Life,
-        offset: u64,
-        bytes: Vec<u8>,
-    },
+    Facts { life: Life, offset: u64, bytes: Vec<u8> },
     /// A life has ended by itself, and all its facts have been sent.
-    Ended {
-        life: Life,
-        status: String,
-        last_words: String,
-    },
-    Armed {
-        order: OrderNo,
-    },
-    /// An order was carried out or failed. Contains the time of death by the agent's monotonic clock, if a life
-    /// ended.
-    Done {
-        order: OrderNo,
-        died: Option<u64>,
-        trouble: Option<String>,
-    },
+    Ended { life: Life, status: String, last_words: String },
+    /// Ready to end a life, with the agent's monotonic clock.
+    Armed { order: OrderNo, clock: u64 },
+    /// An order to end a life was carried out, or why not. If there was a life, with the instant after which it executed
+    /// nothing, by the agent's monotonic clock.
+    Done { order: OrderNo, died: Option<u64>, trouble: Option<String> },
+    /// The same of an order to stop a life where it stands, or to let it go on.
+    Paused { order: OrderNo, at: Option<u64>, trouble: Option<String> },
     /// The agent is about to end. Its life has ended, and all facts have been sent.
     Leaving,
 }

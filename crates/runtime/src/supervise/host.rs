@@ -1,6 +1,6 @@
 //! Passes reports to the supervisor, and performs its orders.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, EndedBy, Fact, FactKind, Life, Membership, Presence, ProcessId, Span, StorageFate, Time,
-    Trigger,
+    Boot, ClusterId, EndedBy, Fact, FactKind, FaultNo, Life, Membership, Presence, ProcessId, Span,
+    StorageFate, Time, Trigger,
 };
 use faultline_supervisor::{Order, Report, Supervisor};
-use faultline_trace::manifest::LinkMeasured;
+use faultline_trace::manifest::{Effect, LinkMeasured};
 use faultline_trace::{Bundle, FactsWriter, Stream};
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
@@ -23,9 +23,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
+use super::effects::Effects;
 use super::journal::{self, Journal, Past};
 use super::measuring::Measuring;
-use super::places::{Happening, Happenings, Places};
+use super::places::{Happening, Happenings, Places, Seen};
 use super::totals::Totals;
 use super::{Collapse, Observer, RunError, RunOptions, RunOutcome};
 use crate::clock::{Alarm, Clock};
@@ -95,6 +96,7 @@ struct Host<'a, P> {
     cut: Vec<(ClusterId, ClusterId)>,
     storage_faults: BTreeMap<ProcessId, StorageFault>,
     collapsed: Vec<Collapse>,
+    effects: Effects,
     /// Why the run cannot continue, once that is known.
     hopeless: Option<RunError>,
     totals: Totals,
@@ -113,8 +115,8 @@ struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
     /// Address of the node, once it listens.
     address: Option<SocketAddr>,
-    /// Number of orders that are not known to be in force.
-    outstanding: u32,
+    /// Orders that are not known to be in force there, each with the fault that it is part of.
+    outstanding: VecDeque<Option<FaultNo>>,
 }
 
 /// Carries out a run, or resumes the run in `memory`. Nodes connect to `listener`, and prove that they know their
@@ -179,6 +181,7 @@ pub(crate) async fn host<P: Places>(
         cut: Vec::new(),
         storage_faults: BTreeMap::new(),
         collapsed: Vec::new(),
+        effects: Effects::default(),
         hopeless: None,
         totals,
         options,
@@ -200,8 +203,8 @@ pub(crate) async fn host<P: Places>(
     let told: Vec<_> = std::mem::take(&mut host.nodes).into_keys().collect();
     let buried = host.places.end(&told).await;
     while let Ok((_, happening)) = happened.try_recv() {
-        if let Happening::Died(deaths) = happening {
-            host.observer.died(&deaths);
+        if let Happening::Stopped(seen) = happening {
+            host.stopped(&seen);
         }
     }
     let outcome = outcome.map_err(|error| match error {
@@ -215,6 +218,7 @@ pub(crate) async fn host<P: Places>(
         outcome,
         added: supervisor.plan().split_off(host.options.supervisor.plan.len()),
         faults: supervisor.faults(),
+        effects: host.effects.into_entries(),
         links: host.measuring.history(),
         duration,
         collapsed: host.collapsed,
@@ -235,7 +239,7 @@ impl<P: Places> Host<'_, P> {
         loop {
             self.journal.flush()?;
             for order in orders.drain(..) {
-                if let Some(outcome) = self.perform(order).await? {
+                if let Some(outcome) = self.perform(order, supervisor).await? {
                     self.observer.status(self.clock.now(), &supervisor.status());
                     return Ok(outcome);
                 }
@@ -305,7 +309,7 @@ impl<P: Places> Host<'_, P> {
         let last = past.last();
         let mut memory =
             Recollection { recorded: recorded.into_iter(), wiped: BTreeSet::new(), outcome: None };
-        self.remember(&mut memory, Time::ZERO, orders)?;
+        self.remember(&mut memory, Time::ZERO, supervisor, orders)?;
         for entry in past.entries {
             match entry {
                 journal::Entry::Heard(reports) => {
@@ -324,12 +328,12 @@ impl<P: Places> Host<'_, P> {
                         supervisor.handle(report, at, orders);
                         now = at;
                     }
-                    self.remember(&mut memory, now, orders)?;
+                    self.remember(&mut memory, now, supervisor, orders)?;
                 }
                 journal::Entry::Measured { by, to, requested, link } => {
                     self.note_measured(by, to, requested, link)
                 }
-                journal::Entry::Died(deaths) => self.observer.died(&deaths),
+                journal::Entry::Stopped(seen) => self.stopped(&seen),
                 journal::Entry::Launched { process, .. } => drop(memory.wiped.remove(&process)),
                 journal::Entry::Resumed(at) => self.observer.resumed(at),
                 journal::Entry::Run { .. } | journal::Entry::Complete { .. } | journal::Entry::Noted(_) => {}
@@ -360,14 +364,16 @@ impl<P: Places> Host<'_, P> {
         &mut self,
         memory: &mut Recollection,
         at: Time,
+        supervisor: &Supervisor,
         orders: &mut Vec<Order>,
     ) -> Result<(), RunError> {
         for order in orders.drain(..) {
             match order {
                 Order::State(fact) => match memory.recorded.next() {
-                    None => self.state(at, &fact)?,
+                    None => self.state(at, &fact, supervisor)?,
                     Some((at, recorded)) if recorded == fact => {
                         self.stated = at;
+                        self.effects.stated(&fact, |no| supervisor.due(no));
                         self.observer.stated(at, ProcessId::SUPERVISOR, Life(0), &fact);
                     }
                     Some(_) => return Err(RunError::Journal),
@@ -385,6 +391,7 @@ impl<P: Places> Host<'_, P> {
                 }
                 Order::Cut { from, to, cut } => self.note_cut(from, to, cut),
                 Order::Storage { process, how } => self.note_storage(process, how),
+                Order::Pause { process, life, paused: true } => self.effects.pausing(process, life),
                 Order::Kill { .. } | Order::Go { .. } | Order::Pause { .. } => {}
                 Order::End(outcome) => memory.outcome = Some(outcome),
             }
@@ -471,9 +478,9 @@ impl<P: Places> Host<'_, P> {
                 }
                 vec![Report::Exited { process, life }]
             }
-            Happening::Died(deaths) => {
-                self.observer.died(&deaths);
-                self.journal.write(&journal::Entry::Died(deaths));
+            Happening::Stopped(seen) => {
+                self.stopped(&seen);
+                self.journal.write(&journal::Entry::Stopped(seen));
                 vec![]
             }
             Happening::Lost { process, life, storage, by } => {
@@ -483,6 +490,14 @@ impl<P: Places> Host<'_, P> {
                 vec![Report::Lost { process, life, storage, by }]
             }
             Happening::Said { process, life, message } => self.said(at, process, life, message),
+        }
+    }
+
+    /// Lives that were to be killed or paused have stopped.
+    fn stopped(&mut self, seen: &[Seen]) {
+        if let Some(effect) = self.effects.stopped(seen) {
+            self.totals.took_effect(effect);
+            self.observer.took_effect(effect);
         }
     }
 
@@ -504,6 +519,10 @@ impl<P: Places> Host<'_, P> {
                 // A message of a process that has failed in the meantime.
                 let Some(node) = self.nodes.get_mut(&(process, life)) else { return vec![] };
                 node.address = Some(address);
+                self.measuring.disturb_process(process, at);
+                if self.begun {
+                    self.observe_links(process);
+                }
                 let registered = Report::Registered { process, life };
                 [registered].into_iter().chain(self.measure()).collect()
             }
@@ -511,6 +530,11 @@ impl<P: Places> Host<'_, P> {
                 self.journal.write(&journal::Entry::Measured { by: process, to, requested, link });
                 self.note_measured(process, to, requested, link);
                 self.links_measured().into_iter().collect()
+            }
+            ToSupervisor::Observed { to, requested, since, delays } => {
+                let is_disturbed = disturbed(&self.changed, &self.cut);
+                self.measuring.observed((process, to), requested, since, &delays, is_disturbed);
+                vec![]
             }
             ToSupervisor::Heartbeat(gauges, counts, delays) => {
                 self.totals.heard(process, life, gauges, counts, delays);
@@ -522,9 +546,18 @@ impl<P: Places> Host<'_, P> {
             }
             ToSupervisor::Started => vec![Report::Started { process, life }],
             ToSupervisor::Held => vec![Report::Held { process, life }],
-            ToSupervisor::InForce => {
-                if let Some(node) = self.nodes.get_mut(&(process, life)) {
-                    node.outstanding -= 1;
+            ToSupervisor::InForce(at) => {
+                let order = self.nodes.get_mut(&(process, life)).and_then(|it| it.outstanding.pop_front());
+                if let Some(Some(no)) = order {
+                    let error = self.places.clock_error(process);
+                    self.effects.took_effect(no, Effect { process, life, at: Some(at), error });
+                    let is_waited_for = |it: &Node| it.outstanding.contains(&Some(no));
+                    if !self.nodes.values().any(is_waited_for)
+                        && let Some(effect) = self.effects.of(no)
+                    {
+                        self.totals.took_effect(effect);
+                        self.observer.took_effect(effect);
+                    }
                 }
                 self.let_go();
                 vec![]
@@ -556,7 +589,7 @@ impl<P: Places> Host<'_, P> {
                 }
             }
         });
-        self.nodes.insert((process, life), Node { orders, address: None, outstanding: 0 });
+        self.nodes.insert((process, life), Node { orders, address: None, outstanding: VecDeque::new() });
     }
 
     fn setup(&self, process: ProcessId, keys: WrappedKeys) -> Setup {
@@ -614,10 +647,21 @@ impl<P: Places> Host<'_, P> {
         }
         self.begun = true;
         self.observer.measured(&self.measuring.entries());
+        for process in self.measuring.observers() {
+            self.observe_links(process);
+        }
         Some(Report::LinksMeasured)
     }
 
-    async fn perform(&mut self, order: Order) -> Result<Option<Outcome>, RunError> {
+    /// Has a process observe its links while the application runs.
+    fn observe_links(&self, process: ProcessId) {
+        let links = self.measuring.observed_by(process);
+        if !links.is_empty() {
+            self.tell_process(process, ToNode::Observe(links));
+        }
+    }
+
+    async fn perform(&mut self, order: Order, supervisor: &Supervisor) -> Result<Option<Outcome>, RunError> {
         debug!(?order, "performing");
         match order {
             Order::Launch { process, life, boot } => {
@@ -651,29 +695,46 @@ impl<P: Places> Host<'_, P> {
                 self.halted.push((process, life));
                 self.let_go();
             }
-            Order::Kill { lives, storage } => self.places.kill(&lives, storage).await?,
-            Order::Pause { process, life, paused } => self.places.pause(process, life, paused).await?,
+            Order::Kill { lives, storage } => {
+                let now = self.clock.now();
+                lives.iter().for_each(|&(process, _)| self.measuring.disturb_process(process, now));
+                self.places.kill(&lives, storage).await?;
+            }
+            Order::Pause { process, life, paused } => {
+                if paused {
+                    self.effects.pausing(process, life);
+                }
+                self.measuring.disturb_process(process, self.clock.now());
+                self.places.pause(process, life, paused).await?;
+            }
             Order::Link { from, to, properties } => {
                 self.note_link(from, to, properties);
-                self.order_all(&ToNode::Link { from, to, properties });
+                self.measuring.disturb_link(from, to, self.clock.now());
+                self.order_all(&ToNode::Link { from, to, properties }, properties.and(Some(from)));
                 self.measure_later();
             }
             Order::Relink { from, to, properties } => {
                 let since = self.begun.then(|| self.clock.now());
                 self.note_relink(from, to, properties, since);
-                self.order_all(&ToNode::Relink { from, to, properties });
+                self.order_all(&ToNode::Relink { from, to, properties }, None);
+                if self.begun {
+                    for process in self.measuring.observers() {
+                        self.observe_links(process);
+                    }
+                }
                 self.measure_later();
             }
             Order::Cut { from, to, cut } => {
                 self.note_cut(from, to, cut);
-                self.order_all(&ToNode::Cut { from, to, cut });
+                self.measuring.disturb_link(from, to, self.clock.now());
+                self.order_all(&ToNode::Cut { from, to, cut }, cut.then_some(from));
                 self.measure_later();
             }
             Order::Storage { process, how } => {
                 self.note_storage(process, how);
-                self.order(|it| it == process, &ToNode::Storage(how));
+                self.order(|it| it == process, |_| how.is_some(), &ToNode::Storage(how));
             }
-            Order::State(fact) => self.state(self.clock.now(), &fact)?,
+            Order::State(fact) => self.state(self.clock.now(), &fact, supervisor)?,
             Order::End(outcome) => return Ok(Some(outcome)),
         }
         Ok(None)
@@ -691,7 +752,8 @@ impl<P: Places> Host<'_, P> {
     }
 
     /// States a fact of the supervisor, with a time no earlier than that of the last fact of its predecessors.
-    fn state(&mut self, at: Time, fact: &Fact) -> Result<(), RunError> {
+    fn state(&mut self, at: Time, fact: &Fact, supervisor: &Supervisor) -> Result<(), RunError> {
+        self.effects.stated(fact, |no| supervisor.due(no));
         let now = at.max(self.stated);
         self.stated = now;
         self.facts.write(now, fact).and_then(|()| self.facts.flush()).map_err(RunError::Record)?;
@@ -720,15 +782,23 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// Sends an order to all nodes, which must be in force before a halted process is released.
-    fn order_all(&mut self, order: &ToNode) {
-        self.order(|_| true, order);
+    /// Orders something of every node that must be in force before a halted process goes on. A fault has its effect where
+    /// packets of the cluster `at` are sent.
+    fn order_all(&mut self, order: &ToNode, at: Option<ClusterId>) {
+        let membership = self.membership.clone();
+        self.order(|_| true, |process| Some(membership.cluster_of(process)) == at, order);
     }
 
-    fn order(&mut self, of: impl Fn(ProcessId) -> bool, order: &ToNode) {
-        for (_, node) in self.nodes.iter_mut().filter(|((process, _), _)| of(*process)) {
+    fn order(
+        &mut self,
+        of: impl Fn(ProcessId) -> bool,
+        is_target: impl Fn(ProcessId) -> bool,
+        order: &ToNode,
+    ) {
+        let fault = self.effects.injecting();
+        for (&(process, _), node) in self.nodes.iter_mut().filter(|((process, _), _)| of(*process)) {
             if node.orders.send(order.clone()).is_ok() {
-                node.outstanding += 1;
+                node.outstanding.push_back(fault.filter(|_| is_target(process)));
             }
         }
     }
@@ -736,7 +806,7 @@ impl<P: Places> Host<'_, P> {
     /// Releases halted processes once all orders are in force. If a process is paused, waits until it resumes or
     /// fails, since it may handle messages from the meantime before the orders.
     fn let_go(&mut self) {
-        if self.nodes.values().all(|node| node.outstanding == 0) {
+        if self.nodes.values().all(|node| node.outstanding.is_empty()) {
             for (process, life) in std::mem::take(&mut self.halted) {
                 self.tell(process, life, ToNode::Go);
             }

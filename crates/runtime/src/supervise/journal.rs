@@ -19,7 +19,7 @@ use faultline_trace::{Cut, append_record, split_body};
 use serde::{Deserialize, Serialize};
 
 use super::RunError;
-use super::places::Death;
+use super::places::Seen;
 use crate::clock::{Clock, Origin};
 
 const FILE: &str = "journal";
@@ -33,8 +33,8 @@ pub(crate) enum Entry {
     Heard(Vec<(Time, Report)>),
     /// A process has measured a link.
     Measured { by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured },
-    /// Lives were killed by a single order.
-    Died(Vec<Death>),
+    /// Lives were killed or paused by one order.
+    Stopped(Vec<Seen>),
     /// A life was launched at the place with this UID.
     Launched { process: ProcessId, life: Life, uid: String },
     /// The record contains all facts of a life.

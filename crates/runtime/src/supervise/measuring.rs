@@ -1,6 +1,6 @@
 //! Keeps track of which links are measured, by which process, and with which progress.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Membership, ProcessId, Span, Time};
@@ -26,9 +26,16 @@ pub(super) struct Measuring {
     past: Vec<LinkEntry>,
 }
 
+/// Echoes that were sent so soon after a fault may have been delayed by it: packets that it held back are in front of them.
+const SETTLES: Span = Span::from_secs(1);
+
 #[derive(Debug)]
 struct Link {
     entry: LinkEntry,
+    /// No echo counts that may have been sent before this.
+    settled: Time,
+    /// The sum of the delays of echoes that count.
+    sum: Span,
     /// The measuring process and the process at the other end; `None` for a cluster with a single process.
     ends: Option<(ProcessId, ProcessId)>,
 }
@@ -52,7 +59,9 @@ impl Measuring {
                 let second = processes(to).find(|&process| process != first);
                 let requested = links.between(from, to);
                 all.push(Link {
-                    entry: LinkEntry { from, to, requested, measured: None, since: None },
+                    entry: LinkEntry { from, to, requested, measured: None, observed: None, since: None },
+                    settled: Time::ZERO,
+                    sum: Span::ZERO,
                     ends: second.map(|second| (first, second)),
                 });
             }
@@ -70,8 +79,9 @@ impl Measuring {
         since: Option<Time>,
     ) {
         for link in self.links.iter_mut().filter(|link| (link.entry.from, link.entry.to) == (from, to)) {
-            let entry = LinkEntry { from, to, requested, measured: None, since };
+            let entry = LinkEntry { from, to, requested, measured: None, observed: None, since };
             let before = std::mem::replace(&mut link.entry, entry);
+            (link.settled, link.sum) = (since.map_or(Time::ZERO, |it| it + SETTLES), Span::ZERO);
             self.past.extend(Some(before).filter(|_| since.is_some()));
         }
     }
@@ -109,6 +119,59 @@ impl Measuring {
         }
     }
 
+    /// The links that are to be observed by a process, with the latency asked for.
+    pub(super) fn observed_by(&self, process: ProcessId) -> Vec<(ProcessId, Span)> {
+        let of_process = |link: &Link| {
+            let (by, to) = link.ends?;
+            (by == process).then_some((to, link.entry.requested.latency))
+        };
+        self.links.iter().filter_map(of_process).collect()
+    }
+
+    /// The processes that observe links.
+    pub(super) fn observers(&self) -> BTreeSet<ProcessId> {
+        self.links.iter().filter_map(|link| Some(link.ends?.0)).collect()
+    }
+
+    /// A fault, or the end of one, concerns these links now.
+    pub(super) fn disturb_link(&mut self, from: ClusterId, to: ClusterId, now: Time) {
+        self.disturb(|link| (link.entry.from, link.entry.to) == (from, to), now);
+    }
+
+    /// Something happens to a process now: the links that it measures, or at whose other end it is.
+    pub(super) fn disturb_process(&mut self, process: ProcessId, now: Time) {
+        self.disturb(|link| link.ends.is_some_and(|(by, to)| by == process || to == process), now);
+    }
+
+    fn disturb(&mut self, is_concerned: impl Fn(&Link) -> bool, now: Time) {
+        self.links.iter_mut().filter(|link| is_concerned(link)).for_each(|link| link.settled = now + SETTLES);
+    }
+
+    /// Takes delays of echoes that were sent after `since` over a link of which this latency was asked.
+    pub(super) fn observed(
+        &mut self,
+        (by, to): (ProcessId, ProcessId),
+        requested: Span,
+        since: Time,
+        delays: &[Span],
+        is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,
+    ) {
+        for link in self.links.iter_mut().filter(|link| link.ends == Some((by, to))) {
+            let entry = &mut link.entry;
+            let is_asked = entry.requested.latency == requested && since >= link.settled;
+            if !is_asked || is_disturbed(entry.from, entry.to) {
+                continue;
+            }
+            let tolerance = entry.tolerance_observed();
+            let is_outside = |delay: &&Span| Span(delay.0.abs_diff(requested.0)) > tolerance;
+            let observed = entry.observed.get_or_insert_default();
+            observed.outside += delays.iter().filter(is_outside).count() as u32;
+            observed.echoes += delays.len() as u32;
+            link.sum = delays.iter().fold(link.sum, |sum, &it| sum + it);
+            observed.mean = Span(link.sum.0 / u64::from(observed.echoes.max(1)));
+        }
+    }
+
     /// Returns whether all links have been measured.
     pub(super) fn is_done(&self) -> bool {
         self.links.iter().all(|link| link.ends.is_none() || link.entry.measured.is_some())
@@ -136,5 +199,74 @@ impl Link {
         // Far enough apart that no echo has to wait for the previous one.
         let apart = APART.max(requested.jitter * 2);
         Measurement { to, samples, apart, requested: requested.latency, tolerance }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Cluster, Life, Member, MembershipVersion, NodeId, Role};
+    use faultline_trace::manifest::LinkObserved;
+
+    const ENDS: (ProcessId, ProcessId) = (ProcessId(0), ProcessId(1));
+    const ASKED: Span = Span::from_millis(8);
+
+    /// Two clusters of one process each.
+    fn measuring() -> Measuring {
+        let member = |process: u32| Member {
+            cluster: ClusterId(process as u16),
+            role: Role::RANK,
+            node: NodeId(process),
+            life: Life(0),
+            up: false,
+            started: false,
+            gone: false,
+        };
+        let cluster = |process| Cluster::new([ProcessId(process)].into());
+        let membership = Membership {
+            version: MembershipVersion(0),
+            members: (0..2).map(member).collect(),
+            clusters: (0..2).map(cluster).collect(),
+        };
+        let mut measuring = Measuring::new(&membership, &Links::default());
+        let requested = LinkProperties { latency: ASKED, ..LinkProperties::default() };
+        measuring.ask(ClusterId(0), ClusterId(1), requested, None);
+        measuring
+    }
+
+    fn observed(measuring: &Measuring) -> Option<LinkObserved> {
+        let entries = measuring.entries();
+        entries.iter().find(|it| (it.from, it.to) == (ClusterId(0), ClusterId(1))).unwrap().observed
+    }
+
+    #[test]
+    fn echoes_count_by_whether_they_took_as_long_as_asked() {
+        let mut measuring = measuring();
+        assert_eq!(measuring.observed_by(ProcessId(0)), [(ProcessId(1), ASKED)]);
+        let delays = [ASKED, Span::from_micros(9_000), Span::from_micros(9_001), Span::from_millis(3)];
+        measuring.observed(ENDS, ASKED, Time::ZERO, &delays, |_, _| false);
+        let LinkObserved { echoes, outside, mean } = observed(&measuring).unwrap();
+        assert_eq!((echoes, outside, mean), (4, 2, Span::from_nanos(7_250_250)));
+        measuring.observed(ENDS, Span::from_millis(7), Time::ZERO, &delays, |_, _| false);
+        assert_eq!(observed(&measuring).unwrap().echoes, 4, "of what was asked before");
+    }
+
+    #[test]
+    fn no_echo_counts_that_a_fault_may_have_delayed() {
+        let mut measuring = measuring();
+        let at = Time::ZERO + Span::from_secs(5);
+        let late = [Span::from_secs(1)];
+        measuring.observed(ENDS, ASKED, at, &late, |_, _| true);
+        for disturb in [
+            |it: &mut Measuring, at| it.disturb_link(ClusterId(0), ClusterId(1), at),
+            |it: &mut Measuring, at| it.disturb_process(ProcessId(0), at),
+            |it: &mut Measuring, at| it.disturb_process(ProcessId(1), at),
+        ] {
+            disturb(&mut measuring, at);
+            measuring.observed(ENDS, ASKED, at, &late, |_, _| false);
+            assert_eq!(observed(&measuring), None);
+        }
+        measuring.observed(ENDS, ASKED, at + SETTLES, &late, |_, _| false);
+        assert_eq!(observed(&measuring).unwrap().outside, 1);
     }
 }

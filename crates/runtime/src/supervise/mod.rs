@@ -5,6 +5,7 @@
 //! membership to the processes, has links measured, adds up metrics, and writes the supervisor's facts into the
 //! bundle.
 
+mod effects;
 mod host;
 mod journal;
 mod measuring;
@@ -24,7 +25,7 @@ use faultline_core::{Fact, Life, Membership, PlannedFault, ProcessId, Span, Time
 use faultline_supervisor::{Config, Status};
 use faultline_tc::namespace::NamespaceError;
 use faultline_trace::BundleError;
-use faultline_trace::manifest::LinkEntry;
+use faultline_trace::manifest::{EffectEntry, LinkEntry};
 use thiserror::Error;
 use tokio::runtime::{Builder, LocalOptions};
 
@@ -34,7 +35,6 @@ use crate::storage::StorageOptions;
 pub(crate) use host::{Ground, Memory, host};
 pub use journal::Past;
 pub(crate) use journal::{Entry, Journal};
-pub use places::Death;
 pub use wishes::Wishes;
 
 /// Options of a run, wherever its processes are.
@@ -95,6 +95,8 @@ pub struct RunOutcome {
     pub added: Vec<PlannedFault>,
     /// State of each fault of the plan at the end.
     pub faults: Vec<FaultAccount>,
+    /// When the faults took effect.
+    pub effects: Vec<EffectEntry>,
     /// Requested and measured properties of links, including those changed during the run.
     pub links: Vec<LinkEntry>,
     /// Duration of the run, from its start to its end.
@@ -125,9 +127,9 @@ pub trait Observer {
     fn status(&mut self, now: Time, status: &Status);
     /// Called once the links have been measured.
     fn measured(&mut self, links: &[LinkEntry]);
-    /// Called when lives have been killed by a single order.
-    fn died(&mut self, deaths: &[Death]) {
-        let _ = deaths;
+    /// A fault took effect, everywhere or on one more process.
+    fn took_effect(&mut self, effect: &EffectEntry) {
+        let _ = effect;
     }
     /// Called when a restarted program has resumed the run. The calls that its predecessors made are repeated first,
     /// in the same order.

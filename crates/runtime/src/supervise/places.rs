@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faultline_core::{Boot, EndedBy, Life, ProcessId, StorageFate, Time};
+use faultline_core::{Boot, EndedBy, Life, ProcessId, Span, StorageFate, Time};
 use faultline_shaper::Kernel;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
@@ -23,8 +23,8 @@ pub(crate) enum Happening {
     Said { process: ProcessId, life: Life, message: ToSupervisor },
     /// A life has ended. If that was not ordered, contains its exit status and last lines.
     Ended { process: ProcessId, life: Life, collapse: Option<(String, String)> },
-    /// Lives were killed by a single order, and their ends observed.
-    Died(Vec<Death>),
+    /// Lives were killed or paused by one order; when each of them stopped.
+    Stopped(Vec<Seen>),
     /// The place of a life was lost. The life is no longer accepted, whether or not it still runs.
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
 }
@@ -48,15 +48,15 @@ impl Happenings {
     }
 }
 
-/// The end of a life that was killed on order.
+/// When a life stopped that was to be killed or paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Death {
-    /// The process that was killed.
-    pub process: ProcessId,
-    /// Number of its life.
-    pub life: Life,
-    /// When its place observed the end, by the run's clock.
-    pub at: Time,
+pub(crate) struct Seen {
+    pub(crate) process: ProcessId,
+    pub(crate) life: Life,
+    /// The instant after which it executed no instruction, by the run's clock; `None` if its place did not say.
+    pub(crate) at: Option<Time>,
+    /// By how much that may be wrong.
+    pub(crate) error: Span,
 }
 
 /// The places of all processes. A process has at most one hosted life, even if others still run somewhere.
@@ -73,9 +73,15 @@ pub(crate) trait Places {
     /// Returns the run's clock in the form that a hosted life can read.
     fn clock(&self, process: ProcessId) -> Clock;
 
-    /// Ends lives at the same time, and applies the fate of their storage. Reports [`Happening::Ended`] for each life
-    /// that is no longer hosted, and [`Happening::Died`] for ends that were observed, possibly after the return.
-    /// Lives that have already ended are no error.
+    /// By how much that clock may be wrong there.
+    fn clock_error(&self, process: ProcessId) -> Span {
+        let _ = process;
+        Span::ZERO
+    }
+
+    /// Ends lives at one moment, and deals with the storage of their processes. That each of them is hosted no more is told
+    /// as [`Happening::Ended`], and when they stopped as [`Happening::Stopped`]; this may return before that. Lives that
+    /// are gone already are no error.
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
     /// Records the newest life that a predecessor of this program launched, and whether the storage was to be removed
@@ -85,7 +91,8 @@ pub(crate) trait Places {
         let _ = (process, newest, wiped);
     }
 
-    /// Pauses or resumes a hosted life, before any later order for it.
+    /// Stops a hosted life where it stands, or lets it go on; what is ordered of it later comes after that. When it stopped is
+    /// told as [`Happening::Stopped`].
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
     /// Ends all lives. Those in `told` were told to end when their supervisor disconnected, and have a moment to seal

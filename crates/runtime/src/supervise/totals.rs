@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Gauges, Life, ProcessId};
+use faultline_trace::manifest::EffectEntry;
 
 use crate::RunOptions;
 use crate::metrics::exposition::Exposition;
@@ -34,6 +35,14 @@ impl Totals {
     /// Changes the requested properties of a link.
     pub(super) fn ask(&self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
         self.exposition.update(|page| page.ask(from, to, properties));
+    }
+
+    /// A fault took effect.
+    pub(super) fn took_effect(&self, effect: &EffectEntry) {
+        let (skew, latency) = (effect.skew(), effect.latency());
+        self.exposition.update(|page| {
+            page.effects.insert(effect.no, (skew, latency));
+        });
     }
 
     /// Returns the page.

@@ -201,11 +201,22 @@ impl Transport {
     /// Hands a packet to the link, which charges it with `charge` bytes. A packet to a process that is not up is
     /// lost.
     pub(crate) fn send(self: &Rc<Self>, to: ProcessId, kind: FrameKind, charge: u64, body: Body) {
+        self.send_due(to, kind, charge, body);
+    }
+
+    /// The same; says when the packet was given to the link, and when the link is to have carried it.
+    fn send_due(
+        self: &Rc<Self>,
+        to: ProcessId,
+        kind: FrameKind,
+        charge: u64,
+        body: Body,
+    ) -> Option<(Time, Time)> {
         let now = self.clock.now();
-        {
+        let due = {
             let state = &mut *self.state.borrow_mut();
-            let Some(peer) = state.peers.get_mut(to.index()) else { return };
-            let Some(entry) = peer.entry else { return };
+            let peer = state.peers.get_mut(to.index())?;
+            let entry = peer.entry?;
             let interface = &mut state.interfaces[usize::from(entry.cluster != self.me.cluster)];
             let idle = peer.line.is_empty();
             let due = peer.line.push(now, charge, interface, (kind, now, body));
@@ -214,15 +225,18 @@ impl Transport {
                     state.waiting.push(to);
                     self.courier.notify_one();
                 }
-                return;
+                return Some((now, due));
             }
-        }
+            due
+        };
         self.release(to, now);
+        Some((now, due))
     }
 
-    /// Sends an echo, to measure the link to `to`.
-    pub(crate) fn echo(self: &Rc<Self>, to: ProcessId) {
-        self.send(to, FrameKind::Echo, ECHO_CHARGE, Body::default());
+    /// Measures the link to `to`: sends an echo. Says when, and when the nodes' part of the link is to have carried it; `None`
+    /// when the process is not up.
+    pub(crate) fn echo(self: &Rc<Self>, to: ProcessId) -> Option<(Time, Time)> {
+        self.send_due(to, FrameKind::Echo, ECHO_CHARGE, Body::default())
     }
 
     /// Changes the properties of a link for packets sent from now on; `None` restores the requested ones.

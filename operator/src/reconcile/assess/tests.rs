@@ -249,7 +249,13 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     said.missing.clear();
     said.clusters = vec![cluster("paris", 3), cluster("rennes", 2)];
     said.links = vec![link("paris", "paris", 100, 103), link("paris", "rennes", 5000, 5040)];
-    said.faults = Faults { planned: 2, done: 1, without_effect: 0, worst_skew_micros: Some(900) };
+    said.faults = Faults {
+        planned: 2,
+        done: 1,
+        without_effect: 0,
+        worst_skew_micros: Some(900),
+        worst_latency_micros: Some(4000),
+    };
     said.rollbacks = 2;
     said.events = vec![event(1, "Begun"), event(2, "FaultInjected")];
     let (status, news) = next(&said, 2);
@@ -258,7 +264,7 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     assert_eq!(news[0].note, "At 1.50 s: event 1");
     assert_eq!(status.last_event, Some(2));
     assert_eq!(status.faults_done.as_deref(), Some("1/2"));
-    assert_eq!(status.worst_skew_micros, Some(900));
+    assert_eq!((status.worst_skew_micros, status.worst_latency_micros), (Some(900), Some(4000)));
     assert_eq!(status.rollbacks, Some(2));
     assert_eq!(status.clusters_ready.as_deref(), Some("1/2"), "a process of rennes is down");
     assert_eq!(status.clusters[0].progress.as_deref(), Some("10/30"));

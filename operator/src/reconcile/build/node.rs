@@ -33,6 +33,7 @@ pub(super) fn set(federation: &Federation, group: &Group, over: bool, settings: 
         add_shaper(&mut containers, &mut volumes, settings);
     }
     let mut pod = confined::pod(containers, json!(volumes), GRACE_SECONDS);
+    pod::complete(&mut pod, &kubernetes, settings);
     pod::place(&mut pod, federation, &group.name, &kubernetes);
     let mut spec = json!({
         "replicas": if over { 0 } else { group.nodes },
@@ -55,7 +56,7 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
     json!({
         "name": naming::CONTAINER,
         "image": settings.node_image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": settings.node_pull_policy,
         "args": [
             "agent",
             "--listen", format!("0.0.0.0:{}", ports::AGENT),
@@ -110,7 +111,7 @@ fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &
     containers.push(json!({
         "name": naming::SHAPER,
         "image": settings.node_image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": settings.node_pull_policy,
         "args": ["shape", "--socket", socket],
         "resources": {
             "requests": { "cpu": "10m", "memory": "16Mi" },

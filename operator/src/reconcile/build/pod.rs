@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::naming::{self, Component};
+use crate::settings::Settings;
 
 /// Most that a pod may keep on the disk of its Kubernetes node: its data, unless that is on a volume, and its logs.
 pub(super) const MAX_DATA: &str = "4Gi";
@@ -52,10 +53,28 @@ pub(super) fn scraped(port: u16) -> Value {
     json!({ "prometheus.io/scrape": "true", "prometheus.io/port": port.to_string(), "prometheus.io/path": "/metrics" })
 }
 
+/// Adds the secrets with which the image is pulled, and the priority, if there are any.
+pub(super) fn complete(pod: &mut Value, kubernetes: &Kubernetes, settings: &Settings) {
+    if let Some(class) = &kubernetes.priority_class {
+        pod["priorityClassName"] = json!(class);
+    }
+    if !settings.node_pull_secrets.is_empty() {
+        pod["imagePullSecrets"] = settings.node_pull_secrets.iter().map(|it| json!({ "name": it })).collect();
+    }
+}
+
 /// Says on which Kubernetes nodes the pods of a group run.
 pub(super) fn place(pod: &mut Value, federation: &Federation, group: &str, kubernetes: &Kubernetes) {
     if let Some(pool) = kubernetes.pools.get(group) {
         pod["nodeSelector"] = json!({ naming::POOL: pool });
+    }
+    if let Some(site) = kubernetes.sites.get(group) {
+        for (label, value) in &site.node_selector {
+            pod["nodeSelector"][label] = json!(value);
+        }
+        if !site.tolerations.is_empty() {
+            pod["tolerations"] = json!(site.tolerations);
+        }
     }
     let uid = &naming::labels(federation)[naming::UID];
     let group_of_this = json!({ "matchLabels": { naming::UID: uid, naming::CLUSTER: group } });

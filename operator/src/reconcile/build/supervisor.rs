@@ -16,6 +16,8 @@ const GRACE_SECONDS: u32 = 10;
 pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let labels = pod::labels(federation, Component::Supervisor, None);
+    let mut pod = confined::pod(vec![container(federation, settings)], volumes(federation), GRACE_SECONDS);
+    pod::complete(&mut pod, &kubernetes, settings);
     let mut spec = json!({
         "replicas": 1,
         "selector": { "matchLabels": {
@@ -24,7 +26,7 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
         } },
         "template": {
             "metadata": { "labels": labels, "annotations": pod::scraped(ports::SUPERVISOR_API) },
-            "spec": confined::pod(vec![container(federation, settings)], volumes(federation), GRACE_SECONDS),
+            "spec": pod,
         },
     });
     pod::keep_data(&mut spec, kubernetes.results.as_ref());
@@ -37,7 +39,7 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
     json!({
         "name": naming::CONTAINER,
         "image": settings.node_image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": settings.node_pull_policy,
         "args": [
             "supervise",
             "--federation", "/etc/faultline/federation.yaml",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_api::resource::{Emulation, Federation, FederationStatus, Kubernetes, Placement, Volume};
+use faultline_api::resource::{Emulation, Federation, FederationStatus, Kubernetes, Placement, Site, Volume};
 use faultline_api::samples::SAMPLES;
 use faultline_api::supervision::{Amendment, Request, Status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -198,6 +198,38 @@ fn clusters_are_spread_pinned_or_given_a_kubernetes_node_each() {
     assert_eq!(term("podAffinity")["matchLabels"][naming::CLUSTER], "paris");
     assert_eq!(term("podAntiAffinity")["matchExpressions"][1]["values"], json!(["paris"]));
     assert!(alone["spec"]["template"]["spec"]["topologySpreadConstraints"].is_null());
+}
+
+#[test]
+fn a_cluster_runs_at_its_site_with_the_secrets_and_the_priority_that_were_given() {
+    let spread = |it: &mut Kubernetes| {
+        let site: Site = serde_json::from_value(json!({
+            "nodeSelector": { "zone": "b" },
+            "tolerations": [{ "key": "dedicated", "value": "us", "effect": "NoSchedule" }],
+        }))
+        .expect("a site");
+        it.pools = [("paris".to_owned(), "east".to_owned())].into();
+        it.sites = [("paris".to_owned(), site)].into();
+        it.priority_class = Some("batch".into());
+    };
+    let observed = with(spread);
+    let settings = Settings {
+        node_pull_policy: "Always".into(),
+        node_pull_secrets: vec!["registry".into()],
+        ..Settings::default()
+    };
+    let validated = validate(&observed.federation).expect("it makes sense");
+    let sets = build(&validated, &observed, &settings, "faultline-system").sets;
+    for set in sets {
+        let pod = json!(set.spec.unwrap().template.spec.unwrap());
+        assert_eq!(pod["imagePullSecrets"], json!([{ "name": "registry" }]));
+        assert_eq!(pod["containers"][0]["imagePullPolicy"], "Always");
+        assert_eq!(pod["priorityClassName"], "batch");
+        let is_there = set.metadata.name.as_deref() == Some("quickstart-paris");
+        let expected = if is_there { json!({ naming::POOL: "east", "zone": "b" }) } else { Value::Null };
+        assert_eq!(pod["nodeSelector"], expected);
+        assert_eq!(pod["tolerations"][0]["key"], if is_there { json!("dedicated") } else { Value::Null });
+    }
 }
 
 #[test]
