@@ -190,7 +190,8 @@ impl Keeper {
     /// A link of which something else is asked has not been measured yet.
     fn changed(&self, change: &Change) {
         if let Change::Link { from, to, properties } = *change {
-            let entry = LinkEntry { from, to, requested: properties, measured: None, observed: None, since: None };
+            let entry =
+                LinkEntry { from, to, requested: properties, measured: None, observed: None, since: None };
             let asked = self.ledger.link(&entry);
             let links = &mut self.ledger.lock().status.links;
             links.iter_mut().filter(|it| (&it.from, &it.to) == (&asked.from, &asked.to)).for_each(|it| {

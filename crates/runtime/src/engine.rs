@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use faultline_core::process::{ActionOf, In, Out, PacketOf};
 use faultline_core::{
-    Action, Birth, Boot, Event, Fact, FactKind, FactKinds, Job, JobNo, Membership, Process, ProcessId, Span,
-    Time, To, Trigger,
+    Action, Birth, Boot, Event, Fact, FactKind, FactKinds, Job, JobNo, Membership, Process, ProcessId, Time,
+    To, Trigger,
 };
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;

@@ -63,6 +63,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
             detect_after: Some(Duration(detect_after)),
             restart_after: Some(Duration(restart_after)),
             replace_after: None,
+            at_once_within: None,
         }),
         faults,
         // The quiet time in which it has to recover and to finish.

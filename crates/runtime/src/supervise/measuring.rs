@@ -246,7 +246,7 @@ mod tests {
         let delays = [ASKED, Span::from_micros(9_000), Span::from_micros(9_001), Span::from_millis(3)];
         measuring.observed(ENDS, ASKED, Time::ZERO, &delays, |_, _| false);
         let LinkObserved { echoes, outside, mean } = observed(&measuring).unwrap();
-        assert_eq!((echoes, outside, mean), (4, 2, Span::from_nanos(7_250_250)));
+        assert_eq!((echoes, outside, mean), (4, 2, Span(7_250_250)));
         measuring.observed(ENDS, Span::from_millis(7), Time::ZERO, &delays, |_, _| false);
         assert_eq!(observed(&measuring).unwrap().echoes, 4, "of what was asked before");
     }
