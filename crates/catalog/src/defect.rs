@@ -3,12 +3,15 @@
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
 //! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `chandy-lamport-` for the non-blocking
 //! coordinated baseline, `hierarchical-` for the hierarchical one, and `tic-`, `sel-` and `satin-` for the protocols of
-//! programs of tasks.
+//! programs of tasks. The composite of protocol and application, and the supervisor, have mutations only, whose names
+//! begin with `composite-` and `supervisor-`.
 
 use std::fmt;
 use std::str::FromStr;
 
+use faultline_core::node as composite;
 use faultline_protocols::{hc3i, hydee, satin, theft};
+use faultline_supervisor as supervisor;
 use serde::Serialize;
 
 /// A rule in the code that protocols share.
@@ -22,6 +25,10 @@ pub enum Rule {
     Theft(theft::Defect),
     /// Of the code of Satin.
     Satin(satin::Defect),
+    /// In the composition of a protocol and an application.
+    Composite(composite::Defect),
+    /// In the supervisor.
+    Supervisor(supervisor::Defect),
 }
 
 macro_rules! defects {
@@ -85,6 +92,10 @@ defects! {
     Sel(theft, Theft) "sel" "sel-" theft::Defect::ALL.iter().copied();
     /// Of Satin.
     Satin(satin, Satin) "satin" "satin-" satin::Defect::ALL.iter().copied();
+    /// Defects of the composite, under any protocol.
+    Composite(composite, Composite) "hc3i" "composite-" composite::Defect::ALL.iter().copied();
+    /// Defects of the supervisor, under any protocol.
+    Supervisor(supervisor, Supervisor) "hc3i" "supervisor-" supervisor::Defect::ALL.iter().copied();
 }
 
 /// A name that belongs to no defect.
@@ -96,6 +107,44 @@ pub struct UnknownDefect(pub String);
 pub const AVAILABLE: bool = cfg!(feature = "defects");
 
 impl Defect {
+    /// Iterates over all mutations, each once.
+    pub fn mutations() -> impl Iterator<Item = Defect> {
+        let of_hc3i = hc3i::Defect::MUTATIONS.iter().copied().map(Defect::Hc3i);
+        let of_hydee = hydee::Defect::MUTATIONS.iter().copied().map(Defect::Hydee);
+        let of_composite = composite::Defect::MUTATIONS.iter().copied().map(Defect::Composite);
+        let of_supervisor = supervisor::Defect::MUTATIONS.iter().copied().map(Defect::Supervisor);
+        of_hc3i.chain(of_hydee).chain(of_composite).chain(of_supervisor)
+    }
+
+    /// Returns protocols that run the code of the rule, by their names in the resource, those first that exercise most of it.
+    pub fn run_by(self) -> &'static [&'static str] {
+        match self.rule() {
+            Rule::Hc3i(_) => &["hc3i", "coordinated"],
+            Rule::Hydee(_) => &["hydee", "spbc"],
+            Rule::Theft(_) => &["tic", "sel"],
+            Rule::Satin(_) => &["satin"],
+            Rule::Composite(_) | Rule::Supervisor(_) => &["hc3i", "hydee"],
+        }
+    }
+
+    /// Returns the switches of the composite for a federation with this defect.
+    pub(crate) fn of_composite(defect: Option<Defect>) -> composite::Defects {
+        match defect.map(Defect::rule) {
+            #[cfg(feature = "defects")]
+            Some(Rule::Composite(rule)) => composite::Defects::only(rule),
+            _ => composite::Defects::default(),
+        }
+    }
+
+    /// Returns the switches of the supervisor for a federation with this defect.
+    pub(crate) fn of_supervisor(defect: Option<Defect>) -> supervisor::Defects {
+        match defect.map(Defect::rule) {
+            #[cfg(feature = "defects")]
+            Some(Rule::Supervisor(rule)) => supervisor::Defects::only(rule),
+            _ => supervisor::Defects::default(),
+        }
+    }
+
     /// Iterates over the known defects of a protocol.
     pub fn of(protocol: &str) -> impl Iterator<Item = Defect> {
         Defect::all().filter(move |it| it.protocol() == protocol)
@@ -116,6 +165,8 @@ impl fmt::Display for Defect {
             Rule::Hydee(defect) => defect.serialize(f),
             Rule::Theft(defect) => defect.serialize(f),
             Rule::Satin(defect) => defect.serialize(f),
+            Rule::Composite(defect) => defect.serialize(f),
+            Rule::Supervisor(defect) => defect.serialize(f),
         }
     }
 }
@@ -124,7 +175,10 @@ impl FromStr for Defect {
     type Err = UnknownDefect;
 
     fn from_str(name: &str) -> Result<Defect, UnknownDefect> {
-        Defect::all().find(|it| it.to_string() == name).ok_or_else(|| UnknownDefect(name.to_owned()))
+        Defect::all()
+            .chain(Defect::mutations())
+            .find(|it| it.to_string() == name)
+            .ok_or_else(|| UnknownDefect(name.to_owned()))
     }
 }
 
@@ -134,7 +188,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for defect in Defect::all() {
+        for defect in Defect::all().chain(Defect::mutations()) {
             assert_eq!(defect.to_string().parse(), Ok(defect));
         }
         assert_eq!(Defect::Hc3i(hc3i::Defect::NoDrain).to_string(), "no-drain");

@@ -135,9 +135,9 @@ pub struct Setup<N: Process> {
 impl<P: Protocol, A: Application> MessagesSetup<P, A> {
     /// Returns the same federation with another application, which need not be known to the resource.
     pub fn hosting<B: Application>(self, application: B::Config) -> MessagesSetup<P, B> {
-        let protocol = self.process.protocol.clone();
+        let (protocol, defects) = (self.process.protocol.clone(), self.process.defects);
         Setup {
-            process: Arc::new(NodeConfig { protocol, application: Arc::new(application) }),
+            process: Arc::new(NodeConfig { protocol, application: Arc::new(application), defects }),
             membership: self.membership,
             names: self.names,
             links: self.links,
@@ -161,16 +161,27 @@ where
     ///
     /// Fails if the federation cannot be set up.
     pub fn of_own(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
-        Setup::of_messages(federation, seed, config)
+        Setup::of_messages(federation, seed, config, None)
     }
 
-    fn of_messages(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
+    fn of_messages(
+        federation: &Federation,
+        seed: u64,
+        config: P::Config,
+        defect: Option<Defect>,
+    ) -> Result<Self, SetupError> {
         let sizes: Vec<usize> = federation.spec.clusters.iter().map(|it| it.nodes as usize).collect();
         let application = application::config(&federation.spec).ok_or(SetupError::Tasks)?;
         application.validate(&sizes)?;
         let extra = P::extra_processes(&config);
-        let process = NodeConfig { protocol: Arc::new(config), application: Arc::new(application) };
-        Ok(Setup::new(federation, seed, &extra, process))
+        let process = NodeConfig {
+            protocol: Arc::new(config),
+            application: Arc::new(application),
+            defects: Defect::of_composite(defect),
+        };
+        let mut setup = Setup::new(federation, seed, &extra, process);
+        setup.supervisor.defects = Defect::of_supervisor(defect);
+        Ok(setup)
     }
 }
 
@@ -210,6 +221,7 @@ impl<N: Hosted> Setup<N> {
                 least_work_left_percent: simulator
                     .least_work_left
                     .map_or(LEAST_WORK_LEFT_PERCENT, |it| it.min(100) as u8),
+                defects: Default::default(),
             },
             process: Arc::new(process),
             names,
@@ -274,40 +286,43 @@ fn with_valid_messages<V: MessagesVisitor>(
     defect: Option<Defect>,
     visitor: V,
 ) -> Result<V::Output, SetupError> {
+    if defect.is_some() && !defect::AVAILABLE {
+        return Err(SetupError::WithoutDefects);
+    }
     let spec = &federation.spec;
     let seed = seed.unwrap_or_else(|| spec.seed());
     Ok(match &spec.protocol {
         Asked::Hc3i(_) => {
             let config = protocol::hc3i(spec, Scope::Cluster, defect)?;
-            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Hydee(_) => {
             let config = protocol::hydee(spec, Scope::Cluster, Recovery::Phases, defect)?;
-            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
         }
         Asked::FullLogging(_) => {
             let config = protocol::hydee(spec, Scope::Process, Recovery::Phases, defect)?;
-            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Spbc(_) => {
             let config = protocol::hydee(spec, Scope::Cluster, Recovery::Pairs, defect)?;
-            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
         }
         Asked::PessimisticLogging(_) => {
             let config = protocol::hydee(spec, Scope::Process, Recovery::Determinants, defect)?;
-            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Independent(_) => {
             let config = protocol::hc3i(spec, Scope::Process, defect)?;
-            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Coordinated(_) | Asked::ChandyLamport(_) | Asked::HierarchicalCoordinated(_) => {
             let config = protocol::hc3i(spec, Scope::Federation, defect)?;
-            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config)?)
+            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
         Asked::None(_) => match defect {
             Some(defect) => return Err(SetupError::AnothersDefect(defect)),
-            None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, ())?),
+            None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, (), None)?),
         },
         Asked::Tic(_) | Asked::Sel(_) | Asked::Satin(_) => return Err(SetupError::Tasks),
     })

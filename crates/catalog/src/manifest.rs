@@ -3,10 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationSpec, Protocol, StorageKind};
+use faultline_api::resource::{FederationSpec, Protocol, ReplicateTo, StorageKind};
 use faultline_core::{ClusterId, Span};
 use faultline_trace::Manifest;
-use faultline_trace::manifest::{Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, ProcessEntry};
+use faultline_trace::manifest::{
+    Backend, Bounds, ClusterEntry, Copies, Expected, FORMAT, Keepers, LinkEntry, ProcessEntry,
+};
 
 use crate::{Hosted, Setup};
 
@@ -43,6 +45,7 @@ pub fn draft<N: Hosted>(
             .map(|(name, member)| ProcessEntry { name, role: member.role, cluster: member.cluster })
             .collect(),
         bounds: bounds(spec),
+        copies: copies(spec),
         volatile_storage: spec.storage().kind == StorageKind::Memory,
         plan: setup.supervisor.plan.clone(),
         faults: Vec::new(),
@@ -84,4 +87,15 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
         checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
         detect_after: spec.failures().detect_after(),
     })
+}
+
+/// The copies of checkpoints that a federation asks for.
+pub fn copies(spec: &FederationSpec) -> Option<Copies> {
+    let checkpointing = spec.protocol.checkpointing()?;
+    let kept_by = match checkpointing.replicate_to {
+        ReplicateTo::SameCluster => Keepers::SameCluster,
+        ReplicateTo::OtherCluster => Keepers::OtherCluster,
+        ReplicateTo::SharedStorage => Keepers::SharedStorage,
+    };
+    Some(Copies { replicas: checkpointing.replicas, kept_by })
 }

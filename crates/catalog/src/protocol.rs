@@ -9,9 +9,7 @@ use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_protocols::{satin, theft};
 
-use crate::defect::AVAILABLE;
-#[cfg(feature = "defects")]
-use crate::defect::Rule;
+use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
@@ -58,7 +56,7 @@ pub(crate) fn hc3i(
         },
         retry_every: retry_every(spec),
         defects: match defect.map(|it| (it, it.rule())) {
-            None => hc3i::Defects::default(),
+            None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => hc3i::Defects::default(),
             #[cfg(feature = "defects")]
             Some((_, Rule::Hc3i(rule))) => hc3i::Defects::only(rule),
             Some((defect, _)) => return Err(unfit(defect)),
@@ -94,7 +92,7 @@ pub(crate) fn hydee(
         log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
         retry_every: retry_every(spec),
         defects: match defect.map(|it| (it, it.rule())) {
-            None => hydee::Defects::default(),
+            None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => hydee::Defects::default(),
             #[cfg(feature = "defects")]
             Some((_, Rule::Hydee(rule))) => hydee::Defects::only(rule),
             Some((defect, _)) => return Err(unfit(defect)),

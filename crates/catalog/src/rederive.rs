@@ -105,6 +105,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     differ("clusters", recorded.clusters == derived.clusters);
     differ("processes", recorded.processes == derived.processes);
     differ("bounds", recorded.bounds == derived.bounds);
+    differ("copies", recorded.copies == derived.copies);
     differ("volatileStorage", recorded.volatile_storage == derived.volatile_storage);
     differ("atOnceWithin", recorded.at_once_within == derived.at_once_within);
     // Faults that were added become part of the plan only at the end.
@@ -138,6 +139,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         clusters: derived.clusters,
         processes: derived.processes,
         bounds: derived.bounds,
+        copies: derived.copies,
         volatile_storage: derived.volatile_storage,
         at_once_within: derived.at_once_within,
         plan: derived.plan,
@@ -164,12 +166,7 @@ fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
 
 /// Returns whether every link was requested as specified by the federation and its changes, in this order. A change
 /// before the application began replaces the earlier request.
-fn links_agree(
-    recorded: &[LinkEntry],
-    drafted: &Links,
-    relinked: &[((ClusterId, ClusterId), LinkProperties)],
-    has_ended: bool,
-) -> bool {
+fn links_agree(recorded: &[LinkEntry], drafted: &Links, relinked: &[LinkChange], has_ended: bool) -> bool {
     let mut found: BTreeMap<_, Vec<LinkProperties>> = BTreeMap::new();
     for entry in recorded {
         found.entry((entry.from, entry.to)).or_default().push(entry.requested);

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
-    ClusterId, Digest, FactKind, MessageId, PlannedFault, ProcessId, Promise, Promises, Scope, Span, Time,
+    ClusterId, Digest, FactKind, MessageId, PlannedFault, ProcessId, Promise, Promises, Role, Scope, Span,
+    Time,
 };
-use faultline_trace::manifest::{Backend, Bounds, EffectEntry, LinkEntry, Manifest};
+use faultline_trace::manifest::{Backend, Bounds, Copies, EffectEntry, Keepers, LinkEntry, Manifest};
 
 use crate::judgement::Property;
 
@@ -39,6 +40,10 @@ pub struct Context {
     pub expected: Option<Vec<(ProcessId, Digest)>>,
     /// What bounds the work that a rollback may lose.
     pub bounds: Option<Bounds>,
+    /// The copies of each part of a checkpoint that the federation asks for; `None` when that is not known.
+    pub copies: Option<Copies>,
+    /// The processes that are there to keep copies.
+    pub servers: Vec<ProcessId>,
     /// Whether a node's storage dies with the node's process.
     pub volatile_storage: bool,
     /// Facts at which processes were halted until the supervisor let them go on, because a fault waited for them.
@@ -74,6 +79,8 @@ impl Context {
             end: Time::ZERO,
             expected: None,
             bounds: None,
+            copies: None,
+            servers: Vec::new(),
             volatile_storage: false,
             halting: BTreeSet::new(),
             effects: Vec::new(),
@@ -105,6 +112,8 @@ impl Context {
             end: Time::ZERO + manifest.duration,
             expected: manifest.expected.as_ref().map(|it| it.digests.clone()),
             bounds: manifest.bounds.clone(),
+            copies: manifest.copies,
+            servers: manifest.with_role(Role::STORAGE_SERVER).collect(),
             volatile_storage: manifest.volatile_storage,
             halting: manifest.plan.iter().filter_map(|it| it.trigger.fact()).collect(),
             effects: manifest.effects.clone(),
@@ -144,6 +153,27 @@ impl Context {
     /// Whether a property is judged: every protocol owes it, or this one promises it.
     pub fn is_judged(&self, property: Property) -> bool {
         property.promise().is_none_or(|it| self.promises.include(it))
+    }
+
+    /// How many copies of a part of `owner` these processes can hold, by what the federation asks for. The owner's own does
+    /// not count, and neither does that of a process that is not to keep any. `None` when nothing is known of copies.
+    pub(crate) fn copies_at(
+        &self,
+        owner: ProcessId,
+        holders: impl Iterator<Item = ProcessId>,
+    ) -> Option<usize> {
+        let cluster = |process: ProcessId| self.clusters.iter().position(|it| it.contains(&process));
+        let own = cluster(owner);
+        let holders = holders.filter(|&it| it != owner);
+        // Equal places count once.
+        let places: BTreeSet<usize> = match self.copies?.kept_by {
+            Keepers::SameCluster => holders.filter(|&it| cluster(it) == own).map(ProcessId::index).collect(),
+            Keepers::OtherCluster => holders.filter_map(cluster).filter(|&it| Some(it) != own).collect(),
+            Keepers::SharedStorage => {
+                holders.filter(|it| self.servers.contains(it)).map(ProcessId::index).collect()
+            }
+        };
+        Some(places.len())
     }
 
     /// The processes that take checkpoints together.

@@ -17,7 +17,7 @@ const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
 /// The demands that a recorded run does not meet, as sentences without a full stop. None speaks against a protocol: facts
 /// are missing, or were changed.
-pub fn contradictions(history: &History<'_>) -> Vec<String> {
+pub(crate) fn contradictions(history: &History<'_>) -> Vec<String> {
     if history.trace.supervisor().is_empty() {
         return vec!["the supervisor's facts are missing".to_owned()];
     }

@@ -3,6 +3,8 @@
 use faultline_core::{FactNo, Life, ProcessId, Promise};
 use serde::{Deserialize, Serialize};
 
+use crate::context::Context;
+
 /// What a run was judged by. Declared in the order in which a reader wants to see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,8 +47,12 @@ pub enum Property {
     ConsistentCheckpoint,
     /// Every part of a checkpoint was durable wherever it is kept before the checkpoint was committed.
     DurableBeforeCommit,
-    /// No cluster rolled back further than it had to, nor without need.
+    /// No cluster rolled back further than it had to.
     MaximalLine,
+    /// Every part of a restored checkpoint was durable before a process of its group resumed.
+    DurableBeforeResume,
+    /// Every rollback follows from the end of a life or from an undone message.
+    RollbackCaused,
     /// Only failed clusters rolled back.
     Contained,
     /// Every message whose send was undone, and whose receiver has it, was sent again and then kept from the network.
@@ -59,6 +65,8 @@ pub enum Property {
     RepeatedOrder,
     /// No failure made a cluster go back again and again.
     RecoveryTerminates,
+    /// After the last fault everything came to rest or went on.
+    Progress,
     /// A cluster was given up only when every copy of a part was lost.
     UnrecoverableJustified,
     /// Nothing that had been collected was needed again.
@@ -97,6 +105,7 @@ impl Property {
             Property::PhasesAgree => Some(Promise::Phases),
             Property::RepeatedOrder => Some(Promise::RepeatedOrder),
             Property::LogKept => Some(Promise::LogKept),
+            Property::RecoveryTerminates | Property::Progress => Some(Promise::Progress),
             _ => None,
         }
     }
@@ -123,13 +132,16 @@ impl Property {
             Property::MembersAgree => "the processes of a cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
             Property::DurableBeforeCommit => "checkpoints are durable before they are committed",
-            Property::MaximalLine => "no cluster rolled back too far or without need",
+            Property::MaximalLine => "no cluster rolled back too far",
+            Property::DurableBeforeResume => "restored checkpoints are durable before processes resume",
+            Property::RollbackCaused => "every rollback has a cause",
             Property::Contained => "only failed clusters rolled back",
             Property::OrphansReplayed => "messages whose send was undone are sent again",
             Property::OrphansFirst => "nothing overtakes a message that has to be sent again",
             Property::PhasesAgree => "phases follow from what was consumed",
             Property::RepeatedOrder => "messages are delivered in the same order again",
             Property::RecoveryTerminates => "recovery comes to an end",
+            Property::Progress => "after the last fault everything goes on",
             Property::UnrecoverableJustified => "no cluster was given up that could be restored",
             Property::SafeCollection => "nothing that was collected was needed again",
             Property::LogKept => "no logged message is forgotten too early",
@@ -205,6 +217,15 @@ impl Finding {
     /// Notes that something could not be judged; the first reason is kept.
     pub(crate) fn unjudged(&mut self, reason: impl FnOnce() -> String) {
         self.unknown.get_or_insert_with(reason);
+    }
+
+    /// Turns violations of a property that the protocol does not promise into remarks.
+    pub(crate) fn promised(self, context: &Context) -> Finding {
+        if context.is_judged(self.property) {
+            return self;
+        }
+        let text = |it: Violation| format!("not promised: {}", it.text);
+        Finding { remarks: self.violations.into_iter().map(text).collect(), ..Finding::new(self.property) }
     }
 
     /// How many violations were found.

@@ -18,7 +18,6 @@ mod testing;
 
 pub use account::{Account, account};
 pub use context::Context;
-pub use evidence::contradictions;
 pub use history::History;
 pub use judgement::{Finding, Judgement, Property, Source, Verdict, Violation};
 
@@ -32,7 +31,7 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 /// Judges a run whose history has been put together already.
 pub fn judge_history(history: &History<'_>) -> Judgement {
     let findings = properties::ALL.iter().map(|check| check(history)).collect();
-    Judgement::new(findings, !history.trace.flaws.is_empty())
+    Judgement::new(findings, history.is_flawed())
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ impl Run {
             Promise::DenseNumbering,
             Promise::MaximalLine,
             Promise::ForcedBeforeDelivery,
+            Promise::Progress,
         ]);
         let mut run = Run {
             trace: Trace::default(),

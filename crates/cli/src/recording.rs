@@ -54,8 +54,10 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
 
 /// `faultline export`
 pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
-    let Unjudged { manifest, trace } = open(&arguments.dir)?;
-    for flaw in &trace.flaws {
+    let unjudged = open(&arguments.dir)?;
+    let flaws = unjudged.flaws();
+    let Unjudged { manifest, trace, .. } = unjudged;
+    for flaw in flaws {
         let named = |process: ProcessId| manifest.processes.get(process.index()).map(|it| it.name.clone());
         let flaw = flaw.describe(|process| named(process).unwrap_or_else(|| process.to_string()));
         anstream::eprintln!("the record is not complete: {flaw}");
@@ -79,7 +81,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
 
 /// Who sent how much to whom in the run recorded in `dir`, in so many intervals of the same length.
 pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble> {
-    let Unjudged { manifest, trace } = open(dir)?;
+    let Unjudged { manifest, trace, .. } = open(dir)?;
     say_if_some_failed(&trace);
     let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use faultline_api::Federation;
-use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
+use faultline_api::{Federation, Names};
 use faultline_session::{RunError, Session, Simulator};
 use faultline_shaper::Kernel;
 use faultline_trace::{Bundle, BundleError};
@@ -49,8 +48,9 @@ impl Runner<'_> {
     /// Runs and judges once; the record is in `dir`.
     pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
         let Runner { federation, text, here, records_inputs, view, interrupted } = self;
-        let processes = with_setup(federation, Some(seed), Members).map_err(files::unfit)?;
         if let Here::Processes { .. } = here {
+            let names = Names::of(&federation.spec);
+            let processes = names.ranks() as usize + names.extra().len();
             machine::require(Size::of_run(processes, &federation.spec))?;
         }
         let bundle = create(dir)?;
@@ -98,15 +98,4 @@ fn create(dir: &Path) -> Result<Bundle, Trouble> {
         }
         other => Trouble::path("record in", dir, other, "name a directory that can be written with `--out`"),
     })
-}
-
-/// Counts the processes of a federation.
-struct Members;
-
-impl Visitor for Members {
-    type Output = usize;
-
-    fn visit<N: Hosted>(self, setup: Setup<N>) -> usize {
-        setup.membership.members.len()
-    }
 }

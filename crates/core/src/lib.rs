@@ -22,6 +22,7 @@ extern crate alloc;
 
 pub mod application;
 pub mod counters;
+mod defects;
 pub mod fact;
 pub mod fault;
 pub mod id;

@@ -26,6 +26,34 @@ pub struct NodeConfig<P: Protocol, A: Application> {
     pub protocol: Arc<P::Config>,
     /// Parameters of the application.
     pub application: Arc<A::Config>,
+    /// Enabled mutations of the composite, for tests.
+    pub defects: Defects,
+}
+
+crate::defects! {
+    ; mutations
+    /// A restore leaves the numbers of the next messages as they are.
+    NumbersNotRestored,
+    /// A restore leaves the witness as it is.
+    WitnessNotRestored,
+    /// A restore does not cancel the job that is being computed.
+    JobNotCancelled,
+    /// A restore leaves messages that the protocol has not seen yet.
+    UnseenNotCleared,
+    /// Messages carry the incarnation of the process's first life, whatever was restored.
+    IncarnationIgnored,
+    /// A restore returns to the initial state of the application.
+    ImageIgnored,
+    /// The application continues while it is held.
+    NotHeld,
+    /// The application continues while its snapshot is outstanding.
+    NotHeldForSnapshot,
+    /// A snapshot carries no numbers of the next messages.
+    SnapshotWithoutNumbers,
+    /// A delivery is not entered into the witness.
+    DeliveryUnwitnessed,
+    /// A result that a restore undid is not computed again.
+    ResultNotRepeated,
 }
 
 /// One process: a protocol around an application.
@@ -66,6 +94,7 @@ struct Seat<A: Application> {
     /// Next message number per receiver.
     channels: Counters,
     next_job: JobNo,
+    defects: Defects,
 }
 
 /// One action of the application.
@@ -107,6 +136,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             job: None,
             changed: false,
             left: false,
+            defects: config.defects,
         };
         let config = config.protocol.clone();
         let birth = Birth { me, life, boot, membership, config, record, seed, facts };
@@ -299,12 +329,14 @@ impl<A: Application> Seat<A> {
     fn wanted_snapshot(&mut self) -> Option<Snapshot> {
         let application = self.application.as_ref().expect("only ranks are checkpointed").snapshot()?;
         self.snapshot_wanted = false;
-        Some(Snapshot { witness: self.witness(), channels: self.channels.iter().collect(), application })
+        let count = if self.defects.has(Defect::SnapshotWithoutNumbers) { 0 } else { usize::MAX };
+        let channels = self.channels.iter().take(count).collect();
+        Some(Snapshot { witness: self.witness(), channels, application })
     }
 
     #[inline]
     fn compute<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>) {
-        if self.held || self.job.is_some() {
+        if (self.held && !self.defects.has(Defect::NotHeld)) || self.job.is_some() {
             return;
         }
         if let Some(job) = self.application.as_mut().and_then(Application::next_job) {
@@ -361,7 +393,9 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
 
     fn deliver(&mut self, id: MessageId, payload: Payload) {
         assert!(!self.seat.held, "{} delivered while the application is held", id);
-        self.seat.delivered = self.seat.delivered.wrapping_add(id.mix());
+        if !self.seat.defects.has(Defect::DeliveryUnwitnessed) {
+            self.seat.delivered = self.seat.delivered.wrapping_add(id.mix());
+        }
         self.fact(FactKind::Delivered, || Fact::Delivered(id));
         self.seat.run::<P>(self.out, |application, outbox| application.deliver(id.from, payload, outbox));
     }
@@ -379,7 +413,7 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     }
 
     fn request_snapshot(&mut self) {
-        self.seat.held = true;
+        self.seat.held = !self.seat.defects.has(Defect::NotHeldForSnapshot);
         self.seat.snapshot_wanted = true;
     }
 
@@ -392,17 +426,28 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
         seat.held = true;
         seat.snapshot_wanted = false;
         seat.rest_wanted = false;
-        seat.job = None;
-        seat.unseen.clear();
-        seat.incarnation = if P::REPEATS { Incarnation(0) } else { incarnation };
-        seat.changed = true;
+        let defects = seat.defects;
+        if !defects.has(Defect::JobNotCancelled) {
+            seat.job = None;
+        }
+        if !defects.has(Defect::UnseenNotCleared) {
+            seat.unseen.clear();
+        }
+        let keeps_incarnation = P::REPEATS || defects.has(Defect::IncarnationIgnored);
+        seat.incarnation = if keeps_incarnation { Incarnation(0) } else { incarnation };
+        seat.changed = !defects.has(Defect::ResultNotRepeated);
         seat.left = false;
         let snapshot = from.map(|image| &image.snapshot);
         let application = seat.application.as_mut().expect("only ranks are restored");
-        application.restore(snapshot.map(|it| &*it.application), incarnation);
-        seat.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
+        let state = snapshot.filter(|_| !defects.has(Defect::ImageIgnored));
+        application.restore(state.map(|it| &*it.application), incarnation);
+        if !defects.has(Defect::NumbersNotRestored) {
+            seat.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
+        }
         let witness = snapshot.map(|it| it.witness).unwrap_or_default();
-        (seat.sent, seat.delivered) = (witness.sent, witness.delivered);
+        if !defects.has(Defect::WitnessNotRestored) {
+            (seat.sent, seat.delivered) = (witness.sent, witness.delivered);
+        }
         self.fact(FactKind::Restored, || {
             Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness)))
         });

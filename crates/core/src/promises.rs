@@ -17,7 +17,7 @@ pub enum Promise {
     /// The checkpoints of a group are numbered consecutively. Without this promise, numbers only increase: an
     /// index-based protocol may skip some.
     DenseNumbering,
-    /// A rollback restores the newest checkpoint that contains nothing undone, and no group rolls back unnecessarily.
+    /// A rollback restores the newest checkpoint that contains nothing undone.
     MaximalLine,
     /// A message that carries news of its sender's checkpoints is delivered only after the checkpoint that it forces.
     /// The vectors of a checkpoint record what it knows.
@@ -42,11 +42,16 @@ pub enum Promise {
     CheckpointedFirst,
     /// In a program of tasks, only thefts and recoveries force checkpoints: one at the victim, one at the thief.
     ForcedByThefts,
+    /// What a group restores is durable at every holder before one of its processes resumes.
+    DurableRestore,
+    /// After the last fault, every recovery and every checkpoint ends, no group rolls back any more, and the application
+    /// continues.
+    Progress,
 }
 
 impl Promise {
     /// Every promise, in the order of declaration.
-    pub const ALL: [Promise; 12] = [
+    pub const ALL: [Promise; 14] = [
         Promise::Checkpoints,
         Promise::DenseNumbering,
         Promise::MaximalLine,
@@ -59,6 +64,8 @@ impl Promise {
         Promise::LogKept,
         Promise::CheckpointedFirst,
         Promise::ForcedByThefts,
+        Promise::DurableRestore,
+        Promise::Progress,
     ];
 }
 

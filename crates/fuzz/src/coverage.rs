@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_checker::{Property, Verdict};
+use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, Scope, StorageFate, Time};
 use faultline_trace::Manifest;
@@ -68,6 +68,7 @@ pub struct Coverage {
     failed_in_recovery: u64,
     verdicts: BTreeMap<Verdict, BTreeMap<&'static str, u64>>,
     protocols: BTreeMap<&'static str, u64>,
+    outcomes: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     stated: BTreeMap<FactKind, (u64, u64)>,
     hits: BTreeMap<&'static str, BTreeMap<State, u64>>,
 }
@@ -92,6 +93,8 @@ pub struct Shares {
     pub verdicts: BTreeMap<Verdict, BTreeMap<&'static str, u64>>,
     /// Runs by protocol.
     pub protocols: BTreeMap<&'static str, u64>,
+    /// Runs by protocol, and by how they ended.
+    pub outcomes: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     /// What processes stated, by kind: in how many runs, and how often in all.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
     /// Effective faults, by kind and by the state of the cluster that they struck.
@@ -114,6 +117,7 @@ impl Observed {
             repeats,
             outcome: match trial.manifest.outcome {
                 Some(Outcome::Completed) => "completed",
+                Some(Outcome::Deadline) if recurs(&trial.judgement) => "livelock",
                 Some(Outcome::Deadline) => "deadline",
                 Some(Outcome::Interrupted) | None => "interrupted",
                 Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
@@ -146,6 +150,7 @@ impl Coverage {
         self.failed_in_recovery += u64::from(trial.failed_in_recovery);
         *self.verdicts.entry(trial.verdict).or_default().entry(trial.outcome).or_default() += 1;
         *self.protocols.entry(trial.protocol).or_default() += 1;
+        *self.outcomes.entry(trial.protocol).or_default().entry(trial.outcome).or_default() += 1;
         for (&kind, &count) in &trial.stated {
             let (runs, times) = self.stated.entry(kind).or_default();
             (*runs, *times) = (*runs + 1, *times + count);
@@ -174,10 +179,17 @@ impl Coverage {
             failed_in_recovery: percent(self.failed_in_recovery),
             verdicts: self.verdicts.clone(),
             protocols: self.protocols.clone(),
+            outcomes: self.outcomes.clone(),
             stated: self.stated.clone(),
             hits: self.hits.clone(),
         }
     }
+}
+
+/// Whether rollbacks recurred under a protocol that does not promise their end.
+fn recurs(judgement: &Judgement) -> bool {
+    let remarks = |property| !judgement.of(property).remarks.is_empty();
+    remarks(Property::RecoveryTerminates) || remarks(Property::Progress)
 }
 
 /// The states of the clusters while a trial is read.

@@ -11,15 +11,19 @@
 //! | `generate` | the federation that a seed stands for |
 //! | `trial` | a scenario, run and judged |
 //! | `coverage` | what many trials reached |
+//! | `bands` | how often the runs of a protocol end otherwise than by completing |
 //! | `shrink` | the smallest scenario that violates a property |
+//! | [`mutants`] | every mutation of the code, and what finds it |
 //! | `kit` | the same for a protocol that is not part of this program |
 //! | `contract` | whether a program sends the same in every order of delivery |
 
+mod bands;
 mod chance;
 mod contract;
 mod coverage;
 mod generate;
 mod kit;
+pub mod mutants;
 mod scenario;
 mod shrink;
 mod trial;

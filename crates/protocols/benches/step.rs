@@ -54,7 +54,11 @@ fn protocol() -> hc3i::Config {
 
 /// Nanoseconds for each message, sent and received.
 fn per_message<P: Protocol>(protocol: P::Config) -> f64 {
-    let mut bed = Bed::<Node<P, Echo>>::new(NodeConfig { protocol: protocol.into(), application: ().into() });
+    let mut bed = Bed::<Node<P, Echo>>::new(NodeConfig {
+        protocol: protocol.into(),
+        application: ().into(),
+        defects: Default::default(),
+    });
     bed.run(1000);
     let (seconds, ()) = bench::busy(|| bed.run(MESSAGES));
     seconds * 1e9 / MESSAGES as f64

@@ -3,7 +3,6 @@
 
 extern crate alloc;
 
-mod defects;
 pub mod hc3i;
 pub mod hydee;
 pub mod none;

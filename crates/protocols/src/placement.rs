@@ -46,7 +46,7 @@ impl Placement {
                     .map(|other| other.processes[index % other.processes.len()])
                     .collect()
             }
-            ReplicateTo::SharedStorage => servers(membership),
+            ReplicateTo::SharedStorage => servers(membership).into_iter().take(copies).collect(),
         }
     }
 

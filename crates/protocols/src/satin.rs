@@ -16,13 +16,11 @@ use alloc::vec::Vec;
 use faultline_core::process::Gauges;
 use faultline_core::{
     Birth, Boot, Cause, Claim, Membership, Position, ProcessId, Promise, Promises, Role, Scope, Sn, Speaks,
-    TaskId, Theft, Time, To, Vectors,
+    TaskId, Theft, Time, To, Vectors, defects,
 };
 use faultline_dataflow::heir;
 use faultline_dataflow::recovery::{Estate, Host, Input, Leg, Recovery, root};
 use serde::{Deserialize, Serialize};
-
-use crate::defects::defects;
 
 /// Parameters of Satin.
 #[derive(Clone, Copy, Debug, Default)]

@@ -221,10 +221,16 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
             retry_every: Span::from_millis(500),
             defects: hc3i::Defects::default(),
         });
-        node::run::<Node<Hc3i, Workload>>(options, Arc::new(NodeConfig { protocol, application }))?;
+        node::run::<Node<Hc3i, Workload>>(
+            options,
+            Arc::new(NodeConfig { protocol, application, defects: Default::default() }),
+        )?;
     } else {
         let protocol = Arc::new(());
-        node::run::<Node<NoProtocol, Workload>>(options, Arc::new(NodeConfig { protocol, application }))?;
+        node::run::<Node<NoProtocol, Workload>>(
+            options,
+            Arc::new(NodeConfig { protocol, application, defects: Default::default() }),
+        )?;
     }
     Ok(())
 }

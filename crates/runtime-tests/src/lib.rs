@@ -68,6 +68,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),
             least_work_left_percent: 0,
+            defects: Default::default(),
         },
         names: Names {
             processes: (0..membership.members.len()).map(|index| format!("node-{index}")).collect(),

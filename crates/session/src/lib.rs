@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
         let (ended, trace) = simulator.play(setup, &manifest, None);
         ended.complete(&mut manifest);
         manifest.expected = expected();
-        Unjudged { manifest, trace }
+        Unjudged { manifest, trace, is_read: false }
     }
 
     /// Has `backend` run the federation, and writes the record into `bundle`. The bundle must be empty unless the
@@ -194,14 +194,12 @@ impl<'a> Session<'a> {
         ended.complete(&mut manifest);
         manifest.expected = manifest::expected(setup);
         bundle.write_manifest(&manifest).map_err(RunError::Record)?;
-        match trace {
-            // A trace in memory is complete by construction.
-            Some(trace) => Ok(Unjudged { manifest, trace }),
-            None => {
-                let trace = bundle.read_trace().map_err(RunError::Record)?;
-                Ok(Unjudged { manifest, trace }.examined())
-            }
-        }
+        let is_read = trace.is_none();
+        let trace = match trace {
+            Some(trace) => trace,
+            None => bundle.read_trace().map_err(RunError::Record)?,
+        };
+        Ok(Unjudged { manifest, trace, is_read })
     }
 
     fn draft_of<N: Hosted>(&self, setup: &Setup<N>, backend: BackendKind) -> Manifest {

@@ -1,7 +1,7 @@
 //! The record of a run, before and after its judgement.
 
 use faultline_catalog::{Rederived, rederive};
-use faultline_checker::{Account, Context, History, Judgement, contradictions, judge_history};
+use faultline_checker::{Account, Context, History, Judgement, judge_history};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
 /// The record of a run that has not been judged yet.
@@ -11,6 +11,9 @@ pub struct Unjudged {
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,
+    /// Whether the facts were read from a bundle, so that they may contradict each other. A trace in memory is complete by
+    /// construction.
+    pub is_read: bool,
 }
 
 /// The record of a run, with its judgement.
@@ -39,15 +42,14 @@ impl Unjudged {
         let Rederived { mut manifest, doubts } = rederive(recorded, &trace);
         trace.flaws.extend(contradicted(doubts));
         manifest.fill_in(&trace);
-        Ok(Unjudged { manifest, trace }.examined())
+        Ok(Unjudged { manifest, trace, is_read: true })
     }
 
-    /// Adds contradictions between facts to the flaws of the trace.
-    pub(crate) fn examined(mut self) -> Unjudged {
+    /// Returns the flaws of the record, including contradictions between its facts. For commands that do not judge.
+    pub fn flaws(&self) -> Vec<Flaw> {
         let context = Context::from_manifest(&self.manifest);
-        let found = contradictions(&History::new(&self.trace, &context));
-        self.trace.flaws.extend(contradicted(found));
-        self
+        let found = History::new(&self.trace, &context).examined().contradictions;
+        self.trace.flaws.iter().cloned().chain(contradicted(found)).collect()
     }
 
     /// Writes the record into a bundle without facts.
@@ -68,12 +70,15 @@ impl Unjudged {
 
     /// Judges the run, and passes its history to `read`, so that the history is built only once.
     pub fn judge_and<T>(self, read: impl FnOnce(&History<'_>) -> T) -> (Recording, T) {
-        let Unjudged { manifest, trace } = self;
+        let Unjudged { manifest, mut trace, is_read } = self;
         let context = Context::from_manifest(&manifest);
         let history = History::new(&trace, &context);
+        let mut history = if is_read { history.examined() } else { history };
         let judgement = judge_history(&history);
         let read = read(&history);
+        let found = std::mem::take(&mut history.contradictions);
         drop(history);
+        trace.flaws.extend(contradicted(found));
         (Recording { manifest, trace, judgement }, read)
     }
 }

@@ -257,6 +257,7 @@ fn passing() -> Config<()> {
         scope: faultline_core::Scope::Cluster,
         joins: Vec::new(),
         least_work_left_percent: 0,
+        defects: Default::default(),
     };
     let link =
         LinkProperties { latency: Span::from_micros(80), bandwidth: 10_000_000, ..LinkProperties::default() };

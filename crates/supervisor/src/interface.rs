@@ -34,6 +34,32 @@ pub struct Config {
     pub plan: Vec<PlannedFault>,
     /// Smallest share of the application's steps, in percent, that must remain for a fault to count as effective.
     pub least_work_left_percent: u8,
+    /// Enabled mutations, for tests.
+    pub defects: Defects,
+}
+
+faultline_core::defects! {
+    ; mutations
+    /// A life that is declared failed is not killed.
+    NotKilled,
+    /// A process whose storage was lost is started as if the storage had been kept.
+    ReplacementUnnoticed,
+    /// A result counts although the process that stated it has failed since.
+    ResultOfFailedCounts,
+    /// A result counts although a rollback has undone it.
+    ResultUndoneCounts,
+    /// It is not recorded that a cluster has started.
+    StartNotRecorded,
+    /// The end of a life is not announced to the other processes.
+    EndNotAnnounced,
+    /// The end of a life is not stated as a fact.
+    EndNotStated,
+    /// A new life is announced when it is launched, before it listens.
+    AnnouncedTooEarly,
+    /// A failure loses the storage that is to be kept.
+    StorageAlwaysLost,
+    /// A process counts as complete once it has started, whatever its storage lacks.
+    RefillUnawaited,
 }
 
 /// A message to the supervisor.

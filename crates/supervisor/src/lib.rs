@@ -12,7 +12,9 @@ mod presence;
 mod silence;
 mod supervisor;
 
-pub use interface::{ClusterStatus, Config, FaultAccount, FaultState, Order, Outcome, Report, Status};
+pub use interface::{
+    ClusterStatus, Config, Defect, Defects, FaultAccount, FaultState, Order, Outcome, Report, Status,
+};
 pub use supervisor::Supervisor;
 
 /// Returns the seed of one process's own random choices: the same for all its lives and on every backend.

@@ -13,7 +13,7 @@ use faultline_core::{
 
 use crate::completion::Completion;
 use crate::faults::{Due, Plan};
-use crate::interface::{ClusterStatus, Config, FaultAccount, Order, Outcome, Report, Status};
+use crate::interface::{ClusterStatus, Config, Defect, FaultAccount, Order, Outcome, Report, Status};
 use crate::presence::Waiting;
 use crate::silence::Silence;
 
@@ -305,8 +305,9 @@ impl Supervisor {
             Report::Started { process, life } => {
                 if self.seat_of(process, life).is_some() {
                     let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
-                    self.unannounced |= !member.started;
-                    member.started = true;
+                    let is_recorded = !self.config.defects.has(Defect::StartNotRecorded);
+                    self.unannounced |= is_recorded && !member.started;
+                    member.started |= is_recorded;
                 }
             }
             Report::Held { process, life } => {
@@ -406,7 +407,9 @@ impl Supervisor {
     fn learn(&mut self, process: ProcessId, fact: &Fact, out: &mut Vec<Order>) {
         match fact {
             Fact::Finished(state) => self.completion.finished(process, &state.0),
-            Fact::Restored(restored) => self.completion.restored(process, restored.1),
+            Fact::Restored(restored) if !self.config.defects.has(Defect::ResultUndoneCounts) => {
+                self.completion.restored(process, restored.1);
+            }
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, .. } | Claim::RolledBack { to: position, .. } => {
                     if let Some(newest) = self.committed.get_mut(self.membership.cluster_of(process).index())
@@ -490,23 +493,27 @@ impl Supervisor {
         out: &mut Vec<Order>,
     ) {
         let storage = if self.config.volatile_storage { StorageFate::Lost } else { storage };
+        let defects = self.config.defects;
         let mut lives = Vec::with_capacity(processes.len());
         for &process in processes {
             let seat = &mut self.seats[process.index()];
             let life = seat.life;
-            seat.replaced |= storage == StorageFate::Lost;
+            seat.replaced |= storage == StorageFate::Lost && !defects.has(Defect::ReplacementUnnoticed);
             if seat.lives() {
                 self.presence.stays(self.membership.cluster_of(process));
                 seat.state = State::Killed;
                 seat.fate = storage;
                 seat.paused_until = None;
                 seat.halted = false;
-                self.completion.unfinished(process);
+                if !defects.has(Defect::ResultOfFailedCounts) {
+                    self.completion.unfinished(process);
+                }
                 self.silence.watch(process, now);
             }
             lives.push((process, life));
             out.push(Order::State(Fact::Failed { process, life, storage, by }));
         }
+        let storage = if defects.has(Defect::StorageAlwaysLost) { StorageFate::Lost } else { storage };
         out.push(Order::Kill { lives, storage });
     }
 
@@ -533,7 +540,9 @@ impl Supervisor {
         match seat.state {
             State::Launched | State::Registered => {
                 let by = seat.paused_until.map_or(EndedBy::Silence, |(_, fault)| EndedBy::Fault(fault));
-                self.kill(&[process], StorageFate::Kept, by, now, out);
+                if !self.config.defects.has(Defect::NotKilled) {
+                    self.kill(&[process], StorageFate::Kept, by, now, out);
+                }
                 if self.awaits_exits {
                     return;
                 }
@@ -548,17 +557,22 @@ impl Supervisor {
 
     fn detected(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
         self.silence.forget(process);
-        self.completion.unfinished(process);
+        let defects = self.config.defects;
+        if !defects.has(Defect::ResultOfFailedCounts) {
+            self.completion.unfinished(process);
+        }
         self.presence.stays(self.cluster_of(process));
         let seat = &mut self.seats[process.index()];
         seat.state = State::Down;
-        seat.replaced |= self.config.volatile_storage;
+        seat.replaced |= self.config.volatile_storage && !defects.has(Defect::ReplacementUnnoticed);
         seat.paused_until = None;
         seat.halted = false;
-        out.push(Order::State(Fact::Detected { process, life: seat.life }));
+        if !defects.has(Defect::EndNotStated) {
+            out.push(Order::State(Fact::Detected { process, life: seat.life }));
+        }
         if self.begun.is_some() && !self.is_awaited(process) {
             self.fallen.push(process);
-            self.announce_member(process, false);
+            self.announce_member(process, defects.has(Defect::EndNotAnnounced));
         } else {
             self.plan_at(now + self.config.restart_after, Due::Launch(process));
         }
@@ -580,6 +594,12 @@ impl Supervisor {
         let life = seat.life;
         out.push(Order::State(Fact::LifeStarted { process, life, boot }));
         out.push(Order::Launch { process, life, boot });
+        if self.config.defects.has(Defect::AnnouncedTooEarly) && self.begun.is_some() {
+            self.announce_member(process, true);
+        }
+        if self.config.defects.has(Defect::RefillUnawaited) {
+            self.seats[process.index()].replaced = false;
+        }
     }
 
     /// Updates one process's entry in the membership to be announced next.

@@ -47,6 +47,7 @@ impl Desk {
             joins: Vec::new(),
             scope: Scope::Cluster,
             least_work_left_percent: 0,
+            defects: Default::default(),
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);

@@ -48,6 +48,7 @@ impl Desk {
             scope: Scope::Cluster,
             joins: vec![(GUEST, Span(JOINS))],
             least_work_left_percent: 0,
+            defects: Default::default(),
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);

@@ -67,6 +67,7 @@ impl Desk {
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),
             least_work_left_percent: 20,
+            defects: Default::default(),
         };
         change(&mut config);
         let mut orders = Vec::new();

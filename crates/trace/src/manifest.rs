@@ -12,7 +12,7 @@ use crate::memory::Trace;
 use crate::seal::Seal;
 
 /// Version of the bundle format that this program writes and reads.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,8 @@ pub struct Manifest {
     pub processes: Vec<ProcessEntry>,
     /// Bounds on the work that a rollback may lose, if the protocol has any.
     pub bounds: Option<Bounds>,
+    /// Replicas of checkpoints that the federation asks for; `None` if the protocol takes no checkpoints.
+    pub copies: Option<Copies>,
     /// Whether a node's storage is lost with the node's process (`storage: memory`).
     pub volatile_storage: bool,
     /// The plan of faults, including those that were added during the run.
@@ -93,6 +95,7 @@ impl Manifest {
                 .map(|(it, cluster)| ProcessEntry { name: it.to_string(), role: Role::RANK, cluster })
                 .collect(),
             bounds: None,
+            copies: None,
             volatile_storage: false,
             plan: Vec::new(),
             faults: Vec::new(),
@@ -110,6 +113,12 @@ impl Manifest {
     /// Iterates over the processes that run the application, ascending. They come before all others.
     pub fn ranks(&self) -> impl Iterator<Item = (ProcessId, &ProcessEntry)> + Clone {
         (0..).map(ProcessId).zip(&self.processes).filter(|(_, it)| it.role == Role::RANK)
+    }
+
+    /// Returns the processes of a role, ascending.
+    pub fn with_role(&self, role: Role) -> impl Iterator<Item = ProcessId> {
+        let all = (0..).map(ProcessId).zip(&self.processes);
+        all.filter(move |(_, it)| it.role == role).map(|(process, _)| process)
     }
 
     /// Completes the manifest of a run that was cut short, which contains neither its duration nor what became of its
@@ -249,6 +258,28 @@ impl EffectEntry {
         let instants: Option<Vec<Time>> = self.on.iter().map(|it| it.at).collect();
         Some(instants?.into_iter().max()?.since(self.due))
     }
+}
+
+/// Replicas of each part of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Copies {
+    /// Number of replicas besides the owner's own copy.
+    pub replicas: u32,
+    /// Processes that may hold them.
+    pub kept_by: Keepers,
+}
+
+/// Which processes may hold replicas of a process's checkpoints. Each holds one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Keepers {
+    /// Other processes of its cluster.
+    SameCluster,
+    /// Processes of other clusters, one of each.
+    OtherCluster,
+    /// Storage servers.
+    SharedStorage,
 }
 
 /// A link in one direction.
@@ -396,6 +427,7 @@ pub(crate) mod tests {
                 checkpoint_every: vec![Some(Span::from_secs(2))],
                 detect_after: Span::from_millis(500),
             }),
+            copies: Some(Copies { replicas: 1, kept_by: Keepers::SharedStorage }),
             volatile_storage: false,
             plan: vec![PlannedFault {
                 no: FaultNo(0),

@@ -6,6 +6,7 @@
 //! cargo xtask dashboards  has a real Prometheus answer every query of the dashboard
 //! cargo xtask documents   runs the commands that README.md and docs/ print
 //! cargo xtask generate    writes the generated files
+//! cargo xtask mutants     makes the code wrong in each of many small ways, and prints what finds it
 //! cargo xtask picture     runs the quick start and draws docs/quickstart.svg from it
 //! ```
 //!
@@ -26,7 +27,7 @@ mod sources;
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use cargo_metadata::{Metadata, MetadataCommand};
 use clap::Parser;
@@ -58,6 +59,15 @@ enum Chore {
     },
     /// Writes the generated files.
     Generate,
+    /// Makes protocols, composite and supervisor wrong in each of many small ways, one at a time, and prints which property
+    /// finds it. Fails if one survives that is not argued to change nothing.
+    Mutants {
+        /// Only these mutations.
+        names: Vec<String>,
+        /// Schedules of each protocol, at most.
+        #[arg(long, default_value_t = 300)]
+        seeds: u64,
+    },
     /// Runs the quick start and draws docs/quickstart.svg from it.
     Picture,
 }
@@ -111,8 +121,17 @@ fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
             documents::run(&repository, programs, names).map(|()| ExitCode::SUCCESS)
         }
         Chore::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
+        Chore::Mutants { names, seeds } => mutants(&repository, names, *seeds),
         Chore::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
     }
+}
+
+fn mutants(repository: &Repository, names: &[String], seeds: u64) -> Result<ExitCode, Box<dyn Error>> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--package", "faultline-fuzz", "--example", "mutants", "--"]);
+    command.args(["--seeds", &seeds.to_string()]).args(names).current_dir(&repository.root);
+    let code = command.status()?.code().unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 fn check(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {

@@ -15,6 +15,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("crates/protocols/", "the protocols themselves"),
     ("crates/api/", "the resource: an enum, its options and their validation"),
     ("crates/catalog/", "from the resource to values, and the names of defects"),
+    ("crates/fuzz/src/bands.rs", "how often the runs of each protocol do not complete"),
     ("crates/fuzz/src/generate/", "the distribution of random federations"),
     ("crates/fuzz/src/shrink/", "smaller options"),
     ("crates/cli/src/arguments.rs", "examples in `--help`"),

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{
-    Claim, Fact, Fault, ImageName, Incarnation, Life, ProcessId, Span, Time, Vectors, Witness,
-};
+use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Time, Vectors, Witness};
 use faultline_trace::{Stream, Trace};
 
 use super::groups::{CheckpointName, Commit, Group, RestoredBy, StoredCopy};
@@ -79,6 +77,7 @@ impl<'a> Builder<'a> {
             results: Vec::new(),
             tasks: None,
             is_settled: false,
+            contradictions: Vec::new(),
             sums: Vec::new(),
             cuts: Vec::new(),
         };
@@ -422,22 +421,11 @@ impl<'a> Builder<'a> {
         self.history.is_settled = match context.outcome {
             Some(Outcome::Completed) => true,
             Some(Outcome::Deadline) => context.settled_after.is_some_and(|quiet| {
-                let since = self.last_movement.max(self.last_disturbance());
+                let since = self.last_movement.max(self.history.last_disturbance());
                 context.end.since(since) >= quiet
             }),
             _ => false,
         };
-    }
-
-    /// When the last injected fault that holds messages back came to its end.
-    fn last_disturbance(&self) -> Time {
-        let injected = self.history.supervision.injected.iter();
-        let ends = injected.map(|&(_, fault, at, _)| match *fault {
-            Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
-            Fault::Pause { span, .. } | Fault::Partition { span, .. } => at + span,
-            Fault::Link { span, .. } | Fault::Storage { span, .. } => at + span.unwrap_or(Span::MAX),
-        });
-        ends.max().unwrap_or_default()
     }
 }
 

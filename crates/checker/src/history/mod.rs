@@ -11,12 +11,13 @@ mod supervision;
 mod tasks;
 
 use faultline_core::{
-    Claim, ClusterId, Digest, FactNo, ImageName, Incarnation, Life, MessageId, ProcessId, Time, Vectors,
-    Witness,
+    Claim, ClusterId, Digest, Fact, FactNo, Fault, ImageName, Incarnation, Life, MessageId, ProcessId, Span,
+    Time, Vectors, Witness,
 };
 use faultline_trace::Trace;
 
 use crate::context::Context;
+use crate::evidence::contradictions;
 use crate::judgement::Source;
 
 pub use groups::{Checkpoint, CheckpointName, Commit, Group, Part, RestoredBy, Rollback, StoredCopy};
@@ -181,6 +182,8 @@ pub struct History<'a> {
     pub tasks: Option<Tasks>,
     /// Nothing was under way when the run ended, so that what was not delivered by then is lost.
     pub is_settled: bool,
+    /// What the facts demand of each other in vain, as sentences without a full stop. Empty until they are examined.
+    pub contradictions: Vec<String>,
     /// Running sums at every send and delivery: (fact, sums after it).
     sums: Vec<(u32, Sums)>,
     /// Cuts of checkpoints that were committed or restored, with the group, ascending.
@@ -191,6 +194,37 @@ impl<'a> History<'a> {
     /// Puts the history together. Linear in the number of facts, but for sorting checkpoints.
     pub fn new(trace: &'a Trace, context: &'a Context) -> History<'a> {
         build::build(trace, context)
+    }
+
+    /// The same history, with the contradictions between its facts. A record that was read needs this; what was kept in
+    /// memory is complete by construction.
+    #[must_use]
+    pub fn examined(mut self) -> History<'a> {
+        self.contradictions = contradictions(&self);
+        self
+    }
+
+    /// When the last injected fault that holds messages back came to its end.
+    pub(crate) fn last_disturbance(&self) -> Time {
+        let ends = self.supervision.injected.iter().map(|&(_, fault, at, _)| match *fault {
+            Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
+            Fault::Pause { span, .. } | Fault::Partition { span, .. } => at + span,
+            Fault::Link { span, .. } | Fault::Storage { span, .. } => at + span.unwrap_or(Span::MAX),
+        });
+        ends.max().unwrap_or_default()
+    }
+
+    /// Since when the supervisor has neither disturbed nor changed the federation, by its clock; the end of time when a
+    /// disturbance lasts.
+    pub(crate) fn calm_since(&self) -> Time {
+        let is_calm = |fact: &Fact| matches!(fact, Fact::Ineffective { .. } | Fact::Completed);
+        let acts = self.trace.supervisor().iter().filter(|(_, fact)| !is_calm(fact)).map(|(at, _)| *at);
+        acts.max().unwrap_or_default().max(self.last_disturbance())
+    }
+
+    /// Whether something is wrong with the evidence.
+    pub fn is_flawed(&self) -> bool {
+        !self.trace.flaws.is_empty() || !self.contradictions.is_empty()
     }
 
     /// A segment.

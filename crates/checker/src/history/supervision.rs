@@ -18,6 +18,8 @@ pub struct LifeEnd {
     pub fact: usize,
     /// Whether the supervisor ended it, by an injected fault or to fence it off.
     pub is_ordered: bool,
+    /// Whether the storage of the process was lost with it.
+    pub is_storage_lost: bool,
 }
 
 /// What the supervisor did.
@@ -58,17 +60,26 @@ impl<'a> Supervision<'a> {
                 }
                 Fact::Failed { process, life, storage, .. } => {
                     let lost = volatile_storage || *storage == StorageFate::Lost;
-                    this.end(
-                        lost,
-                        LifeEnd { process: *process, life: *life, at: *at, fact: number, is_ordered: true },
-                    );
+                    let (process, life) = (*process, *life);
+                    this.end(LifeEnd {
+                        process,
+                        life,
+                        at: *at,
+                        fact: number,
+                        is_ordered: true,
+                        is_storage_lost: lost,
+                    });
                 }
                 Fact::Detected { process, life } => {
                     let (process, life) = (*process, *life);
-                    this.end(
-                        volatile_storage,
-                        LifeEnd { process, life, at: *at, fact: number, is_ordered: false },
-                    );
+                    this.end(LifeEnd {
+                        process,
+                        life,
+                        at: *at,
+                        fact: number,
+                        is_ordered: false,
+                        is_storage_lost: volatile_storage,
+                    });
                 }
                 Fact::Injecting { no, fault } => {
                     this.injected.push((*no, fault, *at, number));
@@ -88,8 +99,8 @@ impl<'a> Supervision<'a> {
         this
     }
 
-    fn end(&mut self, storage_lost: bool, end: LifeEnd) {
-        if storage_lost {
+    fn end(&mut self, end: LifeEnd) {
+        if end.is_storage_lost {
             self.losses.entry(end.process).or_default().push((end.life, end.fact));
         }
         if self.end_of(end.process, end.life).is_none() {

@@ -1,15 +1,16 @@
 //! A checkpoint is committed only when every part is durable at its owner and at every holder (errata, finding 6): the
 //! safety of collection rests on it.
 //!
-//! Who holds whose parts is a fixed function that the checker does not know; it takes for an owner's holders whoever ever
-//! reported a part of that owner durable. A process states what it did before others can see it, so the reports that a
+//! The federation says how many copies there are, and who may hold them. Who of these holds whose parts is a fixed function
+//! that the checker does not know; it takes for an owner's holders all processes that ever reported a part of that owner
+//! durable. Each of them has to hold every part, and there have to be as many as asked for. A process states what it did before others can see it, so the reports that a
 //! commit rests on are in the trace; where all processes read one clock, they also come before the commit.
 
 use std::collections::BTreeSet;
 
 use faultline_core::ProcessId;
 
-use crate::history::{Checkpoint, CheckpointName, Group, History, StoredCopy};
+use crate::history::{Checkpoint, CheckpointName, Commit, Group, History, Part, StoredCopy};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -33,6 +34,9 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
         // In a program of tasks a newer part takes the place of an older one.
         let newer = group.checkpoints.range(name..).filter(|_| history.tasks.is_some());
         let newer: Vec<&StoredCopy> = newer.flat_map(|(_, it)| &it.parts[place].copies).collect();
+        if history.tasks.is_none() {
+            check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
+        }
         for &holder in &holders {
             // Where processes are gone for good, others take their place: from the first part on that they hold.
             if !gone.is_empty() && !holds_around(group, place, holder, *name) {
@@ -65,11 +69,46 @@ fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: Checkp
     older.any(holds) && newer.any(holds)
 }
 
+/// Whether as many copies as the federation asks for were durable before the commit `first`.
+fn check_number(
+    history: &History<'_>,
+    (number, place): (usize, usize),
+    name: CheckpointName,
+    part: &Part,
+    first: &Commit<'_>,
+    finding: &mut Finding,
+) {
+    let context = history.context;
+    let owner = history.groups[number].members[place];
+    let in_time = part.copies.iter().filter(|it| !context.common_clock || it.time <= first.time);
+    let (Some(asked), Some(found)) = (context.copies, context.copies_at(owner, in_time.map(|it| it.holder)))
+    else {
+        return;
+    };
+    finding.instances += 1;
+    if found >= asked.replicas as usize {
+        return;
+    }
+    let may_hold = |&process: &ProcessId| context.copies_at(owner, [process].into_iter()) == Some(1);
+    let mut holders = (0..history.processes.len() as u32).map(ProcessId).filter(may_hold);
+    if let Some(holder) = holders.find(|&it| history.trace.has_gap_of(it)) {
+        return finding.unjudged(|| format!("facts of {} are missing", context.process(holder)));
+    }
+    finding.violated([history.source(first.at)], || {
+        let (cluster, owner) = (context.group(number), context.process(owner));
+        let (position, replicas) = (name.position, asked.replicas);
+        format!(
+            "checkpoint {position} of {cluster} was committed with {found} of {replicas} copies of the part of {owner}"
+        )
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, check_alone};
+    use crate::testing::{Run, check_alone, p};
     use faultline_core::Span;
+    use faultline_trace::manifest::{Copies, Keepers};
 
     /// p0's first checkpoint has a copy at p1; the second one has it `after` its commit, or never.
     fn run(after: Option<Span>) -> Run {
@@ -103,6 +142,34 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.common_clock = true;
         assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+
+    #[test]
+    fn fewer_copies_than_the_federation_asks_for_are_found() {
+        let mut run = run(Some(Span::ZERO));
+        let check = |run: &Run| check_alone(check, run).violations.first().map(|it| it.text.clone());
+        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::OtherCluster });
+        assert_eq!(check(&run), None);
+        run.context.copies = Some(Copies { replicas: 2, kept_by: Keepers::OtherCluster });
+        assert!(check(&run).unwrap().contains("committed with 1 of 2 copies of the part of p0"));
+        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::SameCluster });
+        assert!(check(&run).unwrap().contains("with 0 of 1 copies"), "p1 is in another cluster");
+        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::SharedStorage });
+        assert!(check(&run).unwrap().contains("with 0 of 1 copies"), "p1 is no server");
+        run.context.servers = vec![p(1)];
+        assert_eq!(check(&run), None);
+    }
+
+    #[test]
+    fn two_copies_in_one_other_cluster_count_once() {
+        let mut run = Run::new(&[&[0], &[1, 2], &[3]]);
+        run.context.copies = Some(Copies { replicas: 2, kept_by: Keepers::OtherCluster });
+        run.durable(1, run.image(0, 0, 1));
+        run.durable(2, run.image(0, 0, 1));
+        run.commit_all(0, &[0]);
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        run.durable(3, run.image(0, 0, 1));
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The recovery line is maximal (I6): no cluster rolls back further than it must, nor without need.
+//! The recovery line is maximal (I6): no cluster rolls back further than it must. Whether it had
+//! to roll back at all is another property, [`super::rollback_caused`].
 //!
 //! Judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* when one of its parts
 //! holds the delivery of a message from another cluster whose send was undone. A rollback must restore the newest
@@ -6,7 +7,7 @@
 //! undone at any time excuses; except one that was undone, by the word of those who undid it, because of this very
 //! rollback.
 //!
-//! Newest and needed are judged for protocols that promise it; that no rollback restores what an earlier one had undone is
+//! Newest is judged for protocols that promise it; that no rollback restores what an earlier one had undone is
 //! owed by every protocol.
 //!
 //! A checkpoint of which a part is lost everywhere cannot be restored: falling back behind it is reported as a loss.
@@ -89,28 +90,6 @@ impl Judge<'_> {
                 }
                 State::Dirty => {}
             }
-        }
-        self.judge_need(evidence, finding);
-    }
-
-    /// A rollback for which nobody died needs an undone message in the state that it gives up.
-    fn judge_need(&self, evidence: crate::judgement::Source, finding: &mut Finding) {
-        let Some((Cause::Alert { from, position }, _)) = self.rollback.cause else { return };
-        let states: Option<Vec<Point>> =
-            self.rollback.restored.iter().map(|it| it.as_ref()?.before).collect();
-        let Some(states) = states else {
-            return; // somebody had died, or did not get there
-        };
-        finding.instances += 1;
-        if !states.iter().any(|&state| self.dirt.is_in(state)) {
-            finding.violated([evidence], || {
-                let context = self.history.context;
-                let (cluster, other) = (context.group(self.number), context.group(from.index()));
-                format!(
-                    "{cluster} went back for the rollback of {other} to {position}, which undid nothing that \
-                     {cluster} had delivered"
-                )
-            });
         }
     }
 
@@ -250,7 +229,7 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
         let finding = check_alone(check, &run);
-        assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{:?}", finding.violations);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
         assert!(finding.remarks[0].contains("c0 lost checkpoint 0.2"), "{:?}", finding.remarks);
     }
 
@@ -285,16 +264,6 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_that_concerns_nothing_delivered_is_found() {
-        let mut run = run();
-        run.kill(0, false);
-        run.restore(0, 1, Some((0, 2)));
-        run.restore_because(1, 1, Some((0, 2)), alert(position(1, 2)));
-        let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("undid nothing"), "{:?}", finding.violations);
-    }
-
-    #[test]
     fn a_checkpoint_off_the_line_is_found() {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
@@ -311,7 +280,7 @@ mod tests {
     fn a_rollback_that_a_given_up_cluster_announced_but_did_not_make_excuses() {
         let mut run = run();
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
-        assert_eq!(check_alone(check, &run).violation_count(), 2);
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
         run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing: Arc::default() });
         assert_eq!(check_alone(check, &run).violation_count(), 0);
     }

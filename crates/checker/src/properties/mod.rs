@@ -9,6 +9,7 @@ mod consistent_checkpoint;
 mod contained;
 mod dirt;
 mod durable_before_commit;
+mod durable_before_resume;
 mod exactly_once;
 mod faults_took_effect;
 mod forced_before_delivery;
@@ -26,9 +27,11 @@ mod order;
 mod orphans_first;
 mod orphans_replayed;
 mod phases_agree;
+mod progress;
 mod record_complete;
 mod recovery_terminates;
 mod repeated_order;
+mod rollback_caused;
 mod safe_collection;
 mod same_result;
 mod tasks_once;
@@ -40,7 +43,7 @@ use crate::history::History;
 use crate::judgement::Finding;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: [fn(&History<'_>) -> Finding; 32] = [
+pub const ALL: &[fn(&History<'_>) -> Finding] = &[
     record_complete::check,
     completed::check,
     faults_took_effect::check,
@@ -61,12 +64,15 @@ pub const ALL: [fn(&History<'_>) -> Finding; 32] = [
     consistent_checkpoint::check,
     durable_before_commit::check,
     maximal_line::check,
+    durable_before_resume::check,
+    rollback_caused::check,
     contained::check,
     orphans_replayed::check,
     orphans_first::check,
     phases_agree::check,
     repeated_order::check,
     recovery_terminates::check,
+    progress::check,
     unrecoverable_justified::check,
     safe_collection::check,
     log_kept::check,

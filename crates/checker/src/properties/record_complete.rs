@@ -13,14 +13,15 @@ const NAMED: usize = 4;
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::RecordComplete);
     finding.instances = history.trace.streams.len() as u64;
-    let flaws = &history.trace.flaws;
-    if flaws.is_empty() {
+    if !history.is_flawed() {
         return finding;
     }
     finding.unjudged(|| {
         let name = |process| history.context.process(process);
-        let named: Vec<String> = flaws.iter().take(NAMED).map(|flaw| flaw.describe(name)).collect();
-        let more = match flaws.len() - named.len() {
+        let flaws = history.trace.flaws.iter().map(|flaw| flaw.describe(name));
+        let all = flaws.chain(history.contradictions.iter().cloned());
+        let named: Vec<String> = all.clone().take(NAMED).collect();
+        let more = match all.count() - named.len() {
             0 => String::new(),
             more => format!("; and {more} more of this kind"),
         };

@@ -2,7 +2,8 @@
 //!
 //! Which rollbacks belong to one failure is the clusters' own word: each names the rollback that made it necessary. A
 //! cluster that goes on before all others have gone back may have to follow them again, which can go round a few times;
-//! that this is no echo without an end (errata, B7) is what is judged.
+//! that this is no echo without an end (errata, B7) is what is judged. Protocols that promise no progress may echo: for them it
+//! is a remark.
 
 use faultline_core::{Cause, Incarnation};
 
@@ -33,7 +34,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             }
         }
     }
-    finding
+    finding.promised(history.context)
 }
 
 /// How often a group occurs in the chain of causes of one of its rollbacks, and the first time that it does.
@@ -85,6 +86,14 @@ mod tests {
         let finding = check_alone(check, &echo(10));
         assert_eq!(finding.violation_count(), 2);
         assert!(finding.violations[0].text.contains("for the same failure"));
+    }
+
+    #[test]
+    fn an_echo_of_a_protocol_that_does_not_promise_an_end_is_a_remark() {
+        let mut run = echo(10);
+        run.withdraw(faultline_core::Promise::Progress);
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count(), finding.remarks.len()), (0, 0, 2));
     }
 
     #[test]

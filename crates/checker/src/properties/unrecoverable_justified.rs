@@ -1,10 +1,11 @@
-//! A cluster may be given up only when a part is lost everywhere: its owner's storage and that of every holder. Whoever
+//! A cluster may be given up only when a part is lost everywhere: its owner's storage and that of every holder, of which there
+//! are as many as the federation asks for. Whoever
 //! stated that a copy was durable, and lost nothing since, still has it, unless a rollback undid the checkpoint, a newer one
 //! took its place, or another part of it is lost; and a cluster whose newest committed checkpoint has all its parts, and need
 //! not be passed over, can be restored. Unless the cluster lacks a newer one, which was committed and is lost, and there was a
 //! collection: then the older one may have been collected, and must not be restored.
 
-use faultline_core::{Claim, ImageName, Incarnation, Position, ProcessId, Promise};
+use faultline_core::{Claim, ImageName, Incarnation, Life, Position, ProcessId, Promise};
 
 use super::dirt::Dirt;
 use crate::history::{Checkpoint, CheckpointName, Claimed, Group, History, Part, StoredCopy};
@@ -68,6 +69,13 @@ impl<'a> GivingUp<'a> {
         }
         let Some(group) = history.group_of(history.process_of(self.claimed.at)) else { return };
         let name = || context.group(group);
+        if let Some((owner, held)) = self.too_few_losses(group, missing) {
+            finding.violated([at], || {
+                let (group, owner) = (name(), context.process(owner));
+                format!("{group} was given up for the part of {owner}, but of {held} processes that hold it not all had lost anything")
+            });
+            return;
+        }
         if !is_explained {
             finding.violated([at], || format!("{} was given up, but no part of it was lost", name()));
         } else if let Some(position) = self.restorable(group)
@@ -98,6 +106,34 @@ impl<'a> GivingUp<'a> {
                 )
             });
         }
+    }
+
+    /// An owner of a missing part, and how many processes hold its parts by what the federation asks for, if fewer of them
+    /// than that have lost something, and the same is true of all owners. Losses elsewhere may have undone what the group had
+    /// delivered, so that it is judged only if all its committed checkpoints are clean.
+    fn too_few_losses(
+        &self,
+        group: usize,
+        missing: &[(ImageName, Vec<ProcessId>)],
+    ) -> Option<(ProcessId, u32)> {
+        let (history, context) = (self.history, self.history.context);
+        if history.tasks.is_some() {
+            return None; // others take the place of holders that are gone
+        }
+        let mut committed = history.groups[group].checkpoints.values().filter(|it| !it.commits.is_empty());
+        if committed.any(|it| !self.is_clean(it)) {
+            return None;
+        }
+        let replicas = context.copies?.replicas;
+        let has_lost = |&it: &ProcessId| history.supervision.may_have_lost(it, Life(0), self.before);
+        let all = (0..history.processes.len() as u32).map(ProcessId);
+        let losers: Vec<ProcessId> = all.filter(has_lost).collect();
+        let is_explained = |&(name, _): &&(ImageName, Vec<ProcessId>)| {
+            let copies = context.copies_at(name.owner, losers.iter().copied()).unwrap_or(0);
+            losers.contains(&name.owner) && copies >= replicas as usize
+        };
+        let (first, _) = missing.first()?;
+        missing.iter().find(|it| is_explained(it)).is_none().then_some((first.owner, replicas + 1))
     }
 
     fn group(&self) -> String {
@@ -176,6 +212,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{ClusterId, Sn, Span};
+    use faultline_trace::manifest::{Copies, Keepers};
 
     fn give_up(run: &mut Run) {
         let missing = [(run.image(0, 0, 1), vec![p(0), p(1)])].into();
@@ -197,6 +234,21 @@ mod tests {
         give_up(&mut run);
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+    }
+
+    #[test]
+    fn as_many_must_have_lost_something_as_hold_a_part() {
+        for (replicas, violations) in [(1, 0), (2, 1)] {
+            let mut run = Run::new(&[&[0], &[1], &[2]]);
+            run.context.copies = Some(Copies { replicas, kept_by: Keepers::OtherCluster });
+            run.commit_all(0, &[0]);
+            run.durable(1, run.image(0, 0, 1));
+            run.kill(0, true);
+            run.kill(1, true);
+            give_up(&mut run);
+            let finding = check_alone(check, &run);
+            assert_eq!(finding.violation_count(), violations, "{:?}", finding.violations);
+        }
     }
 
     #[test]

@@ -251,6 +251,8 @@ fn directed(paper: &Paper, defect: Defect) -> Markup {
         Rule::Hydee(rule) => format!("Defect::{rule:?}"),
         Rule::Theft(rule) => format!("Defect::{rule:?}"),
         Rule::Satin(rule) => format!("Defect::{rule:?}"),
+        Rule::Composite(rule) => format!("Defect::{rule:?}"),
+        Rule::Supervisor(rule) => format!("Defect::{rule:?}"),
     };
     let is_named = |test: &&&str| [",", ")"].iter().any(|end| test.contains(&format!("{name}{end}")));
     let tests: Vec<&str> = paper.directed.split("\n\n").filter(|it| it.contains("#[test]")).collect();

@@ -113,7 +113,7 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
     };
     let bundle = Bundle::create(dir).map_err(unwritable)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
-    let run = Unjudged { manifest, trace: trial.trace.clone() };
+    let run = Unjudged { manifest, trace: trial.trace.clone(), is_read: false };
     run.write(&bundle).map_err(unwritable)?;
     let shown = Shown::new(trial);
     let recording = Recording::new(dir, run);

@@ -91,7 +91,7 @@ struct Report<'a> {
     runs_per_second: f64,
     coverage: Shares,
     finding: Option<&'a Finding>,
-    /// Why the verdict is unknown.
+    /// Why the verdict is unknown, or a failure that no single schedule shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -102,7 +102,10 @@ impl<'a> Report<'a> {
         let (verdict, reason) = match (finding, search.ended_early()) {
             (Some(_), _) => (Verdict::Fail, None),
             (None, Some(reason)) => (Verdict::Unknown, Some(reason)),
-            (None, None) => (Verdict::Pass, None),
+            (None, None) => match search.unusual() {
+                unusual if unusual.is_empty() => (Verdict::Pass, None),
+                unusual => (Verdict::Fail, Some(unusual.join("; "))),
+            },
         };
         Report {
             verdict,

@@ -61,6 +61,12 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// Returns how the runs ended otherwise than those of their protocols are known to. A protocol that is wrong on purpose
+    /// is not compared.
+    pub(super) fn unusual(&self) -> Vec<String> {
+        if self.defect.is_some() { Vec::new() } else { self.coverage.shares().unusual() }
+    }
+
     /// Runs until the first violation, which it returns, or to the end of what was asked for.
     pub(super) fn first(&mut self) -> Result<Option<Observed>, Trouble> {
         let mut found = None;

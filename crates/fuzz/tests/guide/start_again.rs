@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Birth, Cause, Claim, Gauges, Host, Incarnation, Input, Membership, MessageId, Payload, Position,
+    Birth, Cause, Claim, Gauges, Host, Incarnation, Input, Membership, MessageId, Payload, Position, Promise,
     Promises, Protocol, Role, Scope, Speaks, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ impl Protocol for StartAgain {
     const FIFO: bool = false;
 
     fn promises(_: &Config) -> Promises {
-        Promises::of_scope(Scope::Federation)
+        Promises::of_scope(Scope::Federation).with(&[Promise::Progress])
     }
 
     fn extra_processes(_: &Config) -> Vec<Role> {

@@ -110,7 +110,10 @@ impl Hc3i {
     ) {
         let asker = (from, past.known());
         self.alerts.spreads.retain(|spread| spread.asker.0 != from);
-        self.alerts.spreads.push(Spread { asker, awaited: self.members.to_vec() });
+        let counted = if self.has(Defect::OneMemberConfirms) { 1 } else { usize::MAX };
+        self.alerts
+            .spreads
+            .push(Spread { asker, awaited: self.members.iter().copied().take(counted).collect() });
         self.spread(History::about(cluster, past), Some(asker), now, host);
     }
 
@@ -138,7 +141,7 @@ impl Hc3i {
         let before = self.history.clone();
         let news = self.history.merge(&before.believable(history.clone()));
         if self.history != before || asker.is_some() {
-            self.write_record(asker.map(|asker| Waiter::Learnt(spreader, asker)), host);
+            self.write_record(asker.map(|asker| Waiter::Learnt(spreader, asker)), now, host);
         }
         for alert in self.alerts.outstanding.iter_mut().filter(|alert| news.contains(&alert.cluster)) {
             // The cluster rolled back, most likely because of the alert, and can confirm it now.
@@ -205,7 +208,7 @@ impl Hc3i {
         if self.history.of(self.cluster).is_broken() && !self.has(Defect::CollectedRestored) {
             // The restored checkpoint had been collected, and no process that knew could report it earlier.
             self.begin_next_round(Cause::Failure, now, host);
-        } else if incarnation >= self.position.incarnation {
+        } else if incarnation >= self.position.incarnation || self.has(Defect::StaleConfirmationCounts) {
             self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
             self.maybe_settled(now, host);
             self.maybe_release(host);

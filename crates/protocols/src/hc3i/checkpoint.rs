@@ -10,7 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Claim, ClusterId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Time, Vectors,
+    Attempt, Cause, Claim, ClusterId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Time,
+    Vectors,
 };
 
 use super::config::{Cut as CutBy, Defect};
@@ -129,7 +130,8 @@ impl Gathering {
 impl Hc3i {
     /// Coordinator: begins a checkpoint unless something prevents it.
     pub(super) fn begin_checkpoint(&mut self, forced: bool, now: Time, host: &mut Desk) {
-        if !matches!(self.phase, Phase::Running) || !self.all_members_up() {
+        let are_up = self.all_members_up() || self.has(Defect::BeginsWithoutMembers);
+        if !matches!(self.phase, Phase::Running) || !are_up {
             return;
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
@@ -489,8 +491,13 @@ impl Hc3i {
         now: Time,
         host: &mut Desk,
     ) {
+        let has_any = self.has(Defect::AnyAttemptCommitted);
         let part = match core::mem::replace(&mut self.phase, Phase::Running) {
-            Phase::Checkpointing(part) if part.is(position, attempt) => part,
+            Phase::Checkpointing(part)
+                if part.is(position, attempt) || has_any && part.position == position =>
+            {
+                part
+            }
             other => {
                 self.phase = other;
                 return;
@@ -506,17 +513,26 @@ impl Hc3i {
         }
         if part.released.is_none() {
             host.release();
-            for (id, payload) in part.late {
-                host.deliver(id, payload);
+            if !self.has(Defect::LateNotDelivered) {
+                for (id, payload) in part.late {
+                    host.deliver(id, payload);
+                }
             }
         }
-        for (id, payload) in core::mem::take(&mut self.unsent) {
+        let unsent = core::mem::take(&mut self.unsent);
+        for (id, payload) in unsent {
+            if self.has(Defect::UnsentDropped) {
+                continue;
+            }
             self.send(id, payload, position, host);
         }
         self.restart_checkpoint_timer(now);
         self.replay(now, host);
         self.take_last_checkpoint(now, host);
         self.say_if_unwanted(now, host);
+        if self.has(Defect::RollsBackUnasked) && self.coordinates() && position.sn.0.is_multiple_of(3) {
+            self.begin_next_round(Cause::Failure, now, host);
+        }
     }
 
     /// Coordinator: restarts the delay until the next unforced checkpoint (section 5.2: a forced checkpoint restarts

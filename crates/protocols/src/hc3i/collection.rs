@@ -244,7 +244,7 @@ impl Hc3i {
         }
         self.copies.note_all_collected(&collection.worst);
         if self.history.collect_all(&collection.worst) {
-            self.write_record(None, host);
+            self.write_record(None, now, host);
         }
         let mut below = collection.worst[self.cluster.index()].position.sn;
         if self.has(Defect::CollectsOneTooMany) {

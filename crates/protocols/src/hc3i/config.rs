@@ -138,7 +138,7 @@ impl Defect {
     }
 }
 
-crate::defects::defects! {
+faultline_core::defects! {
     /// The checkpoint freezes but does not drain: no part contains the cluster's messages in transit (B5).
     NoDrain,
     /// A rollback does not discard the checkpoint in progress (B8).
@@ -246,4 +246,69 @@ crate::defects::defects! {
     LeaderDrainsAlone,
     /// Hierarchical baseline: a leader passes messages on to the lives that it knows, even if others are meant (L1).
     SpreadUnaware,
+    ; mutations
+    /// A coordinator begins a recovery after every third checkpoint, although no process failed.
+    RollsBackUnasked,
+    /// One copy of each part is not made.
+    OneCopyTooFew,
+    /// No copy of any part is made.
+    NoCopies,
+    /// A message forces a checkpoint although its position is known.
+    ForcesAtEqual,
+    /// Each message that waits asks for a checkpoint of its own.
+    AsksForEveryMessage,
+    /// A delivery does not enter the delivered vector.
+    DeliveryNotNoted,
+    /// A delivered message is not entered among those received.
+    ReceivedNotNoted,
+    /// A delivered message is not acknowledged.
+    NotAcknowledged,
+    /// A message that was received before is not acknowledged again.
+    NotAcknowledgedAgain,
+    /// A message is acknowledged with the position before the present one.
+    AcknowledgesOneBefore,
+    /// An acknowledgement counts although a rollback undid the delivery.
+    StaleAcknowledgementsCount,
+    /// Whether a send was undone is compared one checkpoint too late.
+    UndoneOneTooLate,
+    /// A checkpoint begins although a member is down.
+    BeginsWithoutMembers,
+    /// The commit of another attempt is applied.
+    AnyAttemptCommitted,
+    /// Messages in transit at the cut are not delivered after the commit.
+    LateNotDelivered,
+    /// What the application sent between cut and commit is not transmitted.
+    UnsentDropped,
+    /// Reports of older rounds count.
+    OlderReportsCount,
+    /// Members that are ready for an older round count.
+    OlderReadyCounts,
+    /// A member is ready before the target's history is durable.
+    ReadyBeforeRecorded,
+    /// A holder confirms a note before it is durable.
+    NoteBeforeRecorded,
+    /// An alert is confirmed before it is durable.
+    LearntBeforeRecorded,
+    /// An alert is confirmed as soon as one member has recorded it.
+    OneMemberConfirms,
+    /// A confirmation of an older alert counts.
+    StaleConfirmationCounts,
+    /// A round answers before its coordinator has heard of the holders outside the cluster.
+    HoldersNotAsked,
+    /// A rollback does not count the deaths of its cluster: its incarnation follows from tables only.
+    DeathsNotCounted,
+    /// A member resumes without looking for what a rollback elsewhere undid.
+    UndoneNotSought,
+    /// A resumed member does not offer its parts to their holders.
+    NotOfferedAfterRecovery,
+    /// A part that a rollback undid is kept.
+    UndonePartsKept,
+    /// Nothing is ever collected.
+    NeverCollects,
+    /// The timer of checkpoints is not started again after a rollback.
+    TimerNotRestarted,
+    /// A write that failed is not made again.
+    FailedWritesForgotten,
+    /// A copy is confirmed when it arrives, before it is durable.
+    StoredOnArrival,
 }

@@ -273,6 +273,9 @@ impl Hc3i {
         // After its owner has left, no process will ask for it.
         let is_of_use = self.membership.is_present(image.name.owner);
         if is_of_use && (image.name.owner != self.me || self.take_fetched(&image)) {
+            if self.has(Defect::StoredOnArrival) && image.name.owner != self.me {
+                host.control(To::One(image.name.owner), Control::Stored(image.name));
+            }
             self.copies.write(image, host);
         }
     }
@@ -326,7 +329,7 @@ impl Hc3i {
             ListFor::Offer { owner, .. } if !self.membership.is_present(owner) => {}
             ListFor::Offer { owner, past, names } => {
                 self.copies.compare(owner, &past, &names, &images, host);
-                self.write_record(Some(Waiter::Offer(owner)), host);
+                self.write_record(Some(Waiter::Offer(owner)), now, host);
             }
         }
     }
@@ -358,13 +361,14 @@ impl Hc3i {
         epoch: Epoch,
         cluster: ClusterId,
         past: &Past,
+        now: Time,
         host: &mut Desk,
     ) {
         self.copies.notes.extend(cluster, past);
         if self.has(Defect::TargetMasksAlert) {
             self.history.extend(cluster, past);
         }
-        self.write_record(Some(Waiter::Note(epoch, from)), host);
+        self.write_record(Some(Waiter::Note(epoch, from)), now, host);
     }
 
     /// Owner: tells a holder what it should store: parts, and the past. Without the past, incarnations could be used
@@ -389,9 +393,16 @@ impl Hc3i {
     }
 
     /// Holder: removes an owner's collected parts.
-    pub(super) fn discarded(&mut self, owner: ProcessId, past: &Past, names: &[ImageName], host: &mut Desk) {
+    pub(super) fn discarded(
+        &mut self,
+        owner: ProcessId,
+        past: &Past,
+        names: &[ImageName],
+        now: Time,
+        host: &mut Desk,
+    ) {
         self.copies.notes.extend(self.cluster_of(owner), past);
-        self.write_record(None, host);
+        self.write_record(None, now, host);
         names.iter().for_each(|&name| host.delete(name));
     }
 

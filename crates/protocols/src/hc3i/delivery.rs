@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Claim, ClusterId, Incarnation, MessageId, Payload, Position, ProcessId, Time, To,
+    Attempt, Claim, ClusterId, Incarnation, MessageId, Payload, Position, ProcessId, Sn, Time, To,
 };
 
 use super::config::{Defect, Forcing, Piggyback};
@@ -158,10 +158,15 @@ impl Hc3i {
             return;
         }
         if let Some(position) = self.received.position(id) {
-            host.control(To::One(id.from), Control::Acknowledge { id, position });
+            if !self.has(Defect::NotAcknowledgedAgain) {
+                host.control(To::One(id.from), Control::Acknowledge { id, position });
+            }
             return;
         }
         let forces = match self.config.forcing {
+            Forcing::News if self.has(Defect::ForcesAtEqual) && !self.has_saved_for(&arrival) => {
+                position >= self.dependency(cluster)
+            }
             Forcing::News => position > self.dependency(cluster),
             Forcing::Never => false,
             Forcing::EveryMessage => arrival.asked.is_none_or(|asked| !self.has_saved_since(asked)),
@@ -174,9 +179,19 @@ impl Hc3i {
             return;
         }
         host.deliver(id, arrival.payload);
-        Arc::make_mut(&mut self.received).insert(id, self.position);
-        raise(&mut self.delivered, cluster, position);
-        host.control(To::One(id.from), Control::Acknowledge { id, position: self.position });
+        if !self.has(Defect::ReceivedNotNoted) {
+            Arc::make_mut(&mut self.received).insert(id, self.position);
+        }
+        if !self.has(Defect::DeliveryNotNoted) {
+            raise(&mut self.delivered, cluster, position);
+        }
+        let mut position = self.position;
+        if self.has(Defect::AcknowledgesOneBefore) {
+            position.sn = Sn(position.sn.0 - 1);
+        }
+        if !self.has(Defect::NotAcknowledged) {
+            host.control(To::One(id.from), Control::Acknowledge { id, position });
+        }
     }
 
     /// Returns whether a checkpoint was taken after `position` without a rollback in between.
@@ -184,8 +199,13 @@ impl Hc3i {
         self.position.incarnation == position.incarnation && self.position.sn > position.sn
     }
 
+    /// Returns whether a checkpoint was taken since the message asked for one.
+    fn has_saved_for(&self, arrival: &Arrival) -> bool {
+        arrival.asked.is_some_and(|asked| self.has_saved_since(asked))
+    }
+
     fn ask_for_checkpoint(&mut self, now: Time, host: &mut Desk) {
-        if self.asked_at != Some(self.position) {
+        if self.asked_at != Some(self.position) || self.has(Defect::AsksForEveryMessage) {
             self.asked_at = Some(self.position);
             self.tell_coordinator(Control::Force { position: self.position }, now, host);
         }
@@ -193,7 +213,7 @@ impl Hc3i {
 
     /// Handles a receiver's acknowledgement. If the delivery has been undone since, it is ignored.
     pub(super) fn acknowledged(&mut self, id: MessageId, position: Position) {
-        if !self.is_undone(self.cluster_of(id.to), position) {
+        if !self.is_undone(self.cluster_of(id.to), position) || self.has(Defect::StaleAcknowledgementsCount) {
             Arc::make_mut(&mut self.log).acknowledge(id, position);
         }
     }

@@ -202,7 +202,10 @@ impl Protocol for Hc3i {
         ]);
         // Nothing is forced if all ranks take checkpoints together.
         let is_forcing = config.forcing != Forcing::Never && config.scope != Scope::Federation;
-        if is_forcing { promises.with(&[Promise::ForcedBeforeDelivery]) } else { promises }
+        let promises = if is_forcing { promises.with(&[Promise::ForcedBeforeDelivery]) } else { promises };
+        // Groups that take independent checkpoints may undo each other's messages without end.
+        let is_independent = config.forcing == Forcing::Never && config.scope != Scope::Federation;
+        if is_independent { promises } else { promises.with(&[Promise::Progress]) }
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
@@ -264,7 +267,8 @@ impl Protocol for Hc3i {
         }
         let initiates = this.config.collect_by == CollectBy::EveryCluster || this.is_initiator();
         if let Some(coordination) = this.coordination.as_mut().filter(|_| initiates) {
-            coordination.collect_at = this.config.collect_every.map(|every| now + every);
+            let every = this.config.collect_every.filter(|_| !this.config.defects.has(Defect::NeverCollects));
+            coordination.collect_at = every.map(|every| now + every);
         }
         if boot == Boot::Replaced {
             this.copies.report_when_complete(false, host);
@@ -285,6 +289,7 @@ impl Protocol for Hc3i {
             Input::Left => self.application_left(now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
             Input::Persisted(name) => self.persisted(name, now, host),
+            Input::PersistFailed(_) if self.has(Defect::FailedWritesForgotten) => {}
             Input::PersistFailed(name) => self.copies.write_failed(name, now + self.config.retry_every),
             Input::Read { name, image } => self.image_read(name, image, now, host),
             Input::Listed(images) => self.listed(images, now, host),
@@ -380,7 +385,7 @@ impl Hc3i {
             Control::Inquire { epoch, cluster } => self.copies.list_for_inquiry(from, epoch, cluster, host),
             Control::Reported { epoch, report } => self.reported(from, epoch, report, now, host),
             Control::Restore { epoch, target } => self.restore(epoch, target, now, host),
-            Control::Note { epoch, cluster, past } => self.note(from, epoch, cluster, &past, host),
+            Control::Note { epoch, cluster, past } => self.note(from, epoch, cluster, &past, now, host),
             Control::Ready { epoch } => self.ready(from, epoch, now, host),
             Control::Vanished { epoch } => self.vanished(epoch, now, host),
             Control::Resume { epoch } => self.resume(epoch, now, host),
@@ -395,7 +400,7 @@ impl Hc3i {
                     self.copies.read_for(from, name, host);
                 }
             }
-            Control::Discard { past, names } => self.discarded(from, &past, &names, host),
+            Control::Discard { past, names } => self.discarded(from, &past, &names, now, host),
             Control::Ask { round } => self.asked_for_stock(from, round, host),
             Control::Stock { round, inventory } => self.stock_told(from, round, inventory, now, host),
             Control::Collect { round, collection } => self.collect(from, round, &collection, now, host),
@@ -507,16 +512,28 @@ impl Hc3i {
 
     /// Returns whether another cluster's rollback undid what happened there at `position`.
     fn is_undone(&self, cluster: ClusterId, position: Position) -> bool {
+        if self.has(Defect::UndoneOneTooLate) {
+            return self.history.undid_checkpoint(cluster, position);
+        }
         self.history.undid_after(cluster, position)
     }
 
     /// Writes the tables, and notifies `waiter` once they are durable.
-    fn write_record(&mut self, waiter: Option<Waiter>, host: &mut Desk) {
+    fn write_record(&mut self, waiter: Option<Waiter>, now: Time, host: &mut Desk) {
         self.record.version += 1;
         self.record.waiters.extend(waiter.map(|waiter| (self.record.version, waiter)));
+        let is_early = match waiter {
+            Some(Waiter::Target(_)) => self.has(Defect::ReadyBeforeRecorded),
+            Some(Waiter::Note(..)) => self.has(Defect::NoteBeforeRecorded),
+            Some(Waiter::Learnt(..)) => self.has(Defect::LearntBeforeRecorded),
+            Some(Waiter::Offer(_)) | None => false,
+        };
         let tables = (&self.history, self.copies.notes());
         let bytes = postcard::to_allocvec(&tables).expect("tables of numbers can be encoded");
         host.record(self.record.version, bytes.into());
+        if is_early {
+            self.recorded(self.record.version, now, host);
+        }
     }
 
     fn read_record(&mut self, record: Option<&[u8]>) {

@@ -172,7 +172,7 @@ impl Hc3i {
             .collect();
         recovery.missing = lacking.iter().copied().collect();
         self.history.merge(&target.history);
-        self.write_record(Some(Waiter::Target(epoch)), host);
+        self.write_record(Some(Waiter::Target(epoch)), now, host);
         if let Some(part) = target.checkpoint.as_ref().map(|kept| kept.part(me))
             && !lacking.contains(&part)
         {
@@ -299,15 +299,21 @@ impl Hc3i {
             }
         }
         self.resend_after_restore(host);
-        self.roll_back_if_undone(now, host);
+        if !self.has(Defect::UndoneNotSought) {
+            self.roll_back_if_undone(now, host);
+        }
         if let Some(coordination) = &mut self.coordination {
             coordination.attempts = 0;
-            self.restart_checkpoint_timer(now);
+            if !self.config.defects.has(Defect::TimerNotRestarted) {
+                self.restart_checkpoint_timer(now);
+            }
             self.send_alerts(now, host);
             self.maybe_settled(now, host);
         }
-        for holder in placement::holders(&self.config, &self.membership, self.me) {
-            self.offer(holder, host);
+        if !self.has(Defect::NotOfferedAfterRecovery) {
+            for holder in placement::holders(&self.config, &self.membership, self.me) {
+                self.offer(holder, host);
+            }
         }
         self.copies.report_when_complete(true, host);
         self.continue_interrupted(recovery.interrupted);
@@ -362,7 +368,9 @@ impl Hc3i {
         self.incomplete.clear();
         for &name in here {
             if self.history.undid_checkpoint(self.cluster, name.position()) {
-                host.delete(name);
+                if !self.has(Defect::UndonePartsKept) {
+                    host.delete(name);
+                }
             } else if self.kept.iter().all(|kept| kept.part(self.me) != name) {
                 self.incomplete.push(name);
             }

@@ -77,7 +77,8 @@ impl Hc3i {
     }
 
     pub(super) fn begin_round(&mut self, epoch: Epoch, cause: Cause, now: Time, host: &mut Desk) {
-        let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
+        let asked = if self.has(Defect::HoldersNotAsked) { 0 } else { usize::MAX };
+        let awaited = self.members.iter().copied().chain(self.outside_holders().take(asked)).collect();
         self.coordination().round = Some(Round { epoch, cause, awaited, reports: Vec::new(), target: None });
         let membership = self.membership.version;
         self.broadcast(Control::Prepare { epoch, membership }, host);
@@ -105,10 +106,12 @@ impl Hc3i {
         now: Time,
         host: &mut Desk,
     ) {
+        let older_counts = self.has(Defect::OlderReportsCount);
         let Some(round) = self.coordination().round.as_mut() else {
             return;
         };
-        if round.epoch != epoch || round.target.is_some() || !round.awaited.remove(&from) {
+        let is_older = round.epoch != epoch && !older_counts;
+        if is_older || round.target.is_some() || !round.awaited.remove(&from) {
             return;
         }
         round.reports.push((from, report));
@@ -157,9 +160,11 @@ impl Hc3i {
         // Parts can outlive the tables, and failures are counted outside the nodes. Even if everything is lost, no
         // incarnation is used twice.
         let of_parts = checkpoints.keys().map(|(position, _)| position.incarnation).max().unwrap_or_default();
-        let deaths = epoch.lives - self.members.len() as u64;
-        let incarnation =
-            self.history.known(self.cluster).max(of_parts).next().max(Incarnation(deaths as u32));
+        let deaths = match self.has(Defect::DeathsNotCounted) {
+            true => 0,
+            false => (epoch.lives - self.members.len() as u64) as u32,
+        };
+        let incarnation = self.history.known(self.cluster).max(of_parts).next().max(Incarnation(deaths));
         let checkpoint = kept.last().cloned();
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
         self.history.rolled_back(self.cluster, incarnation, sn);
@@ -258,10 +263,11 @@ impl Hc3i {
     }
 
     pub(super) fn ready(&mut self, from: ProcessId, epoch: Epoch, now: Time, host: &mut Desk) {
+        let older_counts = self.has(Defect::OlderReadyCounts);
         let Some(round) = self.coordination().round.as_mut() else {
             return;
         };
-        if round.epoch == epoch
+        if (round.epoch == epoch || older_counts)
             && round.target.is_some()
             && round.awaited.remove(&from)
             && round.awaited.is_empty()

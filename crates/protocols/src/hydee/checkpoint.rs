@@ -185,6 +185,7 @@ impl Rank {
 
     /// Member: writes its part, here and at its holders, once nothing is in transit to it.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut Desk) {
+        let early = self.has(Defect::CommitsBeforeCopies);
         let drops_late = self.has(Defect::NoDrain);
         let is_drained = |part: &Part| {
             let Some(expected) = &part.expected else { return false };
@@ -215,7 +216,9 @@ impl Rank {
             snapshot,
         });
         part.image = Some(image.clone());
-        part.awaited.clone_from(&holders);
+        if !early {
+            part.awaited.clone_from(&holders);
+        }
         self.store.write(image.clone(), host);
         for holder in holders {
             host.send_image(holder, image.clone());
@@ -245,10 +248,11 @@ impl Rank {
 
     /// Member: a holder began a new life. Its replica of the part being written may not have arrived, or may be lost.
     pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut Desk) {
+        let early = self.has(Defect::CommitsBeforeCopies);
         if let State::Checkpointing(part) = &mut self.state
             && let Some(image) = part.image.clone()
         {
-            if !part.drained && !part.awaited.contains(&holder) {
+            if !part.drained && !part.awaited.contains(&holder) && !early {
                 part.awaited.push(holder);
             }
             host.send_image(holder, image);
@@ -265,10 +269,11 @@ impl Rank {
     }
 
     fn maybe_drained(&mut self, now: Time, host: &mut Desk) {
+        let early = self.has(Defect::CommitsBeforeDurable);
         let State::Checkpointing(part) = &mut self.state else {
             return;
         };
-        if part.drained || !part.durable || !part.awaited.is_empty() {
+        if part.drained || part.image.is_none() || !(part.durable || early) || !part.awaited.is_empty() {
             return;
         }
         part.drained = true;
@@ -337,9 +342,13 @@ impl Rank {
         host.claim(Claim::Collected { round: position.sn.0, below: position.sn, kept: 1, log });
         self.store.remove_older(self.me, position.incarnation, Some(checkpoint.part(self.me)), host);
         self.tell_holders(host);
-        self.receive_late(part.late);
+        if !self.has(Defect::LateNotReceived) {
+            self.receive_late(part.late);
+        }
         self.go_on(host);
-        self.restart_timer(now);
+        if !self.has(Defect::TimerNotRestarted) {
+            self.restart_timer(now);
+        }
         self.replay(now, host);
     }
 
@@ -378,6 +387,11 @@ impl Rank {
             .iter()
             .filter(|(peer, _)| is_outside(peer))
             .map(|(&peer, channel)| (peer, channel.covered()))
+            .filter(|_| !self.has(Defect::NeverCollects))
+            .map(|(peer, mut covered)| {
+                covered.received += u32::from(self.has(Defect::CollectsOneTooMany));
+                (peer, covered)
+            })
             .collect();
         let from = self.position.incarnation;
         for (&peer, &covered) in &committed {

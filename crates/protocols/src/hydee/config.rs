@@ -26,6 +26,19 @@ pub struct Config {
     pub defects: Defects,
 }
 
+impl Config {
+    /// Returns which processes hold replicas of which parts.
+    pub(super) fn copies(&self) -> Placement {
+        let Placement { replicas, to } = self.placement;
+        let replicas = match replicas {
+            _ if self.defects.has(Defect::NoCopies) => 0,
+            replicas if self.defects.has(Defect::OneCopyTooFew) => replicas.saturating_sub(1),
+            replicas => replicas,
+        };
+        Placement { replicas, to }
+    }
+}
+
 /// How the channels between clusters resume after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
@@ -83,7 +96,7 @@ impl Defect {
     }
 }
 
-crate::defects::defects! {
+faultline_core::defects! {
     /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<` (H1).
     LastReceivedResent,
     /// The recovery process counts orphans per process instead of per message (H3).
@@ -150,4 +163,47 @@ crate::defects::defects! {
     RepeatedSentAgain,
     /// Pessimistic logging: a new life of the event logger is not told what the previous one knew (M6).
     NotToldAgain,
+    ; mutations
+    /// One copy of each part is not made.
+    OneCopyTooFew,
+    /// No copy of any part is made.
+    NoCopies,
+    /// A cluster resumes before the holders have confirmed their copies of what it restored.
+    ReadyBeforeCopies,
+    /// A part counts as durable before its holders have confirmed it.
+    CommitsBeforeCopies,
+    /// A part counts as durable before it is durable at its owner.
+    CommitsBeforeDurable,
+    /// Messages in transit at the cut are not received after the commit.
+    LateNotReceived,
+    /// What members say of an older attempt at a restore counts.
+    OlderRestoresCount,
+    /// A cluster resumes although a member is down.
+    ResumesWithoutMembers,
+    /// The oldest complete checkpoint is restored instead of the newest.
+    OldestRestored,
+    /// A restore does not wait for the holders outside the cluster.
+    HoldersNotAsked,
+    /// A holder answers an inquiry before its writes are durable.
+    InquiryAnsweredEarly,
+    /// A copy is confirmed when it arrives, before it is durable.
+    StoredOnArrival,
+    /// A write that failed is not made again.
+    FailedWritesForgotten,
+    /// Older parts are kept.
+    OlderPartsKept,
+    /// The log is not told what the checkpoints of receivers contain.
+    NeverCollects,
+    /// One message more than the receiver's checkpoint contains is removed from the log.
+    CollectsOneTooMany,
+    /// The first orphan message of a channel is not reported.
+    FirstOrphanMissed,
+    /// A message from another cluster does not raise the phase of its receiver.
+    PhaseOneTooLow,
+    /// The timer of checkpoints is not started again after a commit.
+    TimerNotRestarted,
+    /// A message that arrives while its receiver restores is dropped.
+    ArrivalsDroppedWhileRestoring,
+    /// A message that is suppressed is transmitted as well.
+    SuppressedAndSent,
 }

@@ -150,6 +150,12 @@ impl Rank {
         }
         if is_suppressed {
             host.suppress(id);
+            if self.has(Defect::SuppressedAndSent)
+                && let Some(Logged { phase, content: Content::Here(payload) }) =
+                    self.channels.get(&id.to).and_then(|it| it.log.get(&id.number))
+            {
+                host.transmit(id, self.stamp(cluster, *phase), payload.clone());
+            }
             let orphan = Orphan { id, phase };
             self.tell_director(Control::Replayed { epoch: self.view.epoch, orphan }, host);
         } else {
@@ -214,6 +220,9 @@ impl Rank {
         match self.fate_of(&arrival) {
             Fate::Stale(known) if arrival.stamp.position.incarnation < known => host.drop_stale(arrival.id),
             Fate::Stale(_) | Fate::Duplicate => {}
+            Fate::Waits
+                if self.has(Defect::ArrivalsDroppedWhileRestoring)
+                    && matches!(self.state, State::Restoring(_)) => {}
             Fate::Waits => self.waiting.push_back(arrival),
             Fate::Late => {
                 if let State::Checkpointing(part) = &mut self.state {
@@ -260,9 +269,10 @@ impl Rank {
         let Arrival { id, stamp: Stamp { phase, .. }, payload } = arrival;
         self.note_delivery(id, &self.turn_of(id), host);
         let is_inside = self.view.cluster_of(id.from) == self.cluster;
+        let low = self.has(Defect::PhaseOneTooLow);
         let channel = self.channels.entry(id.from).or_default();
         channel.received = channel.received.max(id.number + 1);
-        let contribution = if is_inside { phase } else { phase + 1 };
+        let contribution = if is_inside || low { phase } else { phase + 1 };
         if self.config.recovery == Recovery::Phases {
             if !is_inside {
                 channel.receipts.insert(id.number, phase);

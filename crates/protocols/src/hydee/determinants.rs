@@ -225,7 +225,7 @@ impl Rank {
                 self.give_up_for([(log, Vec::from([logger]))].into(), host);
             }
             Recalled::Forgotten { by } => {
-                let holders = self.config.placement.holders(&self.view.membership, self.me);
+                let holders = self.config.copies().holders(&self.view.membership, self.me);
                 let asked = core::iter::once(self.me).chain(holders).collect();
                 self.give_up_for([(by.unwrap_or_else(|| self.position_as_part()), asked)].into(), host);
             }

@@ -173,6 +173,8 @@ impl Protocol for Hydee {
             Promise::MaximalLine,
             Promise::Containment,
             Promise::LogKept,
+            Promise::DurableRestore,
+            Promise::Progress,
         ]);
         promises.with(match config.recovery {
             Recovery::Phases => &[Promise::OrphansFirst, Promise::Phases],
@@ -245,7 +247,7 @@ impl Rank {
             cluster,
             director,
             logger,
-            holders: config.placement.holders(&view.membership, me),
+            holders: config.copies().holders(&view.membership, me),
             state: State::Running,
             position: Position::default(),
             phase: 1,

@@ -106,7 +106,8 @@ impl Rank {
         let line = self.lines.entry(peer).or_default();
         line.next = present.received.max(settled.received);
         line.fresh = channel.sent;
-        let first_orphan = present.sent.max(settled.sent);
+        let first_orphan =
+            present.sent.max(settled.sent) + u32::from(self.config.defects.has(Defect::FirstOrphanMissed));
         let orphan = |(&number, &phase): (&u32, &Phase)| Orphan {
             id: MessageId { from: peer, to: self.me, incarnation: Incarnation(0), number },
             phase,

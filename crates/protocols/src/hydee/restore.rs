@@ -105,14 +105,15 @@ impl Rank {
 
     /// Returns the holders of the cluster's parts that are not members.
     fn outside_holders(&self) -> BTreeSet<ProcessId> {
-        let placement = self.config.placement;
+        let placement = self.config.copies();
         let holders = self.members.iter().flat_map(|&it| placement.holders(&self.view.membership, it));
         holders.filter(|&holder| self.view.cluster_of(holder) != self.cluster).collect()
     }
 
     fn begin_restore(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
         let outside = self.outside_holders();
-        let awaited = self.members.iter().chain(&outside).copied().collect();
+        let asked = if self.has(Defect::HoldersNotAsked) { 0 } else { usize::MAX };
+        let awaited = self.members.iter().chain(outside.iter().take(asked)).copied().collect();
         let Some(lead) = self.lead() else { return };
         lead.stocktaking = Some(Stocktaking { restore, awaited, stock: BTreeMap::new(), target: None });
         let membership = self.view.membership.version;
@@ -140,7 +141,8 @@ impl Rank {
     }
 
     fn stocktaking(&mut self, restore: RestoreNo) -> Option<&mut Stocktaking> {
-        self.lead()?.stocktaking.as_mut().filter(|it| it.restore == restore)
+        let older_counts = self.has(Defect::OlderRestoresCount);
+        self.lead()?.stocktaking.as_mut().filter(|it| it.restore == restore || older_counts)
     }
 
     /// Coordinator: collects a report, and chooses once all have arrived.
@@ -170,11 +172,17 @@ impl Rank {
     fn choose(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
         let members = self.members.clone();
         let has_started = self.has_started();
+        let takes_oldest = self.has(Defect::OldestRestored);
         let Some(stocktaking) = self.stocktaking(restore) else {
             return;
         };
         let stock = core::mem::take(&mut stocktaking.stock);
-        let newest = stock.iter().rev().find(|(_, owners)| owners.len() == members.len());
+        let is_whole =
+            |(_, owners): &(&Checkpoint, &BTreeMap<ProcessId, Vec<ProcessId>>)| owners.len() == members.len();
+        let newest = match takes_oldest {
+            true => stock.iter().find(is_whole),
+            false => stock.iter().rev().find(is_whole),
+        };
         if newest.is_none() && has_started {
             self.give_up(&stock, host);
             return;
@@ -196,7 +204,7 @@ impl Rank {
     /// by a loss; both are reported.
     fn give_up(&self, stock: &BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>, host: &mut Desk) {
         let asked = |owner: ProcessId| {
-            let holders = self.config.placement.holders(&self.view.membership, owner);
+            let holders = self.config.copies().holders(&self.view.membership, owner);
             core::iter::once(owner).chain(holders).collect()
         };
         let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
@@ -228,7 +236,9 @@ impl Rank {
             return;
         }
         restoring.target = Some(target);
-        restoring.awaited.clone_from(&self.holders);
+        if !self.config.defects.has(Defect::ReadyBeforeCopies) {
+            restoring.awaited.clone_from(&self.holders);
+        }
         let Some(checkpoint) = target else {
             self.say_ready(now, host);
             return;
@@ -364,7 +374,8 @@ impl Rank {
         else {
             return;
         };
-        if !self.all_members_up() || restore.incarnation < self.view.incarnation(self.cluster) {
+        let are_up = self.all_members_up() || self.has(Defect::ResumesWithoutMembers);
+        if !are_up || restore.incarnation < self.view.incarnation(self.cluster) {
             return; // Another attempt begins once they are.
         }
         if target.is_some() && !self.has_started() {

@@ -62,7 +62,7 @@ impl Store {
         host.list();
         let lacks = (boot == Boot::Replaced).then(|| Lacks {
             own: view.membership.member(me).role == Role::RANK,
-            silent: config.placement.owners(&view.membership, me).into_iter().collect(),
+            silent: config.copies().owners(&view.membership, me).into_iter().collect(),
         });
         Store {
             me,
@@ -171,7 +171,7 @@ impl Store {
     }
 
     pub(super) fn write_failed(&mut self, name: ImageName, retry_at: Time, view: &View) -> Answers {
-        if self.writing.contains_key(&name) {
+        if self.writing.contains_key(&name) && !self.defects.has(Defect::FailedWritesForgotten) {
             self.failed.insert(name);
             self.retry_at = self.retry_at.or(Some(retry_at));
         }
@@ -224,7 +224,8 @@ impl Store {
         }
         let is_writing =
             |cluster: ClusterId| self.writing.keys().any(|name| view.cluster_of(name.owner) == cluster);
-        let due = |&(.., cluster): &(ProcessId, RestoreNo, ClusterId)| !is_writing(cluster);
+        let early = self.defects.has(Defect::InquiryAnsweredEarly);
+        let due = |&(.., cluster): &(ProcessId, RestoreNo, ClusterId)| early || !is_writing(cluster);
         let (due, rest): (Vec<_>, Vec<_>) = self.inquiries.iter().copied().partition(due);
         self.inquiries = rest;
         let answer = |(from, restore, cluster): (ProcessId, RestoreNo, ClusterId)| {
@@ -300,6 +301,9 @@ impl Store {
         let is_wanted = self.wanted.contains_key(&name) || self.pending.values().any(belongs);
         if (is_present || is_wanted) && !self.is_coming(name) {
             self.write_whole(from, image, host);
+            if self.defects.has(Defect::StoredOnArrival) {
+                return Vec::from([(name.owner, Control::Stored(name))]);
+            }
         }
         Vec::new()
     }
@@ -377,6 +381,9 @@ impl Store {
                     && !(keeps && head.segments.contains(&segment))
             }
         };
+        if self.defects.has(Defect::OlderPartsKept) {
+            return;
+        }
         self.here.retain(|it, _| {
             let older = is_older(it);
             if older {

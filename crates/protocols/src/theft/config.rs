@@ -1,8 +1,7 @@
 //! Parameters, and known defects that can be switched on.
 
-use faultline_core::Span;
+use faultline_core::{Span, defects};
 
-use crate::defects::defects;
 use crate::placement::ReplicateTo;
 
 /// Parameters of TIC and SEL.

@@ -149,7 +149,11 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     fn of(membership: Membership, config: P::Config, application: A::Config) -> Federation<P, A> {
         let view = Arc::new(membership.clone());
         let mut federation = Federation {
-            config: Arc::new(NodeConfig { protocol: Arc::new(config), application: Arc::new(application) }),
+            config: Arc::new(NodeConfig {
+                protocol: Arc::new(config),
+                application: Arc::new(application),
+                defects: Default::default(),
+            }),
             seats: membership.members.iter().map(|_| Seat::new(view.clone())).collect(),
             membership,
             network: Network::new(),

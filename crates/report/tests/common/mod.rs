@@ -73,6 +73,7 @@ fn manifest(nodes: u32) -> Manifest {
             checkpoint_every: vec![Some(CHECKPOINT_EVERY); 2],
             detect_after: Span::from_millis(500),
         }),
+        copies: None,
         volatile_storage: false,
         effects: vec![],
         at_once_within: Span::from_millis(50),

@@ -57,6 +57,7 @@ fn scenario(detect_after: Span) -> Scenario {
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),
             least_work_left_percent: 0,
+            defects: Default::default(),
         },
         seed: 1,
     }

@@ -202,6 +202,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
             joins: vec![],
             plan: vec![planned],
             least_work_left_percent: 0,
+            defects: Default::default(),
         },
         membership: Membership {
             version: MembershipVersion(0),

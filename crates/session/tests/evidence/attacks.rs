@@ -398,7 +398,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.entry("digest changed", EDITED, |it| it["digest"] = "00".repeat(32).into());
     attacks.entry("digest: null", EDITED, |it| it["digest"] = Value::Null);
     attacks.entry("format: 2", &[], |it| it["format"] = 2.into());
-    let fields: [(&str, Value); 17] = [
+    let fields: [(&str, Value); 18] = [
         ("tool", "0.0.0".into()),
         ("name", "another".into()),
         ("backend", "kubernetes".into()),
@@ -406,6 +406,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         ("clusters", Value::Array(vec![])),
         ("processes", Value::Array(vec![])),
         ("bounds", Value::Null),
+        ("copies", Value::Null),
         ("volatileStorage", (!manifest.volatile_storage).into()),
         ("plan", Value::Array(vec![])),
         ("faults", Value::Array(vec![])),
@@ -444,6 +445,8 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.resealed("`bounds` widened", NOT_DERIVED, |it, _| {
         it.bounds.as_mut().unwrap().detect_after = Span::from_secs(1000);
     });
+    attacks.resealed("`copies: null`", NOT_DERIVED, |it, _| it.copies = None);
+    attacks.resealed("`copies` reduced", NOT_DERIVED, |it, _| it.copies.as_mut().unwrap().replicas -= 1);
     attacks.resealed("`volatileStorage` changed", NOT_DERIVED, |it, _| it.volatile_storage ^= true);
     attacks.resealed("`plan` emptied", NOT_DERIVED, |it, _| it.plan.clear());
     attacks.resealed("`plan` and `faults` emptied", NOT_DERIVED, |it, _| {

@@ -86,7 +86,12 @@ pub(crate) fn config(
         scope: faultline_core::Scope::Cluster,
         joins: Vec::new(),
         least_work_left_percent: 20,
+        defects: Default::default(),
     };
-    let process = NodeConfig { protocol: Arc::new(protocol), application: Arc::new(application) };
+    let process = NodeConfig {
+        protocol: Arc::new(protocol),
+        application: Arc::new(application),
+        defects: Default::default(),
+    };
     Config::new(Arc::new(process), membership(clusters), links(clusters.len()), supervisor, seed)
 }

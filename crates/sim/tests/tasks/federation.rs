@@ -137,6 +137,7 @@ impl Federation {
             joins: Vec::new(),
             plan: plan.collect(),
             least_work_left_percent: 0,
+            defects: Default::default(),
         };
         let link = |latency: Span| LinkProperties {
             latency,

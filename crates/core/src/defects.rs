@@ -1,42 +1,49 @@
-//! Switches for known defects: each applies a rule as printed in the paper, or omits it. Each protocol has its own
-//! list.
+//! Switches for code that is wrong on purpose. Each protocol, the composite and the supervisor have lists of their own: of
+//! known defects, which apply a rule as printed in a paper or omit it, and of mutations, which are small mistakes.
 
-/// Declares `Defect`, the known defects of a protocol, and `Defects`, a set of enabled ones. The set is always empty
-/// unless the crate's feature `defects` is enabled.
+/// Declares `Defect`, the known defects and the mutations of some code, and `Defects`, a set of enabled ones. The set is
+/// always empty unless the feature `defects` of the crate that calls the macro is enabled.
+#[macro_export]
 macro_rules! defects {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A rule as printed in the paper, or omitted. Each defect breaks a property, and the checkers must detect
-        /// it.
+    (
+        $($(#[$doc:meta])* $name:ident,)*
+        $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
+    ) => {
+        /// A rule as printed in the paper, or omitted, or a small mistake. Each breaks a property, and the checkers must
+        /// detect it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Defect {
             $($(#[$doc])* $name,)*
+            $($($(#[$mutation_doc])* $mutation,)*)?
         }
 
         impl Defect {
-            /// All known defects of the protocol.
+            /// All known defects.
             pub const ALL: &[Defect] = &[$(Defect::$name,)*];
+            /// All mutations of the code.
+            pub const MUTATIONS: &[Defect] = &[$($(Defect::$mutation,)*)?];
         }
 
         /// A set of enabled defects. Always empty unless the crate's feature `defects` is enabled.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Defects {
             #[cfg(feature = "defects")]
-            set: u64,
+            set: u128,
         }
 
         impl Defects {
             /// Creates a set with a single defect.
             #[cfg(feature = "defects")]
             pub fn only(defect: Defect) -> Defects {
-                Defects { set: 1 << defect as u64 }
+                Defects { set: 1 << defect as u32 }
             }
 
             /// Returns whether `defect` is enabled.
             #[inline]
             pub fn has(self, defect: Defect) -> bool {
                 #[cfg(feature = "defects")]
-                return self.set & (1 << defect as u64) != 0;
+                return self.set & (1 << defect as u32) != 0;
                 #[cfg(not(feature = "defects"))]
                 {
                     let _ = defect;
@@ -46,5 +53,3 @@ macro_rules! defects {
         }
     };
 }
-
-pub(crate) use defects;

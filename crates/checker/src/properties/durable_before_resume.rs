@@ -1,0 +1,200 @@
+//! What a group restores is durable before one of its processes resumes: somewhere, and under protocols that promise it at
+//! its owner and at as many holders as the federation asks for. A protocol that counts on a restored checkpoint as it counts
+//! on a committed one, and removes what that one replaces, has to promise it.
+//!
+//! A copy that was lost before the recovery began has to be made again. What is lost while the group recovers may be noticed
+//! too late. That is told by the recovery's beginning as the members claim it, and only where all processes read one clock;
+//! elsewhere a copy counts that was ever made.
+
+use std::collections::BTreeMap;
+
+use faultline_core::{Claim, ProcessId, Promise, Time};
+
+use crate::history::{CheckpointName, History, Part, RestoredBy, Rollback, StoredCopy};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::DurableBeforeResume);
+    if history.tasks.is_some() {
+        return finding; // a process restores the newest image that it finds, which is all that it may lack
+    }
+    let beginnings = beginnings(history);
+    for (number, group) in history.groups.iter().enumerate() {
+        for rollback in group.rollbacks.values() {
+            let Some(name) = rollback.target().flatten() else { continue };
+            let Some(checkpoint) = group.checkpoints.get(&name) else { continue };
+            let Some(recovery) = Recovery::of(history, rollback, &beginnings) else { continue };
+            for (&owner, part) in group.members.iter().zip(&checkpoint.parts) {
+                recovery.check(number, owner, name, part, &mut finding);
+            }
+        }
+    }
+    finding
+}
+
+/// When each process claims to have begun to recover, ascending.
+fn beginnings(history: &History<'_>) -> BTreeMap<ProcessId, Vec<Time>> {
+    let mut beginnings: BTreeMap<ProcessId, Vec<Time>> = BTreeMap::new();
+    for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. })) {
+        beginnings.entry(history.process_of(claimed.at)).or_default().push(claimed.time);
+    }
+    beginnings
+}
+
+/// From the beginning of a recovery to its end.
+struct Recovery<'a> {
+    history: &'a History<'a>,
+    /// The first restore.
+    first: &'a RestoredBy,
+    /// Losses before this were known when it began.
+    began: Time,
+}
+
+impl<'a> Recovery<'a> {
+    fn of(
+        history: &'a History<'a>,
+        rollback: &'a Rollback,
+        beginnings: &BTreeMap<ProcessId, Vec<Time>>,
+    ) -> Option<Recovery<'a>> {
+        let first = rollback.restores().min_by_key(|it| it.time)?;
+        let began = |restored: &RestoredBy| {
+            let own = beginnings.get(&history.process_of(restored.at))?;
+            own[..own.partition_point(|it| *it <= restored.time)].last().copied()
+        };
+        let began = rollback.restores().map(|it| began(it).unwrap_or(Time::ZERO)).min()?;
+        Some(Recovery { history, first, began })
+    }
+
+    fn check(
+        &self,
+        group: usize,
+        owner: ProcessId,
+        name: CheckpointName,
+        part: &Part,
+        finding: &mut Finding,
+    ) {
+        let (history, context) = (self.history, self.history.context);
+        let copies: Vec<ProcessId> =
+            part.copies.iter().filter(|it| self.is_there(it)).map(|it| it.holder).collect();
+        finding.instances += 1;
+        let replicas = context.copies.map_or(0, |it| it.replicas as usize);
+        let found = context.copies_at(owner, copies.iter().copied()).unwrap_or(0);
+        let missing = if !context.promises.include(Promise::DurableRestore) {
+            copies.is_empty().then(|| "no copy".to_owned())
+        } else if !copies.contains(&owner) {
+            Some("none at its owner".to_owned())
+        } else {
+            (found < replicas).then(|| format!("{found} of {replicas} copies"))
+        };
+        let Some(missing) = missing else { return };
+        if (0..history.processes.len() as u32).any(|it| history.trace.has_gap_of(ProcessId(it))) {
+            return finding.unjudged(|| "facts are missing that may show a durable copy".to_owned());
+        }
+        finding.violated([history.source(self.first.at)], || {
+            let (group, owner, position) = (context.group(group), context.process(owner), name.position);
+            format!(
+                "{group} resumed from checkpoint {position} with {missing} of the part of {owner} durable"
+            )
+        });
+    }
+
+    /// Whether a copy was durable before the group resumed, and not lost before it began to recover.
+    fn is_there(&self, copy: &StoredCopy) -> bool {
+        if !self.history.context.common_clock {
+            return true;
+        }
+        let loses = |end: &crate::history::LifeEnd| {
+            end.process == copy.holder && end.life >= copy.life && end.is_storage_lost && end.at < self.began
+        };
+        copy.time <= self.first.time && !self.history.supervision.ends.iter().any(loses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::Span;
+    use faultline_trace::manifest::{Copies, Keepers};
+
+    /// A checkpoint of p0 with a copy at p1, unless that is lost, and a failure of p0.
+    fn run(promises: &[Promise], lost: bool) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.common_clock = true;
+        run.context.promises = run.context.promises.with(promises);
+        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::OtherCluster });
+        run.durable(1, run.image(0, 0, 1));
+        run.commit_all(0, &[0]);
+        run.wait(Span(10));
+        run.kill(0, false);
+        if lost {
+            run.kill(1, true);
+        }
+        run.wait(Span(10));
+        run.claim(0, Claim::RecoveryStarted { lives: 2, round: 0 });
+        run.wait(Span(10));
+        run
+    }
+
+    fn text(run: &Run) -> Option<String> {
+        check_alone(check, run).violations.first().map(|it| it.text.clone())
+    }
+
+    #[test]
+    fn a_copy_that_was_lost_before_has_to_be_made_again() {
+        let mut kept = run(&[Promise::DurableRestore], false);
+        kept.restore(0, 1, Some((0, 1)));
+        assert_eq!(text(&kept), None);
+        assert_eq!(check_alone(check, &kept).instances, 1);
+        let mut lost = run(&[Promise::DurableRestore], true);
+        lost.restore(0, 1, Some((0, 1)));
+        assert!(text(&lost).unwrap().contains("with 0 of 1 copies of the part of p0 durable"));
+        let mut again = run(&[Promise::DurableRestore], true);
+        again.durable(1, again.image(0, 0, 1));
+        again.restore(0, 1, Some((0, 1)));
+        assert_eq!(text(&again), None);
+    }
+
+    #[test]
+    fn a_copy_that_comes_after_the_restore_is_too_late() {
+        let mut run = run(&[Promise::DurableRestore], true);
+        run.restore(0, 1, Some((0, 1)));
+        run.wait(Span(1));
+        run.durable(1, run.image(0, 0, 1));
+        assert!(text(&run).is_some());
+        run.context.common_clock = false;
+        assert_eq!(text(&run), None, "who knows which was first");
+    }
+
+    #[test]
+    fn what_is_lost_while_the_group_recovers_is_nobodys_fault() {
+        let mut run = run(&[Promise::DurableRestore], false);
+        run.kill(1, true);
+        run.wait(Span(1));
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(text(&run), None);
+    }
+
+    #[test]
+    fn without_the_promise_one_copy_is_enough() {
+        let mut run = run(&[], true);
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(text(&run), None);
+    }
+
+    #[test]
+    fn what_was_never_durable_is_restored_under_no_protocol() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        let stream =
+            run.trace.streams.get_mut(&(faultline_core::ProcessId(0), faultline_core::Life(1))).unwrap();
+        // The numbers of facts stay what they were.
+        stream
+            .iter_mut()
+            .filter(|(_, it)| matches!(it, faultline_core::Fact::Durable(_)))
+            .for_each(|it| it.1 = faultline_core::Fact::Begun);
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        assert!(text(&run).unwrap().contains("with no copy of the part of p0 durable"));
+    }
+}

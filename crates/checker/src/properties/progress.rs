@@ -1,0 +1,246 @@
+//! After the last fault the federation comes to rest, and goes on: recoveries and checkpoints that were begun end, no group
+//! rolls back any more, and the application moves until it has finished.
+//!
+//! Judged where all processes read one clock, for runs that their deadline ended; a run that completed has come to its end.
+//! The bound follows from the federation: ten seconds and a hundred times the delay of its slowest link. An application that
+//! was slower than that before counts as standing still only after ten times its longest pause.
+//!
+//! Judged for protocols that promise it; for others, what would violate it is a remark. Independent checkpoints do not promise
+//! it: their groups may send each other back for as long as they exchange messages, which other protocols improve on.
+
+use std::collections::BTreeMap;
+
+use faultline_core::fault::Outcome;
+use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
+
+use crate::history::{Group, History};
+use crate::judgement::{Finding, Property};
+
+/// What any recovery may take, whatever the links.
+const LEAST: Span = Span::from_secs(10);
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::Progress);
+    let context = history.context;
+    let is_ended = context.outcome == Some(Outcome::Deadline) && history.supervision.begun.is_some();
+    if !context.common_clock || !is_ended {
+        return finding;
+    }
+    let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
+    let bound = LEAST + slowest.unwrap_or_default() * 100;
+    let calm = history.calm_since();
+    if context.end.since(calm) < bound {
+        return finding;
+    }
+    let judge = Judge { history, bound, since: calm, begun: begun(history) };
+    for (number, group) in history.groups.iter().enumerate() {
+        if group.members.iter().all(|&it| judge.is_there(it)) {
+            finding.instances += 1;
+            judge.rollbacks(number, group, &mut finding);
+            judge.rounds(group, &mut finding);
+        }
+    }
+    finding.instances += 1;
+    judge.movement(&mut finding);
+    finding.promised(context)
+}
+
+/// The last recovery and the last checkpoint that a process has begun and, as far as it says, not ended.
+#[derive(Default)]
+struct Rounds {
+    recovery: Option<Time>,
+    checkpoint: Option<Time>,
+}
+
+fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
+    let mut all: BTreeMap<ProcessId, Rounds> = BTreeMap::new();
+    for (&(process, life), stream) in &history.trace.streams {
+        let rounds = all.entry(process).or_default();
+        // What an earlier life had begun ended with it; a later one has to recover.
+        let first = stream.first().map(|(at, _)| *at).filter(|_| life > Life(1));
+        *rounds = Rounds { recovery: first, checkpoint: None };
+        for (at, fact) in stream {
+            match fact {
+                Fact::Restored(_) => rounds.recovery = None,
+                Fact::Claim(claim) => match **claim {
+                    Claim::RecoveryStarted { .. } => {
+                        *rounds = Rounds { recovery: Some(*at), checkpoint: None }
+                    }
+                    Claim::CheckpointRequested { .. } => rounds.checkpoint = Some(*at),
+                    Claim::Committed { .. } | Claim::Aborted { .. } => rounds.checkpoint = None,
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+struct Judge<'a> {
+    history: &'a History<'a>,
+    bound: Span,
+    /// When the last fault was over.
+    since: Time,
+    begun: BTreeMap<ProcessId, Rounds>,
+}
+
+impl Judge<'_> {
+    /// Whether a process is not down for good, and its cluster has not left.
+    fn is_there(&self, process: ProcessId) -> bool {
+        let newest = self.history.supervision.newest_life(process);
+        newest.is_some_and(|life| self.history.supervision.end_of(process, life).is_none())
+            && !self.history.has_left(process)
+    }
+
+    fn is_overdue(&self, begun: Time) -> bool {
+        self.history.context.end.since(begun.max(self.since)) >= self.bound
+    }
+
+    fn rollbacks(&self, number: usize, group: &Group<'_>, finding: &mut Finding) {
+        let restores = group.rollbacks.values().filter_map(|it| it.restores().next());
+        let mut late = restores.filter(|it| it.time > self.since + self.bound);
+        if let Some(first) = late.next() {
+            let times = 1 + late.count();
+            finding.violated([self.history.source(first.at)], || {
+                let group = self.history.context.group(number);
+                let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+                format!("{group} rolled back {times} later than {} after the last fault", self.bound)
+            });
+        }
+    }
+
+    fn rounds(&self, group: &Group<'_>, finding: &mut Finding) {
+        for &member in &group.members {
+            let Some(rounds) = self.begun.get(&member) else { continue };
+            for (begun, what) in [(rounds.recovery, "recovery"), (rounds.checkpoint, "checkpoint")] {
+                if begun.is_some_and(|it| self.is_overdue(it)) {
+                    finding.violated([], || {
+                        let (process, bound) = (self.history.context.process(member), self.bound);
+                        format!("a {what} that {process} had begun did not end within {bound} after the last fault")
+                    });
+                }
+            }
+        }
+    }
+
+    /// The application moves, unless it has always been slow.
+    fn movement(&self, finding: &mut Finding) {
+        let mut times = Vec::new();
+        for (_, stream) in
+            self.history.trace.streams.iter().filter(|((it, _), _)| *it != ProcessId::SUPERVISOR)
+        {
+            let moves =
+                |fact: &Fact| matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Ran { .. });
+            times.extend(stream.iter().filter(|(_, fact)| moves(fact)).map(|(at, _)| *at));
+        }
+        times.sort_unstable();
+        let Some(&last) = times.last() else { return };
+        let pause = times.windows(2).map(|it| it[1].since(it[0])).max().unwrap_or_default();
+        let still = self.history.context.end.since(last.max(self.since));
+        if still >= self.bound.max(pause * 10) {
+            finding.violated([], || format!("the application stood still for {still} before the deadline"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone};
+    use faultline_core::Promise;
+
+    /// A run of two clusters that its deadline ended after a minute, and in which p0 failed at the beginning.
+    fn run() -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.common_clock = true;
+        run.context.outcome = Some(Outcome::Deadline);
+        run.context.end = Time::ZERO + Span::from_secs(60);
+        run.supervisor(Fact::Begun);
+        run.commit_all(0, &[0]);
+        run.wait(Span::from_secs(1));
+        run.kill(0, false);
+        run.claim(0, Claim::RecoveryStarted { lives: 2, round: 0 });
+        run
+    }
+
+    /// The application moves until the end.
+    fn move_on(run: &mut Run, seconds: u64) {
+        for _ in 0..seconds {
+            run.wait(Span::from_secs(1));
+            let id = run.send(0, 1);
+            run.deliver(id);
+        }
+    }
+
+    fn text(run: &Run) -> Option<String> {
+        check_alone(check, run).violations.first().map(|it| it.text.clone())
+    }
+
+    #[test]
+    fn a_federation_that_goes_on_makes_progress() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 1)));
+        move_on(&mut run, 58);
+        assert_eq!((text(&run), check_alone(check, &run).instances), (None, 3));
+    }
+
+    #[test]
+    fn a_recovery_that_does_not_end_is_found() {
+        let mut run = run();
+        move_on(&mut run, 58);
+        assert!(text(&run).unwrap().contains("a recovery that p0 had begun did not end"));
+    }
+
+    #[test]
+    fn a_checkpoint_that_does_not_end_is_found() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 1)));
+        let position = run.position(0);
+        run.claim(
+            0,
+            Claim::CheckpointRequested { position, attempt: faultline_core::Attempt(1), forced: false },
+        );
+        move_on(&mut run, 58);
+        assert!(text(&run).unwrap().contains("a checkpoint that p0 had begun did not end"));
+    }
+
+    #[test]
+    fn rollbacks_that_recur_are_found() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 1)));
+        for incarnation in 2..20 {
+            move_on(&mut run, 3);
+            run.restore(0, incarnation, Some((0, 1)));
+        }
+        let text = text(&run).unwrap();
+        assert!(text.starts_with("c0 rolled back 15 times later than 10s after the last fault"), "{text}");
+    }
+
+    #[test]
+    fn standing_still_is_found_unless_the_application_is_slow() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 1)));
+        move_on(&mut run, 3);
+        assert!(text(&run).unwrap().contains("stood still"));
+        run.wait(Span::from_secs(10));
+        move_on(&mut run, 1);
+        assert_eq!(text(&run), None, "it paused for long before");
+    }
+
+    #[test]
+    fn a_protocol_that_promises_nothing_and_a_run_that_completed_are_not_judged() {
+        let mut run = run();
+        assert!(text(&run).is_some());
+        run.context.outcome = Some(Outcome::Completed);
+        assert_eq!(check_alone(check, &run).instances, 0);
+        run.context.outcome = Some(Outcome::Deadline);
+        run.withdraw(Promise::Progress);
+        let finding = check_alone(check, &run);
+        assert_eq!(
+            (finding.instances, finding.violation_count(), finding.remarks.len()),
+            (0, 0, 2),
+            "{finding:?}"
+        );
+    }
+}

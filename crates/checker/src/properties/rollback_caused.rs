@@ -1,0 +1,286 @@
+//! Every rollback has a cause: the supervisor ended a life of one of the group's processes, or the group had delivered a
+//! message whose send was undone by a rollback that has a cause itself.
+//!
+//! What the protocol claims to be the cause counts for nothing. A rollback is charged to the end of a life that lies between
+//! two restores of the same process, so that no end pays for two rollbacks that the process took part in. A message counts if
+//! the rollback undid its delivery. Chains of undone messages have to begin with the end of a life: two groups that send each
+//! other back for ever have no cause.
+//!
+//! No clock says in which order rollbacks of different groups happened, so a send that was undone at any time is a cause.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Incarnation, Life, ProcessId};
+
+use super::dirt::is_undone;
+use crate::history::{History, Message, Point, RestoredBy, Rollback, SegmentNo};
+use crate::judgement::{Finding, Property};
+
+/// A rollback of a group.
+type RollbackOf = (usize, Incarnation);
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::RollbackCaused);
+    let mut caused = Vec::new();
+    let mut open = BTreeMap::new();
+    let ends = ends(history);
+    for (number, group) in history.groups.iter().enumerate() {
+        let mut lives: Vec<Life> = vec![Life(1); group.members.len()];
+        for (&incarnation, rollback) in &group.rollbacks {
+            if rollback.restores().next().is_none() {
+                continue;
+            }
+            finding.instances += 1;
+            if is_after_an_end(history, rollback, &group.members, &mut lives, &ends) {
+                caused.push((number, incarnation));
+            } else {
+                open.insert((number, incarnation), Undone::by(history, number, rollback));
+            }
+        }
+    }
+    let mut waiting: BTreeMap<RollbackOf, Vec<RollbackOf>> = BTreeMap::new();
+    for (&rollback, undone) in &open {
+        undone.by.iter().for_each(|&by| waiting.entry(by).or_default().push(rollback));
+    }
+    caused.extend(open.iter().filter(|(_, undone)| undone.is_unclear).map(|(&it, _)| it));
+    while let Some(cause) = caused.pop() {
+        open.remove(&cause);
+        caused.extend(waiting.remove(&cause).unwrap_or_default());
+    }
+    for ((number, incarnation), undone) in open {
+        let rollback = &history.groups[number].rollbacks[&incarnation];
+        let restored = rollback.restores().next().expect("only rollbacks that restored were taken");
+        finding.violated([history.source(restored.at)], || {
+            let group = history.context.group(number);
+            let messages = match undone.by.is_empty() {
+                true => "no message that it had delivered was undone",
+                false => "only rollbacks without a cause undid messages that it had delivered",
+            };
+            format!("{group} rolled back to {incarnation} although none of its processes had failed and {messages}")
+        });
+    }
+    finding
+}
+
+/// Lives that the supervisor ended, or whose end it noticed, by process.
+fn ends(history: &History<'_>) -> BTreeMap<ProcessId, BTreeSet<Life>> {
+    let mut ends: BTreeMap<ProcessId, BTreeSet<Life>> = BTreeMap::new();
+    for end in &history.supervision.ends {
+        ends.entry(end.process).or_default().insert(end.life);
+    }
+    ends
+}
+
+/// Whether a life of a member ended since the member last restored. `lives` are the lives in which they did.
+fn is_after_an_end(
+    history: &History<'_>,
+    rollback: &Rollback,
+    members: &[ProcessId],
+    lives: &mut [Life],
+    ends: &BTreeMap<ProcessId, BTreeSet<Life>>,
+) -> bool {
+    let mut is_after = false;
+    for ((member, restored), since) in members.iter().zip(&rollback.restored).zip(lives) {
+        let upto = restored.as_ref().map_or(Life(u32::MAX), |it| history.segment(it.at.segment).life);
+        // One that did not get there may have failed before it could.
+        is_after |=
+            *since < upto && ends.get(member).is_some_and(|it| it.range(*since..upto).next().is_some());
+        if restored.is_some() {
+            *since = upto.max(*since);
+        }
+    }
+    is_after
+}
+
+/// What made messages undone that a rollback removed from its group's state.
+#[derive(Default)]
+struct Undone {
+    /// Rollbacks that undid a send.
+    by: BTreeSet<RollbackOf>,
+    /// A send is undone, or may be, for a reason that is not known: its sender did not recover, or its facts are missing.
+    is_unclear: bool,
+}
+
+impl Undone {
+    fn by(history: &History<'_>, number: usize, rollback: &Rollback) -> Undone {
+        let mut undone = Undone::default();
+        if history.context.repeats() {
+            return undone; // a delivery stays valid although its send was undone
+        }
+        let members = &history.groups[number].members;
+        for (place, (&member, restored)) in members.iter().zip(&rollback.restored).enumerate() {
+            let (before, kept) = match restored {
+                Some(restored) => (history.state_before(restored), after(restored)),
+                None => (last_state(history, member), part_of_target(history, number, rollback, place)),
+            };
+            undone.add(history, before, kept);
+        }
+        undone
+    }
+
+    /// Adds what undid the sends of the messages that were delivered in state `before` and not in the state `kept`.
+    fn add(&mut self, history: &History<'_>, mut before: Option<Point>, kept: Option<Point>) {
+        while let Some(cut) = before {
+            let first = history.between.partition_point(|it| it.at.segment < cut.segment);
+            let inside = history.between[first..].iter().take_while(|it| it.at < cut);
+            let gone = inside.filter(|it| kept.is_none_or(|kept| !history.contains(kept, it.at)));
+            for message in gone.map(|it| history.messages.get(it.message)).filter(|it| is_undone(history, it))
+            {
+                match undoing(history, message) {
+                    Some(rollback) => drop(self.by.insert(rollback)),
+                    None => self.is_unclear = true,
+                }
+            }
+            let last = |parent: &Point| Point { fact: parent.fact.saturating_sub(1), ..*parent };
+            let is_shared = |parent: &Point| kept.is_some_and(|kept| history.contains(kept, last(parent)));
+            before = history.segment(cut.segment).parent.filter(|parent| !is_shared(parent));
+        }
+    }
+}
+
+/// The state that a restore begins.
+fn after(restored: &RestoredBy) -> Option<Point> {
+    Some(Point { segment: SegmentNo(restored.at.segment.0 + 1), fact: 0 })
+}
+
+/// The state in which a member is that never took part.
+fn last_state(history: &History<'_>, member: ProcessId) -> Option<Point> {
+    let own = history.processes[member.index()].segments.clone();
+    let last = own.end.checked_sub(1).filter(|last| own.contains(last)).map(SegmentNo)?;
+    Some(Point { segment: last, fact: history.segment(last).end })
+}
+
+/// The state in which such a member would be if it had.
+fn part_of_target(history: &History<'_>, number: usize, rollback: &Rollback, place: usize) -> Option<Point> {
+    history.groups[number].checkpoints.get(&rollback.target()??)?.parts[place].cut
+}
+
+/// The rollback that undid the send of a message; `None` when no fact tells.
+fn undoing(history: &History<'_>, message: &Message) -> Option<RollbackOf> {
+    let sent = message.sent.first()?;
+    let (group, place) = history.member(message.id.from)?;
+    let mut rollbacks = history.groups[group].rollbacks.iter();
+    let undoes = |rollback: &Rollback| {
+        rollback.restored[place]
+            .as_ref()
+            .is_some_and(|it| it.at > sent && after(it).is_some_and(|state| !history.contains(state, sent)))
+    };
+    rollbacks.find(|(_, rollback)| undoes(rollback)).map(|(&incarnation, _)| (group, incarnation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, position};
+    use faultline_core::{Cause, Claim, ClusterId, Promise};
+    use std::sync::Arc;
+
+    /// Two clusters of one, each with a checkpoint; p1 then delivers a message that p0 then sends.
+    fn run() -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run
+    }
+
+    fn alert(from: u16, incarnation: u32) -> Cause {
+        Cause::Alert { from: ClusterId(from), position: position(incarnation, 1) }
+    }
+
+    fn texts(run: &Run) -> Vec<String> {
+        check_alone(check, run).violations.into_iter().map(|it| it.text).collect()
+    }
+
+    #[test]
+    fn a_failure_and_what_it_undid_are_causes() {
+        let mut run = run();
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
+    }
+
+    #[test]
+    fn a_claimed_failure_is_not_a_cause() {
+        let mut run = run();
+        run.restore(1, 1, Some((0, 1)));
+        let texts = texts(&run);
+        assert_eq!(texts.len(), 1);
+        assert!(texts[0].contains("c1 rolled back") && texts[0].contains("none of its processes had failed"));
+    }
+
+    #[test]
+    fn an_end_pays_for_one_rollback() {
+        let mut run = run();
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        run.restore(0, 2, Some((0, 1)));
+        assert_eq!(texts(&run).len(), 1);
+        run.kill(0, false);
+        run.restore(0, 3, Some((0, 1)));
+        assert_eq!(texts(&run).len(), 1);
+    }
+
+    #[test]
+    fn the_others_of_a_group_follow_the_one_that_failed() {
+        let mut run = Run::new(&[&[0, 1]]);
+        run.commit_all(0, &[0, 1]);
+        run.kill(0, false);
+        run.restore(1, 1, Some((0, 1)));
+        assert_eq!(texts(&run), [""; 0], "p0 may yet restore");
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(texts(&run), [""; 0]);
+        run.restore(1, 2, Some((0, 1)));
+        run.restore(0, 2, Some((0, 1)));
+        assert_eq!(texts(&run).len(), 1);
+    }
+
+    #[test]
+    fn a_message_counts_only_if_the_rollback_undid_its_delivery() {
+        let mut run = run();
+        run.commit_all(1, &[1]);
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        run.restore_because(1, 1, Some((0, 2)), alert(0, 1));
+        assert!(texts(&run)[0].contains("no message that it had delivered was undone"));
+    }
+
+    #[test]
+    fn groups_that_send_each_other_back_have_no_cause() {
+        let mut run = run();
+        let id = run.send(1, 0);
+        run.deliver(id);
+        run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
+        run.restore_because(0, 1, Some((0, 1)), alert(1, 1));
+        let texts = texts(&run);
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(texts[0].contains("only rollbacks without a cause"));
+    }
+
+    #[test]
+    fn the_end_of_a_sender_that_did_not_recover_is_a_cause() {
+        let mut run = run();
+        run.kill(0, true);
+        run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
+        assert_eq!(texts(&run), [""; 0]);
+        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing: Arc::default() });
+        assert_eq!(texts(&run), [""; 0]);
+    }
+
+    #[test]
+    fn where_executions_repeat_no_message_is_a_cause() {
+        let mut run = Run::repeating(&[], &[&[0], &[1]]);
+        run.commit_all(1, &[1]);
+        let id = run.send(0, 1);
+        run.deliver(id);
+        run.kill(0, false);
+        run.restore(0, 1, None);
+        run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
+        assert_eq!(texts(&run).len(), 1);
+        run.withdraw(Promise::Containment);
+        assert_eq!(texts(&run).len(), 1, "every protocol owes it");
+    }
+}

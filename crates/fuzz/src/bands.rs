@@ -1,0 +1,100 @@
+//! How often the runs of a protocol may end otherwise than by completing.
+//!
+//! A run that its deadline ends, or that cannot be recovered, violates nothing by itself: the faults of a schedule may be too
+//! many. What such runs are together is known for each protocol, from thousands of schedules. A protocol that gives up more
+//! often, or that comes to rest less often, is wrong in a way that no single run shows.
+
+use crate::coverage::Shares;
+
+/// Shares of runs in percent, at most.
+struct Band {
+    protocol: &'static str,
+    /// Ended by the deadline.
+    deadline: f64,
+    /// Beyond recovery: more copies were lost than there are.
+    unrecoverable: f64,
+    /// Rollbacks recurred until the deadline, under a protocol that does not promise their end.
+    livelock: f64,
+}
+
+/// Measured over 1000 schedules of each protocol, and rounded up.
+const BANDS: [Band; 12] = [
+    Band { protocol: "hc3i", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    Band { protocol: "hydee", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    Band { protocol: "fullLogging", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    Band { protocol: "spbc", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    Band { protocol: "pessimisticLogging", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    Band { protocol: "independent", deadline: 1.0, unrecoverable: 15.0, livelock: 0.5 },
+    Band { protocol: "coordinated", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    Band { protocol: "chandyLamport", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    Band { protocol: "hierarchicalCoordinated", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    // Programs of tasks promise no progress: where they stand still, it counts as livelock.
+    Band { protocol: "tic", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
+    Band { protocol: "sel", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
+    Band { protocol: "satin", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
+];
+
+impl Shares {
+    /// Returns for each protocol whose runs end otherwise than they are known to, how: sentences without a full stop. A few
+    /// runs say nothing; what exceeds a band has to exceed four standard deviations as well.
+    pub fn unusual(&self) -> Vec<String> {
+        let mut unusual = Vec::new();
+        for band in &BANDS {
+            let Some(outcomes) = self.outcomes.get(band.protocol) else { continue };
+            let runs: u64 = outcomes.values().sum();
+            let limits = [
+                ("deadline", band.deadline),
+                ("unrecoverable", band.unrecoverable),
+                ("livelock", band.livelock),
+            ];
+            for (outcome, percent) in limits {
+                let found = outcomes.get(outcome).copied().unwrap_or(0);
+                if found as f64 > most(runs, percent) {
+                    let protocol = band.protocol;
+                    unusual.push(format!(
+                        "{found} of {runs} runs of {protocol} ended as `{outcome}`; at most {percent} % are known to"
+                    ));
+                }
+            }
+        }
+        unusual
+    }
+}
+
+/// The number of runs that chance explains.
+fn most(runs: u64, percent: f64) -> f64 {
+    let (runs, share) = (runs as f64, percent / 100.0);
+    runs * share + 4.0 * (runs * share * (1.0 - share)).sqrt() + 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Coverage, Protocol};
+    use std::collections::BTreeMap;
+
+    fn shares(protocol: &'static str, outcome: &'static str, found: u64, runs: u64) -> Shares {
+        let mut shares = Coverage::default().shares();
+        let outcomes = BTreeMap::from([("completed", runs - found), (outcome, found)]);
+        shares.outcomes.insert(protocol, outcomes);
+        shares
+    }
+
+    #[test]
+    fn a_share_outside_its_band_is_told() {
+        assert_eq!(shares("hc3i", "deadline", 2, 50).unusual(), [""; 0], "chance");
+        let told = shares("hc3i", "deadline", 35, 50).unusual();
+        assert!(told.len() == 1 && told[0].contains("35 of 50 runs of hc3i ended as `deadline`"), "{told:?}");
+        assert_eq!(shares("hydee", "unrecoverable", 480, 1000).unusual().len(), 1);
+        assert_eq!(shares("independent", "livelock", 2, 1000).unusual(), [""; 0], "known");
+        assert_eq!(shares("independent", "livelock", 100, 1000).unusual().len(), 1);
+    }
+
+    #[test]
+    fn every_protocol_has_a_band() {
+        let bands: Vec<&str> = BANDS.iter().map(|it| it.protocol).collect();
+        for protocol in Protocol::all() {
+            assert!(bands.contains(&protocol.name()), "{protocol}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Small slips in the code of protocols, each of which the property has to find that was made for it.
+
+use faultline_catalog::Defect;
+use faultline_checker::Property;
+use faultline_fuzz::{Protocol, Scenario, run};
+use faultline_protocols::{hc3i, hydee};
+
+/// The first of 60 seeds at which the property is violated.
+fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
+    let protocol: Protocol = protocol.parse().unwrap();
+    (0..60).find(|&seed| {
+        let trial = run(Scenario::new(seed, Some(protocol), Some(defect))).unwrap();
+        trial.violated().any(|it| it == property)
+    })
+}
+
+#[test]
+fn a_rollback_that_the_protocol_calls_a_failure_is_found_where_no_process_failed() {
+    let defect = Defect::Hc3i(hc3i::Defect::RollsBackUnasked);
+    for protocol in ["hc3i", "coordinated", "independent"] {
+        let found = first(defect, protocol, Property::RollbackCaused);
+        assert!(found.is_some_and(|it| it < 20), "{protocol}: {found:?}");
+    }
+}
+
+#[test]
+fn fewer_copies_than_asked_for_are_found() {
+    let of_hc3i = [hc3i::Defect::OneCopyTooFew, hc3i::Defect::NoCopies].map(Defect::Hc3i);
+    let of_hydee = [hydee::Defect::OneCopyTooFew, hydee::Defect::NoCopies].map(Defect::Hydee);
+    for (defects, protocol) in [(of_hc3i, "hc3i"), (of_hydee, "hydee"), (of_hydee, "spbc")] {
+        for defect in defects {
+            for property in [Property::DurableBeforeCommit, Property::UnrecoverableJustified] {
+                let found = first(defect, protocol, property);
+                println!("{protocol} {defect}: {property:?} at seed {found:?}");
+                assert!(found.is_some(), "{protocol} {defect}: {property:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cluster_that_resumes_before_its_holders_have_their_copies_is_found() {
+    let defect = Defect::Hydee(hydee::Defect::ReadyBeforeCopies);
+    for protocol in ["hydee", "spbc", "fullLogging"] {
+        let found = first(defect, protocol, Property::DurableBeforeResume);
+        assert!(found.is_some(), "{protocol}");
+    }
+}
