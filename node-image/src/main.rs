@@ -16,12 +16,15 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use trouble::Trouble;
 
-/// What is logged if FAULTLINE_LOG does not say otherwise. A kernel's answer that there is no such thing is no warning.
-const LOGGED: &str = "warn,nlink=error";
+/// What is logged if FAULTLINE_LOG does not say otherwise.
+const LOGGED: LevelFilter = LevelFilter::WARN;
 
 /// The programs in the pods of a federation.
 #[derive(Debug, Parser)]
@@ -50,9 +53,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new(LOGGED));
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(LOGGED));
+    let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(shown.with_filter(filter)).init();
     let done = match arguments.command {
         Command::Agent(arguments) => agent::run(arguments),
         Command::Probe(arguments) => probe::run(&arguments),

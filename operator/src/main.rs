@@ -15,7 +15,10 @@ use kube_lease_manager::LeaseManagerBuilder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tower::util::MapRequestLayer;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Looks after the federations of a Kubernetes cluster: makes their pods, tells their supervisors where those are, and
 /// says in each resource what has become of it.
@@ -42,9 +45,11 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_env("FAULTLINE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(shown.with_filter(filter)).init();
     match work(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,17 +1,19 @@
 //! What the program says of its own work: into the record of a run on real processes, and to the standard error for who
 //! asks.
 //!
-//! `FAULTLINE_LOG` asks for more or less of it, in the language of `tracing_subscriber::EnvFilter`.
+//! `FAULTLINE_LOG` asks for more or less of it, in the language of `tracing_subscriber::filter::Targets`: `info`, or
+//! `warn,faultline_runtime=debug`.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::arguments::{BackendName, CheckArguments, Command, RunArguments};
 
@@ -38,23 +40,25 @@ pub(crate) fn begin(command: &Command) {
         }
         _ => WARNINGS,
     };
-    let asked = || EnvFilter::try_from_env("FAULTLINE_LOG").ok();
+    let filter = |otherwise: &str| -> Targets {
+        let asked = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse().ok());
+        asked.unwrap_or_else(|| otherwise.parse().expect("levels are a filter"))
+    };
     let shown = tracing_subscriber::fmt::layer()
         .without_time()
         .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
-        .with_filter(asked().unwrap_or_else(|| EnvFilter::new(level)));
+        .with_filter(filter(level));
     let recorded = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         // A record that cannot be written is noticed by who writes facts to it.
         .log_internal_errors(false)
         .with_writer(Record)
-        .with_filter(asked().unwrap_or_else(|| EnvFilter::new(WARNINGS)));
+        .with_filter(filter(WARNINGS));
     tracing_subscriber::registry().with(shown).with(recorded).init();
 }
 
-/// What the netlink library warns of is answers, which the caller deals with.
-const WARNINGS: &str = "warn,nlink=error";
+const WARNINGS: &str = "warn";
 
 /// From now on what is said goes into the record of a run, too.
 pub(crate) fn record_in(dir: &Path) -> io::Result<()> {

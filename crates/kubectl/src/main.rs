@@ -15,17 +15,22 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use faultline_console::output;
 use faultline_console::trouble::{self, Exit, Trouble};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
     trouble::explain();
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_env("FAULTLINE_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(if arguments.command.is_verbose() { "debug" } else { "warn" }));
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    let level = if arguments.command.is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));
+    let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(shown.with_filter(filter)).init();
     match perform(&arguments.command) {
         Ok(exit) => exit.into(),
         Err(Trouble { exit, report }) => {

@@ -5,34 +5,28 @@
 //! replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::io;
+use std::net::Ipv4Addr;
 
-use faultline_core::{ClusterId, Span};
+use faultline_core::ClusterId;
 use faultline_shaper::Tree;
-use faultline_shaper::tree::{Class, Delay, Direction, Filter, Leaf, Prefix};
-use nlink::netlink::link::IfbLink;
-use nlink::netlink::psched::tc_calc_xmittime;
-use nlink::netlink::tc::{HtbClassConfig, HtbQdiscConfig, IngressConfig, NetemConfig, PfifoConfig};
-use nlink::netlink::tc_options::QdiscOptions;
-use nlink::{Bytes, Connection, EthProto, FilterPriority, Packets, Percent, Rate, Route, TcHandle};
+use faultline_shaper::tree::{Class, Direction, Filter, Leaf, Prefix};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::wire::{self, HtbClass, Looks};
+use crate::link::Link;
+use crate::netlink::{Mode, Socket};
+use crate::traffic::{Discipline, Handle, HtbClass, Looks, Target};
 
 /// The interface through which arriving packets are sent to be shaped.
 const ARRIVING: &str = "faultline-in";
 /// The root of every tree of ours.
-const ROOT: TcHandle = TcHandle::major_only(0xfa17);
+const ROOT: Handle = Handle::new(0xfa17, 0);
 /// The queue at the end of class 0; that of another one is further on by the class.
 const FIRST_LEAF: u16 = 0x1000;
 /// Bytes that a class may send before another one of the same parent has its turn: two full packets.
 const QUANTUM: u32 = 3028;
-/// Bytes per second of a queue with a delay: at such a rate a packet takes no time, and with any rate the kernel keeps
-/// packets in order, which it does not do otherwise when there is jitter.
-const IN_ORDER: u64 = 12_500_000_000;
-/// The most packets that a class may burst, in bytes.
+/// The priority of the first filter; there is none that is 0.
 const PRIORITY_OF_FIRST: u16 = 1;
 
 /// Why a tree is not in force.
@@ -64,7 +58,7 @@ pub enum ApplyError {
         /// Where.
         interface: String,
         /// Why.
-        source: nlink::netlink::Error,
+        source: io::Error,
     },
 }
 
@@ -90,24 +84,20 @@ pub struct Passed {
 
 /// An interface, and what an error says of it.
 struct Interface<'a> {
-    kernel: &'a Connection<Route>,
+    kernel: &'a Socket,
     name: &'a str,
-    index: u32,
+    link: Link,
 }
 
 /// Makes the kernel do with the packets of `interface` what `tree` says; returns how many things had to be changed.
-pub(crate) async fn apply(
-    kernel: &Connection<Route>,
-    interface: &str,
-    tree: &Tree,
-) -> Result<usize, ApplyError> {
-    let outer = find(kernel, interface).await?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
-    let mut changes = outer.shape(&tree.leaving, Looks::AtDestination).await?;
-    let there = find(kernel, ARRIVING).await?;
+pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usize, ApplyError> {
+    let outer = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
+    let mut changes = outer.shape(&tree.leaving, Looks::AtDestination)?;
+    let there = find(kernel, ARRIVING)?;
     if tree.arriving.is_empty() {
-        changes += outer.listen(&BTreeMap::new(), None).await?;
+        changes += outer.listen(&BTreeMap::new(), None)?;
         if there.is_some() {
-            kernel.del_link(ARRIVING).await.map_err(outer.failed("remove the interface for what arrives"))?;
+            kernel.remove_link(ARRIVING).map_err(outer.failed("remove the interface for what arrives"))?;
             changes += 1;
         }
         return Ok(changes);
@@ -116,80 +106,70 @@ pub(crate) async fn apply(
         Some(inner) => inner,
         None => {
             // What still points to an interface of that name points nowhere.
-            changes += outer.listen(&BTreeMap::new(), None).await? + 1;
+            changes += outer.listen(&BTreeMap::new(), None)? + 1;
             let failed = |source| outer.failed("add an interface for what arrives")(source);
-            kernel.add_link(IfbLink::new(ARRIVING)).await.map_err(failed)?;
-            kernel.set_link_up(ARRIVING).await.map_err(failed)?;
-            find(kernel, ARRIVING).await?.ok_or_else(|| ApplyError::Interface(ARRIVING.to_owned()))?
+            kernel.add_link("ifb", ARRIVING, None).map_err(failed)?;
+            kernel.bring_up(ARRIVING).map_err(failed)?;
+            find(kernel, ARRIVING)?.ok_or_else(|| ApplyError::Interface(ARRIVING.to_owned()))?
         }
     };
-    changes += inner.shape(&tree.arriving, Looks::AtSource).await?;
-    changes += outer.listen(&tree.arriving.filters, Some(inner.index)).await?;
+    changes += inner.shape(&tree.arriving, Looks::AtSource)?;
+    changes += outer.listen(&tree.arriving.filters, Some(inner.link))?;
     Ok(changes)
 }
 
 /// What has passed through the classes on `interface`.
-pub(crate) async fn passed(kernel: &Connection<Route>, interface: &str) -> Result<Passed, ApplyError> {
-    let outer = find(kernel, interface).await?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
-    let leaving = outer.passed().await?;
-    let arriving = match find(kernel, ARRIVING).await? {
-        Some(inner) => inner.passed().await?,
+pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<Passed, ApplyError> {
+    let outer = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
+    let leaving = outer.passed()?;
+    let arriving = match find(kernel, ARRIVING)? {
+        Some(inner) => inner.passed()?,
         None => BTreeMap::new(),
     };
     Ok(Passed { leaving, arriving })
 }
 
 /// The interface that has an address.
-pub(crate) async fn interface_of(
-    kernel: &Connection<Route>,
-    address: Ipv4Addr,
-) -> Result<String, ApplyError> {
+pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String, ApplyError> {
     let failed = |source| ApplyError::Kernel { what: "look for", interface: address.to_string(), source };
-    let addresses = kernel.get_addresses().await.map_err(failed)?;
-    let has_it = addresses.iter().find(|it| it.primary_address() == Some(&IpAddr::V4(address)));
-    let index = has_it.ok_or(ApplyError::Address(address))?.ifindex();
-    let links = kernel.get_links().await.map_err(failed)?;
-    let named = links.iter().find(|it| it.ifindex() == index).and_then(|it| it.name());
-    named.map(str::to_owned).ok_or(ApplyError::Address(address))
+    kernel.link_of(address).map_err(failed)?.ok_or(ApplyError::Address(address))
 }
 
 /// Has packets cut to their size before they come to the queues of `interface`: otherwise 64 KiB are queued, delayed and
 /// lost as one.
-pub(crate) async fn cut_to_size(kernel: &Connection<Route>, interface: &str) -> Result<(), ApplyError> {
-    let found = find(kernel, interface).await?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
-    let set = kernel.set_link_gso_max_segs_by_index(found.index, 1).await;
-    set.map_err(found.failed("turn off segmentation behind the queues"))
+pub(crate) fn cut_to_size(kernel: &Socket, interface: &str) -> Result<(), ApplyError> {
+    let found = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
+    kernel.cut_to_size(found.link).map_err(found.failed("turn off segmentation behind the queues"))
 }
 
-async fn find<'a>(kernel: &'a Connection<Route>, name: &'a str) -> Result<Option<Interface<'a>>, ApplyError> {
-    let link = kernel.get_link_by_name(name).await.map_err(|source| ApplyError::Kernel {
+fn find<'a>(kernel: &'a Socket, name: &'a str) -> Result<Option<Interface<'a>>, ApplyError> {
+    let link = kernel.link(name).map_err(|source| ApplyError::Kernel {
         what: "look",
         interface: name.to_owned(),
         source,
     })?;
-    Ok(link.map(|link| Interface { kernel, name, index: link.ifindex() }))
+    Ok(link.map(|link| Interface { kernel, name, link }))
 }
 
 impl Interface<'_> {
-    fn failed(&self, what: &'static str) -> impl Fn(nlink::netlink::Error) -> ApplyError + use<> {
+    fn failed(&self, what: &'static str) -> impl Fn(io::Error) -> ApplyError + use<> {
         let interface = self.name.to_owned();
         move |source| ApplyError::Kernel { what, interface: interface.clone(), source }
     }
 
     /// Classes, queues and filters of what leaves through this interface.
-    async fn shape(&self, wanted: &Direction, looks: Looks) -> Result<usize, ApplyError> {
+    fn shape(&self, wanted: &Direction, looks: Looks) -> Result<usize, ApplyError> {
         if wanted.is_empty() {
-            return self.unshape().await;
+            return self.unshape();
         }
         let mut changes = 0;
-        if !self.is_ours().await? {
-            let failed = self.failed("add HTB");
-            let htb = HtbQdiscConfig::new().default_class(0).build();
-            let added = self.kernel.add_qdisc_by_index_full(self.index, TcHandle::ROOT, Some(ROOT), htb);
-            added.await.map_err(failed)?;
+        if !self.is_ours()? {
+            let added =
+                self.kernel.set_discipline(Mode::New, self.link, (Handle::ROOT, ROOT), Discipline::Htb);
+            added.map_err(self.failed("add HTB"))?;
             changes += 1;
         }
-        let there = self.classes().await?;
+        let there = self.classes()?;
         // A class cannot be given another parent.
         let parent = |number: u16, class: &Class| (number, parent(class));
         let kept: BTreeSet<_> = wanted.classes.iter().map(|(&number, class)| parent(number, class)).collect();
@@ -198,29 +178,27 @@ impl Interface<'_> {
             .filter(|(number, (up, _))| !kept.contains(&(**number, *up)))
             .map(|(&n, _)| n)
             .collect();
-        changes += self
-            .remove_filters(ROOT, looks, |priority, prefix, class| {
-                let as_wanted = wanted.filters.get(&number(priority));
-                as_wanted == Some(&Filter { prefix, class: class.minor() }) && !gone.contains(&class.minor())
-            })
-            .await?;
+        changes += self.remove_filters(ROOT, looks, |priority, prefix, class| {
+            let as_wanted = wanted.filters.get(&number(priority));
+            as_wanted == Some(&Filter { prefix, class: class.minor() }) && !gone.contains(&class.minor())
+        })?;
         // Those further down have greater numbers.
         for &number in gone.iter().rev() {
-            let removed = self.kernel.del_class_by_index(self.index, parent_handle(0), class_handle(number));
-            removed.await.map_err(self.failed("remove a class"))?;
+            let removed = self.kernel.remove_class(self.link, parent_handle(0), class_handle(number));
+            removed.map_err(self.failed("remove a class"))?;
             changes += 1;
         }
         for (&number, class) in &wanted.classes {
             let is = there.get(&number).filter(|_| !gone.contains(&number)).map(|(_, is)| is);
-            changes += self.set_class(number, class, is).await?;
+            changes += self.set_class(number, class, is)?;
         }
-        changes += self.set_leaves(wanted).await?;
-        let there = self.filters(ROOT, looks).await?;
+        changes += self.set_leaves(wanted)?;
+        let there = self.filters(ROOT, looks)?;
         for (&number, &Filter { prefix, class }) in &wanted.filters {
             if !there.contains_key(&priority(number)) {
-                let filter = wire::into_class(looks, prefix, priority(number), class_handle(class));
-                let added = self.kernel.add_filter_by_index(self.index, ROOT, filter);
-                added.await.map_err(self.failed("add a filter"))?;
+                let class = Target::Class(class_handle(class));
+                let added = self.kernel.add_filter(self.link, ROOT, priority(number), (looks, prefix), class);
+                added.map_err(self.failed("add a filter"))?;
                 changes += 1;
             }
         }
@@ -228,40 +206,39 @@ impl Interface<'_> {
     }
 
     /// Sends what arrives from the peers through the interface `to`, and nothing else.
-    async fn listen(&self, wanted: &BTreeMap<u16, Filter>, to: Option<u32>) -> Result<usize, ApplyError> {
-        let qdiscs =
-            self.kernel.get_qdiscs_by_index(self.index).await.map_err(self.failed("read what is there"))?;
-        let ingress = qdiscs.iter().find(|it| it.parent() == TcHandle::INGRESS);
-        if let Some(other) = ingress.filter(|it| it.kind() != Some("ingress")) {
+    fn listen(&self, wanted: &BTreeMap<u16, Filter>, to: Option<Link>) -> Result<usize, ApplyError> {
+        let queues = self.kernel.queues(self.link).map_err(self.failed("read what is there"))?;
+        let ingress = queues.iter().find(|it| it.parent == Handle::INGRESS);
+        if let Some(other) = ingress.filter(|it| it.kind != "ingress") {
             // Another program's, which does no harm when nothing is to be done here.
-            return if to.is_none() { Ok(0) } else { Err(self.occupied(other.kind(), "ingress")) };
+            return if to.is_none() { Ok(0) } else { Err(self.occupied(&other.kind, "ingress")) };
         }
         let Some(to) = to else {
             // An ingress queueing discipline has no handle of its own: it is ours if its filters are.
-            let ours = ingress.is_some() && !self.filters(INGRESS, Looks::AtSource).await?.is_empty();
+            let ours = ingress.is_some() && !self.filters(Handle::ARRIVING, Looks::AtSource)?.is_empty();
             if ours {
-                let removed = self.kernel.del_ingress_by_index(self.index);
-                removed.await.map_err(self.failed("stop looking at what arrives"))?;
+                let removed = self.kernel.remove_discipline(self.link, Handle::INGRESS, Handle::ARRIVING);
+                removed.map_err(self.failed("stop looking at what arrives"))?;
             }
             return Ok(usize::from(ours));
         };
         let mut changes = 0;
         if ingress.is_none() {
-            let added = self.kernel.add_qdisc_by_index(self.index, IngressConfig::new());
-            added.await.map_err(self.failed("look at what arrives"))?;
+            let place = (Handle::INGRESS, Handle::ARRIVING);
+            let added = self.kernel.set_discipline(Mode::New, self.link, place, Discipline::Ingress);
+            added.map_err(self.failed("look at what arrives"))?;
             changes += 1;
         }
-        changes += self
-            .remove_filters(INGRESS, Looks::AtSource, |priority, prefix, _| {
-                wanted.get(&number(priority)).is_some_and(|filter| filter.prefix == prefix)
-            })
-            .await?;
-        let there = self.filters(INGRESS, Looks::AtSource).await?;
+        changes += self.remove_filters(Handle::ARRIVING, Looks::AtSource, |priority, prefix, _| {
+            wanted.get(&number(priority)).is_some_and(|filter| filter.prefix == prefix)
+        })?;
+        let there = self.filters(Handle::ARRIVING, Looks::AtSource)?;
         for (&number, &Filter { prefix, .. }) in wanted {
             if !there.contains_key(&priority(number)) {
-                let filter = wire::into_interface(Looks::AtSource, prefix, priority(number), to);
-                let added = self.kernel.add_filter_by_index(self.index, INGRESS, filter);
-                added.await.map_err(self.failed("send what arrives to be shaped"))?;
+                let (filter, target) = ((Looks::AtSource, prefix), Target::Interface(to));
+                let place = Handle::ARRIVING;
+                let added = self.kernel.add_filter(self.link, place, priority(number), filter, target);
+                added.map_err(self.failed("send what arrives to be shaped"))?;
                 changes += 1;
             }
         }
@@ -269,60 +246,44 @@ impl Interface<'_> {
     }
 
     /// Removes our tree, if there is one.
-    async fn unshape(&self) -> Result<usize, ApplyError> {
-        let is_ours = match self.is_ours().await {
+    fn unshape(&self) -> Result<usize, ApplyError> {
+        let is_ours = match self.is_ours() {
             // Someone else's does no harm when nothing is to be done.
             Err(ApplyError::Occupied { .. }) => false,
             other => other?,
         };
         if is_ours {
-            let removed = self.kernel.del_qdisc_by_index_full(self.index, TcHandle::ROOT, Some(ROOT));
-            removed.await.map_err(self.failed("remove HTB"))?;
+            let removed = self.kernel.remove_discipline(self.link, Handle::ROOT, ROOT);
+            removed.map_err(self.failed("remove HTB"))?;
         }
         Ok(usize::from(is_ours))
     }
 
     /// Whether a tree of ours is there; `false` when there is nothing but what the kernel puts there by itself.
-    async fn is_ours(&self) -> Result<bool, ApplyError> {
-        let qdiscs =
-            self.kernel.get_qdiscs_by_index(self.index).await.map_err(self.failed("read what is there"))?;
-        match qdiscs.iter().find(|it| it.parent().is_root()) {
+    fn is_ours(&self) -> Result<bool, ApplyError> {
+        let queues = self.kernel.queues(self.link).map_err(self.failed("read what is there"))?;
+        match queues.iter().find(|it| it.parent == Handle::ROOT) {
             None => Ok(false),
-            Some(root) if root.handle_raw() == 0 => Ok(false),
-            Some(root) if root.handle() == ROOT && root.kind() == Some("htb") => Ok(true),
-            Some(other) => Err(self.occupied(other.kind(), "root")),
+            Some(root) if root.handle.is_none() => Ok(false),
+            Some(root) if root.handle == ROOT && root.kind == "htb" => Ok(true),
+            Some(other) => Err(self.occupied(&other.kind, "root")),
         }
     }
 
-    fn occupied(&self, kind: Option<&str>, at: &'static str) -> ApplyError {
-        let kind = kind.unwrap_or("of no name").to_owned();
+    fn occupied(&self, kind: &str, at: &'static str) -> ApplyError {
+        let kind = if kind.is_empty() { "of no name" } else { kind }.to_owned();
         ApplyError::Occupied { interface: self.name.to_owned(), kind, at }
     }
 
     /// The classes that are there: their parents, and what they are like.
-    async fn classes(&self) -> Result<BTreeMap<u16, (TcHandle, HtbClass)>, ApplyError> {
-        let classes =
-            self.kernel.get_classes_by_index(self.index).await.map_err(self.failed("read the classes"))?;
-        let ours = classes.iter().filter(|it| it.handle().major() == ROOT.major());
-        let read = ours.filter_map(|it| {
-            let class = wire::htb_class(it.raw_options()?)?;
-            Some((it.handle().minor(), (it.parent(), class)))
-        });
-        Ok(read.collect())
+    fn classes(&self) -> Result<BTreeMap<u16, (Handle, HtbClass)>, ApplyError> {
+        let classes = self.kernel.classes(self.link).map_err(self.failed("read the classes"))?;
+        let ours = classes.into_iter().filter(|(handle, ..)| handle.major() == ROOT.major());
+        Ok(ours.map(|(handle, parent, class)| (handle.minor(), (parent, class))).collect())
     }
 
-    async fn set_class(
-        &self,
-        number: u16,
-        class: &Class,
-        is: Option<&HtbClass>,
-    ) -> Result<usize, ApplyError> {
-        let wanted = HtbClass {
-            rate: class.rate,
-            ceiling: class.ceiling,
-            burst: tc_calc_xmittime(class.rate, class.burst),
-            quantum: QUANTUM,
-        };
+    fn set_class(&self, number: u16, class: &Class, is: Option<&HtbClass>) -> Result<usize, ApplyError> {
+        let wanted = HtbClass::new(class.rate, class.ceiling, class.burst, QUANTUM);
         // The kernel does not keep the quantum of a class that has others below it.
         let equal = |is: &HtbClass| match class.leaf {
             Leaf::Classes => HtbClass { quantum: QUANTUM, ..*is } == wanted,
@@ -331,72 +292,36 @@ impl Interface<'_> {
         if is.is_some_and(equal) {
             return Ok(0);
         }
-        let config = HtbClassConfig::new(Rate::bytes_per_sec(class.rate))
-            .ceil(Rate::bytes_per_sec(class.ceiling))
-            .burst(Bytes::new(class.burst.into()))
-            .cburst(Bytes::new(class.burst.into()))
-            .quantum(QUANTUM)
-            .build();
-        let (up, handle) = (parent_handle(class.parent), class_handle(number));
-        let set = match is {
-            Some(_) => self.kernel.change_class_by_index(self.index, up, handle, config).await,
-            None => self.kernel.add_class_by_index(self.index, up, handle, config).await,
-        };
+        let mode = if is.is_some() { Mode::Existing } else { Mode::New };
+        let place = (parent_handle(class.parent), class_handle(number));
+        let set = self.kernel.set_class(mode, self.link, place, wanted, class.burst);
         set.map_err(self.failed("set the rate of a class"))?;
         Ok(1)
     }
 
     /// The queues at the ends of the classes.
-    async fn set_leaves(&self, wanted: &Direction) -> Result<usize, ApplyError> {
-        let qdiscs =
-            self.kernel.get_qdiscs_by_index(self.index).await.map_err(self.failed("read the queues"))?;
+    fn set_leaves(&self, wanted: &Direction) -> Result<usize, ApplyError> {
+        let queues = self.kernel.queues(self.link).map_err(self.failed("read the queues"))?;
         let mut changes = 0;
         for (&number, class) in &wanted.classes {
-            let (up, handle) = (class_handle(number), TcHandle::major_only(FIRST_LEAF + number));
-            let kind = match class.leaf {
+            let (up, handle) = (class_handle(number), Handle::new(FIRST_LEAF + number, 0));
+            let discipline = match class.leaf {
                 Leaf::Classes => continue,
-                Leaf::Queue(_) => "pfifo",
-                Leaf::Delay(_) => "netem",
+                Leaf::Queue(limit) => Discipline::Pfifo(limit),
+                Leaf::Delay(delay) => Discipline::Netem(delay),
             };
             // The kernel gives a class a queue of its own, which has no handle that we would give.
-            let is = qdiscs.iter().find(|it| it.parent() == up && it.handle() == handle);
-            let same_kind = is.filter(|it| it.kind() == Some(kind));
-            let equal = match (class.leaf, same_kind) {
-                (_, None) | (Leaf::Classes, _) => false,
-                (Leaf::Queue(limit), Some(is)) => {
-                    is.raw_options().and_then(|it| wire::word(it, 0)) == Some(limit)
-                }
-                (Leaf::Delay(delay), Some(is)) => {
-                    matches!(is.options(), Some(QdiscOptions::Netem(netem)) if delay_of(&netem) == delay)
-                }
-            };
-            if equal {
+            let is = queues.iter().find(|it| it.parent == up && it.handle == handle);
+            let same_kind = is.filter(|it| it.kind == discipline.kind());
+            if same_kind.is_some_and(|it| it.is(discipline)) {
                 continue;
             }
             if is.is_some() && same_kind.is_none() {
-                let removed = self.kernel.del_qdisc_by_index_full(self.index, up, Some(handle));
-                removed.await.map_err(self.failed("remove a queue"))?;
+                let removed = self.kernel.remove_discipline(self.link, up, handle);
+                removed.map_err(self.failed("remove a queue"))?;
             }
-            let (kernel, index, to_change) = (self.kernel, self.index, same_kind.is_some());
-            let set = match class.leaf {
-                Leaf::Queue(limit) => {
-                    let fifo = PfifoConfig::new().limit(Packets::new(limit)).build();
-                    if to_change {
-                        kernel.change_qdisc_by_index_full(index, up, Some(handle), fifo).await
-                    } else {
-                        kernel.add_qdisc_by_index_full(index, up, Some(handle), fifo).await
-                    }
-                }
-                Leaf::Delay(delay) => {
-                    let netem = netem(delay);
-                    if to_change {
-                        kernel.change_qdisc_by_index_full(index, up, Some(handle), netem).await
-                    } else {
-                        kernel.add_qdisc_by_index_full(index, up, Some(handle), netem).await
-                    }
-                }
-                Leaf::Classes => unreachable!("has no queue"),
-            };
+            let mode = if same_kind.is_some() { Mode::Existing } else { Mode::New };
+            let set = self.kernel.set_discipline(mode, self.link, (up, handle), discipline);
             set.map_err(self.failed("set a queue"))?;
             changes += 1;
         }
@@ -404,33 +329,24 @@ impl Interface<'_> {
     }
 
     /// The filters by address at `parent`, by priority.
-    async fn filters(
-        &self,
-        parent: TcHandle,
-        looks: Looks,
-    ) -> Result<BTreeMap<u16, (Prefix, TcHandle)>, ApplyError> {
-        let filters = self.kernel.get_filters_by_parent_index(self.index, parent).await;
-        let filters = filters.map_err(self.failed("read the filters"))?;
-        let read = filters.iter().filter(|it| it.kind() == Some("u32")).filter_map(|it| {
-            let filter = wire::filter(it.raw_options()?, looks)?;
-            Some((it.filter_priority()?.as_u16(), filter))
-        });
-        Ok(read.collect())
+    fn filters(&self, parent: Handle, looks: Looks) -> Result<BTreeMap<u16, (Prefix, Handle)>, ApplyError> {
+        let filters =
+            self.kernel.filters(self.link, parent, looks).map_err(self.failed("read the filters"))?;
+        Ok(filters.into_iter().map(|(priority, prefix, class)| (priority, (prefix, class))).collect())
     }
 
     /// Removes the filters at `parent` that are not to be kept.
-    async fn remove_filters(
+    fn remove_filters(
         &self,
-        parent: TcHandle,
+        parent: Handle,
         looks: Looks,
-        keep: impl Fn(u16, Prefix, TcHandle) -> bool,
+        keep: impl Fn(u16, Prefix, Handle) -> bool,
     ) -> Result<usize, ApplyError> {
         let mut changes = 0;
-        for (priority, (prefix, class)) in self.filters(parent, looks).await? {
+        for (priority, (prefix, class)) in self.filters(parent, looks)? {
             if !keep(priority, prefix, class) {
-                let which = FilterPriority::new(priority);
-                let removed = self.kernel.del_filter_by_index(self.index, parent, EthProto::IP, which);
-                removed.await.map_err(self.failed("remove a filter"))?;
+                let removed = self.kernel.remove_filter(self.link, parent, priority);
+                removed.map_err(self.failed("remove a filter"))?;
                 changes += 1;
             }
         }
@@ -438,19 +354,15 @@ impl Interface<'_> {
     }
 
     /// What has passed, by cluster.
-    async fn passed(&self) -> Result<BTreeMap<ClusterId, Counts>, ApplyError> {
-        let qdiscs =
-            self.kernel.get_qdiscs_by_index(self.index).await.map_err(self.failed("read the queues"))?;
-        let of_cluster = qdiscs.iter().filter(|it| it.parent().major() == ROOT.major()).filter_map(|it| {
-            let counts = Counts { packets: it.packets(), bytes: it.bytes(), drops: it.drops().into() };
-            Some((Direction::cluster_of(it.parent().minor())?, counts))
+    fn passed(&self) -> Result<BTreeMap<ClusterId, Counts>, ApplyError> {
+        let queues = self.kernel.queues(self.link).map_err(self.failed("read the queues"))?;
+        let of_cluster = queues.iter().filter(|it| it.parent.major() == ROOT.major()).filter_map(|it| {
+            let counts = Counts { packets: it.packets.into(), bytes: it.bytes, drops: it.drops.into() };
+            Some((Direction::cluster_of(it.parent.minor())?, counts))
         });
         Ok(of_cluster.collect())
     }
 }
-
-/// Where filters of what arrives are.
-const INGRESS: TcHandle = TcHandle::new(0xffff, 0);
 
 /// A peer's filter is told from others by its priority, of which there is none that is 0.
 fn priority(number: u16) -> u16 {
@@ -461,36 +373,16 @@ fn number(priority: u16) -> u16 {
     priority - PRIORITY_OF_FIRST
 }
 
-fn class_handle(number: u16) -> TcHandle {
-    TcHandle::new(ROOT.major(), number)
+fn class_handle(number: u16) -> Handle {
+    Handle::new(ROOT.major(), number)
 }
 
 /// How a class is told who its parent is.
-fn parent_handle(number: u16) -> TcHandle {
+fn parent_handle(number: u16) -> Handle {
     if number == 0 { ROOT } else { class_handle(number) }
 }
 
 /// What the kernel says a class's parent is.
-fn parent(class: &Class) -> TcHandle {
-    if class.parent == 0 { TcHandle::ROOT } else { class_handle(class.parent) }
-}
-
-fn netem(Delay { latency, jitter, loss_ppm, limit }: Delay) -> NetemConfig {
-    let netem = NetemConfig::new()
-        .delay(Duration::from_nanos(latency.0))
-        .jitter(Duration::from_nanos(jitter.0))
-        .loss(Percent::from_fraction(f64::from(loss_ppm) / 1e6))
-        .limit(Packets::new(limit));
-    if jitter > Span::ZERO { netem.rate(Rate::bytes_per_sec(IN_ORDER)) } else { netem }.build()
-}
-
-/// What the kernel says of a queue with a delay.
-fn delay_of(netem: &nlink::netlink::tc_options::NetemOptions) -> Delay {
-    let span = |duration: Option<Duration>| duration.map_or(Span::ZERO, Span::from);
-    Delay {
-        latency: span(netem.delay()),
-        jitter: span(netem.jitter()),
-        loss_ppm: (netem.loss().unwrap_or(0.0) * 1e4).round() as u32,
-        limit: netem.limit().unwrap_or(0),
-    }
+fn parent(class: &Class) -> Handle {
+    if class.parent == 0 { Handle::ROOT } else { class_handle(class.parent) }
 }

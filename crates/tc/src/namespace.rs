@@ -12,11 +12,9 @@ use std::thread;
 use faultline_core::{Life, ProcessId};
 use faultline_shaper::tree::Prefix;
 use nix::sched::{CloneFlags, setns, unshare};
-use nlink::netlink::link::{BridgeLink, VethLink};
-use nlink::{Connection, Ipv4Address, Route};
 use thiserror::Error;
 
-use crate::runtime;
+use crate::netlink::Socket;
 
 /// The interface of a process to all others, in its namespace.
 pub const INTERFACE: &str = "data";
@@ -42,7 +40,7 @@ const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// Why a namespace could not be made.
 #[derive(Debug, Error)]
 pub enum NamespaceError {
-    /// The thread for it, or its asynchronous runtime.
+    /// The thread for it.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The namespace itself.
@@ -60,7 +58,7 @@ pub enum NamespaceError {
         /// What.
         what: &'static str,
         /// Why.
-        source: nlink::netlink::Error,
+        source: io::Error,
     },
     /// The hub's port.
     #[error("cannot listen in the hub: {0}")]
@@ -81,7 +79,7 @@ impl Hub {
         let home = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
         let (namespace, listener) = isolated(|| {
             let namespace = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
-            runtime().map_err(NamespaceError::Thread)?.block_on(furnish_hub())?;
+            furnish_hub()?;
             let listener = TcpListener::bind(SocketAddr::from((HUB, 0))).map_err(NamespaceError::Listen)?;
             Ok((namespace, listener))
         })??;
@@ -107,26 +105,22 @@ impl Hub {
 pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
     assert!(process.0 < MOST_PROCESSES, "there is no port for {process}");
     let failed = |what| move |source| NamespaceError::Network { what, source };
-    runtime().map_err(NamespaceError::Thread)?.block_on(async {
-        let hub = Connection::<Route>::new().map_err(failed("talk to the kernel in the hub"))?;
-        unshare(CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Unshare)?;
-        let namespace = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
-        let name = format!("n{}.{}", process.0, life.0 % LIVES);
-        let pair = VethLink::new(name.as_str(), INTERFACE).peer_netns_fd(&namespace);
-        hub.add_link(pair).await.map_err(failed("add a pair of interfaces"))?;
-        hub.set_link_master(name.as_str(), BRIDGE).await.map_err(failed("join the bridge"))?;
-        hub.set_link_up(name.as_str()).await.map_err(failed("bring up the interface to a process"))?;
-        let own = Connection::<Route>::new().map_err(failed("talk to the kernel"))?;
-        own.set_link_up("lo").await.map_err(failed("bring up the loopback"))?;
-        let address = Ipv4Address::new(INTERFACE, address_of(process, life), NETWORK_LENGTH);
-        own.add_address(address).await.map_err(failed("set the address"))?;
-        if let Some(link) = own.get_link_by_name(INTERFACE).await.map_err(failed("look at the interface"))? {
-            // Otherwise 64 KiB travel as one packet, which queues and losses take for one.
-            let set = own.set_link_gso_max_segs_by_index(link.ifindex(), 1).await;
-            set.map_err(failed("turn off segmentation behind the queues"))?;
-        }
-        own.set_link_up(INTERFACE).await.map_err(failed("bring up the interface to the hub"))
-    })
+    let hub = Socket::open().map_err(failed("talk to the kernel in the hub"))?;
+    unshare(CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Unshare)?;
+    let namespace = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
+    let name = format!("n{}.{}", process.0, life.0 % LIVES);
+    hub.add_pair(&name, INTERFACE, Some(&namespace)).map_err(failed("add a pair of interfaces"))?;
+    hub.join(&name, BRIDGE).map_err(failed("join the bridge"))?;
+    hub.bring_up(&name).map_err(failed("bring up the interface to a process"))?;
+    let own = Socket::open().map_err(failed("talk to the kernel"))?;
+    own.bring_up("lo").map_err(failed("bring up the loopback"))?;
+    own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
+        .map_err(failed("set the address"))?;
+    if let Some(link) = own.link(INTERFACE).map_err(failed("look at the interface"))? {
+        // Otherwise 64 KiB travel as one packet, which queues and losses take for one.
+        own.cut_to_size(link).map_err(failed("turn off segmentation behind the queues"))?;
+    }
+    own.bring_up(INTERFACE).map_err(failed("bring up the interface to the hub"))
 }
 
 /// The addresses of all lives of a process.
@@ -146,14 +140,13 @@ pub fn isolated<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Namespace
     })
 }
 
-async fn furnish_hub() -> Result<(), NamespaceError> {
+fn furnish_hub() -> Result<(), NamespaceError> {
     let failed = |what| move |source| NamespaceError::Network { what, source };
-    let kernel = Connection::<Route>::new().map_err(failed("talk to the kernel in the hub"))?;
-    kernel.set_link_up("lo").await.map_err(failed("bring up the hub's loopback"))?;
-    kernel.add_link(BridgeLink::new(BRIDGE).address(HUB_HARDWARE)).await.map_err(failed("add a bridge"))?;
-    let address = Ipv4Address::new(BRIDGE, HUB, NETWORK_LENGTH);
-    kernel.add_address(address).await.map_err(failed("set the hub's address"))?;
-    kernel.set_link_up(BRIDGE).await.map_err(failed("bring up the bridge"))
+    let kernel = Socket::open().map_err(failed("talk to the kernel in the hub"))?;
+    kernel.bring_up("lo").map_err(failed("bring up the hub's loopback"))?;
+    kernel.add_link("bridge", BRIDGE, Some(HUB_HARDWARE)).map_err(failed("add a bridge"))?;
+    kernel.add_address(BRIDGE, HUB, NETWORK_LENGTH).map_err(failed("set the hub's address"))?;
+    kernel.bring_up(BRIDGE).map_err(failed("bring up the bridge"))
 }
 
 fn address_of(process: ProcessId, life: Life) -> Ipv4Addr {

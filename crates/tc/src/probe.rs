@@ -1,14 +1,17 @@
 //! What the running kernel can do: tried, not looked up, because modules are loaded on demand, compiled in, or refused.
 
+use std::io;
+use std::net::Ipv4Addr;
+
+use faultline_core::Span;
 use faultline_shaper::Kernel;
-use faultline_shaper::tree::Prefix;
-use nlink::netlink::link::{BridgeLink, DummyLink, IfbLink, VethLink};
-use nlink::netlink::tc::{HtbQdiscConfig, IngressConfig, NetemConfig, PfifoConfig};
-use nlink::{Connection, Route, TcHandle};
+use faultline_shaper::tree::{Delay, Prefix};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{self, Looks};
-use crate::{TcError, ask};
+use crate::link::Link;
+use crate::netlink::{Mode, Socket};
+use crate::traffic::{Discipline, Handle, Looks, Target};
+use crate::{TcError, open};
 
 /// The interface on which things are tried, and thrown away.
 const SCRATCH: &str = "faultline-probe";
@@ -95,19 +98,17 @@ impl Probe {
     /// Tries everything in the calling thread's network namespace, where interfaces whose names begin with `faultline-`
     /// come and go. Needs CAP_NET_ADMIN.
     pub fn run() -> Result<Probe, TcError> {
-        ask(async |kernel| {
-            let mut findings = Vec::new();
-            for ability in Ability::ALL {
-                let finding = attempt(&kernel, ability).await.map_err(|error| error.to_string());
-                findings.push((ability, finding));
-                for name in [SCRATCH, SCRATCH_IFB, SCRATCH_BRIDGE] {
-                    if let Err(error) = kernel.del_link_if_exists(name).await {
-                        tracing::warn!(name, %error, "an interface is left over");
-                    }
+        let kernel = open()?;
+        let mut findings = Vec::new();
+        for ability in Ability::ALL {
+            findings.push((ability, attempt(&kernel, ability).map_err(|error| error.to_string())));
+            for name in [SCRATCH, SCRATCH_IFB, SCRATCH_BRIDGE] {
+                if let Err(error) = kernel.remove_link(name) {
+                    tracing::warn!(name, %error, "an interface is left over");
                 }
             }
-            Ok(Probe { findings })
-        })
+        }
+        Ok(Probe { findings })
     }
 
     /// Whether the kernel can do this.
@@ -133,49 +134,40 @@ impl Probe {
 }
 
 /// Tries one thing on a new interface.
-async fn attempt(kernel: &Connection<Route>, ability: Ability) -> nlink::netlink::Result<()> {
+fn attempt(kernel: &Socket, ability: Ability) -> io::Result<()> {
+    let root = Handle::new(1, 0);
+    let add = |link, discipline| kernel.set_discipline(Mode::New, link, (Handle::ROOT, root), discipline);
     match ability {
-        Ability::Veth => kernel.add_link(VethLink::new(SCRATCH, SCRATCH_PEER)).await,
-        Ability::Bridge => kernel.add_link(BridgeLink::new(SCRATCH_BRIDGE)).await,
-        Ability::Ifb => kernel.add_link(IfbLink::new(SCRATCH_IFB)).await,
-        Ability::Htb => {
-            scratch(kernel).await?;
-            kernel.add_qdisc(SCRATCH, HtbQdiscConfig::new().build()).await
-        }
-        Ability::Pfifo => {
-            scratch(kernel).await?;
-            kernel.add_qdisc(SCRATCH, PfifoConfig::new().build()).await
-        }
-        Ability::Netem => {
-            scratch(kernel).await?;
-            kernel.add_qdisc(SCRATCH, NetemConfig::new().build()).await
-        }
+        Ability::Veth => kernel.add_pair(SCRATCH, SCRATCH_PEER, None),
+        Ability::Bridge => kernel.add_link("bridge", SCRATCH_BRIDGE, None),
+        Ability::Ifb => kernel.add_link("ifb", SCRATCH_IFB, None),
+        Ability::Htb => add(scratch(kernel)?, Discipline::Htb),
+        Ability::Pfifo => add(scratch(kernel)?, Discipline::Pfifo(1)),
+        Ability::Netem => add(scratch(kernel)?, Discipline::Netem(NO_DELAY)),
         Ability::U32 => {
-            scratch(kernel).await?;
-            kernel.add_qdisc(SCRATCH, HtbQdiscConfig::new().build()).await?;
-            let root = TcHandle::major_only(1);
-            let filter = wire::into_class(Looks::AtDestination, ANYWHERE, 1, TcHandle::new(1, 1));
-            kernel.add_filter(SCRATCH, root, filter).await
+            let link = scratch(kernel)?;
+            add(link, Discipline::Htb)?;
+            let class = Target::Class(Handle::new(1, 1));
+            kernel.add_filter(link, root, 1, (Looks::AtDestination, ANYWHERE), class)
         }
         Ability::Redirect => {
-            scratch(kernel).await?;
-            kernel.add_qdisc(SCRATCH, IngressConfig::new()).await?;
-            let index = kernel.get_link_by_name(SCRATCH).await?.map_or(0, |link| link.ifindex());
-            let filter = wire::into_interface(Looks::AtSource, ANYWHERE, 1, index);
-            kernel.add_filter(SCRATCH, TcHandle::new(0xffff, 0), filter).await
+            let link = scratch(kernel)?;
+            let place = (Handle::INGRESS, Handle::ARRIVING);
+            kernel.set_discipline(Mode::New, link, place, Discipline::Ingress)?;
+            let filter = (Looks::AtSource, ANYWHERE);
+            kernel.add_filter(link, Handle::ARRIVING, 1, filter, Target::Interface(link))
         }
     }
 }
 
-const ANYWHERE: Prefix = Prefix { address: std::net::Ipv4Addr::new(192, 0, 2, 0), length: 24 };
+const ANYWHERE: Prefix = Prefix { address: Ipv4Addr::new(192, 0, 2, 0), length: 24 };
+const NO_DELAY: Delay = Delay { latency: Span::ZERO, jitter: Span::ZERO, loss_ppm: 0, limit: 1000 };
 
 /// An interface of whichever kind there is.
-async fn scratch(kernel: &Connection<Route>) -> nlink::netlink::Result<()> {
-    match kernel.add_link(VethLink::new(SCRATCH, SCRATCH_PEER)).await {
-        Ok(()) => Ok(()),
-        Err(_) => match kernel.add_link(IfbLink::new(SCRATCH)).await {
-            Ok(()) => Ok(()),
-            Err(_) => kernel.add_link(DummyLink::new(SCRATCH)).await,
-        },
-    }
+fn scratch(kernel: &Socket) -> io::Result<Link> {
+    let added = kernel.add_pair(SCRATCH, SCRATCH_PEER, None);
+    added
+        .or_else(|_| kernel.add_link("ifb", SCRATCH, None))
+        .or_else(|_| kernel.add_link("dummy", SCRATCH, None))?;
+    Ok(kernel.link(SCRATCH)?.expect("it was added, and nobody else knows it"))
 }

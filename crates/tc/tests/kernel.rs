@@ -14,11 +14,10 @@ use faultline_core::{ClusterId, Life, ProcessId, Span};
 use faultline_shaper::tree::{Peer, Prefix};
 use faultline_shaper::{Kernel, Place, Tree};
 use faultline_tc::namespace::{Hub, INTERFACE, isolated, leave_hub, prefix_of};
+use faultline_tc::netlink::{Mode, Socket};
 use faultline_tc::probe::{Ability, Probe};
+use faultline_tc::traffic::{Discipline, Handle, HtbClass};
 use faultline_tc::{ApplyError, TcError, apply, passed};
-use nlink::netlink::link::VethLink;
-use nlink::netlink::tc::{HtbClassConfig, PfifoConfig};
-use nlink::{Connection, Rate, Route, TcHandle};
 
 const HTB: [Ability; 4] = [Ability::Veth, Ability::Htb, Ability::Pfifo, Ability::U32];
 const ARRIVING: [Ability; 7] = [
@@ -51,17 +50,15 @@ fn with(abilities: &[Ability], test: impl FnOnce() + Send) {
 }
 
 /// Talks to the kernel beside the crate under test.
-fn by_hand<T>(work: impl AsyncFnOnce(Connection<Route>) -> nlink::netlink::Result<T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { work(Connection::<Route>::new().unwrap()).await.unwrap() })
+fn by_hand() -> Socket {
+    Socket::open().unwrap()
 }
 
 fn add_interface() {
-    by_hand(async |kernel| {
-        kernel.add_link(VethLink::new(INTERFACE, "other")).await?;
-        kernel.set_link_up(INTERFACE).await?;
-        kernel.set_link_up("other").await
-    });
+    let kernel = by_hand();
+    kernel.add_pair(INTERFACE, "other", None).unwrap();
+    kernel.bring_up(INTERFACE).unwrap();
+    kernel.bring_up("other").unwrap();
 }
 
 fn peer(number: u16, cluster: u16) -> Peer {
@@ -118,15 +115,12 @@ fn comes_changes_and_goes(kernel: Kernel, place: Place) {
 
     assert!(apply(INTERFACE, &Tree::default()).unwrap() > 0);
     assert_eq!(apply(INTERFACE, &Tree::default()).unwrap(), 0);
-    by_hand(async |kernel| {
-        let named = kernel.get_interface_names().await?;
-        let mut names: Vec<_> = named.values().cloned().collect();
-        names.sort_unstable();
-        assert_eq!(names, [INTERFACE, "lo", "other"]);
-        let left = kernel.get_qdiscs_by_name(INTERFACE).await?;
-        assert!(left.iter().all(|it| it.handle_raw() == 0), "{left:?}");
-        Ok(())
-    });
+    let kernel = by_hand();
+    let mut names: Vec<_> = kernel.links().unwrap().into_iter().map(|it| it.0).collect();
+    names.sort_unstable();
+    assert_eq!(names, [INTERFACE, "lo", "other"]);
+    let left = kernel.queues(kernel.link(INTERFACE).unwrap().unwrap()).unwrap();
+    assert!(left.iter().all(|it| it.handle.is_none()), "{left:?}");
 }
 
 #[test]
@@ -153,12 +147,15 @@ fn a_class_that_someone_altered_is_repaired() {
         let kernel = Kernel { htb: true, ..Kernel::default() };
         let tree = tree(&[peer(0, 0), peer(1, 1)], &three_clusters(), kernel, Place::Node);
         apply(INTERFACE, &tree).unwrap();
-        by_hand(async |kernel| {
-            let classes = kernel.get_classes_by_name(INTERFACE).await?;
-            let leaf = classes.iter().find(|it| it.handle().minor() == 0x11).unwrap();
-            let other = HtbClassConfig::new(Rate::mbit(1)).build();
-            kernel.change_class(INTERFACE, leaf.parent(), leaf.handle(), other).await
-        });
+        let kernel = by_hand();
+        let interface = kernel.link(INTERFACE).unwrap().unwrap();
+        let classes = kernel.classes(interface).unwrap();
+        let (handle, parent, _) = *classes.iter().find(|it| it.0.minor() == 0x11).unwrap();
+        let other = HtbClass::new(125_000, 125_000, 1600, 1514);
+        kernel.set_class(Mode::Existing, interface, (parent, handle), other, 1600).unwrap();
+        let altered = kernel.classes(interface).unwrap();
+        assert_ne!(altered, classes);
+        assert_eq!(altered.iter().find(|it| it.0 == handle).map(|it| it.2.rate), Some(125_000));
         assert_eq!(apply(INTERFACE, &tree).unwrap(), 1);
         assert_eq!(apply(INTERFACE, &tree).unwrap(), 0);
     });
@@ -172,10 +169,10 @@ fn what_is_not_there_or_someone_elses_is_refused() {
         let missing = apply(INTERFACE, &tree).unwrap_err();
         assert!(matches!(missing, TcError::Apply(ApplyError::Interface(_))), "{missing}");
         add_interface();
-        by_hand(async |kernel| {
-            let foreign = PfifoConfig::new().build();
-            kernel.add_qdisc_full(INTERFACE, TcHandle::ROOT, Some(TcHandle::major_only(7)), foreign).await
-        });
+        let by_hand = by_hand();
+        let interface = by_hand.link(INTERFACE).unwrap().unwrap();
+        let foreign = (Handle::ROOT, Handle::new(7, 0));
+        by_hand.set_discipline(Mode::New, interface, foreign, Discipline::Pfifo(1000)).unwrap();
         let occupied = apply(INTERFACE, &tree).unwrap_err().to_string();
         assert!(
             occupied.contains("(pfifo)") && occupied.contains("tc qdisc del dev data root"),
@@ -224,14 +221,12 @@ fn what_comes_from_a_peer_is_delayed_and_lost_as_asked() {
 fn the_hub_keeps_its_hardware_address_whoever_joins() {
     with(&[Ability::Veth, Ability::Bridge], || {
         let (hub, _) = Hub::new().unwrap();
-        let bridge = async |kernel: Connection<Route>| {
-            Ok(kernel.get_link_by_name("faultline").await?.unwrap().address().map(<[u8]>::to_vec))
-        };
-        let before = hub.within(|| by_hand(bridge)).unwrap();
+        let bridge = || by_hand().hardware_address("faultline").unwrap();
+        let before = hub.within(bridge).unwrap();
         let residents: Vec<_> = (0..16).map(|process| Resident::new(&hub, process)).collect();
         residents.iter().for_each(|resident| resident.ask(|| ()));
         assert!(before.is_some());
-        assert_eq!(hub.within(|| by_hand(bridge)).unwrap(), before);
+        assert_eq!(hub.within(bridge).unwrap(), before);
     });
 }
 

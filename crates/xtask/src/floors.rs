@@ -47,7 +47,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
     "faultline-experiments",
     "faultline-fuzz",
 ];
-const RUNTIME: &[&str] = &["faultline-runtime", "tokio", "hyper", "nlink"];
+const RUNTIME: &[&str] = &["faultline-runtime", "tokio", "hyper", "faultline-tc"];
 
 /// Which crate must not reach which other, even indirectly, and why.
 const WALLS: &[(&str, &str, &str)] = &[
@@ -225,10 +225,10 @@ mod tests {
         let edge = |from, to| Edge { from, to, dev: false };
         let edges = [edge("faultline-sim", "helper"), edge("helper", "tokio")];
         assert_eq!(judge(&[], &[], &edges), ["faultline-sim reaches tokio: virtual time has no runtime"]);
-        let edges = [edge("faultline-fuzz", "helper"), edge("helper", "nlink")];
+        let edges = [edge("faultline-fuzz", "helper"), edge("helper", "hyper")];
         assert_eq!(
             judge(&[], &[], &edges),
-            ["faultline-fuzz reaches nlink: it runs in virtual time, or not at all"]
+            ["faultline-fuzz reaches hyper: it runs in virtual time, or not at all"]
         );
     }
 }
