@@ -59,7 +59,7 @@ impl Runner<'_> {
         let run = match here {
             Here::Simulator => {
                 let mut watched = Watched::new(*view, interrupted);
-                let run = session.record(&bundle, &mut Simulator::new(&mut watched));
+                let run = session.record_simulated(&bundle, &mut Simulator::new(&mut watched));
                 watched.finish();
                 run.map_err(|error| trouble(error, Trouble::machine))
             }

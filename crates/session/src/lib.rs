@@ -164,6 +164,20 @@ impl<'a> Session<'a> {
         self.set_up(InBundle { session: self, bundle, backend })?
     }
 
+    /// Same as [`Session::record`], in virtual time. It is not generic, so the simulator of each protocol is compiled with this
+    /// crate, and not again with each caller.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation cannot be set up, or the record cannot be written.
+    pub fn record_simulated(
+        &self,
+        bundle: &Bundle,
+        simulator: &mut Simulator<'_>,
+    ) -> Result<Unjudged, RunError<BundleError>> {
+        self.record(bundle, simulator)
+    }
+
     /// Same as [`Session::record`], for an existing setup.
     ///
     /// # Errors
