@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! cargo xtask bench       runs every benchmark, or those that are named, beside its baseline and prints the table
+//! cargo xtask build-cost  builds the default program from nothing and prints what that costs, by cause
 //! cargo xtask check       every check below
 //! cargo xtask dashboards  has a real Prometheus answer every query of the dashboard
+//! cargo xtask dist        makes static programs, an inventory of what is in them, and checksums
 //! cargo xtask documents   runs the commands that README.md and docs/ print
 //! cargo xtask generate    writes the generated files
 //! cargo xtask mutants     makes the code wrong in each of many small ways, and prints what finds it
@@ -14,8 +16,10 @@
 //! one.
 
 mod bench;
+mod build_cost;
 mod dashboards;
 mod dependencies;
+mod dist;
 mod documents;
 mod floors;
 mod generated;
@@ -44,11 +48,19 @@ enum Chore {
         #[arg(long)]
         quick: bool,
     },
+    /// Builds the default program's release from nothing, and prints the seconds of CPU that it took, by cause.
+    BuildCost {
+        /// Fails if it took more than this, in seconds of CPU.
+        #[arg(long, value_name = "SECONDS")]
+        at_most: Option<f64>,
+    },
     /// Checks the repository: floors, dependencies, sources, generated files, names of protocols, lists in the
     /// documents.
     Check,
     /// Has a real Prometheus, which scrapes a run with faults, answer every query of the dashboard.
     Dashboards,
+    /// Makes what is handed out to users without a compiler: static programs, an inventory of what is in them, checksums.
+    Dist,
     /// Runs the commands that README.md and docs/ print.
     Documents {
         /// Only documents with this in their names.
@@ -100,7 +112,8 @@ const CHECKS: &[(&str, Check)] = &[
 ];
 
 fn main() -> ExitCode {
-    match perform(&Chore::parse()) {
+    // Cargo calls this program in place of the compiler while it measures a build.
+    match build_cost::compile().unwrap_or_else(|| perform(&Chore::parse())) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error}");
@@ -115,8 +128,10 @@ fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
     let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
     match chore {
         Chore::Bench { names, quick } => bench::run(&repository, names, *quick),
+        Chore::BuildCost { at_most } => build_cost::run(&repository, *at_most),
         Chore::Check => check(&repository),
         Chore::Dashboards => dashboards::query(&repository).map(|()| ExitCode::SUCCESS),
+        Chore::Dist => dist::run(&repository),
         Chore::Documents { names, programs } => {
             documents::run(&repository, programs, names).map(|()| ExitCode::SUCCESS)
         }

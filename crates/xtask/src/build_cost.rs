@@ -1,0 +1,240 @@
+//! What it costs to compile the default program from nothing, in seconds of CPU, by cause. Seconds of CPU hold on a busy
+//! machine; the time that passes does not.
+//!
+//! Cargo runs this program in place of the compiler (`RUSTC_WRAPPER`), with [`RECORD`] naming a file: it runs the compiler, and
+//! adds a line with what that took, the linker included. What is left of the total is Cargo and build scripts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use cargo_metadata::{DependencyKind, PackageId};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+use crate::Repository;
+
+/// Names the file to which the compiler's costs are added.
+const RECORD: &str = "FAULTLINE_BUILD_COST";
+/// Crates that several causes need.
+const SHARED: &str = "needed by several";
+/// What no compiler was run for.
+const REST: &str = "Cargo and build scripts";
+/// Crates of a cause that are named.
+const NAMED: usize = 4;
+
+/// Runs the compiler and records what it took, if Cargo calls this program for that.
+pub(crate) fn compile() -> Option<Result<ExitCode, Box<dyn Error>>> {
+    let record = std::env::var_os(RECORD)?;
+    let mut arguments = std::env::args_os().skip(1);
+    // Called by hand, or by a Cargo that this program runs for something else.
+    let compiler = arguments.next().filter(|it| it.to_string_lossy().ends_with("rustc"))?;
+    Some(recorded(compiler, arguments.collect(), Path::new(&record)))
+}
+
+fn recorded(compiler: OsString, arguments: Vec<OsString>, record: &Path) -> Result<ExitCode, Box<dyn Error>> {
+    let name = arguments.windows(2).find(|it| it[0] == "--crate-name").map(|it| it[1].clone());
+    let status = Command::new(compiler).args(arguments).status()?;
+    if let Some(name) = name {
+        let line = format!("{}\t{:.3}\n", name.to_string_lossy(), of_children()?);
+        OpenOptions::new().create(true).append(true).open(record)?.write_all(line.as_bytes())?;
+    }
+    Ok(ExitCode::from(status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(1)))
+}
+
+/// Seconds of CPU that children took that have ended, with theirs.
+fn of_children() -> Result<f64, Box<dyn Error>> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(microseconds as f64 / 1e6)
+}
+
+/// Builds the default program's release from nothing and prints what that took. Fails if it took more than `at_most` seconds of
+/// CPU.
+#[expect(clippy::disallowed_methods, reason = "shows how long the build took")]
+pub(crate) fn run(repository: &Repository, at_most: Option<f64>) -> Result<ExitCode, Box<dyn Error>> {
+    let target: &Path = repository.metadata.target_directory.as_ref();
+    let cargo = |arguments: &[&str]| {
+        let mut command = Command::new("cargo");
+        command.args(arguments).current_dir(&repository.root).env("CARGO_INCREMENTAL", "0");
+        command
+    };
+    if !cargo(&["clean", "--quiet", "--profile", "release"]).status()?.success() {
+        return Err("cannot remove what was built before".into());
+    }
+    fs::create_dir_all(target)?;
+    let record = target.join("build-cost.tsv");
+    let _ = fs::remove_file(&record);
+    let (begun, before) = (Instant::now(), of_children()?);
+    let mut build = cargo(&["build", "--release"]);
+    build.env("RUSTC_WRAPPER", std::env::current_exe()?).env(RECORD, &record);
+    if !build.status()?.success() {
+        return Err("the build failed".into());
+    }
+    let (took, total) = (begun.elapsed().as_secs_f64(), of_children()? - before);
+    let units = parse(&fs::read_to_string(&record)?);
+    let causes = causes(&units, &edges(repository, &units)?);
+    print!("{}", table(causes, total - units.values().sum::<f64>(), total));
+    let program = target.join("release/faultline");
+    let size = fs::metadata(&program)?.len() as f64 / 1e6;
+    println!("\n{total:.0} s of CPU in {took:.0} s; the program has {size:.1} MB");
+    Ok(match at_most.filter(|it| total > *it) {
+        Some(goal) => {
+            println!("that is more than {goal:.0} s of CPU");
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    })
+}
+
+/// Seconds of CPU by crate.
+fn parse(record: &str) -> BTreeMap<String, f64> {
+    let mut units = BTreeMap::new();
+    for (name, seconds) in record.lines().filter_map(|line| line.split_once('\t')) {
+        *units.entry(name.to_owned()).or_default() += seconds.parse().unwrap_or(0.0);
+    }
+    units
+}
+
+/// Which crate needs which, by the names that the compiler knows them by.
+#[derive(Debug, Default)]
+struct Edges {
+    /// Of the workspace.
+    own: BTreeSet<String>,
+    needs: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// The edges among crates that were compiled.
+fn edges(repository: &Repository, units: &BTreeMap<String, f64>) -> Result<Edges, Box<dyn Error>> {
+    let resolve = repository.metadata.resolve.as_ref().ok_or("cargo has not resolved the dependencies")?;
+    let members: BTreeSet<&PackageId> = repository.metadata.workspace_members.iter().collect();
+    let mut names: BTreeMap<&PackageId, Vec<String>> = BTreeMap::new();
+    for package in &repository.metadata.packages {
+        let compiled = package.targets.iter().map(|it| it.name.replace('-', "_"));
+        names.insert(&package.id, compiled.filter(|it| units.contains_key(it) && it != BUILD).collect());
+    }
+    let mut edges = Edges::default();
+    for node in &resolve.nodes {
+        for name in &names[&node.id] {
+            if members.contains(&node.id) {
+                edges.own.insert(name.clone());
+            }
+            let needed = node
+                .deps
+                .iter()
+                .filter(|it| it.dep_kinds.iter().any(|kind| kind.kind != DependencyKind::Development));
+            let needed = needed.flat_map(|it| names[&it.pkg].iter().cloned());
+            edges.needs.entry(name.clone()).or_default().extend(needed);
+        }
+    }
+    Ok(edges)
+}
+
+/// What the compiler calls every build script.
+const BUILD: &str = "build_script_build";
+
+/// What a cause costs, and each of its crates.
+type Causes = BTreeMap<String, Vec<(String, f64)>>;
+
+/// Each crate of the workspace is a cause. So is each crate from outside that one of those needs: it is the cause of what nothing
+/// else needs.
+fn causes(units: &BTreeMap<String, f64>, edges: &Edges) -> Causes {
+    let needs = |name: &str| edges.needs.get(name).into_iter().flatten();
+    let direct: BTreeSet<&String> =
+        edges.own.iter().flat_map(|it| needs(it)).filter(|it| !edges.own.contains(*it)).collect();
+    let mut because: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for cause in direct {
+        let mut open = vec![cause.as_str()];
+        let mut reached = BTreeSet::new();
+        while let Some(name) = open.pop() {
+            if reached.insert(name) {
+                because.entry(name).or_default().insert(cause);
+                open.extend(needs(name).map(String::as_str));
+            }
+        }
+    }
+    let mut causes = Causes::new();
+    for (name, &seconds) in units {
+        let cause = match because.get(name.as_str()) {
+            _ if edges.own.contains(name) => name,
+            Some(causes) if causes.len() == 1 => causes.first().expect("there is one"),
+            Some(_) => SHARED,
+            None => REST,
+        };
+        causes.entry(cause.to_owned()).or_default().push((name.clone(), seconds));
+    }
+    causes
+}
+
+/// The table, as Markdown: the most expensive cause first.
+fn table(causes: Causes, rest: f64, total: f64) -> String {
+    let mut causes = causes;
+    causes.entry(REST.to_owned()).or_default().push(("run".to_owned(), rest));
+    let mut rows: Vec<_> = causes
+        .into_iter()
+        .map(|(cause, mut crates)| {
+            crates.sort_by(|a, b| b.1.total_cmp(&a.1));
+            (crates.iter().map(|it| it.1).sum::<f64>(), cause, crates)
+        })
+        .collect();
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut text = "| cause | CPU seconds | of all | crates |\n| --- | --- | --- | --- |\n".to_owned();
+    for (seconds, cause, crates) in rows {
+        let named: Vec<_> =
+            crates.iter().take(NAMED).map(|(name, seconds)| format!("{name} {seconds:.1}")).collect();
+        let more =
+            if crates.len() > NAMED { format!(", {} more", crates.len() - NAMED) } else { String::new() };
+        let share = 100.0 * seconds / total;
+        text += &format!("| {cause} | {seconds:.1} | {share:.0} % | {}{more} |\n", named.join(", "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|it| (*it).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_crate_counts_for_the_only_dependency_that_needs_it() {
+        let units =
+            parse("own\t5\nclient\t1\ntls\t7.5\ntls\t0.5\nyaml\t2\nserde\t3\nbuild_script_build\t4\n");
+        let needs = [
+            ("own", set(&["client", "yaml"])),
+            ("client", set(&["tls", "serde"])),
+            ("yaml", set(&["serde"])),
+        ];
+        let needs = needs.map(|(name, needs)| (name.to_owned(), needs)).into();
+        let causes = causes(&units, &Edges { own: set(&["own"]), needs });
+        let sum = |cause: &str| causes[cause].iter().map(|it| it.1).sum::<f64>();
+        assert_eq!(sum("own"), 5.0);
+        assert_eq!(sum("client"), 9.0, "with what only it needs");
+        assert_eq!(sum("yaml"), 2.0);
+        assert_eq!(sum(SHARED), 3.0);
+        assert_eq!(sum(REST), 4.0);
+        let table = table(causes, 6.0, 29.0);
+        let rows: Vec<&str> = table.lines().skip(2).map(|it| it.split('|').nth(1).unwrap().trim()).collect();
+        assert_eq!(rows, [REST, "client", "own", SHARED, "yaml"], "{table}");
+        assert!(table.contains("| client | 9.0 | 31 % | tls 8.0, client 1.0 |"), "{table}");
+    }
+
+    #[test]
+    fn a_compiler_is_recorded_with_its_status() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = dir.path().join("record");
+        let spin = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 3";
+        let arguments = ["-c", spin, "rustc", "--crate-name", "spinning"].map(OsString::from).to_vec();
+        let status = recorded("sh".into(), arguments, &record).unwrap();
+        assert_eq!(format!("{status:?}"), format!("{:?}", ExitCode::from(3)));
+        let units = parse(&fs::read_to_string(record).unwrap());
+        assert!(units["spinning"] > 0.01, "{units:?}");
+    }
+}

@@ -1,0 +1,239 @@
+//! What is handed out to users without a compiler: for each platform an archive with the static programs, an inventory of what
+//! they were made from (an SBOM in the form of CycloneDX), and checksums of all.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use cargo_metadata::{DependencyKind, Package, PackageId};
+use serde_json::{Value, json};
+
+use crate::Repository;
+
+/// The platforms, with the linker for one that this machine is not.
+const PLATFORMS: &[(&str, &str)] = &[
+    ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu-gcc"),
+    ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc"),
+];
+/// The packages and their programs.
+const PROGRAMS: &[(&str, &str)] =
+    &[("faultline-cli", "faultline"), ("faultline-kubectl", "kubectl-faultline")];
+/// Beside the programs.
+const DOCUMENTS: &[&str] = &["LICENSE", "README.md"];
+const SUMS: &str = "SHA256SUMS";
+
+/// Makes everything below `dist` in the target directory. A platform that this machine cannot build for is named, and is a
+/// failure only if it is the machine's own.
+pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
+    let target: &Path = repository.metadata.target_directory.as_ref();
+    let dist = target.join("dist");
+    if dist.exists() {
+        fs::remove_dir_all(&dist)?;
+    }
+    fs::create_dir_all(&dist)?;
+    let host = host()?;
+    let version = version(repository)?;
+    let mut made = Vec::new();
+    for &(platform, linker) in PLATFORMS {
+        match built(repository, target, platform, (platform != host).then_some(linker)) {
+            Ok(programs) => {
+                let name = format!("faultline-{version}-{platform}");
+                made.push(archive(repository, &dist, &name, &programs)?);
+            }
+            Err(why) if platform != host => println!("SKIPPED {platform}: {why}"),
+            Err(why) => return Err(why),
+        }
+    }
+    let inventory = format!("faultline-{version}.cdx.json");
+    fs::write(dist.join(&inventory), serde_json::to_string_pretty(&inventory_of(repository)?)? + "\n")?;
+    made.push(inventory);
+    let sums = Command::new("sha256sum").args(&made).current_dir(&dist).output()?;
+    if !sums.status.success() {
+        return Err(String::from_utf8_lossy(&sums.stderr).into_owned().into());
+    }
+    fs::write(dist.join(SUMS), sums.stdout)?;
+    for name in made.iter().map(String::as_str).chain([SUMS]) {
+        let size = fs::metadata(dist.join(name))?.len() as f64 / 1e6;
+        println!("{size:8.1} MB  {}", dist.join(name).display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The platform of this machine.
+fn host() -> Result<String, Box<dyn Error>> {
+    let said = Command::new("rustc").arg("-vV").output()?;
+    let said = String::from_utf8(said.stdout)?;
+    let host = said.lines().find_map(|it| it.strip_prefix("host: "));
+    Ok(host.ok_or("rustc does not say for which platform it is")?.to_owned())
+}
+
+fn version(repository: &Repository) -> Result<String, Box<dyn Error>> {
+    let packages = repository.metadata.workspace_packages();
+    let program =
+        packages.iter().find(|it| it.name.as_str() == PROGRAMS[0].0).ok_or("there is no program")?;
+    Ok(program.version.to_string())
+}
+
+/// The static programs for a platform.
+fn built(
+    repository: &Repository,
+    target: &Path,
+    platform: &str,
+    linker: Option<&str>,
+) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    if let Some(linker) = linker {
+        let there =
+            Command::new(linker).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if !there.is_ok_and(|it| it.success()) {
+            return Err(format!("there is no linker {linker}").into());
+        }
+        let added = Command::new("rustup").args(["target", "add", platform]).output();
+        match added {
+            Ok(it) if it.status.success() => {}
+            Ok(it) => return Err(last_line(&it.stderr).into()),
+            Err(error) => {
+                return Err(format!("its standard library cannot be fetched: rustup: {error}").into());
+            }
+        }
+    }
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--locked", "--target", platform]).current_dir(&repository.root);
+    cargo.args(PROGRAMS.iter().flat_map(|it| ["--package", it.0]));
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    if let Some(linker) = linker {
+        let key = platform.replace('-', "_");
+        cargo
+            .env(format!("CARGO_TARGET_{}_LINKER", key.to_uppercase()), linker)
+            .env(format!("CC_{key}"), linker);
+    }
+    if !cargo.status()?.success() {
+        return Err("the build failed".into());
+    }
+    let programs: Vec<PathBuf> =
+        PROGRAMS.iter().map(|it| target.join(platform).join("release").join(it.1)).collect();
+    for program in &programs {
+        if !is_static(&fs::read(program)?) {
+            return Err(format!("{} needs a loader: it is not static", program.display()).into());
+        }
+    }
+    Ok(programs)
+}
+
+fn last_line(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    said.lines().last().unwrap_or("its standard library cannot be fetched").to_owned()
+}
+
+/// Whether a program of 64 bits needs no loader, as its program headers say (`PT_INTERP` names one).
+fn is_static(program: &[u8]) -> bool {
+    const PT_INTERP: u32 = 3;
+    let number = |offset: usize, size: usize| -> Option<u64> {
+        let bytes = program.get(offset..offset + size)?;
+        Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    };
+    let headers = || -> Option<Vec<u64>> {
+        let (first, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+        (0..count).map(|it| number((first + it * size) as usize, 4)).collect()
+    };
+    program.starts_with(b"\x7fELF\x02\x01")
+        && headers().is_some_and(|it| !it.is_empty() && !it.contains(&PT_INTERP.into()))
+}
+
+/// An archive with the programs and the documents in a directory of its name.
+fn archive(
+    repository: &Repository,
+    dist: &Path,
+    name: &str,
+    programs: &[PathBuf],
+) -> Result<String, Box<dyn Error>> {
+    let directory = dist.join(name);
+    fs::create_dir_all(&directory)?;
+    for file in programs.iter().cloned().chain(DOCUMENTS.iter().map(|it| repository.root.join(it))) {
+        let name = file.file_name().ok_or("a file has no name")?;
+        fs::copy(&file, directory.join(name))?;
+    }
+    let archive = format!("{name}.tar.gz");
+    // The same files give the same archive.
+    let options = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-czf"];
+    let packed = Command::new("tar")
+        .args(options)
+        .arg(&archive)
+        .arg(name)
+        .env("GZIP", "-n")
+        .current_dir(dist)
+        .status()?;
+    if !packed.success() {
+        return Err(format!("tar cannot make {archive}").into());
+    }
+    fs::remove_dir_all(directory)?;
+    Ok(archive)
+}
+
+/// What the programs were made from, as CycloneDX has it: every crate that is compiled into one, or compiles one.
+fn inventory_of(repository: &Repository) -> Result<Value, Box<dyn Error>> {
+    let resolve = repository.metadata.resolve.as_ref().ok_or("cargo has not resolved the dependencies")?;
+    let package = |id: &PackageId| &repository.metadata[id];
+    let mut open: Vec<&PackageId> = resolve
+        .nodes
+        .iter()
+        .map(|it| &it.id)
+        .filter(|id| PROGRAMS.iter().any(|it| it.0 == package(id).name.as_str()))
+        .collect();
+    let mut needed: BTreeSet<&PackageId> = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if needed.insert(id) {
+            let node = resolve.nodes.iter().find(|it| it.id == *id).ok_or("a crate is not resolved")?;
+            let dependencies = node
+                .deps
+                .iter()
+                .filter(|it| it.dep_kinds.iter().any(|kind| kind.kind != DependencyKind::Development));
+            open.extend(dependencies.map(|it| &it.pkg));
+        }
+    }
+    let components: Vec<Value> = needed.into_iter().map(|id| component(package(id))).collect();
+    let version = version(repository)?;
+    Ok(json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": { "component": { "type": "application", "name": "faultline", "version": version } },
+        "components": components,
+    }))
+}
+
+fn component(package: &Package) -> Value {
+    let (name, version) = (package.name.as_str(), package.version.to_string());
+    let mut component = json!({
+        "type": "library",
+        "bom-ref": format!("{name}@{version}"),
+        "name": name,
+        "version": version,
+        "purl": format!("pkg:cargo/{name}@{version}"),
+    });
+    if let Some(licence) = &package.license {
+        component["licenses"] = json!([{ "expression": licence.replace('/', " OR ") }]);
+    }
+    component
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_with_a_loader_is_told_from_one_without() {
+        // This test is linked dynamically; its program headers are taken off for the counterproof.
+        let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(!is_static(&own));
+        let mut without = own.clone();
+        let first = u64::from_le_bytes(*own[32..].first_chunk().unwrap()) as usize;
+        let (size, count) = (usize::from(own[54]), usize::from(own[56]));
+        for header in (0..count).map(|it| first + it * size).filter(|&it| own[it] == 3) {
+            without[header] = 4;
+        }
+        assert!(is_static(&without));
+        assert!(!is_static(&own[..40]) && !is_static(b"#!/bin/sh\n") && !is_static(b""));
+    }
+}
