@@ -273,10 +273,9 @@ impl Satin {
     fn begin_again(&self, host: &mut dyn Host<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && heir(&self.membership, root) == self.me;
-        if is_next && self.is_rank && !host.has_root() && !host.is_over() {
-            if !self.config.defects.has(Defect::NoNewRoot) {
-                host.absorb(root, Estate::Beginning);
-            }
+        let begins = is_next && self.is_rank && !host.has_root() && !host.is_over();
+        if begins && !self.config.defects.has(Defect::NoNewRoot) {
+            host.absorb(root, Estate::Beginning);
         }
     }
 }

@@ -153,8 +153,12 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             self.say_to_all(&Word::Over(digest), out);
             self.end(digest, payment.effects, out);
         } else {
-            let victim =
-                if self.is_mine(theft.victim) { self.me } else { heir(&self.membership, theft.victim) };
+            let heir = heir(&self.membership, theft.victim);
+            let victim = if self.is_mine(theft.victim) { self.me } else { heir };
+            if victim == self.me && !self.is_mine(theft.victim) {
+                // It is paid once this place has absorbed the victim; until then the loan is not here.
+                return;
+            }
             self.pay_to(victim, theft, payment, out);
         }
     }

@@ -230,7 +230,8 @@ impl Stable {
         self.writing.iter().any(|it| is_checkpoint(it.image.name))
     }
 
-    /// Completes the oldest write if it is durable everywhere: then its name.
+    /// Completes the oldest write that is durable everywhere, if all before it are; or a checkpoint, which stands for all before
+    /// it. Then its name.
     pub(super) fn complete(
         &mut self,
         config: &Config,
@@ -239,10 +240,17 @@ impl Stable {
     ) -> Option<ImageName> {
         let holders = holders(config, membership, self.me);
         let is_durable = |write: &Write| write.is_here && holders.iter().all(|it| write.holders.contains(it));
-        let candidates = if config.defects.has(Defect::LogOutOfOrder) { self.writing.len() } else { 1 };
-        let index = self.writing.iter().take(candidates).position(is_durable)?;
+        let in_any_order = config.defects.has(Defect::LogOutOfOrder);
+        let may_complete =
+            |index: usize, write: &Write| index == 0 || is_checkpoint(write.image.name) || in_any_order;
+        let complete = |(index, write): (usize, &Write)| may_complete(index, write) && is_durable(write);
+        let index = self.writing.iter().enumerate().position(complete)?;
         let write = self.writing.remove(index)?;
         let name = write.image.name;
+        if is_checkpoint(name) {
+            let earlier = self.writing.drain(..index);
+            self.held.extend(earlier.flat_map(|it| it.legs));
+        }
         self.held.extend(write.legs);
         if is_checkpoint(name) {
             self.newest = Some(write.image);
