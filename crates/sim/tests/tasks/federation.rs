@@ -6,13 +6,15 @@ use std::sync::Arc;
 use faultline_core::fault::{LinkProperties, Outcome};
 use faultline_core::{
     Cluster, ClusterId, Digest, Fact, FactKind, Fault, FaultNo, Life, Member, Membership, MembershipVersion,
-    NodeId, PlannedFault, ProcessId, Role, Scope, Span, StorageFate, TheftStep, Time, Trigger,
+    NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, TheftStep, Time, Trigger,
 };
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
 use faultline_dataflow::programs::graph::Graph;
+use faultline_dataflow::programs::qap::{Instance, Qap};
 use faultline_dataflow::programs::queens::Queens;
-use faultline_dataflow::{Place, PlaceConfig, Recovery, Stealing, reference};
+use faultline_dataflow::{Place, PlaceConfig, Program, Recovery, Stealing, reference};
+use faultline_protocols::placement::ReplicateTo;
 use faultline_sim::{Config, Links};
 use faultline_trace::Record;
 use rand::{RngExt, SeedableRng};
@@ -25,6 +27,12 @@ pub(crate) struct Federation {
     pub(crate) clusters: Vec<u32>,
     pub(crate) program: Flow,
     pub(crate) faults: Vec<(Trigger, Fault)>,
+    /// Copies of each image beside the owner's own, and where.
+    pub(crate) copies: (u16, ReplicateTo),
+    /// Clusters that join late.
+    pub(crate) joins: Vec<(ClusterId, Span)>,
+    /// In percent, by process; otherwise drawn from the seed.
+    pub(crate) speeds: Option<Vec<u32>>,
 }
 
 /// How a run ended.
@@ -37,6 +45,15 @@ pub(crate) struct Ended {
     pub(crate) thefts: usize,
     pub(crate) absorbed: usize,
     pub(crate) restored: usize,
+    pub(crate) facts: Vec<Record>,
+}
+
+impl Ended {
+    /// Whether the run came to an end that its protocol may come to, and no process has another result.
+    pub(crate) fn is_right(&self, expected: Digest) -> bool {
+        let ends = matches!(self.outcome, Outcome::Completed | Outcome::Unrecoverable { .. });
+        ends && self.digests.iter().all(|it| *it == expected)
+    }
 }
 
 /// Facts that trigger faults, among others: every step of a theft and of a recovery.
@@ -56,6 +73,41 @@ const KINDS: [FactKind; 12] = [
 ];
 
 impl Federation {
+    /// Creates a federation with replicas in two other clusters and without faults.
+    pub(crate) fn new(seed: u64, clusters: Vec<u32>, program: Flow) -> Federation {
+        let copies = (2, ReplicateTo::OtherCluster);
+        Federation { seed, clusters, program, faults: Vec::new(), copies, joins: Vec::new(), speeds: None }
+    }
+
+    /// Creates a random federation that may also have storage servers that fail, a cluster that joins late, or a search with
+    /// a bound.
+    pub(crate) fn wide(seed: u64, most_faults: u32) -> Federation {
+        let mut federation = Federation::random(seed, most_faults);
+        let mut rng = ChaCha8Rng::seed_from_u64(!seed);
+        let to = [ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage];
+        federation.copies = (rng.random_range(1..=2), to[rng.random_range(0..3)]);
+        if rng.random_range(0..4) == 0 {
+            let entries: Vec<String> = (0..72).map(|_| rng.random_range(0..10).to_string()).collect();
+            let instance = Instance::parse(&format!("6 {}", entries.join(" "))).expect("a random instance");
+            federation.program = Flow::Qap(Qap::new(instance, 3, Span::from_millis(2)));
+        }
+        if federation.clusters.len() > 1 && rng.random_range(0..4) == 0 {
+            let last = ClusterId(federation.clusters.len() as u16 - 1);
+            federation.joins.push((last, Span::from_millis(rng.random_range(1..400))));
+        }
+        if federation.copies.1 == ReplicateTo::SharedStorage && rng.random_range(0..2) == 0 {
+            let (trigger, fault) = federation.fault(&mut rng);
+            let (Fault::Crash { storage, returns, .. } | Fault::LoseCluster { storage, returns, .. }) = fault
+            else {
+                unreachable!("as they are drawn")
+            };
+            let server = rng.random_range(0..u32::from(federation.copies.0));
+            let process = ProcessId(federation.ranks() + server);
+            federation.faults.push((trigger, Fault::Crash { process, storage, returns }));
+        }
+        federation
+    }
+
     /// Creates a random federation with at most `most_faults` faults.
     pub(crate) fn random(seed: u64, most_faults: u32) -> Federation {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -66,7 +118,7 @@ impl Federation {
             1 => Flow::Queens(Queens { n: 6, depth: 3, task_time }),
             _ => Flow::Graph(Graph { seed, depth: 4, width: 4, task_time }),
         };
-        let mut federation = Federation { seed, clusters, program, faults: Vec::new() };
+        let mut federation = Federation::new(seed, clusters, program);
         for _ in 0..rng.random_range(0..=most_faults) {
             let fault = federation.fault(&mut rng);
             federation.faults.push(fault);
@@ -114,7 +166,10 @@ impl Federation {
         };
         for (cluster, &size) in (0..).zip(&self.clusters) {
             let first = members.len() as u32;
-            clusters.push(Cluster::new((first..first + size).map(ProcessId).collect()));
+            let joins = self.joins.iter().any(|(it, _)| *it == ClusterId(cluster));
+            let presence = if joins { Presence::Awaited } else { Presence::Permanent };
+            let processes = (first..first + size).map(ProcessId).collect();
+            clusters.push(Cluster { presence, ..Cluster::new(processes) });
             members.extend((first..first + size).map(|it| member(ClusterId(cluster), Role::RANK, it)));
         }
         for role in extra {
@@ -124,6 +179,15 @@ impl Federation {
     }
 
     pub(crate) fn run<P: Recovery + Send + 'static>(&self, protocol: P::Config) -> Ended {
+        self.run_program::<P, Flow>(self.program.clone(), protocol)
+    }
+
+    /// What the simulator needs to run a program on it.
+    pub(crate) fn config<P: Recovery, G: Program>(
+        &self,
+        program: G,
+        protocol: P::Config,
+    ) -> Config<PlaceConfig<P, G>> {
         let membership = self.membership(P::extra_processes(&protocol));
         let numbered = (0..).zip(self.faults.clone());
         let plan = numbered.map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no), trigger, fault });
@@ -134,7 +198,7 @@ impl Federation {
             deadline: Span::from_secs(120),
             start_within: None,
             scope: Scope::Process,
-            joins: Vec::new(),
+            joins: self.joins.clone(),
             plan: plan.collect(),
             least_work_left_percent: 0,
             defects: Default::default(),
@@ -146,18 +210,29 @@ impl Federation {
         };
         let links =
             Links::uniform(self.clusters.len(), link(Span::from_micros(50)), link(Span::from_millis(2)));
+        let drawn = || (0..self.ranks()).map(|it| 25 * (1 + (self.seed as u32 + it) % 4)).collect();
         let stealing = Stealing { patience: Span::from_millis(1), cluster_first: 50 };
-        let place = PlaceConfig::<P, Flow> {
+        let place = PlaceConfig::<P, G> {
             protocol: Arc::new(protocol),
-            program: Arc::new(self.program.clone()),
+            program: Arc::new(program),
             stealing,
-            speeds: (0..self.ranks()).map(|it| 25 * (1 + (self.seed as u32 + it) % 4)).collect(),
+            speeds: self.speeds.clone().map_or_else(drawn, Arc::from),
             cores: (0..self.ranks()).map(|it| 1 + (self.seed as u32 + it) % 2).collect(),
         };
         let mut config = Config::new(Arc::new(place), membership, links, supervisor, self.seed);
         config.paranoid = self.seed.is_multiple_of(16);
+        config
+    }
+
+    /// Runs another program than its own.
+    pub(crate) fn run_program<P, G>(&self, program: G, protocol: P::Config) -> Ended
+    where
+        P: Recovery + Send + 'static,
+        G: Program,
+    {
+        let config = self.config::<P, G>(program, protocol);
         let mut facts: Vec<Record> = Vec::new();
-        let run = faultline_sim::run::<Place<P, Flow>>(config, &mut facts);
+        let run = faultline_sim::run::<Place<P, G>>(config, &mut facts);
         let mut digests = BTreeSet::new();
         let (mut thefts, mut absorbed, mut restored) = (0, 0, 0);
         for record in &facts {
@@ -170,6 +245,7 @@ impl Federation {
             }
         }
         let digests = digests.into_iter().collect();
-        Ended { outcome: run.outcome, ended: run.ended, digests, thefts, absorbed, restored }
+        let (outcome, ended) = (run.outcome, run.ended);
+        Ended { outcome, ended, digests, thefts, absorbed, restored, facts }
     }
 }

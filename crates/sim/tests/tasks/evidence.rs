@@ -1,0 +1,99 @@
+//! What facts say about thefts and stable storage. Shares no rule with the protocols.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Fact, FactNo, ImageName, Life, ProcessId, TaskId, Theft, TheftStep, Witness};
+use faultline_trace::Record;
+
+/// Legs that were sent before their sender's state was durable: a task before a state in which it is lent, a result before one
+/// in which it is done, a receipt before one in which the result is merged.
+pub(crate) fn sent_too_early(facts: &[Record]) -> Vec<(ProcessId, Theft, TheftStep)> {
+    let mut saved: BTreeMap<ImageName, Witness> = BTreeMap::new();
+    let mut durable: BTreeMap<(ProcessId, Life), FactNo> = BTreeMap::new();
+    let mut causes: BTreeMap<(ProcessId, Theft, TheftStep), (Life, FactNo)> = BTreeMap::new();
+    let mut early = Vec::new();
+    for Record { process, life, number, fact, .. } in facts {
+        match fact {
+            Fact::Saved(it) => drop(saved.insert(it.0, it.1)),
+            Fact::Durable(name) if name.owner == *process => {
+                let upto = durable.entry((*process, saved[name].life)).or_default();
+                *upto = saved[name].upto.max(*upto);
+            }
+            Fact::Theft { theft, step, .. } => {
+                let cause = match step {
+                    TheftStep::Shipped => TheftStep::Lent,
+                    TheftStep::Returned => TheftStep::Done,
+                    TheftStep::Receipted => TheftStep::Merged,
+                    _ => {
+                        causes.insert((*process, *theft, *step), (*life, *number));
+                        continue;
+                    }
+                };
+                // What happened in an earlier life was restored, and so it is durable.
+                let cause = causes.get(&(*process, *theft, cause)).filter(|it| it.0 == *life);
+                let upto = durable.get(&(*process, *life)).copied().unwrap_or_default();
+                if cause.is_some_and(|(_, cause)| *cause >= upto) {
+                    early.push((*process, *theft, *step));
+                }
+            }
+            _ => {}
+        }
+    }
+    early
+}
+
+/// Tasks whose execution is part of the final states more than once: they had two owners. `None` if the state of a process was
+/// lost everywhere, so that a task may rightly have run again.
+pub(crate) fn owned_twice(facts: &[Record]) -> Option<Vec<(TaskId, Vec<ProcessId>)>> {
+    let mut lives: BTreeMap<(ProcessId, Life), Stream> = BTreeMap::new();
+    let mut newest: BTreeMap<ProcessId, Life> = BTreeMap::new();
+    let mut has_saved: BTreeSet<ProcessId> = BTreeSet::new();
+    let mut absorbed: BTreeSet<ProcessId> = BTreeSet::new();
+    for Record { process, life, number, fact, .. } in facts {
+        let stream = lives.entry((*process, *life)).or_default();
+        match fact {
+            Fact::Ran { task, .. } if *task != TaskId::MAIN => stream.ran.push((*number, *task)),
+            Fact::Durable(name) => drop(has_saved.insert(name.owner)),
+            Fact::Restored(it) if it.0.is_none() && has_saved.contains(process) => return None,
+            Fact::Restored(it) => stream.contains.push((*number, *process, it.2)),
+            Fact::Absorbed(it) if it.1.is_none() && has_saved.contains(&it.0) => return None,
+            Fact::Absorbed(it) => {
+                absorbed.insert(it.0);
+                stream.contains.push((*number, it.0, it.2));
+            }
+            _ => continue,
+        }
+        newest.insert(*process, *life);
+    }
+    let mut executions: BTreeMap<TaskId, Vec<ProcessId>> = BTreeMap::new();
+    for (process, life) in newest.into_iter().filter(|(it, _)| !absorbed.contains(it)) {
+        count(&lives, process, life, FactNo(u64::MAX), &mut executions);
+    }
+    Some(executions.into_iter().filter(|(_, at)| at.len() > 1).collect())
+}
+
+/// Of one life: what it ran, and the states that became part of its own.
+#[derive(Default)]
+struct Stream {
+    ran: Vec<(FactNo, TaskId)>,
+    contains: Vec<(FactNo, ProcessId, Witness)>,
+}
+
+/// Counts the executions that a state contains.
+fn count(
+    lives: &BTreeMap<(ProcessId, Life), Stream>,
+    process: ProcessId,
+    life: Life,
+    upto: FactNo,
+    executions: &mut BTreeMap<TaskId, Vec<ProcessId>>,
+) {
+    let Some(stream) = lives.get(&(process, life)) else { return };
+    for (_, task) in stream.ran.iter().filter(|(number, _)| *number < upto) {
+        executions.entry(*task).or_default().push(process);
+    }
+    for (number, of, witness) in &stream.contains {
+        if *number < upto && *witness != Witness::default() {
+            count(lives, *of, witness.life, witness.upto, executions);
+        }
+    }
+}
