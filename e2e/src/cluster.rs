@@ -166,6 +166,14 @@ impl Room {
         Ok(told.filter_map(|it| it.reason).collect())
     }
 
+    /// What was told of the federations here under one reason: the texts of these events.
+    pub async fn told_of(&self, reason: &str) -> Result<Vec<String>, Failure> {
+        let events = self.api::<Event>().list(&ListParams::default()).await?.items;
+        let told = events.into_iter().filter(|it| it.involved_object.kind.as_deref() == Some("Federation"));
+        let told = told.filter(|it| it.reason.as_deref() == Some(reason));
+        Ok(told.filter_map(|it| it.message).collect())
+    }
+
     /// Waits until a federation has come as far as this.
     pub async fn reach(&self, name: &str, phase: Phase) -> Result<FederationStatus, Failure> {
         self.wait(name, &format!("the phase {phase:?}"), STARTS, |it| it.phase >= phase).await

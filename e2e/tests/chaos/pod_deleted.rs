@@ -21,6 +21,9 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let is_replaced = |it: Option<&Pod>| it.is_some_and(|it| it.uid() != uid);
     room.until::<Pod>(VICTIM, "the pod is replaced", Duration::from_secs(60), is_replaced).await?;
     let told = room.outlives(QUICK_START, "paris").await?;
-    assert!(told.contains("PlaceLost") && !told.contains("TakenForDead"), "{told:?}");
+    assert!(told.contains("PlaceLost"), "{told:?}");
+    // On a busy machine, another process may be silent for too long.
+    let silent = room.told_of("TakenForDead").await?;
+    assert!(!silent.iter().any(|it| it.contains("paris-1")), "{silent:?}");
     Ok(())
 }

@@ -392,6 +392,9 @@ impl Agent {
 
     fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), Trouble> {
         self.end_running()?;
+        // An agent that was too slow to answer an order has ended lives that its supervisor no longer asks about.
+        self.send_facts()?;
+        self.say(ToPlace::Sent { upto: Life(life.0.saturating_sub(1)) });
         let post = self.post.as_mut().ok_or(Trouble::NoPost)?;
         post.facts.follow(life);
         if !keeps_storage {
@@ -426,6 +429,9 @@ impl Agent {
             None => None,
         };
         self.send_facts()?;
+        if let Some(upto) = life {
+            self.say(ToPlace::Sent { upto });
+        }
         if wipe && let Some(post) = &self.post {
             post.wipe()?;
         }

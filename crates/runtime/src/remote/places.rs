@@ -609,6 +609,7 @@ impl Shared {
                     self.with(process, |seat| seat.incomplete.insert(life, String::new()));
                 }
             }
+            ToPlace::Sent { upto } => self.complete(process, |life, uid| *uid == place.uid && *life <= upto),
             ToPlace::Armed { order, clock } if is_current => {
                 let arrived = monotonic();
                 self.answer(process, order, |asked| Answer::Armed { asked, shown: clock, arrived });
@@ -618,11 +619,6 @@ impl Shared {
             }
             ToPlace::Done { order, died, trouble } => {
                 if is_current {
-                    if died.is_some() {
-                        // Its facts came before.
-                        let life = self.with(process, |seat| seat.life);
-                        self.complete(process, |it, _| Some(*it) == life);
-                    }
                     self.answer(process, order, |_| Answer::Done { died, trouble });
                 } else {
                     self.arrived(process, place, None);

@@ -63,6 +63,8 @@ pub(crate) enum ToPlace {
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
     /// A life has ended by itself, and all its facts have been sent.
     Ended { life: Life, status: String, last_words: String },
+    /// All facts of the lives at this place up to this one have been sent, and those lives have ended.
+    Sent { upto: Life },
     /// Ready to end a life, with the agent's monotonic clock.
     Armed { order: OrderNo, clock: u64 },
     /// An order to end a life was carried out, or why not. If there was a life, with the instant after which it executed
