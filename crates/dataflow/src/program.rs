@@ -161,6 +161,16 @@ pub struct Frame {
     created: u32,
     newest: Vec<(DataId, Newest)>,
     hint: u64,
+    marks: Marks,
+}
+
+/// How a program says that its first task's tasks be planned; where work is stolen, this means nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    /// From which of the spawned tasks on, which piece they belong to.
+    pub(crate) pieces: Vec<(usize, u32)>,
+    /// The first task of each step after the first.
+    pub(crate) steps: Vec<usize>,
 }
 
 /// What a running task knows of data: few pieces, so that a list is as good as a map.
@@ -198,7 +208,8 @@ impl Frame {
 
     fn new(task: TaskId, own: Arc<[Access]>, hint: u64) -> Frame {
         let fates = vec![Fate::default(); own.len()];
-        Frame { task, own, fates, outcome: Outcome::default(), created: 0, newest: Vec::new(), hint }
+        let (outcome, newest, marks) = (Outcome::default(), Vec::new(), Marks::default());
+        Frame { task, own, fates, outcome, created: 0, newest, hint, marks }
     }
 
     /// New data, without a value: a task must write it before one may read it.
@@ -271,6 +282,18 @@ impl Frame {
         self.outcome.spawned.push(Call { id, kind, args, accesses, inputs: Vec::new() });
     }
 
+    /// The tasks spawned from here on belong to this piece of the program's data. A [plan](crate::plan::Plan) assigns each
+    /// piece to a partition; where work is stolen, pieces mean nothing.
+    pub fn at(&mut self, piece: u32) {
+        self.marks.pieces.push((self.outcome.spawned.len(), piece));
+    }
+
+    /// The tasks spawned from here on belong to the next step: an iteration of a loop, say. A partition runs ahead of its
+    /// own slowest step by a window of steps; where work is stolen, steps mean nothing.
+    pub fn next_step(&mut self) {
+        self.marks.steps.push(self.outcome.spawned.len());
+    }
+
     /// The least number that any task is known to have [told](Frame::tell); [`u64::MAX`] when none is. A hint, to prune by:
     /// what it says depends on the order in which tasks run, and may be forgotten after a failure. So the result of the
     /// program must not depend on it. A search that prunes what is strictly worse than the hint is safe; one that prunes
@@ -303,6 +326,13 @@ impl Frame {
         let n = self.newest(result.0).n;
         assert!(n > 0, "no task writes the result of the program");
         (self.finish(), Version { data: result.0, n })
+    }
+
+    /// The same, with what it says to a plan.
+    pub(crate) fn finish_planned(mut self, result: Data) -> (Outcome, Version, Marks) {
+        let marks = core::mem::take(&mut self.marks);
+        let (outcome, result) = self.finish_main(result);
+        (outcome, result, marks)
     }
 
     fn find(&self, data: DataId) -> Option<usize> {

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`fibonacci`] | a Fibonacci number | the two numbers that a sum waits for |
 //! | [`queens`] | how many ways there are to place n queens | one sum, which all tasks contribute to |
+//! | [`jacobi`] | a field of temperatures, folded into a hash | edges of blocks, and the greatest change |
 //! | [`qap`] | the cheapest assignments of facilities to locations | what a task's children found, and a bound as a hint |
 //! | [`graph`] | a number that every task and every value has a share in | anything: made for searches |
 //!
@@ -12,6 +13,7 @@
 
 pub mod fibonacci;
 pub mod graph;
+pub mod jacobi;
 pub mod qap;
 pub mod queens;
 #[cfg(test)]
@@ -38,6 +40,8 @@ pub enum Flow {
     Qap(qap::Qap),
     /// A random program.
     Graph(graph::Graph),
+    /// An iterative solver.
+    Jacobi(jacobi::Jacobi),
 }
 
 /// Why parameters cannot be run. Fields are named as in the types of the programs.
@@ -89,6 +93,15 @@ impl Flow {
             Flow::Queens(it) => it.validate(),
             Flow::Qap(it) => it.validate(),
             Flow::Graph(it) => it.validate(),
+            Flow::Jacobi(it) => it.validate(),
+        }
+    }
+
+    /// How many pieces a plan may assign to partitions; 0 for a program whose tasks spawn others, which cannot be planned.
+    pub fn pieces(&self) -> u32 {
+        match self {
+            Flow::Fibonacci(_) | Flow::Queens(_) | Flow::Qap(_) | Flow::Graph(_) => 0,
+            Flow::Jacobi(it) => it.pieces(),
         }
     }
 
@@ -99,6 +112,7 @@ impl Flow {
             Flow::Queens(it) => it.reference(),
             Flow::Qap(it) => it.reference(),
             Flow::Graph(it) => it.reference(),
+            Flow::Jacobi(it) => it.reference(),
         })
     }
 }
@@ -110,6 +124,7 @@ impl Program for Flow {
             Flow::Queens(it) => it.main(frame),
             Flow::Qap(it) => it.main(frame),
             Flow::Graph(it) => it.main(frame),
+            Flow::Jacobi(it) => it.main(frame),
         }
     }
 
@@ -119,6 +134,7 @@ impl Program for Flow {
             Flow::Queens(it) => it.run(call, frame),
             Flow::Qap(it) => it.run(call, frame),
             Flow::Graph(it) => it.run(call, frame),
+            Flow::Jacobi(it) => it.run(call, frame),
         }
     }
 
@@ -128,6 +144,7 @@ impl Program for Flow {
             Flow::Queens(it) => it.cost(call),
             Flow::Qap(it) => it.cost(call),
             Flow::Graph(it) => it.cost(call),
+            Flow::Jacobi(it) => it.cost(call),
         }
     }
 

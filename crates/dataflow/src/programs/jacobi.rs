@@ -1,0 +1,423 @@
+//! Jacobi's method on a square grid in two dimensions: each cell becomes the mean of its four neighbours, again and again.
+//!
+//! The grid is cut into blocks, each a piece of its own. A task computes one iteration of one block: it reads the block and
+//! the edges of its neighbours, and writes the block and its edges for the next iteration. Every so many iterations, all
+//! blocks gather their greatest change, and a test notes when that fell below the tolerance. In the end the blocks are
+//! folded into one hash, each with its neighbour, so that all messages but the tests' pass between neighbours.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faultline_core::{Chunk, Span};
+
+use super::{Invalid, at_most_tasks, in_range, mix};
+use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
+
+/// Writes a block as it is in the beginning, and its edges.
+const BEGIN: u16 = 0;
+/// One iteration of a block.
+const UPDATE: u16 = 1;
+/// Looks at the greatest change of an iteration.
+const TEST: u16 = 2;
+/// Folds a block into the hash of those beyond it.
+const FOLD: u16 = 3;
+
+/// Larger grids are only longer.
+const MOST_BLOCKS: u32 = 1 << 10;
+const MOST_SIZE: u32 = 1 << 12;
+/// A task has so many edges at most: above, below, left, right.
+const SIDES: usize = 4;
+
+/// Parameters of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jacobi {
+    /// Rows of blocks.
+    pub rows: u32,
+    /// Columns of blocks.
+    pub columns: u32,
+    /// Cells along the side of a block.
+    pub size: u32,
+    /// How often every cell is computed.
+    pub iterations: u32,
+    /// After every so many iterations the greatest change is tested; 0 means never.
+    pub test_every: u32,
+    /// The computation counts as converged when no cell changes by more.
+    pub tolerance: f64,
+    /// How long one iteration of a block takes.
+    pub task_time: Span,
+}
+
+impl Default for Jacobi {
+    /// Sixteen blocks, of which each takes one second in all.
+    fn default() -> Self {
+        Jacobi {
+            rows: 4,
+            columns: 4,
+            size: 16,
+            iterations: 100,
+            test_every: 10,
+            tolerance: 1e-3,
+            task_time: Span::from_millis(10),
+        }
+    }
+}
+
+impl Jacobi {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        in_range("rows", self.rows.into(), 1, MOST_BLOCKS.into())?;
+        in_range("columns", self.columns.into(), 1, MOST_BLOCKS.into())?;
+        in_range("size", self.size.into(), 1, MOST_SIZE.into())?;
+        in_range("iterations", self.iterations.into(), 1, u32::MAX.into())?;
+        let blocks = u64::from(self.pieces());
+        let tests = self.iterations.checked_div(self.test_every).unwrap_or(0);
+        let tasks = blocks.saturating_mul(u64::from(self.iterations) + 2).saturating_add(tests.into());
+        at_most_tasks(tasks, "lower `iterations`, `rows` or `columns`")
+    }
+
+    /// How many blocks there are. They are numbered row by row.
+    pub fn pieces(&self) -> u32 {
+        self.rows * self.columns
+    }
+
+    /// The neighbours of a block by side, if it has one there.
+    fn neighbours(&self, block: u32) -> [Option<u32>; SIDES] {
+        let (row, column) = (block / self.columns, block % self.columns);
+        [
+            (row > 0).then(|| block - self.columns),
+            (row + 1 < self.rows).then(|| block + self.columns),
+            (column > 0).then(|| block - 1),
+            (column + 1 < self.columns).then(|| block + 1),
+        ]
+    }
+
+    fn is_tested(&self, iteration: u32) -> bool {
+        self.test_every > 0 && (iteration + 1).is_multiple_of(self.test_every)
+    }
+
+    /// The result, on one grid without blocks.
+    pub(super) fn reference(&self) -> Chunk {
+        let size = self.size as usize;
+        let (height, width) = (self.rows as usize * size, self.columns as usize * size);
+        let mut grid = vec![0.0; height * width];
+        let mut trails: Vec<u64> = (0..self.pieces()).map(first_trail).collect();
+        let mut tests = Tests::new();
+        for iteration in 0..self.iterations {
+            let at = |row: isize, column: isize| match (row, column) {
+                (-1, _) => TOP,
+                (row, column) if row < 0 || column < 0 => OTHER,
+                (row, column) if row as usize >= height || column as usize >= width => OTHER,
+                (row, column) => grid[row as usize * width + column as usize],
+            };
+            let mut next = grid.clone();
+            let mut change = 0.0_f64;
+            for row in 0..height as isize {
+                for column in 0..width as isize {
+                    let around =
+                        [at(row - 1, column), at(row + 1, column), at(row, column - 1), at(row, column + 1)];
+                    let cell = mean(around);
+                    change = change.max((cell - at(row, column)).abs());
+                    next[row as usize * width + column as usize] = cell;
+                }
+            }
+            grid = next;
+            let before = trails.clone();
+            for (block, trail) in (0..).zip(&mut trails) {
+                let around = self.neighbours(block).map(|it| it.map(|it| before[it as usize]));
+                *trail = next_trail(*trail, around);
+            }
+            if self.is_tested(iteration) {
+                tests.look(change, iteration, self.tolerance);
+            }
+        }
+        let block = |block: u32| {
+            let (top, left) =
+                ((block / self.columns) as usize * size, (block % self.columns) as usize * size);
+            let rows = (top..top + size).flat_map(|row| &grid[row * width + left..row * width + left + size]);
+            let cells: Vec<u64> = rows.map(|it| it.to_bits()).collect();
+            hash(core::iter::once(&trails[block as usize]).chain(&cells))
+        };
+        let mut below = None;
+        for row in (0..self.rows).rev() {
+            let mut right = None;
+            for column in (1..self.columns).rev() {
+                right = Some(fold(block(row * self.columns + column), right, None));
+            }
+            below = Some(fold(block(row * self.columns), right, below));
+        }
+        chunk(&[below.unwrap_or_default(), tests.0[0], tests.0[1], tests.0[2]])
+    }
+}
+
+impl Program for Jacobi {
+    fn main(&self, frame: &mut Frame) -> Data {
+        let all = self.pieces();
+        let blocks: Vec<Data> = (0..all).map(|_| frame.data()).collect();
+        // Two sets of edges: one iteration reads what the one before wrote, while it writes its own.
+        let edges: Vec<[[Option<Data>; SIDES]; 2]> = (0..all)
+            .map(|block| {
+                let mut set = || self.neighbours(block).map(|it| it.map(|_| frame.data()));
+                [set(), set()]
+            })
+            .collect();
+        let (change, tests) = (frame.data(), frame.value(chunk(&Tests::new().0)));
+        for block in 0..all {
+            let uses = core::iter::once(blocks[block as usize])
+                .chain(edges[block as usize][0].into_iter().flatten());
+            frame.at(block);
+            frame.spawn(BEGIN, &[block.into()], &uses.map(Use::Write).collect::<Vec<_>>());
+        }
+        for iteration in 0..self.iterations {
+            frame.next_step();
+            let (read, written) = (iteration as usize % 2, (iteration as usize + 1) % 2);
+            for block in 0..all {
+                let mut uses = vec![Use::Exclusive(blocks[block as usize])];
+                for (side, neighbour) in self.neighbours(block).into_iter().enumerate() {
+                    let edge = neighbour.and_then(|it| edges[it as usize][read][opposite(side)]);
+                    uses.extend(edge.map(Use::Read));
+                }
+                uses.extend(edges[block as usize][written].into_iter().flatten().map(Use::Write));
+                if self.is_tested(iteration) {
+                    uses.push(Use::Gather(change, Op::Greatest));
+                }
+                frame.at(block);
+                frame.spawn(UPDATE, &[block.into(), self.is_tested(iteration).into()], &uses);
+            }
+            if self.is_tested(iteration) {
+                frame.at(0);
+                frame.spawn(TEST, &[iteration.into()], &[Use::Read(change), Use::Exclusive(tests)]);
+            }
+        }
+        frame.next_step();
+        let mut below = None;
+        for row in (0..self.rows).rev() {
+            let mut right = None;
+            for column in (0..self.columns).rev() {
+                let (block, folded) = (row * self.columns + column, frame.data());
+                let mut uses = vec![Use::Read(blocks[block as usize])];
+                uses.extend(right.map(Use::Read));
+                uses.extend((column == 0).then_some(below).flatten().map(Use::Read));
+                uses.extend((block == 0).then_some(Use::Read(tests)));
+                uses.push(Use::Write(folded));
+                frame.at(block);
+                frame.spawn(FOLD, &[block.into()], &uses);
+                right = Some(folded);
+            }
+            below = right;
+        }
+        below.expect("there is a block")
+    }
+
+    fn run(&self, call: &Call, frame: &mut Frame) {
+        match call.kind {
+            BEGIN => {
+                let block = call.args[0] as u32;
+                let mut words = vec![0.0_f64.to_bits(); self.cells() + 1];
+                words[0] = first_trail(block);
+                frame.put(0, chunk(&words));
+                for (index, side) in (1..).zip(self.sides(block)) {
+                    frame.put(index, chunk(&self.edge(&words, side)));
+                }
+            }
+            UPDATE => self.update(call, frame),
+            TEST => {
+                let mut tests = Tests([0, 1, 2].map(|it| word(&call.words(1), it)));
+                let change = f64::from_bits(word(&call.words(0), 0));
+                tests.look(change, call.args[0] as u32, self.tolerance);
+                frame.put(2, chunk(&tests.0));
+            }
+            _ => {
+                let block = call.args[0] as u32;
+                let (row, column) = (block / self.columns, block % self.columns);
+                let has_right = column + 1 < self.columns;
+                let has_below = column == 0 && row + 1 < self.rows;
+                let right = has_right.then(|| word(&call.words(1), 0));
+                let below = has_below.then(|| word(&call.words(1 + usize::from(has_right)), 0));
+                let folded = fold(hash(&call.words(0)), right, below);
+                let output = call.accesses.len() - 1;
+                if block > 0 {
+                    return frame.put(output, chunk(&[folded]));
+                }
+                let tests = call.words(call.inputs.len() - 1);
+                frame.put(output, chunk(&[folded, word(&tests, 0), word(&tests, 1), word(&tests, 2)]));
+            }
+        }
+    }
+
+    fn cost(&self, call: &Call) -> Span {
+        if call.kind == UPDATE { self.task_time } else { Span::ZERO }
+    }
+}
+
+impl Jacobi {
+    fn cells(&self) -> usize {
+        self.size as usize * self.size as usize
+    }
+
+    /// The sides at which a block has a neighbour.
+    fn sides(&self, block: u32) -> impl Iterator<Item = usize> + use<> {
+        self.neighbours(block).into_iter().enumerate().filter_map(|(side, it)| it.map(|_| side))
+    }
+
+    /// What a neighbour at this side reads: the trail of the block, and its cells there.
+    fn edge(&self, block: &[u64], side: usize) -> Vec<u64> {
+        let size = self.size as usize;
+        let cell = |along: usize| match side {
+            0 => along,
+            1 => (size - 1) * size + along,
+            2 => along * size,
+            _ => along * size + size - 1,
+        };
+        core::iter::once(word(block, 0)).chain((0..size).map(|along| word(block, 1 + cell(along)))).collect()
+    }
+
+    fn update(&self, call: &Call, frame: &mut Frame) {
+        let (block, is_tested) = (call.args[0] as u32, call.args[1] > 0);
+        let size = self.size as usize;
+        let old = call.words(0);
+        let mut edges: [Option<Vec<u64>>; SIDES] = Default::default();
+        for (input, side) in (1..).zip(self.sides(block)) {
+            edges[side] = Some(call.words(input));
+        }
+        let beyond = |side: usize, along: usize| match &edges[side] {
+            Some(edge) => f64::from_bits(word(edge, 1 + along)),
+            None if side == 0 => TOP,
+            None => OTHER,
+        };
+        let at = |row: usize, column: usize| f64::from_bits(word(&old, 1 + row * size + column));
+        let mut new =
+            vec![next_trail(word(&old, 0), edges.each_ref().map(|it| it.as_ref().map(|it| word(it, 0))))];
+        let mut change = 0.0_f64;
+        for row in 0..size {
+            for column in 0..size {
+                let cell = mean([
+                    if row > 0 { at(row - 1, column) } else { beyond(0, column) },
+                    if row + 1 < size { at(row + 1, column) } else { beyond(1, column) },
+                    if column > 0 { at(row, column - 1) } else { beyond(2, row) },
+                    if column + 1 < size { at(row, column + 1) } else { beyond(3, row) },
+                ]);
+                change = change.max((cell - at(row, column)).abs());
+                new.push(cell.to_bits());
+            }
+        }
+        frame.put(1, chunk(&new));
+        let sides: Vec<usize> = self.sides(block).collect();
+        let first = 2 + sides.len();
+        for (index, side) in (first..).zip(&sides) {
+            frame.put(index, chunk(&self.edge(&new, *side)));
+        }
+        if is_tested {
+            frame.put(first + sides.len(), chunk(&[change.to_bits()]));
+        }
+    }
+}
+
+/// Cells beyond the grid.
+const TOP: f64 = 1.0;
+const OTHER: f64 = 0.0;
+
+fn mean([above, below, left, right]: [f64; SIDES]) -> f64 {
+    ((above + below) + (left + right)) * 0.25
+}
+
+fn opposite(side: usize) -> usize {
+    side ^ 1
+}
+
+/// A word that may be missing where a test broke a task.
+fn word(words: &[u64], index: usize) -> u64 {
+    words.get(index).copied().unwrap_or(0)
+}
+
+/// What the beginning of a block leaves in the result.
+fn first_trail(block: u32) -> u64 {
+    mix(u64::from(block) + 1)
+}
+
+/// What an iteration of a block leaves in the result, by its own trail and its neighbours'.
+fn next_trail(own: u64, around: [Option<u64>; SIDES]) -> u64 {
+    let sides = around.into_iter().zip(1..).filter_map(|(trail, side)| Some(trail?.rotate_left(side)));
+    mix(sides.fold(own, |all, it| mix(all ^ it)))
+}
+
+fn hash<'a>(words: impl IntoIterator<Item = &'a u64>) -> u64 {
+    words.into_iter().fold(0, |all, it| mix(all ^ it))
+}
+
+fn fold(block: u64, right: Option<u64>, below: Option<u64>) -> u64 {
+    let other = [right, below].into_iter().zip(1..).filter_map(|(it, side)| Some(it?.rotate_left(side)));
+    other.fold(mix(block), |all, it| mix(all ^ it))
+}
+
+/// The last change, the iteration after which the computation counts as converged, and a hash of all changes.
+struct Tests([u64; 3]);
+
+impl Tests {
+    fn new() -> Tests {
+        Tests([0, u64::MAX, 0])
+    }
+
+    fn look(&mut self, change: f64, iteration: u32, tolerance: f64) {
+        let [last, converged, hash] = &mut self.0;
+        *last = change.to_bits();
+        if change <= tolerance {
+            *converged = (*converged).min(iteration.into());
+        }
+        *hash = mix(*hash ^ *last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Flow, testing};
+    use super::*;
+    use crate::program::words;
+
+    fn jacobi(rows: u32, columns: u32, size: u32, iterations: u32, test_every: u32) -> Jacobi {
+        let task_time = Span::ZERO;
+        Jacobi { rows, columns, size, iterations, test_every, tolerance: 0.1, task_time }
+    }
+
+    #[test]
+    fn the_task_version_computes_what_the_sequential_one_computes() {
+        for (rows, columns) in [(1, 1), (1, 3), (3, 1), (2, 2), (3, 4)] {
+            for (size, iterations, test_every) in [(1, 1, 1), (3, 7, 2), (4, 8, 0)] {
+                let program = jacobi(rows, columns, size, iterations, test_every);
+                testing::agrees_with_its_reference(&Flow::Jacobi(program));
+            }
+        }
+    }
+
+    #[test]
+    fn heat_comes_from_above_and_the_changes_become_small() {
+        let result = |iterations| words(&jacobi(2, 3, 4, iterations, 1).reference());
+        let change = |iterations| f64::from_bits(result(iterations)[1]);
+        assert_eq!(change(1), 0.25, "next to the hot side, zeros have one neighbour that is none");
+        assert!(change(100) < change(10) && change(10) < change(2));
+        let converged = result(100)[2];
+        assert!(converged > 0 && converged < 100, "{converged}");
+        assert_eq!(result(1)[2], u64::MAX);
+    }
+
+    #[test]
+    fn blocks_do_not_show_in_the_cells() {
+        let (one, many) =
+            (words(&jacobi(1, 1, 12, 20, 1).reference()), words(&jacobi(3, 4, 3, 20, 1).reference()));
+        assert_ne!(one[0], many[0], "trails are those of blocks");
+        assert_ne!(one[1..], many[1..], "a grid of 12 x 12 is none of 9 x 12");
+        let square = words(&jacobi(4, 4, 3, 20, 1).reference());
+        assert_eq!(one[1..], square[1..]);
+    }
+
+    #[test]
+    fn a_task_that_is_lost_or_counted_twice_shows() {
+        testing::every_task_shows(&Flow::Jacobi(jacobi(2, 3, 2, 4, 2)));
+    }
+
+    #[test]
+    fn a_program_that_does_not_fit_into_memory_is_refused() {
+        let program = jacobi(100, 100, 1, 10_000, 0);
+        assert!(matches!(program.validate(), Err(Invalid::TooManyTasks { .. })));
+        assert!(matches!(jacobi(0, 1, 1, 1, 0).validate(), Err(Invalid::OutOfRange { field: "rows", .. })));
+        assert_eq!(Jacobi::default().validate(), Ok(()));
+    }
+}
