@@ -9,6 +9,7 @@ use faultline_core::{
     Birth, Claim, ClusterId, Gauges, Host, Input, Life, Machine, Membership, Position, Promises, Protocol,
     Role, Scope, Speaks, Stamp, Time,
 };
+use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::recovery::{self, Recovery};
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +113,51 @@ impl Recovery for NoProtocol {
                 if let Some(cluster) = first_failed(&membership) {
                     self.lost = true;
                     host.hold();
+                    give_up(cluster, host);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+/// The same for planned programs: every value goes to its partition at once.
+impl PartitionProtocol for NoProtocol {
+    type Config = ();
+    const FIFO: bool = false;
+
+    fn promises(_: &()) -> Promises {
+        Promises::of_scope(Scope::Cluster)
+    }
+
+    fn extra_processes(_: &()) -> Vec<Role> {
+        Vec::new()
+    }
+
+    fn start(birth: Birth<()>, _: Time, host: &mut dyn PartitionHost<Self>) -> Self {
+        let lost = birth.life > Life(1);
+        if lost {
+            give_up(birth.membership.cluster_of(birth.me), host);
+        } else {
+            host.release(birth.me);
+        }
+        NoProtocol { lost }
+    }
+
+    fn handle(&mut self, input: PartitionInput<Self>, _: Time, host: &mut dyn PartitionHost<Self>) {
+        match input {
+            PartitionInput::Arrived(delivery) if !self.lost => host.accept(delivery),
+            PartitionInput::Membership(membership) if !self.lost => {
+                if let Some(cluster) = first_failed(&membership) {
+                    self.lost = true;
                     give_up(cluster, host);
                 }
             }

@@ -134,6 +134,12 @@ pub struct TaskJob<G> {
     hint: u64,
 }
 
+impl<G> TaskJob<G> {
+    pub(crate) fn new(program: Arc<G>, call: Call, cost: Span, hint: u64) -> TaskJob<G> {
+        TaskJob { program, call, cost, hint }
+    }
+}
+
 impl<G> PartialEq for TaskJob<G> {
     fn eq(&self, other: &TaskJob<G>) -> bool {
         (&self.call, self.cost, self.hint) == (&other.call, other.cost, other.hint)
@@ -376,7 +382,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             let job = self.next_job;
             self.next_job = job.next();
             self.jobs.push(Running { job, theft, task: call.id, cost, hint: self.hint });
-            let job_of = TaskJob { program: self.program.clone(), call, cost, hint: self.hint };
+            let job_of = TaskJob::new(self.program.clone(), call, cost, self.hint);
             out.push(Action::Compute(job, job_of));
         }
     }

@@ -1,0 +1,210 @@
+//! The process as its protocol sees it.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::process::Packet;
+use faultline_core::{
+    Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot, To,
+};
+
+use super::protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol};
+use super::rerun::Rerun;
+use super::share::{Executed, Share};
+use super::{Inner, Partition, PartitionWord, Running};
+use crate::plan::{Plan, Value};
+use crate::program::Program;
+
+/// The host that a protocol is given while it handles one input.
+pub(super) struct Desk<'a, P: PartitionProtocol, G: Program> {
+    pub(super) inner: &'a mut Inner<P, G>,
+    pub(super) out: &'a mut Out<Partition<P, G>>,
+}
+
+impl<P: PartitionProtocol, G: Program> Desk<'_, P, G> {
+    /// # Panics
+    ///
+    /// When the partition does not run here: a protocol asks [`PartitionHost::runs`] first.
+    fn running(&mut self, partition: ProcessId) -> &mut Running {
+        self.inner
+            .running
+            .get_mut(&partition)
+            .unwrap_or_else(|| panic!("partition {partition} runs elsewhere"))
+    }
+}
+
+impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
+    fn plan(&self) -> &Plan {
+        &self.inner.plan
+    }
+
+    fn tell(&mut self, from: ProcessId, to: ProcessId, message: P::Control) {
+        let address = self.inner.address(to);
+        if address == self.inner.me {
+            self.inner.unseen.push_back(PartitionInput::Control { from, to, message });
+        } else {
+            self.inner.say(address, PartitionWord::Protocol { from, to, message }, self.out);
+        }
+    }
+
+    fn runs(&self, partition: ProcessId) -> bool {
+        self.inner.running.contains_key(&partition)
+    }
+
+    fn accept(&mut self, Delivery { id, value, content }: Delivery) {
+        let (plan, window) = (self.inner.plan.clone(), self.inner.window);
+        let running = self.running(id.to);
+        if let Some(rerun) = &mut running.rerun {
+            rerun.receive(&plan, value, content.clone());
+        }
+        if running.share.receive(&plan, window, value, content) {
+            running.share.received = running.share.received.wrapping_add(id.mix());
+            self.inner.fact(FactKind::Delivered, || Fact::Delivered(id), self.out);
+        }
+    }
+
+    fn executed(&self, partition: ProcessId) -> Executed {
+        self.inner.running[&partition].share.executed().clone()
+    }
+
+    fn lacking(&self, partition: ProcessId, from: ProcessId, executed: &Executed) -> Vec<Value> {
+        self.inner.running[&partition].share.lacking(&self.inner.plan, from, executed)
+    }
+
+    fn snapshot(&mut self, partition: ProcessId) -> Snapshot {
+        let share = &self.inner.running[&partition].share;
+        Snapshot {
+            witness: self.inner.witness(share.sent, share.received),
+            channels: Arc::from([]),
+            application: share.save(),
+        }
+    }
+
+    fn restore(&mut self, partition: ProcessId, from: Option<&Image<P::Head, P::Saved>>) {
+        let inner = &mut *self.inner;
+        let share = share(from.map(|image| &image.snapshot), partition, inner);
+        inner.run(partition, share);
+        let witness = from.map(|image| image.snapshot.witness).unwrap_or_default();
+        let name = from.map(|image| image.name);
+        if partition == inner.me {
+            let incarnation = Incarnation(inner.life.0);
+            let fact = || Fact::Restored(Box::new((name, incarnation, witness)));
+            inner.fact(FactKind::Restored, fact, self.out);
+        } else {
+            let fact = || Fact::Absorbed(Box::new((partition, name, witness)));
+            inner.fact(FactKind::Absorbed, fact, self.out);
+        }
+    }
+
+    fn begin_rerun(&mut self, partition: ProcessId, from: Option<&Snapshot>) {
+        self.end_rerun(partition);
+        let share = share(from, partition, self.inner);
+        self.running(partition).rerun = Some(Rerun::new(partition, share));
+    }
+
+    fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value> {
+        let plan = self.inner.plan.clone();
+        let mut wanted = Vec::new();
+        for value in values {
+            let Some(rerun) = &mut self.running(partition).rerun else { return Vec::new() };
+            match rerun.demand(&plan, *value, by) {
+                Ok(content) => {
+                    for id in plan.messages(*value).filter(|id| id.to == by) {
+                        self.inner.transmit(id, *value, content.clone(), self.out);
+                    }
+                }
+                Err(more) => wanted.extend(more),
+            }
+        }
+        wanted
+    }
+
+    fn end_rerun(&mut self, partition: ProcessId) {
+        self.inner.jobs.retain(|it| it.partition != partition || !it.is_again);
+        let running = self.running(partition);
+        running.rerun = None;
+        running.waiting.retain(|(it, _)| !it.is_again);
+    }
+
+    fn hold(&mut self, partition: ProcessId) {
+        self.running(partition).held = true;
+    }
+
+    fn release(&mut self, partition: ProcessId) {
+        let running = self.running(partition);
+        running.held = false;
+        for (done, wrote) in core::mem::take(&mut running.waiting) {
+            self.inner.apply(done, wrote, self.out);
+        }
+    }
+}
+
+/// The share that a snapshot holds, or the initial one.
+fn share<P: PartitionProtocol, G: Program>(
+    from: Option<&Snapshot>,
+    partition: ProcessId,
+    inner: &Inner<P, G>,
+) -> Share {
+    match from {
+        Some(snapshot) => Share::load(&snapshot.application, &inner.plan, inner.window),
+        None => Share::new(partition, &inner.plan, inner.window),
+    }
+}
+
+impl<P: PartitionProtocol, G: Program> Machine<P> for Desk<'_, P, G> {
+    fn control(&mut self, to: To, message: P::Control) {
+        let from = self.inner.me;
+        match to {
+            To::One(to) => self.tell(from, to, message),
+            To::Cluster(cluster) => {
+                for to in self.inner.membership.processes_of(cluster).clone().iter() {
+                    if *to != from {
+                        self.tell(from, *to, message.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {
+        self.out.push(Action::Send { to: To::One(to), packet: Packet::Image(image) });
+    }
+
+    fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
+        if image.name.is_part() {
+            let fact = || Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len())));
+            self.inner.fact(FactKind::Saved, fact, self.out);
+        }
+        self.out.push(Action::Persist(image));
+    }
+
+    fn read(&mut self, name: ImageName) {
+        self.out.push(Action::Read(name));
+    }
+
+    fn list(&mut self) {
+        self.out.push(Action::List);
+    }
+
+    fn delete(&mut self, name: ImageName) {
+        self.out.push(Action::Delete(name));
+    }
+
+    fn record(&mut self, version: u64, bytes: Arc<[u8]>) {
+        self.out.push(Action::Record { version, bytes });
+    }
+
+    fn started(&mut self) {
+        self.out.push(Action::Started);
+    }
+
+    fn held(&mut self) {
+        self.out.push(Action::Held);
+    }
+
+    fn claim(&mut self, claim: Claim) {
+        let kind = claim.kind();
+        self.inner.fact(kind, || Fact::Claim(Box::new(claim)), self.out);
+    }
+}

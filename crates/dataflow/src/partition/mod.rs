@@ -1,0 +1,450 @@
+//! A protocol around the partitions of a planned program: one process.
+//!
+//! Each rank begins with the partition of its own name, and takes over those of ranks that are gone, as its protocol says. It
+//! runs their tasks in the order of the plan, sends what other partitions read, and states what it saw.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `share` | what a partition has executed, and the values that it needs |
+//! | `rerun` | tasks that are executed again for others |
+//! | `protocol` | what protocols see |
+//! | `host` | the process as its protocol sees it |
+
+mod host;
+mod protocol;
+mod rerun;
+mod share;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use faultline_core::process::{Gauges, In, Packet};
+use faultline_core::{
+    Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, JobNo, Life, Membership,
+    MessageId, Out, Payload, Position, Process, ProcessId, Progress, Role, Span, Stamp, Time, To, Witness,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::place::TaskJob;
+use crate::plan::{Plan, TaskNo, Value};
+use crate::program::{Mode, Outcome, Program};
+use crate::recovery::heir;
+use host::Desk;
+pub use protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol};
+use rerun::Rerun;
+pub use share::Executed;
+use share::Share;
+
+/// The configuration of every process that runs partitions.
+#[derive(Clone, Debug)]
+pub struct PartitionConfig<P: PartitionProtocol, G: Program> {
+    /// Of the protocol.
+    pub protocol: Arc<P::Config>,
+    /// What is computed.
+    pub program: Arc<G>,
+    /// Its plan, with one partition for each rank.
+    pub plan: Arc<Plan>,
+    /// A partition executes no task that is this many steps, or more, after its first step that is not complete. At least 1.
+    pub window: u32,
+    /// In percent, by process: a task of cost 1 s takes 4 s at 25 %.
+    pub speeds: Arc<[u32]>,
+    /// How many tasks run at a time, by process.
+    pub cores: Arc<[u32]>,
+}
+
+/// A protocol around the partitions of a planned program: one process.
+#[derive(Clone, Debug)]
+pub struct Partition<P: PartitionProtocol, G: Program> {
+    protocol: P,
+    inner: Inner<P, G>,
+}
+
+/// Everything but the protocol.
+#[derive(Clone, Debug)]
+struct Inner<P: PartitionProtocol, G: Program> {
+    me: ProcessId,
+    life: Life,
+    membership: Arc<Membership>,
+    program: Arc<G>,
+    plan: Arc<Plan>,
+    window: u32,
+    speed: u32,
+    cores: usize,
+    /// The partitions that run here.
+    running: BTreeMap<ProcessId, Running>,
+    jobs: Vec<Executing>,
+    next_job: JobNo,
+    /// The result of the program, once it is known.
+    over: Option<Digest>,
+    /// The end of all partitions that run here was stated.
+    has_finished: bool,
+    /// Tasks whose outcomes were applied in this life.
+    ran: u64,
+    /// Not yet seen by the protocol.
+    unseen: VecDeque<PartitionInput<P>>,
+    /// The kinds of fact that somebody takes.
+    taken: FactKinds,
+    /// Facts of this life, stated or not.
+    facts: u64,
+}
+
+/// A partition that runs here.
+#[derive(Clone, Debug)]
+struct Running {
+    share: Share,
+    rerun: Option<Rerun>,
+    held: bool,
+    /// What was done while it was held.
+    waiting: Vec<(Executing, Vec<Option<Chunk>>)>,
+}
+
+/// A job that is out.
+#[derive(Clone, Copy, Debug)]
+struct Executing {
+    job: JobNo,
+    partition: ProcessId,
+    task: TaskNo,
+    cost: Span,
+    is_again: bool,
+}
+
+impl Stamp for Value {
+    fn position(&self) -> Position {
+        Position::default()
+    }
+}
+
+/// What processes say to each other beside values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PartitionWord<C> {
+    /// The program has ended with this result.
+    Over(Digest),
+    /// A message of the protocol.
+    Protocol {
+        /// The partition, or the process that runs none, that sends it.
+        from: ProcessId,
+        /// The partition, or the process that runs none, that it is for.
+        to: ProcessId,
+        /// Content.
+        message: C,
+    },
+}
+
+impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
+    type Stamp = Value;
+    type Control = PartitionWord<P::Control>;
+    type Head = P::Head;
+    type Saved = P::Saved;
+    type Job = TaskJob<G>;
+    type Config = PartitionConfig<P, G>;
+    const FIFO: bool = P::FIFO;
+
+    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
+        let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
+        let mut inner = Inner {
+            me,
+            life,
+            membership: membership.clone(),
+            program: config.program.clone(),
+            plan: config.plan.clone(),
+            window: config.window.max(1),
+            speed: config.speeds.get(me.index()).copied().unwrap_or(100).max(1),
+            cores: config.cores.get(me.index()).copied().unwrap_or(1).max(1) as usize,
+            running: BTreeMap::new(),
+            jobs: Vec::new(),
+            next_job: JobNo(0),
+            over: None,
+            has_finished: false,
+            ran: 0,
+            unseen: VecDeque::new(),
+            taken: facts,
+            facts: 0,
+        };
+        if boot == Boot::Fresh && membership.member(me).role == Role::RANK {
+            inner.run(me, Share::new(me, &inner.plan, inner.window));
+        }
+        let config = config.protocol.clone();
+        let birth = Birth { me, life, boot, membership, config, record, seed, facts };
+        let protocol = P::start(birth, now, &mut Desk { inner: &mut inner, out });
+        let mut process = Partition { protocol, inner };
+        process.settle(now, out);
+        process
+    }
+
+    fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>) {
+        let input = match event {
+            Event::Packet { packet: Packet::Application { id, stamp, payload }, .. } => {
+                let content = postcard::from_bytes(payload.bytes()).expect("processes run the same program");
+                Some(PartitionInput::Arrived(Delivery { id, value: stamp, content }))
+            }
+            Event::Packet { packet: Packet::Control(PartitionWord::Over(digest)), .. } => {
+                self.inner.end(digest);
+                None
+            }
+            Event::Packet {
+                packet: Packet::Control(PartitionWord::Protocol { from, to, message }), ..
+            } => Some(PartitionInput::Control { from, to, message }),
+            Event::Packet { from, packet: Packet::Image(image) } => {
+                Some(PartitionInput::Image { from, image })
+            }
+            Event::Persisted(name) => {
+                if name.is_part() {
+                    self.inner.fact(FactKind::Durable, || Fact::Durable(name), out);
+                }
+                Some(PartitionInput::Persisted(name))
+            }
+            Event::PersistFailed(name) => Some(PartitionInput::PersistFailed(name)),
+            Event::Read { name, image } => Some(PartitionInput::Read { name, image }),
+            Event::Listed(images) => Some(PartitionInput::Listed(images)),
+            Event::Recorded { version } => Some(PartitionInput::Recorded { version }),
+            Event::Membership(membership) => {
+                self.inner.meet(&membership, out);
+                Some(PartitionInput::Membership(membership))
+            }
+            Event::Computed(no, outcome) => {
+                self.inner.computed(no, outcome, out);
+                None
+            }
+            Event::Timeout => {
+                self.protocol.next_deadline().filter(|it| *it <= now).map(|_| PartitionInput::Timeout)
+            }
+        };
+        if let Some(input) = input {
+            self.feed(input, now, out);
+        }
+        self.settle(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.protocol.next_deadline()
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges { progress: Progress { done: self.inner.ran, total: 0 }, ..self.protocol.gauges() }
+    }
+
+    fn control_kind(message: &PartitionWord<P::Control>) -> &'static str {
+        match message {
+            PartitionWord::Over(_) => "over",
+            PartitionWord::Protocol { message, .. } => P::control_kind(message),
+        }
+    }
+}
+
+impl<P: PartitionProtocol, G: Program> Partition<P, G> {
+    /// The protocol, for tests.
+    pub fn protocol(&self) -> &P {
+        &self.protocol
+    }
+
+    /// What a partition that runs here has executed, for tests.
+    pub fn executed(&self, partition: ProcessId) -> Option<&Executed> {
+        self.inner.running.get(&partition).map(|it| it.share.executed())
+    }
+
+    /// The tasks that a partition which runs here executes again since the last recovery, and whether all of them have been, for
+    /// tests.
+    pub fn executed_again(&self, partition: ProcessId) -> Option<(&BTreeSet<TaskNo>, bool)> {
+        self.inner.running.get(&partition)?.rerun.as_ref().map(Rerun::tasks)
+    }
+
+    fn feed(&mut self, input: PartitionInput<P>, now: Time, out: &mut Out<Self>) {
+        self.protocol.handle(input, now, &mut Desk { inner: &mut self.inner, out });
+    }
+
+    /// Shows the protocol everything, then begins jobs.
+    fn settle(&mut self, now: Time, out: &mut Out<Self>) {
+        while let Some(input) = self.inner.unseen.pop_front() {
+            self.feed(input, now, out);
+        }
+        self.inner.compute(out);
+        self.inner.finish(out);
+    }
+}
+
+impl<P: PartitionProtocol, G: Program> Inner<P, G> {
+    fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact, out: &mut Out<Partition<P, G>>) {
+        self.facts += 1;
+        if self.taken.contains(kind) {
+            out.push(Action::Fact(make()));
+        }
+    }
+
+    fn say(&mut self, to: ProcessId, word: PartitionWord<P::Control>, out: &mut Out<Partition<P, G>>) {
+        out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
+    }
+
+    /// Tells every other rank that is up what the result is.
+    fn say_over(&mut self, digest: Digest, out: &mut Out<Partition<P, G>>) {
+        let membership = self.membership.clone();
+        for it in membership.with_role(Role::RANK) {
+            if it != self.me && membership.member(it).up {
+                self.say(it, PartitionWord::Over(digest), out);
+            }
+        }
+    }
+
+    /// The process that a partition, or a process without one, is reached at.
+    fn address(&self, of: ProcessId) -> ProcessId {
+        match self.membership.member(of).role {
+            Role::RANK => heir(&self.membership, of),
+            _ => of,
+        }
+    }
+
+    fn run(&mut self, partition: ProcessId, share: Share) {
+        self.jobs.retain(|it| it.partition != partition);
+        self.has_finished = false;
+        let running = Running { share, rerun: None, held: true, waiting: Vec::new() };
+        self.running.insert(partition, running);
+    }
+
+    fn witness(&self, sent: u64, delivered: u64) -> Witness {
+        Witness { life: self.life, upto: FactNo(self.facts), sent, delivered }
+    }
+
+    /// Begins jobs: what is executed again comes after all else.
+    fn compute(&mut self, out: &mut Out<Partition<P, G>>) {
+        while self.jobs.len() < self.cores {
+            let open = |it: &&mut Running| !it.held;
+            let first = self
+                .running
+                .iter_mut()
+                .filter(|(_, it)| open(it))
+                .find_map(|(partition, it)| Some((*partition, it.share.next()?, false)));
+            let next = first.or_else(|| {
+                self.running
+                    .iter_mut()
+                    .filter(|(_, it)| open(it))
+                    .find_map(|(partition, it)| Some((*partition, it.rerun.as_mut()?.next()?, true)))
+            });
+            let Some((partition, task, is_again)) = next else { return };
+            let running = &self.running[&partition];
+            let call = self.plan.call(task, |value| match &running.rerun {
+                Some(rerun) if is_again => rerun.value(value).cloned().flatten(),
+                _ => running.share.value(value).cloned().flatten(),
+            });
+            let cost = Span(self.program.cost(&call).0.saturating_mul(100) / u64::from(self.speed));
+            let job = self.next_job;
+            self.next_job = job.next();
+            self.jobs.push(Executing { job, partition, task, cost, is_again });
+            let job_of = TaskJob::new(self.program.clone(), call, cost, u64::MAX);
+            out.push(Action::Compute(job, job_of));
+        }
+    }
+
+    fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
+        let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
+        let executing = self.jobs.swap_remove(index);
+        let name = self.plan.name(executing.task);
+        assert!(outcome.spawned.is_empty(), "task {name} of a planned program spawns others");
+        let wrote = by_output(self.plan.accesses(executing.task), outcome);
+        let running = self.running.get_mut(&executing.partition).expect("its jobs ended with it");
+        if running.held {
+            running.waiting.push((executing, wrote));
+        } else {
+            self.apply(executing, wrote, out);
+        }
+    }
+
+    /// Applies what a task wrote, and sends it.
+    fn apply(&mut self, done: Executing, wrote: Vec<Option<Chunk>>, out: &mut Out<Partition<P, G>>) {
+        let Executing { partition, task, cost, is_again, .. } = done;
+        let plan = self.plan.clone();
+        let running = self.running.get_mut(&partition).expect("it runs here");
+        let name = plan.name(task);
+        let cost_us = u32::try_from(cost.0 / 1000).unwrap_or(u32::MAX);
+        if is_again {
+            let owed = running.rerun.as_mut().and_then(|it| it.execute(&plan, task, &wrote));
+            for (value, by) in owed.into_iter().flatten() {
+                for id in plan.messages(value).filter(|id| by.contains(&id.to)) {
+                    self.transmit(id, value, wrote[value.output as usize].clone(), out);
+                }
+            }
+            return;
+        }
+        if !running.share.execute(&plan, self.window, task, &wrote) {
+            return;
+        }
+        self.ran += 1;
+        self.fact(FactKind::Ran, || Fact::Ran { task: name, spawned: 0, cost_us }, out);
+        for (value, content) in plan.outputs(task).zip(&wrote) {
+            for id in plan.messages(value) {
+                let share = &mut self.running.get_mut(&partition).expect("it runs here").share;
+                share.sent = share.sent.wrapping_add(id.mix());
+                let bytes = content.as_ref().map_or(0, Chunk::len) as u32;
+                self.fact(FactKind::Sent, || Fact::Sent { id, bytes }, out);
+                self.transmit(id, value, content.clone(), out);
+            }
+        }
+        if plan.result().task == task {
+            let content = wrote.into_iter().nth(plan.result().output as usize).flatten();
+            let digest = self.program.digest(&content.unwrap_or_else(|| Chunk::Bytes([].into())));
+            self.end(digest);
+            self.say_over(digest, out);
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        id: MessageId,
+        value: Value,
+        content: Option<Chunk>,
+        out: &mut Out<Partition<P, G>>,
+    ) {
+        self.fact(FactKind::Transmitted, || Fact::Transmitted { id, position: Position::default() }, out);
+        let to = self.address(id.to);
+        if to == self.me {
+            return self.unseen.push_back(PartitionInput::Arrived(Delivery { id, value, content }));
+        }
+        let bytes = postcard::to_allocvec(&content).expect("a value can be encoded");
+        let packet = Packet::Application { id, stamp: value, payload: Payload::from_slice(&bytes) };
+        out.push(Action::Send { to: To::One(to), packet });
+    }
+
+    fn meet(&mut self, membership: &Arc<Membership>, out: &mut Out<Partition<P, G>>) {
+        let before = core::mem::replace(&mut self.membership, membership.clone());
+        let Some(digest) = self.over else { return };
+        // The process that found the result may have failed before all had heard of it.
+        let changed = before.members.iter().zip(membership.members.iter());
+        if changed.into_iter().any(|(old, new)| (old.up, old.life) != (new.up, new.life)) {
+            self.say_over(digest, out);
+        }
+    }
+
+    fn end(&mut self, digest: Digest) {
+        self.over = Some(digest);
+    }
+
+    /// States the end once, when the result is known and everything that is to run here has run.
+    fn finish(&mut self, out: &mut Out<Partition<P, G>>) {
+        let Some(digest) = self.over.filter(|_| !self.has_finished) else { return };
+        let is_complete = |it: &Running| it.share.is_complete(&self.plan);
+        if !self.running.contains_key(&self.me) || !self.running.values().all(is_complete) {
+            return;
+        }
+        self.has_finished = true;
+        let (mut sent, mut received) = (0u64, 0u64);
+        for Running { share, .. } in self.running.values() {
+            (sent, received) = (sent.wrapping_add(share.sent), received.wrapping_add(share.received));
+        }
+        let witness = self.witness(sent, received);
+        self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
+    }
+}
+
+/// What a task wrote, by its accesses that are no reads.
+fn by_output(accesses: &[crate::program::Access], outcome: Outcome) -> Vec<Option<Chunk>> {
+    let mut by_access = vec![None; accesses.len()];
+    for (index, chunk) in outcome.written {
+        by_access[index as usize] = Some(chunk);
+    }
+    let outputs = accesses.iter().zip(by_access).filter(|(access, _)| access.mode != Mode::Read);
+    outputs.map(|(_, chunk)| chunk).collect()
+}

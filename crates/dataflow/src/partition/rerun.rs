@@ -1,0 +1,130 @@
+//! Tasks that are executed again for what others lost, beside the share that goes on: values are assigned once, so that a
+//! second execution only needs a place of its own for them.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use faultline_core::{Chunk, ProcessId};
+
+use super::share::{Executed, Share};
+use crate::plan::{Plan, TaskNo, Value};
+
+/// What one partition executes again, from a checkpoint on.
+#[derive(Clone, Debug)]
+pub(super) struct Rerun {
+    partition: ProcessId,
+    /// What the checkpoint contains.
+    saved: Executed,
+    /// Of the checkpoint, written again, or received since the recovery began.
+    values: BTreeMap<Value, Option<Chunk>>,
+    /// All tasks of this run.
+    tasks: BTreeSet<TaskNo>,
+    waiting: BTreeSet<TaskNo>,
+    ready: BTreeSet<TaskNo>,
+    executing: BTreeSet<TaskNo>,
+    /// Values that partitions demand.
+    owed: BTreeMap<Value, BTreeSet<ProcessId>>,
+}
+
+impl Rerun {
+    /// Begins at a checkpoint.
+    pub(super) fn new(partition: ProcessId, saved: Share) -> Rerun {
+        Rerun {
+            partition,
+            saved: saved.executed().clone(),
+            values: saved.into_values(),
+            tasks: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            executing: BTreeSet::new(),
+            owed: BTreeMap::new(),
+        }
+    }
+
+    /// A partition demands a value that was written here: the value if it is there, and else the values of other partitions
+    /// that its execution lacks. Everything between the checkpoint and the value is executed again.
+    pub(super) fn demand(
+        &mut self,
+        plan: &Plan,
+        value: Value,
+        by: ProcessId,
+    ) -> Result<Option<Chunk>, Vec<Value>> {
+        if let Some(content) = self.values.get(&value) {
+            return Ok(content.clone());
+        }
+        self.owed.entry(value).or_default().insert(by);
+        let (mut wanted, mut open) = (BTreeSet::new(), Vec::from([value.task]));
+        while let Some(task) = open.pop() {
+            // What the checkpoint contains was received by all before they took theirs.
+            if self.saved.contains(task) || !self.tasks.insert(task) {
+                continue;
+            }
+            for source in plan.sources(task).filter(|it| !self.values.contains_key(it)) {
+                if plan.partition_of(source.task) == self.partition {
+                    open.push(source.task);
+                } else {
+                    wanted.insert(source);
+                }
+            }
+            self.waiting.insert(task);
+            self.consider(plan, task);
+        }
+        Err(wanted.into_iter().collect())
+    }
+
+    /// A value of another partition arrived. It is kept also if it is not asked for as yet.
+    pub(super) fn receive(&mut self, plan: &Plan, value: Value, content: Option<Chunk>) {
+        if self.values.insert(value, content).is_none() {
+            self.wake(plan, value);
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Option<TaskNo> {
+        let task = self.ready.pop_first()?;
+        self.executing.insert(task);
+        Some(task)
+    }
+
+    /// Applies what a task wrote: the values that partitions demand. `None` when it is not executing.
+    pub(super) fn execute(
+        &mut self,
+        plan: &Plan,
+        task: TaskNo,
+        wrote: &[Option<Chunk>],
+    ) -> Option<Vec<(Value, BTreeSet<ProcessId>)>> {
+        if !self.executing.remove(&task) {
+            return None;
+        }
+        let mut owed = Vec::new();
+        for (value, content) in plan.outputs(task).zip(wrote) {
+            self.values.insert(value, content.clone());
+            self.wake(plan, value);
+            owed.extend(self.owed.remove(&value).map(|by| (value, by)));
+        }
+        Some(owed)
+    }
+
+    /// All tasks of this run, and whether it is at its end.
+    pub(super) fn tasks(&self) -> (&BTreeSet<TaskNo>, bool) {
+        let Rerun { tasks, waiting, ready, executing, .. } = self;
+        (tasks, waiting.is_empty() && ready.is_empty() && executing.is_empty())
+    }
+
+    pub(super) fn value(&self, value: Value) -> Option<&Option<Chunk>> {
+        self.values.get(&value)
+    }
+
+    fn wake(&mut self, plan: &Plan, value: Value) {
+        let partition = self.partition;
+        for task in plan.readers(value).filter(|it| plan.partition_of(*it) == partition) {
+            self.consider(plan, task);
+        }
+    }
+
+    fn consider(&mut self, plan: &Plan, task: TaskNo) {
+        if self.waiting.contains(&task) && plan.sources(task).all(|it| self.values.contains_key(&it)) {
+            self.waiting.remove(&task);
+            self.ready.insert(task);
+        }
+    }
+}

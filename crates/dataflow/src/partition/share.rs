@@ -1,0 +1,243 @@
+//! What one partition has done of its plan, and the values that the rest of it needs.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Chunk, ProcessId};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Plan, TaskNo, Value};
+
+/// The tasks of one partition that were executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Executed {
+    /// All tasks of the steps before this one.
+    pub before: u32,
+    /// These, too.
+    pub beyond: BTreeSet<TaskNo>,
+}
+
+impl Executed {
+    /// Whether this task of the partition is among them.
+    pub fn contains(&self, task: TaskNo) -> bool {
+        task.step < self.before || self.beyond.contains(&task)
+    }
+
+    /// No task of this step, nor of a later one, is among them.
+    pub fn end(&self) -> u32 {
+        self.beyond.last().map_or(self.before, |it| it.step + 1)
+    }
+}
+
+/// What one partition has done of its plan, and the values that the rest of it needs: all that a checkpoint holds.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    partition: ProcessId,
+    executed: Executed,
+    /// Written here or received, and read by a task of this partition that was not executed.
+    values: BTreeMap<Value, Option<Chunk>>,
+    /// Hashes of the messages that the executed tasks sent, and of those received.
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    /// Tasks that may run.
+    ready: BTreeSet<TaskNo>,
+    executing: BTreeSet<TaskNo>,
+}
+
+/// A share as its first chunk says it; the values follow, one chunk each.
+#[derive(Serialize, Deserialize)]
+struct Index {
+    partition: ProcessId,
+    executed: Executed,
+    /// And whether there is a chunk: a task need not write what it may.
+    values: Vec<(Value, bool)>,
+    sent: u64,
+    received: u64,
+}
+
+impl Share {
+    /// Before the first task.
+    pub(super) fn new(partition: ProcessId, plan: &Plan, window: u32) -> Share {
+        let mut share = Share {
+            partition,
+            executed: Executed::default(),
+            values: BTreeMap::new(),
+            sent: 0,
+            received: 0,
+            ready: BTreeSet::new(),
+            executing: BTreeSet::new(),
+        };
+        share.pass_complete_steps(plan);
+        share.open(plan, window);
+        share
+    }
+
+    pub(super) fn executed(&self) -> &Executed {
+        &self.executed
+    }
+
+    pub(super) fn is_complete(&self, plan: &Plan) -> bool {
+        self.executed.before == plan.steps()
+    }
+
+    pub(super) fn value(&self, value: Value) -> Option<&Option<Chunk>> {
+        self.values.get(&value)
+    }
+
+    /// Whether a task waits for this value, which is not there.
+    pub(super) fn lacks(&self, plan: &Plan, value: Value) -> bool {
+        !self.values.contains_key(&value) && self.is_read(plan, value)
+    }
+
+    /// What `from` has sent according to what it executed, and this partition lacks.
+    pub(super) fn lacking(&self, plan: &Plan, from: ProcessId, executed: &Executed) -> Vec<Value> {
+        let last = plan.steps().min(executed.end() + plan.reach());
+        let mut lacking: Vec<Value> = (self.executed.before..last)
+            .flat_map(|step| plan.tasks_of(step, self.partition))
+            .filter(|task| !self.executed.contains(*task))
+            .flat_map(|task| plan.sources(task))
+            .filter(|it| plan.partition_of(it.task) == from && executed.contains(it.task))
+            .filter(|it| !self.values.contains_key(it))
+            .collect();
+        lacking.sort_unstable();
+        lacking.dedup();
+        lacking
+    }
+
+    /// The oldest task that may run. From now on it executes.
+    pub(super) fn next(&mut self) -> Option<TaskNo> {
+        let task = self.ready.pop_first()?;
+        self.executing.insert(task);
+        Some(task)
+    }
+
+    /// A value arrived. False when it is there already, or no task waits for it.
+    pub(super) fn receive(&mut self, plan: &Plan, window: u32, value: Value, content: Option<Chunk>) -> bool {
+        if !self.lacks(plan, value) {
+            return false;
+        }
+        self.values.insert(value, content);
+        self.wake(plan, window, value);
+        true
+    }
+
+    /// Applies what a task wrote, output by output. False when it is not executing.
+    pub(super) fn execute(
+        &mut self,
+        plan: &Plan,
+        window: u32,
+        task: TaskNo,
+        wrote: &[Option<Chunk>],
+    ) -> bool {
+        if !self.executing.remove(&task) {
+            return false;
+        }
+        self.executed.beyond.insert(task);
+        for source in plan.sources(task) {
+            if !self.is_read(plan, source) {
+                self.values.remove(&source);
+            }
+        }
+        for (value, content) in plan.outputs(task).zip(wrote) {
+            if self.is_read(plan, value) {
+                self.values.insert(value, content.clone());
+                self.wake(plan, window, value);
+            }
+        }
+        let before = self.executed.before;
+        self.pass_complete_steps(plan);
+        if self.executed.before > before {
+            self.open(plan, window);
+        }
+        true
+    }
+
+    /// The share as chunks; tasks that execute count as not begun.
+    pub(super) fn save(&self) -> Arc<[Chunk]> {
+        let index = Index {
+            partition: self.partition,
+            executed: self.executed.clone(),
+            values: self.values.iter().map(|(value, content)| (*value, content.is_some())).collect(),
+            sent: self.sent,
+            received: self.received,
+        };
+        let index = postcard::to_allocvec(&index).expect("a share can be encoded");
+        let values = self.values.values().flatten().cloned();
+        core::iter::once(Chunk::Bytes(index.into())).chain(values).collect()
+    }
+
+    /// The share that was saved as these chunks.
+    ///
+    /// # Panics
+    ///
+    /// When they are not what [`Share::save`] made; the storage would have noticed.
+    pub(super) fn load(chunks: &[Chunk], plan: &Plan, window: u32) -> Share {
+        let Some((Chunk::Bytes(index), values)) = chunks.split_first() else {
+            panic!("a saved share begins with its index")
+        };
+        let index: Index = postcard::from_bytes(index).expect("a saved share can be decoded");
+        let mut chunks = values.iter();
+        let mut content =
+            |is_there: bool| is_there.then(|| chunks.next().expect("all values are saved").clone());
+        let mut share = Share {
+            partition: index.partition,
+            executed: index.executed,
+            values: index.values.into_iter().map(|(value, is_there)| (value, content(is_there))).collect(),
+            sent: index.sent,
+            received: index.received,
+            ready: BTreeSet::new(),
+            executing: BTreeSet::new(),
+        };
+        share.open(plan, window);
+        share
+    }
+
+    /// All values that are there.
+    pub(super) fn into_values(self) -> BTreeMap<Value, Option<Chunk>> {
+        self.values
+    }
+
+    /// Whether a task of this partition that was not executed reads the value.
+    fn is_read(&self, plan: &Plan, value: Value) -> bool {
+        let is_here = |task: &TaskNo| plan.partition_of(*task) == self.partition;
+        plan.readers(value).filter(is_here).any(|task| !self.executed.contains(task))
+    }
+
+    /// Tasks that a new value lets run.
+    fn wake(&mut self, plan: &Plan, window: u32, value: Value) {
+        let partition = self.partition;
+        for task in plan.readers(value).filter(|it| plan.partition_of(*it) == partition) {
+            self.consider(plan, window, task);
+        }
+    }
+
+    fn consider(&mut self, plan: &Plan, window: u32, task: TaskNo) {
+        let is_open = task.step < self.executed.before + window;
+        let is_new = !self.executed.contains(task) && !self.executing.contains(&task);
+        if is_open && is_new && plan.sources(task).all(|it| self.values.contains_key(&it)) {
+            self.ready.insert(task);
+        }
+    }
+
+    /// Considers all tasks of the window.
+    fn open(&mut self, plan: &Plan, window: u32) {
+        for step in self.executed.before..plan.steps().min(self.executed.before + window) {
+            for task in plan.tasks_of(step, self.partition) {
+                self.consider(plan, window, task);
+            }
+        }
+    }
+
+    fn pass_complete_steps(&mut self, plan: &Plan) {
+        let Executed { before, beyond } = &mut self.executed;
+        while *before < plan.steps()
+            && plan.tasks_of(*before, self.partition).all(|task| beyond.contains(&task))
+        {
+            while beyond.first().is_some_and(|it| it.step == *before) {
+                beyond.pop_first();
+            }
+            *before += 1;
+        }
+    }
+}

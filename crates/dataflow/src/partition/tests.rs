@@ -1,0 +1,156 @@
+//! Shares against the sequential reference: in any order, saved and loaded at every step, and executed again from any point.
+
+use alloc::collections::VecDeque;
+
+use faultline_core::Span;
+
+use super::*;
+use crate::plan::in_blocks;
+use crate::program::Frame;
+use crate::programs::Flow;
+use crate::programs::jacobi::Jacobi;
+
+fn jacobi(rows: u32, columns: u32, iterations: u32, test_every: u32) -> Flow {
+    let task_time = Span::ZERO;
+    Flow::Jacobi(Jacobi { rows, columns, size: 2, iterations, test_every, tolerance: 0.1, task_time })
+}
+
+fn plan(program: &Flow, partitions: u32) -> Plan {
+    Plan::new(program, partitions, &in_blocks(program.pieces(), partitions))
+}
+
+/// What a task writes, with these inputs.
+fn execute(
+    program: &Flow,
+    plan: &Plan,
+    task: TaskNo,
+    value: impl FnMut(Value) -> Option<Chunk>,
+) -> Vec<Option<Chunk>> {
+    let call = plan.call(task, value);
+    let mut frame = Frame::of(&call, u64::MAX);
+    program.run(&call, &mut frame);
+    by_output(plan.accesses(task), frame.finish())
+}
+
+/// Runs all partitions, drawing which one is next; at each step they are saved and loaded. All that was sent, in the order of
+/// sending.
+fn run(program: &Flow, plan: &Plan, window: u32, mut random: u64) -> (Digest, Vec<MessageId>, Vec<Share>) {
+    let mut shares: Vec<Share> =
+        (0..plan.partitions()).map(|it| Share::new(ProcessId(it), plan, window)).collect();
+    let mut way: VecDeque<(ProcessId, Value, Option<Chunk>)> = VecDeque::new();
+    let (mut sent, mut result) = (Vec::new(), None);
+    while shares.iter().any(|it| !it.is_complete(plan)) {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if (random >> 40).is_multiple_of(2)
+            && let Some(index) = (way.len() as u64 > 0).then(|| (random >> 33) % way.len() as u64)
+        {
+            let (to, value, content) = way.remove(index as usize).expect("it is there");
+            assert!(shares[to.index()].receive(plan, window, value, content.clone()), "it is waited for");
+            assert!(!shares[to.index()].receive(plan, window, value, content), "and it is taken once");
+        }
+        let share = &mut shares[((random >> 33) % u64::from(plan.partitions())) as usize];
+        *share = Share::load(&share.save(), plan, window);
+        let Some(task) = share.next() else { continue };
+        let wrote = execute(program, plan, task, |it| share.value(it).cloned().flatten());
+        assert!(share.execute(plan, window, task, &wrote));
+        for (value, content) in plan.outputs(task).zip(wrote) {
+            if value == plan.result() {
+                result = content.clone();
+            }
+            for id in plan.messages(value) {
+                sent.push(id);
+                way.push_back((id.to, value, content.clone()));
+            }
+        }
+    }
+    (program.digest(&result.expect("the result was written")), sent, shares)
+}
+
+#[test]
+fn every_order_of_execution_computes_what_the_reference_does() {
+    for (partitions, window, test_every) in [(1, 1, 2), (2, 1, 0), (5, 3, 2), (6, 2, 1), (4, 100, 3)] {
+        let program = jacobi(2, 3, 6, test_every);
+        let plan = plan(&program, partitions);
+        for seed in 0..10 {
+            let (digest, sent, shares) = run(&program, &plan, window, seed);
+            assert_eq!(digest, program.reference(), "{partitions} partitions");
+            assert!(shares.iter().all(|it| it.save().len() == 1), "nothing is held in the end");
+            for channel in plan.channels() {
+                let on_channel = sent.iter().filter(|it| (it.from, it.to) == channel);
+                let mut numbers: Vec<u32> = on_channel.map(|it| it.number).collect();
+                numbers.sort_unstable();
+                assert!(numbers.iter().zip(0..).all(|(it, place)| *it == place), "{channel:?}: {numbers:?}");
+                assert!(!numbers.is_empty(), "a channel is used");
+            }
+            assert!(sent.iter().all(|it| plan.channels().any(|channel| channel == (it.from, it.to))));
+        }
+    }
+}
+
+#[test]
+fn blocks_talk_to_their_neighbours_and_steps_share_their_shape() {
+    let grid = plan(&jacobi(15, 16, 100, 0), 240);
+    assert_eq!(grid.channels().count(), 898, "each of 240 blocks with its neighbours");
+    assert_eq!(grid.steps(), 102);
+    assert!(grid.shapes() <= 6, "{} kinds of step", grid.shapes());
+    let tested = plan(&jacobi(3, 4, 40, 5), 12);
+    assert_eq!(
+        tested.channels().count(),
+        34 + 9,
+        "the test adds those that are no neighbours of the first block"
+    );
+    assert_eq!(plan(&jacobi(3, 4, 40, 5), 1).channels().count(), 0);
+}
+
+#[test]
+fn a_partition_runs_ahead_by_its_window_only() {
+    let program = jacobi(1, 2, 9, 0);
+    // Block 0 waits for block 1, which never runs.
+    let plan = plan(&program, 2);
+    let mut share = Share::new(ProcessId(0), &plan, 3);
+    let mut steps = Vec::new();
+    while let Some(task) = share.next() {
+        let wrote = execute(&program, &plan, task, |it| share.value(it).cloned().flatten());
+        share.execute(&plan, 3, task, &wrote);
+        steps.push(task.step);
+    }
+    assert_eq!(steps, [0], "the first iteration needs the other block");
+    // Nobody waits for anything: steps would run in any order, but for the window.
+    let alone = plan_of_independent_steps();
+    let mut share = Share::new(ProcessId(0), &alone, 3);
+    let tasks: Vec<TaskNo> = core::iter::from_fn(|| share.next()).collect();
+    assert_eq!(tasks.len(), 3);
+    assert!(share.execute(&alone, 3, tasks[2], &[Some(crate::program::chunk(&[1]))]));
+    assert_eq!(share.next(), None, "the first step is not complete");
+    assert!(share.execute(&alone, 3, tasks[0], &[Some(crate::program::chunk(&[1]))]));
+    assert_eq!(share.next().map(|it| it.step), Some(3));
+}
+
+/// Ten steps of one task each, none of which reads what another writes.
+fn plan_of_independent_steps() -> Plan {
+    use crate::program::{Call, Data, Use};
+
+    #[derive(Clone, Debug)]
+    struct Steps;
+
+    impl Program for Steps {
+        fn main(&self, frame: &mut Frame) -> Data {
+            let all = [(); 10].map(|()| frame.data());
+            for data in all {
+                frame.spawn(0, &[], &[Use::Write(data)]);
+                frame.next_step();
+            }
+            all[9]
+        }
+
+        fn run(&self, _: &Call, frame: &mut Frame) {
+            frame.put(0, crate::program::chunk(&[1]));
+        }
+
+        fn cost(&self, _: &Call) -> Span {
+            Span::ZERO
+        }
+    }
+
+    Plan::new(&Steps, 1, &[])
+}

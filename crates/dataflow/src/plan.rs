@@ -1,0 +1,387 @@
+//! The static schedule of a program: which partition runs which task of the first frame, and which values cross between
+//! partitions.
+//!
+//! Every process plans the same program in the same way, so that tasks, values and communications have the same names
+//! everywhere, and in every execution. Steps that are alike share one shape: a loop is stored once.
+//!
+//! What the tasks of the first frame spawn in turn is not planned; a planned program's tasks spawn none.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faultline_core::{Chunk, DataId, Incarnation, MessageId, ProcessId, TaskId, Version};
+use serde::{Deserialize, Serialize};
+
+use crate::program::{Access, Call, Frame, Mode, Op, Program};
+
+/// A task of the first frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TaskNo {
+    /// Its step.
+    pub step: u32,
+    /// Its place among the tasks of the step, in the order of spawning.
+    pub index: u32,
+}
+
+/// What one task writes through one of its accesses, once. What several tasks gather is as many values, combined where it is
+/// read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Value {
+    /// The task that writes it.
+    pub task: TaskNo,
+    /// Which of its accesses that are no reads.
+    pub output: u32,
+}
+
+/// The schedule of a program. Partitions are named like the processes that begin with them.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    partitions: u32,
+    steps: Vec<Arc<Step>>,
+    /// How many tasks come before each step.
+    before: Vec<u32>,
+    /// All pairs of partitions between which values are sent, and their places in `numbers`.
+    channels: BTreeMap<(ProcessId, ProcessId), usize>,
+    /// The first message number of each channel, step after step.
+    numbers: Vec<u32>,
+    result: Value,
+    reach: u32,
+}
+
+/// The tasks of a step, named relative to it.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Step {
+    tasks: Vec<Planned>,
+    /// By partition.
+    tasks_of: Vec<Vec<u32>>,
+}
+
+/// A task of a step.
+#[derive(Clone, Debug, PartialEq)]
+struct Planned {
+    partition: ProcessId,
+    kind: u16,
+    args: Arc<[u64]>,
+    /// With versions counted from the first that the task uses, so that the steps of a loop are alike.
+    accesses: Arc<[Access]>,
+    reads: Vec<Gathered>,
+    outputs: Vec<Output>,
+}
+
+/// What one access reads.
+#[derive(Clone, Debug, PartialEq)]
+struct Gathered {
+    /// How several contributions are combined.
+    op: Op,
+    from: Vec<Source>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    /// A value that the first task created.
+    Literal(Chunk),
+    /// What a task of this step, or of one so many steps before, writes.
+    Written { back: u32, index: u32, output: u32 },
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Output {
+    /// Tasks that read it: how many steps later, and the task.
+    readers: Vec<(u32, u32)>,
+    /// Other partitions that read it, and the place of this value among what the step sends to them.
+    sends: Vec<(ProcessId, u32)>,
+}
+
+impl Plan {
+    /// Plans `program` for `partitions` partitions. Piece `i` of the program belongs to partition `pieces[i]`; pieces beyond
+    /// the list, and tasks without a piece, are dealt out in turn.
+    ///
+    /// # Panics
+    ///
+    /// When a piece is assigned to a partition that does not exist, or when the result of the program is not written by one
+    /// task of the first frame.
+    pub fn new<G: Program>(program: &G, partitions: u32, pieces: &[u32]) -> Plan {
+        assert!(partitions > 0, "a plan has at least one partition");
+        assert!(
+            pieces.iter().all(|it| *it < partitions),
+            "a piece belongs to a partition that does not exist"
+        );
+        let mut frame = Frame::main();
+        let result = program.main(&mut frame);
+        let (outcome, result, marks) = frame.finish_planned(result);
+        let mut writers: BTreeMap<Version, (Op, Vec<Value>)> = BTreeMap::new();
+        let literals: BTreeMap<Version, Chunk> = outcome.created.into_iter().collect();
+        let (mut steps, mut before) = (vec![Step::default()], vec![0]);
+        let (mut starts, mut places) =
+            (marks.steps.into_iter().peekable(), marks.pieces.into_iter().peekable());
+        let mut piece = None;
+        let mut reach = 0;
+        for (ordinal, call) in outcome.spawned.into_iter().enumerate() {
+            while starts.next_if(|start| *start <= ordinal).is_some() {
+                steps.push(Step::default());
+                before.push(ordinal as u32);
+            }
+            while let Some((_, it)) = places.next_if(|(from, _)| *from <= ordinal) {
+                piece = Some(it);
+            }
+            let step = steps.len() as u32 - 1;
+            let no = TaskNo { step, index: steps[step as usize].tasks.len() as u32 };
+            let piece = piece.unwrap_or(no.index);
+            let partition = pieces.get(piece as usize).copied().unwrap_or(piece % partitions);
+            let (mut reads, mut outputs) = (Vec::new(), Vec::new());
+            for Access { mode, version } in call.accesses.iter() {
+                let op = match mode {
+                    Mode::Read => {
+                        let from = sources(no, &literals, writers.get(version), *version);
+                        for value in from.1 {
+                            reach = reach.max(no.step - value.task.step);
+                            let of = &mut steps[value.task.step as usize].tasks[value.task.index as usize];
+                            let output = &mut of.outputs[value.output as usize];
+                            output.readers.push((no.step - value.task.step, no.index));
+                        }
+                        reads.push(from.0);
+                        continue;
+                    }
+                    Mode::Write => Op::Sum,
+                    Mode::Gather(op) => *op,
+                };
+                let value = Value { task: no, output: outputs.len() as u32 };
+                writers.entry(*version).or_insert((op, Vec::new())).1.push(value);
+                outputs.push(Output::default());
+            }
+            let (kind, accesses) = (call.kind, counted_from_first(&call.accesses));
+            let planned =
+                Planned { partition: ProcessId(partition), kind, args: call.args, accesses, reads, outputs };
+            steps[step as usize].tasks.push(planned);
+        }
+        let result = match writers.get(&result).map(|(_, values)| values.as_slice()) {
+            Some([value]) => *value,
+            _ => panic!("the result of a planned program is written by one task"),
+        };
+        let mut plan = Plan {
+            partitions,
+            steps: Vec::new(),
+            before,
+            channels: BTreeMap::new(),
+            numbers: Vec::new(),
+            result,
+            reach,
+        };
+        plan.find_channels(&mut steps);
+        plan.share_shapes(steps);
+        plan
+    }
+
+    /// Finds out who sends what to whom: the partitions of readers.
+    fn find_channels(&mut self, steps: &mut [Step]) {
+        let partitions: Vec<Vec<ProcessId>> =
+            steps.iter().map(|step| step.tasks.iter().map(|it| it.partition).collect()).collect();
+        let mut counts: Vec<BTreeMap<(ProcessId, ProcessId), u32>> = Vec::new();
+        for (no, step) in steps.iter_mut().enumerate() {
+            step.tasks_of = vec![Vec::new(); self.partitions as usize];
+            let mut count: BTreeMap<(ProcessId, ProcessId), u32> = BTreeMap::new();
+            for (index, task) in step.tasks.iter_mut().enumerate() {
+                let from = task.partition;
+                step.tasks_of[from.index()].push(index as u32);
+                for output in &mut task.outputs {
+                    let of = |(ahead, index): &(u32, u32)| partitions[no + *ahead as usize][*index as usize];
+                    let to: BTreeSet<ProcessId> = output.readers.iter().map(of).collect();
+                    for to in to.into_iter().filter(|it| *it != from) {
+                        let next = count.entry((from, to)).or_default();
+                        output.sends.push((to, *next));
+                        *next += 1;
+                    }
+                }
+            }
+            counts.push(count);
+        }
+        let all: BTreeSet<(ProcessId, ProcessId)> = counts.iter().flat_map(|it| it.keys().copied()).collect();
+        self.channels = all.into_iter().zip(0..).collect();
+        let mut next = vec![0; self.channels.len()];
+        for count in counts {
+            self.numbers.extend(&next);
+            for (channel, count) in count {
+                next[self.channels[&channel]] += count;
+            }
+        }
+    }
+
+    /// Keeps one of each kind of step.
+    fn share_shapes(&mut self, steps: Vec<Step>) {
+        /// A loop with tests every so many steps has few kinds of step; a program without a loop is not searched for long.
+        const SEARCHED: usize = 8;
+        let mut shapes: Vec<Arc<Step>> = Vec::new();
+        for step in steps {
+            let known = shapes.iter().rev().take(SEARCHED).find(|it| ***it == step).cloned();
+            let shape = known.unwrap_or_else(|| {
+                shapes.push(Arc::new(step));
+                shapes[shapes.len() - 1].clone()
+            });
+            self.steps.push(shape);
+        }
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    /// How many steps there are.
+    pub fn steps(&self) -> u32 {
+        self.steps.len() as u32
+    }
+
+    /// How many different steps are stored.
+    pub fn shapes(&self) -> usize {
+        let all: BTreeSet<*const Step> = self.steps.iter().map(Arc::as_ptr).collect();
+        all.len()
+    }
+
+    /// How many steps after a value was written it is read at the latest.
+    pub fn reach(&self) -> u32 {
+        self.reach
+    }
+
+    /// What the program is run for.
+    pub fn result(&self) -> Value {
+        self.result
+    }
+
+    /// All pairs of partitions of which the first ever sends a value to the second.
+    pub fn channels(&self) -> impl Iterator<Item = (ProcessId, ProcessId)> + '_ {
+        self.channels.keys().copied()
+    }
+
+    /// The partitions that ever send to this one.
+    pub fn senders_to(&self, partition: ProcessId) -> Vec<ProcessId> {
+        self.channels().filter(|(_, to)| *to == partition).map(|(from, _)| from).collect()
+    }
+
+    /// The partitions that this one ever sends to.
+    pub fn receivers_of(&self, partition: ProcessId) -> Vec<ProcessId> {
+        self.channels().filter(|(from, _)| *from == partition).map(|(_, to)| to).collect()
+    }
+
+    /// The tasks of a partition in a step.
+    pub fn tasks_of(&self, step: u32, partition: ProcessId) -> impl Iterator<Item = TaskNo> + '_ {
+        let tasks = &self.steps[step as usize].tasks_of[partition.index()];
+        tasks.iter().map(move |index| TaskNo { step, index: *index })
+    }
+
+    /// The partition of a task.
+    pub fn partition_of(&self, task: TaskNo) -> ProcessId {
+        self.planned(task).partition
+    }
+
+    /// The values that a task reads, but for those that the first task created.
+    pub fn sources(&self, task: TaskNo) -> impl Iterator<Item = Value> + '_ {
+        self.planned(task).reads.iter().flat_map(|read| &read.from).filter_map(move |it| it.value(task))
+    }
+
+    /// The values that a task writes.
+    pub fn outputs(&self, task: TaskNo) -> impl Iterator<Item = Value> + use<> {
+        (0..self.planned(task).outputs.len() as u32).map(move |output| Value { task, output })
+    }
+
+    /// The tasks that read a value.
+    pub fn readers(&self, value: Value) -> impl Iterator<Item = TaskNo> + '_ {
+        let Value { task, output } = value;
+        let readers = &self.planned(task).outputs[output as usize].readers;
+        readers.iter().map(move |(ahead, index)| TaskNo { step: task.step + ahead, index: *index })
+    }
+
+    /// The communications of a value.
+    pub fn messages(&self, value: Value) -> impl Iterator<Item = MessageId> + '_ {
+        let planned = self.planned(value.task);
+        let from = planned.partition;
+        planned.outputs[value.output as usize].sends.iter().map(move |(to, place)| {
+            let channel = self.channels[&(from, *to)];
+            let number = self.numbers[value.task.step as usize * self.channels.len() + channel] + place;
+            MessageId { from, to: *to, incarnation: Incarnation(0), number }
+        })
+    }
+
+    /// The name of a task, the same as where work is stolen.
+    pub fn name(&self, task: TaskNo) -> TaskId {
+        TaskId::MAIN.child(self.before[task.step as usize] + task.index)
+    }
+
+    /// A task with its inputs, of which `value` gives those that tasks wrote.
+    pub fn call(&self, task: TaskNo, mut value: impl FnMut(Value) -> Option<Chunk>) -> Call {
+        let planned = self.planned(task);
+        let mut input = |Gathered { op, from }: &Gathered| {
+            let contributions = from.iter().filter_map(|it| match it {
+                Source::Literal(chunk) => Some(chunk.clone()),
+                Source::Written { .. } => it.value(task).and_then(&mut value),
+            });
+            contributions.reduce(|all, it| op.combine(&all, &it)).unwrap_or_else(|| Chunk::Bytes([].into()))
+        };
+        Call {
+            id: self.name(task),
+            kind: planned.kind,
+            args: planned.args.clone(),
+            accesses: planned.accesses.clone(),
+            inputs: planned.reads.iter().map(&mut input).collect(),
+        }
+    }
+
+    /// How a task uses values.
+    pub fn accesses(&self, task: TaskNo) -> &[Access] {
+        &self.planned(task).accesses
+    }
+
+    fn planned(&self, task: TaskNo) -> &Planned {
+        &self.steps[task.step as usize].tasks[task.index as usize]
+    }
+}
+
+impl Source {
+    /// What it is for this task.
+    fn value(&self, task: TaskNo) -> Option<Value> {
+        match *self {
+            Source::Literal(_) => None,
+            Source::Written { back, index, output } => {
+                Some(Value { task: TaskNo { step: task.step - back, index }, output })
+            }
+        }
+    }
+}
+
+/// Where a task reads a version from, and the values among that.
+fn sources(
+    task: TaskNo,
+    literals: &BTreeMap<Version, Chunk>,
+    writers: Option<&(Op, Vec<Value>)>,
+    version: Version,
+) -> (Gathered, Vec<Value>) {
+    let Some((op, values)) = writers else {
+        let literal = literals.get(&version).expect("a version that is read was written before");
+        return (Gathered { op: Op::Sum, from: vec![Source::Literal(literal.clone())] }, Vec::new());
+    };
+    let source = |value: &Value| Source::Written {
+        back: task.step - value.task.step,
+        index: value.task.index,
+        output: value.output,
+    };
+    (Gathered { op: *op, from: values.iter().map(source).collect() }, values.clone())
+}
+
+/// The same accesses with versions counted from 1 for each piece of data.
+fn counted_from_first(accesses: &[Access]) -> Arc<[Access]> {
+    let first = |data: DataId| {
+        accesses.iter().filter(|it| it.version.data == data).map(|it| it.version.n).min().unwrap_or(1)
+    };
+    let counted = |it: &Access| {
+        let Version { data, n } = it.version;
+        Access { mode: it.mode, version: Version { data, n: n - first(data) + 1 } }
+    };
+    accesses.iter().map(counted).collect()
+}
+
+/// Assigns `pieces` pieces to `partitions` partitions, as many neighbouring ones to each as come out even.
+pub fn in_blocks(pieces: u32, partitions: u32) -> Vec<u32> {
+    let of = |piece| u64::from(piece) * u64::from(partitions) / u64::from(pieces);
+    (0..pieces).map(|piece| of(piece) as u32).collect()
+}
