@@ -1,4 +1,4 @@
-//! What pods may do, which is next to nothing: the profile `restricted` of Pod Security, and no access to the API server.
+//! Rights of pods, which are minimal: the profile `restricted` of Pod Security, and no access to the API server.
 
 use serde_json::{Value, json};
 

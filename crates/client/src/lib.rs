@@ -1,12 +1,12 @@
-//! What programs outside a federation's pods know about them: the names and ports of its objects, and the client of its
-//! supervisor. The operator and `kubectl-faultline` share it; neither needs the other.
+//! Shared knowledge about a federation's pods, for programs outside them: the names and ports of its objects, and the
+//! client of its supervisor. The operator and `kubectl-faultline` use it; neither depends on the other.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`naming`] | names and labels of what belongs to a federation, and the image of its processes |
-//! | [`ports`] | where the programs in the pods listen |
+//! | [`naming`] | names and labels of a federation's objects, and the image of its processes |
+//! | [`ports`] | ports of the programs in the pods |
 //! | [`supervisor`] | the client of a supervisor's HTTP API |
-//! | [`confined`] | what pods and containers may do |
+//! | [`confined`] | rights of pods and containers |
 //! | [`probe`] | the pod that tests the kernel of a Kubernetes node |
 
 pub mod confined;

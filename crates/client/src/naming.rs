@@ -1,6 +1,6 @@
-//! Names and labels of what belongs to a federation.
+//! Names and labels of a federation's objects.
 //!
-//! Labels are for selectors and for people. The operator tells what belongs to a federation by its controllers.
+//! Labels are for selectors and for people. The operator identifies a federation's objects by their controllers.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use kube::ResourceExt;
 pub const UID: &str = "faultline.dev/uid";
 /// The federation's name.
 pub const FEDERATION: &str = "faultline.dev/federation";
-/// The cluster's name; absent from what stands in no cluster.
+/// The cluster's name; absent from objects outside all clusters.
 pub const CLUSTER: &str = "faultline.dev/cluster";
-/// What a pod is: [`Component`].
+/// Purpose of a pod: [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-/// Of a Kubernetes node: its pool.
+/// Pool of a Kubernetes node.
 pub const POOL: &str = "faultline.dev/pool";
-/// Of a namespace: whether its pods may read the metrics of federations where policies of the network are enforced.
+/// Whether the pods of a namespace may read the metrics of federations if network policies are enforced.
 pub const SCRAPES: &str = "faultline.dev/scrapes";
-/// What the operator made last, as a hash, so that it is made again only when it changes.
+/// Hash of the object that the operator applied last, so that it applies the object again only after a change.
 pub const APPLIED: &str = "faultline.dev/applied";
-/// Held by the operator while it has something to clean up.
+/// Finalizer that the operator holds while it has something to clean up.
 pub const FINALIZER: &str = "faultline.dev/cleanup";
-/// Who applies.
+/// Field manager under which the operator applies objects.
 pub const FIELD_MANAGER: &str = "faultline-operator";
 /// The container that runs a node or the supervisor.
 pub const CONTAINER: &str = "faultline";
-/// The container that tells the kernel what to do with a node's packets.
+/// The container that configures the kernel's traffic control for a node.
 pub const SHAPER: &str = "shaper";
 /// The volume of a node's storage, or of the record of a run.
 pub const DATA: &str = "data";
@@ -35,17 +35,17 @@ pub const DATA: &str = "data";
 /// The image of the processes of this version, and of their supervisor.
 pub const NODE_IMAGE: &str = concat!("faultline-node:", env!("CARGO_PKG_VERSION"));
 
-/// What a pod of a federation is.
+/// Purpose of a pod of a federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
     /// Hosts a process.
     Node,
-    /// Supervises all of them.
+    /// Supervises all processes.
     Supervisor,
 }
 
 impl Component {
-    /// As the label says it.
+    /// Returns the value of the label.
     pub fn as_str(self) -> &'static str {
         match self {
             Component::Node => "node",
@@ -54,42 +54,42 @@ impl Component {
     }
 }
 
-/// The set of pods of a cluster, or of a process that stands in none.
+/// Returns the name of the stateful set for the pods of a cluster, or of a process outside all clusters.
 pub fn set(federation: &Federation, group: &str) -> String {
     format!("{}-{group}", federation.name_any())
 }
 
-/// The set of the supervisor's pod.
+/// Returns the name of the stateful set for the supervisor's pod.
 pub fn supervisor(federation: &Federation) -> String {
     set(federation, Component::Supervisor.as_str())
 }
 
-/// The secret with the keys of the processes, by pod.
+/// Returns the name of the secret with the keys of the processes, by pod.
 pub fn process_keys(federation: &Federation) -> String {
     set(federation, "process-keys")
 }
 
-/// The policy that says who may reach the pods.
+/// Returns the name of the network policy that restricts access to the pods.
 pub fn policy(federation: &Federation) -> String {
     set(federation, "pods")
 }
 
-/// The secret with the federation's key, which the supervisor's pod has.
+/// Returns the name of the secret with the federation's key, which the supervisor's pod mounts.
 pub fn key(federation: &Federation) -> String {
     set(federation, "key")
 }
 
-/// The config map with the federation's file.
+/// Returns the name of the config map with the federation's file.
 pub fn file(federation: &Federation) -> String {
     set(federation, "federation")
 }
 
-/// The claim of a pod's volume.
+/// Returns the name of the claim of a pod's volume.
 pub fn claim(pod: &str) -> String {
     format!("{DATA}-{pod}")
 }
 
-/// What everything of a federation carries.
+/// Returns the labels of all objects of a federation.
 pub fn labels(federation: &Federation) -> BTreeMap<String, String> {
     [
         ("app.kubernetes.io/name", "faultline"),
@@ -101,7 +101,7 @@ pub fn labels(federation: &Federation) -> BTreeMap<String, String> {
     .into()
 }
 
-/// What is watched: everything that the operator made.
+/// Returns the selector of everything that the operator created, to watch it.
 pub fn selector() -> String {
     format!("app.kubernetes.io/managed-by={FIELD_MANAGER},{UID}")
 }

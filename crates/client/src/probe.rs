@@ -1,18 +1,18 @@
-//! What the kernel of a Kubernetes node can do for links, tried out where a shaper would need it. `faultline doctor` asks;
-//! the operator does not.
+//! Tries the link emulation of a Kubernetes node's kernel, in the environment in which a shaper would need it. Used
+//! by `kubectl faultline doctor`, not by the operator.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use crate::{confined, naming};
 
-/// Chooses the pods that probe.
+/// Selector of the probing pods.
 pub const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=probe";
-/// A pod that runs longer is ended, should nobody do it.
+/// Time limit of a probing pod, in case it is not deleted.
 const DEADLINE_SECONDS: u32 = 60;
 
-/// A pod that says what the kernel of this Kubernetes node can do, as a line of JSON, and ends. It has the rights of a
-/// [shaper](naming::SHAPER).
+/// Returns a pod that prints the features of the Kubernetes node's kernel as a line of JSON, and ends. It has the
+/// rights of a [shaper](naming::SHAPER).
 pub fn pod(node: &str, image: &str) -> Pod {
     let container = json!({
         "name": naming::SHAPER,

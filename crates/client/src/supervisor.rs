@@ -1,4 +1,4 @@
-//! The client of a supervisor's API. Each request is one connection; whoever asks tries again at the next look.
+//! The client of a supervisor's API. Each request uses one connection; a caller that fails repeats its request later.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -19,62 +19,83 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Far above what a supervisor has to say.
+/// Size limit of an answer in bytes, far above what a supervisor sends.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// A supervisor at an address.
+/// A supervisor at a known address.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     address: SocketAddr,
     token: String,
 }
 
-/// Why a supervisor could not be asked.
+/// Why a request to a supervisor failed.
 #[derive(Debug, Error)]
 pub enum SupervisorError {
-    /// It cannot be reached.
+    /// The supervisor cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(std::io::Error),
-    /// The connection broke.
+    /// The connection failed.
     #[error("the connection broke: {0}")]
     Http(#[from] hyper::Error),
-    /// It did not answer in time.
+    /// The supervisor did not answer in time.
     #[error("no answer within {DEADLINE:?}")]
     Timeout,
-    /// It answers too much, or its answer broke off.
+    /// The answer is too long, or incomplete.
     #[error("the answer cannot be read: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
-    /// It refuses.
+    /// The supervisor refused the request.
     #[error("answered {0}: {1}")]
     Refused(StatusCode, String),
-    /// It says something else than expected.
+    /// The answer has an unexpected form.
     #[error("the answer is not understood: {0}")]
     Answer(#[from] serde_json::Error),
 }
 
 impl Supervisor {
-    /// The supervisor at this address, whose federation has this key.
+    /// Creates a client of the supervisor at this address. `key` is the federation's key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key is invalid.
     pub fn new(address: IpAddr, port: u16, key: &str) -> Result<Supervisor, KeyError> {
         Ok(Supervisor { address: SocketAddr::new(address, port), token: supervision::token(key)? })
     }
 
-    /// How the federation fares, with the events after `event`.
+    /// Returns the status of the federation, with the events after `event`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the supervisor cannot be reached or refuses.
     pub async fn status(&self, event: u64) -> Result<Status, SupervisorError> {
         let body = self.ask(Method::GET, &format!("{STATUS}?after={event}"), Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
     }
 
-    /// Says where the processes are.
+    /// Announces where the processes are.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the supervisor cannot be reached or refuses.
     pub async fn places(&self, places: &Places) -> Result<(), SupervisorError> {
         self.ask(Method::PUT, PLACES, serde_json::to_vec(places)?.into()).await.map(drop)
     }
 
-    /// Says what the federation is to be like now.
+    /// Announces changes of the federation.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the supervisor cannot be reached or refuses.
     pub async fn amend(&self, amended: &Amended) -> Result<(), SupervisorError> {
         self.ask(Method::PUT, SPEC, serde_json::to_vec(amended)?.into()).await.map(drop)
     }
 
-    /// Says that a request is done. One that the supervisor no longer knows is as good.
+    /// Reports that a request of the supervisor has been carried out. Succeeds if the supervisor no longer knows the
+    /// request.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the supervisor cannot be reached or refuses.
     pub async fn done(&self, request: u64) -> Result<(), SupervisorError> {
         match self.ask(Method::POST, &supervision::done(request), Bytes::new()).await {
             Ok(_) | Err(SupervisorError::Refused(StatusCode::NOT_FOUND, _)) => Ok(()),
@@ -92,35 +113,39 @@ impl Supervisor {
     }
 }
 
-/// What is asked of a supervisor.
+/// A request to a supervisor.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// What the supervisor is called.
+    /// Host name of the supervisor, for the header of the request.
     pub host: &'a str,
-    /// What opens the API.
+    /// Token that grants access to the API.
     pub token: &'a str,
-    /// What is to be done.
+    /// HTTP method.
     pub method: Method,
-    /// With what.
+    /// Path, with its query.
     pub path: &'a str,
-    /// What is said.
+    /// Content of the request.
     pub body: Bytes,
 }
 
-/// An answer that is on its way. The connection ends with it.
+/// An answer that is being received. The connection ends with it.
 pub struct Answer {
     body: Incoming,
     _connection: AbortOnDropHandle<()>,
 }
 
 impl Question<'_> {
-    /// Asks over a connection that has been made already. An answer that is a refusal is an error.
+    /// Sends the request over an existing connection. A refusal is an error.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection fails or the supervisor refuses.
     pub async fn ask<S>(self, stream: S) -> Result<Answer, SupervisorError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Its failures are those of the request and of the body.
+        // Its failures are reported by the request and the body.
         let connection = AbortOnDropHandle::new(tokio::spawn(connection.map(drop)));
         let request = Request::builder()
             .method(self.method)
@@ -143,18 +168,22 @@ impl Question<'_> {
 }
 
 impl Answer {
-    /// All of it, if it is not too much.
+    /// Returns the complete answer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the answer is incomplete, or longer than the size limit.
     pub async fn whole(self) -> Result<Bytes, SupervisorError> {
         let body = Limited::new(self.body, MAX_ANSWER).collect().await;
         Ok(body.map_err(SupervisorError::Body)?.to_bytes())
     }
 
-    /// The next piece; `None` at its end.
+    /// Returns the next piece; `None` at the end.
     pub async fn piece(&mut self) -> Option<Result<Bytes, SupervisorError>> {
         loop {
             match self.body.frame().await?.map(hyper::body::Frame::into_data) {
                 Ok(Ok(piece)) => return Some(Ok(piece)),
-                // Trailers say nothing here.
+                // Trailers are not used.
                 Ok(Err(_)) => {}
                 Err(error) => return Some(Err(error.into())),
             }
