@@ -1,4 +1,4 @@
-//! What `doctor` finds, on this machine or on a cluster, and how it is printed.
+//! Findings of `doctor`, on this machine or on a cluster, and their output.
 
 use faultline_tc::probe::Ability;
 use serde::Serialize;
@@ -7,29 +7,29 @@ use crate::arguments::Format;
 use crate::output;
 use crate::trouble::{Exit, Trouble};
 
-/// Whether something can be done here.
+/// Whether an operation is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// It can.
+    /// It is possible.
     Ok,
-    /// It cannot, and what asks for it has another way.
+    /// It is not possible, but there is another way.
     Missing,
-    /// It cannot, and runs of that size fail.
+    /// It is not possible, and runs of that size fail.
     Fail,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What was looked at.
+    /// Name of the check.
     pub name: &'static str,
-    /// What came of it.
+    /// Result of the check.
     pub state: State,
-    /// What was found.
+    /// Details of the result.
     pub detail: String,
-    /// What to do about it.
+    /// Suggested remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -38,34 +38,38 @@ pub struct Finding {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Diagnosis<'a> {
-    /// Runs on real processes with so many nodes are possible.
+    /// Whether runs on real processes with this many nodes are possible.
     fit: bool,
     nodes: u64,
-    /// Traffic control is possible; none when nobody has tried.
+    /// Whether traffic control is possible; `None` if that was not tried.
     traffic_control: Option<bool>,
     findings: &'a [Finding],
 }
 
-/// What was examined.
+/// The results of an examination.
 pub struct Examination {
-    /// What it is called in a sentence.
+    /// The examined subject, as part of a sentence.
     pub subject: String,
-    /// How traffic control is asked for there.
+    /// The option that enables traffic control there.
     pub by: &'static str,
-    /// Whether it can be had, where that was tried.
+    /// Whether traffic control is possible, if that was tried.
     pub traffic_control: Option<bool>,
-    /// What was found, in the order in which it is printed.
+    /// Findings in the order in which they are printed.
     pub findings: Vec<Finding>,
 }
 
 impl Examination {
-    /// Whether nothing stands in the way of a run.
+    /// Returns whether nothing prevents a run.
     fn is_fit(&self) -> bool {
         self.findings.iter().all(|it| it.state != State::Fail)
     }
 
-    /// Prints what was found for a run with so many nodes. Fails if it is not possible, or not with traffic control, if that
-    /// is needed.
+    /// Prints the findings for a run with this many nodes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the output cannot be written. The exit status says whether the run, and traffic control if it is
+    /// needed, are possible.
     pub fn print(&self, nodes: u64, needs_tc: bool, format: Format) -> Result<Exit, Trouble> {
         let Examination { traffic_control, findings, .. } = self;
         let fit = self.is_fit() && (*traffic_control == Some(true) || !needs_tc);
@@ -80,7 +84,7 @@ impl Examination {
     }
 }
 
-/// That a kernel can do something, or why it cannot.
+/// Returns the finding that a kernel has an ability, or why it lacks it.
 pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     let instead = match ability {
         Ability::Netem => "; without it, delay and loss are emulated in the nodes",
@@ -99,7 +103,7 @@ pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     }
 }
 
-/// How to get modules that the kernel lacks.
+/// Returns how to load modules that the kernel lacks.
 pub fn loading(modules: &str) -> String {
     format!(
         "`modprobe -a {modules}`, or a kernel that has it (many distributions: the package with extra modules)"

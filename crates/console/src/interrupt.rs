@@ -1,4 +1,4 @@
-//! Ctrl-C and termination, as the programs take them.
+//! Handling of Ctrl-C and termination signals in the programs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,8 +7,8 @@ use tracing::warn;
 
 use crate::trouble::Exit;
 
-/// A flag that is raised at the first interrupt or termination signal. At the second interrupt the program ends at
-/// once.
+/// Returns a flag that is set at the first interrupt or termination signal. A second interrupt ends the program
+/// immediately.
 pub fn flag() -> Arc<AtomicBool> {
     faultline_runtime::interrupt::flag(Exit::Unknown as i32).unwrap_or_else(|error| {
         warn!(%error, "signals cannot be waited for");

@@ -1,5 +1,5 @@
-//! What the programs that people call have in common, `faultline` and `kubectl-faultline`: how they end, what they print,
-//! and how they show and repeat runs.
+//! Code shared by the programs that users call, `faultline` and `kubectl-faultline`: exit statuses, output, and
+//! showing and repeating runs.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | [`source`] | a federation's file |
 //! | [`recording`] | a recorded run with its judgement |
 //! | [`repetition`] | runs with consecutive seeds |
-//! | [`examination`] | what `doctor` finds |
+//! | [`examination`] | findings of `doctor` |
 //! | [`screen`] | the live view |
 //! | [`output`] | the standard output |
 //! | [`interrupt`] | Ctrl-C |

@@ -1,4 +1,4 @@
-//! What goes to the standard output, and into the directory of `--out`.
+//! The standard output, and files in the directory of `--out`.
 
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -9,27 +9,40 @@ use serde::Serialize;
 
 use crate::trouble::Trouble;
 
-/// What helps when results cannot be written.
+/// Remedy if results cannot be written.
 const HELP: &str = "name a directory that can be written with `--out`";
 
-/// Makes the directory of `--out`, unless it is there.
+/// Creates the directory of `--out`, unless it exists.
+///
+/// # Errors
+///
+/// Fails if the directory cannot be created.
 pub fn directory(out: &Path) -> Result<(), Trouble> {
     fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, HELP))
 }
 
-/// Writes a file into that directory; its path.
+/// Writes a file into that directory. Returns its path.
+///
+/// # Errors
+///
+/// Fails if the file cannot be written.
 pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, Trouble> {
     let path = out.join(name);
     fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, HELP))?;
     Ok(path)
 }
 
-/// Whether the standard output takes colours: it is a terminal that can show them, and the user did not forbid them.
+/// Returns whether the standard output supports colours: it is a terminal that can show them, and the user has not
+/// disabled them.
 pub fn colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Prints text. A reader who has gone away is not an error.
+/// Prints text. A reader that has closed the output is no error.
+///
+/// # Errors
+///
+/// Fails if the text cannot be written.
 pub fn print(text: &str) -> Result<(), Trouble> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -40,7 +53,7 @@ pub fn print(text: &str) -> Result<(), Trouble> {
     }
 }
 
-/// Text in lines as wide as the terminal; as it is where there is none. What begins a line is a paragraph.
+/// Wraps text to the width of the terminal, or returns it unchanged without a terminal. Every line is a paragraph.
 pub fn filled(text: &str) -> String {
     if !io::stdout().is_terminal() {
         return text.to_owned();
@@ -51,7 +64,7 @@ pub fn filled(text: &str) -> String {
         .collect()
 }
 
-/// A value as indented JSON with a line's end.
+/// Returns a value as indented JSON with a final newline.
 pub fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("what is printed has a JSON form");
     text.push('\n');

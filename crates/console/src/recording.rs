@@ -12,13 +12,13 @@ use crate::arguments::{Format, OutputArguments};
 use crate::output;
 use crate::trouble::{Exit, Trouble};
 
-/// What helps when a directory holds no record.
+/// Remedy if a directory contains no record.
 pub const HELP: &str = "give the directory that `faultline run` named at its end";
 
-/// A recorded run with its judgement, and where the record is.
+/// A recorded run with its judgement, and the location of the record.
 pub struct Recording {
     dir: String,
-    /// The run, and its judgement.
+    /// The run with its judgement.
     pub run: faultline_session::Recording,
 }
 
@@ -38,7 +38,7 @@ impl Recording {
         Ok(Recording::new(dir, open(dir)?))
     }
 
-    /// What everything that is said and drawn of it is made from.
+    /// Returns the data from which reports are made.
     pub fn recorded(&self) -> Recorded<'_> {
         Recorded {
             bundle: &self.dir,
@@ -48,19 +48,23 @@ impl Recording {
         }
     }
 
-    /// Says what is wrong with it, where a command does not print its verdict.
+    /// Prints a warning if the record is incomplete, for commands that do not print the verdict.
     pub fn warn(&self) {
         if let Some(reason) = &self.run.judgement.of(Property::RecordComplete).unknown {
             anstream::eprintln!("the record is not complete: {reason}");
         }
     }
 
-    /// How a command about it ends.
+    /// Returns the exit status of a command about the run.
     pub fn exit(&self) -> Exit {
         self.run.judgement.verdict.into()
     }
 
-    /// Prints its summary.
+    /// Prints the summary.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the output cannot be written.
     pub fn print(&self, output: OutputArguments) -> Result<(), Trouble> {
         let summary = Summary::new(self.recorded());
         output::print(&match output.format {

@@ -1,4 +1,4 @@
-//! Runs of one federation with consecutive seeds: one, whose summary is printed, or several, with a row for each.
+//! Runs one federation with consecutive seeds: once, with its summary, or several times, with a row for each run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use crate::output;
 use crate::recording::Recording;
 use crate::trouble::{Exit, Trouble};
 
-/// Where records go unless the user names a place.
+/// Directory for records, unless the user names another one.
 pub const RUNS: &str = "faultline-runs";
 
-/// Runs with consecutive seeds, whatever they run on.
+/// Runs with consecutive seeds, on any backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Repetition<'a> {
-    /// The federation's name.
+    /// Name of the federation.
     pub name: &'a str,
-    /// How many runs.
+    /// Number of runs.
     pub repeat: u32,
     /// Whether the records of passing runs are kept, too.
     pub keeps_all: bool,
-    /// Where records go, if the user named a place.
+    /// Directory for records, if the user named one.
     pub out: Option<&'a Path>,
-    /// How results are printed.
+    /// Format of the results.
     pub output: OutputArguments,
-    /// Raised when the user interrupts the program.
+    /// Set when the user interrupts the program.
     pub interrupted: &'a AtomicBool,
 }
 
@@ -44,7 +44,7 @@ struct Outcome {
     rollbacks: usize,
     lost_work_seconds: f64,
     duration_seconds: f64,
-    /// Where the record is; none when it was removed.
+    /// Location of the record; `None` if it was removed.
     bundle: Option<String>,
 }
 
@@ -52,9 +52,9 @@ struct Outcome {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcomes<'a> {
-    /// The federation's name.
+    /// Name of the federation.
     name: &'a str,
-    /// The worst of all.
+    /// The worst verdict of all runs.
     verdict: Verdict,
     passed: usize,
     failed: usize,
@@ -62,11 +62,15 @@ struct Outcomes<'a> {
     runs: Vec<Outcome>,
 }
 
-/// Runs a federation with a seed, and judges it; the record is in the directory.
+/// Runs a federation with a seed, and judges it. The record is in the directory.
 type Once<'a> = dyn FnMut(u64, &Path) -> Result<Recording, Trouble> + 'a;
 
 impl Repetition<'_> {
-    /// Runs with the seeds from `first` on, and prints what came of it.
+    /// Runs with the seeds from `first` on, and prints the results.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a run cannot be carried out or recorded.
     pub fn perform(
         &self,
         first: u64,
@@ -78,7 +82,7 @@ impl Repetition<'_> {
     fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, Trouble> {
         let dir = self.place(seed);
         let recording = match once(seed, &dir) {
-            // The machine ended it early: what has been recorded is judged like any other.
+            // The machine ended the run early. What has been recorded is judged like any other record.
             Err(trouble) if trouble.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
                 let Ok(recording) = Recording::read(&dir) else { return Err(trouble) };
                 anstream::eprintln!("{:?}", trouble.report);
@@ -145,7 +149,7 @@ impl Repetition<'_> {
         Ok(verdict.into())
     }
 
-    /// The directory for the record of a run: new, unless the user named it.
+    /// Returns the directory for the record of a run: a new one, unless the user named it.
     fn place(&self, seed: u64) -> PathBuf {
         match (self.out, self.repeat) {
             (Some(out), 1) => out.to_owned(),
@@ -155,7 +159,7 @@ impl Repetition<'_> {
     }
 }
 
-/// A directory that is not there yet, for the record of a run.
+/// Returns a directory for the record of a run that does not exist yet.
 pub fn free_place(name: &str, seed: u64) -> PathBuf {
     let base = format!("{name}-{seed}");
     let free = (1..).map(|number| match number {
@@ -166,7 +170,7 @@ pub fn free_place(name: &str, seed: u64) -> PathBuf {
     places.next().expect("there are as many names as numbers")
 }
 
-/// The row of a run in the table of all, with the reasons why it does not pass below.
+/// Returns the row of a run in the table, followed by the reasons if the run did not pass.
 fn rows(run: &Outcome) -> String {
     let mut rows = row([
         &run.seed.to_string(),
@@ -182,7 +186,7 @@ fn rows(run: &Outcome) -> String {
     rows
 }
 
-/// Rows are printed while runs are still to come, so that their columns have fixed widths.
+/// Rows are printed while other runs are pending, so their columns have fixed widths.
 fn row([seed, verdict, rollbacks, lost, took, record]: [&str; 6]) -> String {
     format!("{seed:>10}  {verdict:<7}  {rollbacks:>9}  {lost:>9}  {took:>9}  {record}\n")
 }

@@ -1,5 +1,5 @@
-//! What is shown while a run goes on: on a terminal a few lines that are refreshed in place, elsewhere one line per
-//! event. Knows nothing of where the run is.
+//! The live view of a run: on a terminal, a few lines that are refreshed in place; otherwise, one line per event.
+//! Independent of the backend.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -11,16 +11,16 @@ use faultline_report::explain::count;
 
 use crate::arguments::{Format, OutputArguments};
 
-/// Events kept on the screen.
+/// Number of events kept on the screen.
 const RECENT: usize = 5;
-/// Between two refreshes of the screen.
+/// Time between two refreshes of the screen.
 const REFRESH: Duration = Duration::from_millis(100);
-/// Between two lines about the state of things, where there is no screen.
+/// Time between two status lines without a terminal.
 const REMIND: Duration = Duration::from_secs(5);
-/// Width of a progress bar.
+/// Width of a progress bar in characters.
 const BAR: usize = 24;
 
-/// Where a run is shown.
+/// The output of the live view.
 pub struct Screen {
     out: Option<Box<dyn Write>>,
     on_screen: bool,
@@ -30,26 +30,26 @@ pub struct Screen {
     shown: Instant,
 }
 
-/// How a cluster fares.
+/// Status of a cluster.
 pub struct Row {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// Its processes.
+    /// Number of processes.
     pub processes: u32,
-    /// Of the processes.
+    /// Number of processes that are up.
     pub up: u32,
-    /// Checkpoints that it took.
+    /// Number of checkpoints taken.
     pub checkpoints: u32,
-    /// Of the checkpoints.
+    /// Number of these checkpoints that were forced.
     pub forced: u32,
-    /// Steps that are done.
+    /// Number of steps done.
     pub done: u64,
-    /// Steps in all.
+    /// Total number of steps.
     pub total: u64,
 }
 
 impl Screen {
-    /// The screen of a run, as the user wants it. One of many runs is shown on a terminal only.
+    /// Creates the live view of a run. If there are many runs, it is shown on a terminal only.
     pub fn new(output: OutputArguments, of_many: bool, title: String) -> Screen {
         let (out, on_screen): (Box<dyn Write>, bool) = match output.format {
             Format::Text => (Box::new(io::stdout()), io::stdout().is_terminal()),
@@ -65,7 +65,7 @@ impl Screen {
         }
     }
 
-    /// Something happened, so many seconds after the beginning; before it when there are none.
+    /// Shows an event at this many seconds after the application began; `None` means before.
     pub fn tell(&mut self, at: Option<f64>, text: &str) {
         let line = format!("{}  {text}", instant(at));
         if self.on_screen {
@@ -78,13 +78,13 @@ impl Screen {
         }
     }
 
-    /// Whether it is time to show how things are.
+    /// Returns whether the next status is due.
     pub fn is_due(&self) -> bool {
         let wait = if self.on_screen { REFRESH } else { REMIND };
         self.out.is_some() && self.shown.elapsed() >= wait
     }
 
-    /// Shows how things are.
+    /// Shows the current status.
     pub fn show(&mut self, at: Option<f64>, state: &str, clusters: &[Row]) {
         self.shown = Instant::now();
         let width = clusters.iter().map(|it| it.name.len()).max().unwrap_or(0);
@@ -102,7 +102,7 @@ impl Screen {
         }
     }
 
-    /// The run is over: leaves the screen to what follows.
+    /// Ends the view, and leaves the screen to later output.
     pub fn finish(mut self) {
         self.draw(&[]);
     }
@@ -121,7 +121,7 @@ impl Screen {
         )
     }
 
-    /// Replaces what is on the screen.
+    /// Replaces the lines on the screen.
     fn draw(&mut self, lines: &[String]) {
         if !self.on_screen {
             return;
@@ -143,7 +143,7 @@ impl Screen {
         });
     }
 
-    /// A view that nobody reads any more must not end the run.
+    /// A view whose reader is gone must not end the run.
     fn write(&mut self, write: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) {
         if self.out.as_mut().is_some_and(|out| write(out).is_err()) {
             self.out = None;
@@ -151,7 +151,7 @@ impl Screen {
     }
 }
 
-/// An instant since the beginning; blank before it.
+/// Returns an instant since the application began; blank before.
 fn instant(at: Option<f64>) -> String {
     at.map_or_else(|| " ".repeat(10), |at| format!("{at:>8.2} s"))
 }

@@ -1,4 +1,4 @@
-//! A federation's file.
+//! Files that contain federations.
 
 use std::fs;
 use std::path::Path;
@@ -11,16 +11,20 @@ use miette::miette;
 
 use crate::trouble::Trouble;
 
-/// The bytes of a federation's file, which need not be text.
+/// The content of a federation's file, which need not be text.
 pub struct Source {
-    /// What to call it in errors.
+    /// Name of the file in errors.
     pub label: String,
-    /// Its bytes.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
 impl Source {
-    /// The file in which a user keeps a federation, or without one the quick start.
+    /// Returns the file with this path, or the quick start without a path.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read.
     pub fn of(file: Option<&Path>) -> Result<Source, Trouble> {
         match file {
             Some(path) => read(path),
@@ -30,7 +34,11 @@ impl Source {
         }
     }
 
-    /// The federation that it holds.
+    /// Parses the federation.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not a valid federation.
     pub fn parse(&self) -> Result<Federation, Trouble> {
         faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| Trouble::input(*rejected))
     }
@@ -65,13 +73,17 @@ pub fn read(path: &Path) -> Result<Source, Trouble> {
     read_with(path, "give a file; `faultline samples quickstart` prints one to start from")?.with_files(path)
 }
 
-/// Reads any file of values; `help` says where to get one.
+/// Reads a file of any kind. `help` says where to get one.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read.
 pub fn read_with(path: &Path, help: &str) -> Result<Source, Trouble> {
     let bytes = fs::read(path).map_err(|error| Trouble::path("read", path, error, help))?;
     Ok(Source { label: path.display().to_string(), bytes })
 }
 
-/// A federation that is well-formed, and yet cannot be set up.
+/// Returns the error for a well-formed federation that cannot be set up.
 pub fn unfit(error: faultline_catalog::SetupError) -> Trouble {
     Trouble::input(miette!(help = "change the file; `faultline samples` shows whole federations", "{error}"))
 }

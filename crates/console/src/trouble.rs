@@ -1,4 +1,4 @@
-//! How a command ends: the exit statuses, and what is printed when there is no verdict.
+//! Exit statuses, and the errors of commands that end without a verdict.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,16 +8,16 @@ use faultline_checker::Verdict;
 use miette::{Report, miette};
 use textwrap::{WordSeparator, WordSplitter};
 
-/// How a command ends, as its exit status says.
+/// How a command ends, as an exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done; for a run: everything was judged and holds.
+    /// Done. For a run: everything was judged and holds.
     Pass = 0,
-    /// Something that must not happen was seen.
+    /// Something happened that must not happen.
     Fail = 1,
-    /// What was given cannot be used.
+    /// The input cannot be used.
     BadInput = 2,
-    /// No verdict.
+    /// There is no verdict.
     Unknown = 3,
 }
 
@@ -37,45 +37,45 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command could not do what it was asked for.
+/// Why a command could not do what was requested.
 #[derive(Debug)]
 pub struct Trouble {
     /// The exit status.
     pub exit: Exit,
-    /// What to print.
+    /// The message to print.
     pub report: Report,
 }
 
 impl Trouble {
-    /// The user gave something that cannot be used.
+    /// Creates an error about unusable input.
     pub fn input(report: impl Into<Report>) -> Trouble {
         Trouble { exit: Exit::BadInput, report: report.into() }
     }
 
-    /// A path that the user gave cannot be used.
+    /// Creates an error about an unusable path.
     pub fn path(what: &str, path: &Path, why: impl Display, help: &str) -> Trouble {
         Trouble::input(miette!(help = help, "cannot {what} {}: {why}", path.display()))
     }
 
-    /// The machine did not let it happen: nothing is known of the run.
+    /// Creates an error about the machine, after which nothing is known about the run.
     pub fn machine(error: impl Display) -> Trouble {
         Trouble { exit: Exit::Unknown, report: miette!("{error}") }
     }
 
-    /// The same, with what to do about it.
+    /// Creates an error about the machine, with a remedy.
     pub fn machine_with(error: impl Display, help: impl Display) -> Trouble {
         Trouble { exit: Exit::Unknown, report: miette!(help = help.to_string(), "{error}") }
     }
 }
 
-/// Has errors printed for people, with their remedy and, where they are about a file, its line. Call it once, before any
-/// error is printed.
+/// Prints all later errors for people, with their remedies and, if they concern a file, its line. Call it once,
+/// before any error is printed.
 ///
 /// # Panics
 ///
-/// If something else has decided already how errors are printed.
+/// Panics if the format of errors has already been set.
 pub fn explain() {
-    // Lines are broken between words only: names with hyphens or slashes are to be copied whole.
+    // Lines are broken only between words, so that names with hyphens or slashes can be copied.
     let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
         let options = miette::MietteHandlerOpts::new().break_words(false);
         Box::new(
