@@ -1,4 +1,4 @@
-//! A cluster that the user's kubeconfig leads to, and the federations on it.
+//! The cluster of the user's kubeconfig, and the federations on it.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use miette::miette;
 use crate::arguments::KubernetesArguments;
 use crate::supervisor::Supervisor;
 
-/// Between two looks at something that is waited for.
+/// Time between two checks while waiting.
 const LOOK: Duration = Duration::from_millis(500);
 pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
 
-/// Why something could not be done on a cluster.
+/// Why an operation on a cluster failed.
 #[derive(Debug)]
 pub(crate) struct Denied {
-    /// What to tell.
+    /// The error to print.
     pub(crate) trouble: Trouble,
-    /// The API server cannot be reached, or is in trouble itself: the same may be done later.
+    /// Whether the API server cannot be reached or has a problem of its own, so that a later attempt may succeed.
     pub(crate) passes: bool,
 }
 
@@ -40,7 +40,7 @@ impl From<Trouble> for Denied {
     }
 }
 
-/// Whether a later try may succeed though nobody does anything.
+/// Returns whether a later attempt may succeed without any action of the user.
 fn passes(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code == 429 || status.code >= 500,
@@ -56,11 +56,11 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Connects as `kubectl` would.
+    /// Connects in the same way as `kubectl`.
     pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, Trouble> {
         const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and a context of it with \
                             `--context`; `kubectl get federations` has to work, too";
-        // A test may have connected already.
+        // A test may already have connected.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let unfit = |error: &dyn std::fmt::Display| {
             Trouble::input(miette!(help = HELP, "no Kubernetes cluster is known: {error}"))
@@ -78,23 +78,23 @@ impl Cluster {
         Ok(Cluster { client, namespace })
     }
 
-    /// For what concerns no federation.
+    /// Returns the client, for requests that do not concern a federation.
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Its name.
+    /// Returns the name of the namespace.
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// A namespace of a cluster that is reached so.
+    /// Creates a view of a namespace on a cluster with an existing client.
     #[cfg(test)]
     pub(crate) fn at(client: Client, namespace: &str) -> Cluster {
         Cluster { client, namespace: namespace.to_owned() }
     }
 
-    /// A federation that has to be there.
+    /// Returns a federation that must exist.
     pub(crate) async fn federation(&self, name: &str) -> Result<Federation, Trouble> {
         self.find(name).await?.ok_or_else(|| {
             let help = "`kubectl get federations --all-namespaces` shows those that there are; name a namespace with \
@@ -107,7 +107,7 @@ impl Cluster {
         })
     }
 
-    /// Makes a federation.
+    /// Creates a federation.
     pub(crate) async fn create(&self, federation: &Federation) -> Result<Federation, Trouble> {
         let name = federation.name_any();
         match self.federations().create(&PostParams::default(), federation).await {
@@ -125,7 +125,8 @@ impl Cluster {
         }
     }
 
-    /// Deletes this very federation, and waits until nothing is left of it. Another one of its name stays.
+    /// Deletes exactly this federation, and waits until all its objects are gone. Another federation of the same name
+    /// stays.
     pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), Denied> {
         let name = federation.name_any();
         let this_very_one = DeleteParams {
@@ -143,12 +144,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// How somebody deletes a federation by hand.
+    /// Returns the command that deletes a federation manually.
     pub(crate) fn deletion(&self, federation: &Federation) -> String {
         format!("kubectl delete federation {} --namespace {}", federation.name_any(), self.namespace)
     }
 
-    /// The supervisor of a federation, with the key that opens its API.
+    /// Returns the supervisor of a federation, with the key for its API.
     pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, Denied> {
         let name = naming::key(federation);
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -160,7 +161,7 @@ impl Cluster {
         Ok(Supervisor::new(pods, format!("{}-0", naming::supervisor(federation)), token))
     }
 
-    /// What a pod logs.
+    /// Returns the log of a pod.
     pub(crate) async fn log(
         &self,
         pod: &str,
@@ -170,11 +171,11 @@ impl Cluster {
         pods.log_stream(pod, parameters).await.map_err(|it| self.denied("get", "pods/log", &it))
     }
 
-    /// A federation, if it is there.
+    /// Returns a federation if it exists.
     pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, Denied> {
         match self.federations().get(name).await {
             Ok(federation) => Ok(Some(federation)),
-            // The name is in the details when the kind is known, and nothing but the name is missing.
+            // The details contain the name only if the kind is known and the object itself is missing.
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 let kind_is_known = status.details.as_ref().is_some_and(|it| it.name == name);
                 if kind_is_known {
@@ -190,7 +191,7 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Why something could not be done.
+    /// Returns why an operation failed.
     fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> Denied {
         let trouble = match error {
             kube::Error::Api(status) if status.is_forbidden() => {
@@ -201,7 +202,7 @@ impl Cluster {
                 );
                 Trouble::input(miette!(help = help, "{}", status.message))
             }
-            // What is missing may be the whole kind of resource: that answer is no status, and has a code only.
+            // If the whole kind of resource is missing, the answer is not a status, and has only a code.
             kube::Error::Api(status) if status.code == 404 => {
                 let is_place = status.details.as_ref().is_some_and(|it| it.kind == "namespaces");
                 let help = if is_place { "name a namespace that exists with `--namespace`" } else { INSTALL };

@@ -1,5 +1,5 @@
-//! `kubectl faultline doctor`: whether a cluster can run federations in a namespace, and what the kernels of
-//! its Kubernetes nodes can do for links.
+//! `kubectl faultline doctor`: determines whether a cluster can run federations in a namespace, and which link
+//! emulation the kernels of its Kubernetes nodes support.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -26,21 +26,21 @@ use tokio::time::sleep;
 use crate::arguments::{DoctorArguments, KubernetesArguments};
 use crate::cluster::{Cluster, INSTALL};
 
-/// The oldest minor version of Kubernetes 1 that the definition's rules work on.
+/// Oldest minor version of Kubernetes 1 that supports the definition's rules.
 const OLDEST: u32 = 33;
-/// What `run` and `fetch` do in the namespace of a federation: group, resource, part of it, verbs.
+/// Rights that `run` and `fetch` need in the namespace of a federation: group, resource, subresource, verbs.
 const RIGHTS: [(&str, &str, &str, &[&str]); 3] = [
     ("faultline.dev", "federations", "", &["get", "create", "delete"]),
     ("", "secrets", "", &["get"]),
     ("", "pods", "portforward", &["get", "create"]),
 ];
-/// A probe that takes longer is not waited for.
+/// Time limit for a probe.
 const PROBED_WITHIN: Duration = Duration::from_secs(60);
-/// So many probes run at the same time.
+/// Number of probes that run in parallel.
 const AT_A_TIME: usize = 16;
-/// Between two looks at probes.
+/// Time between two checks of a probe.
 const LOOK: Duration = Duration::from_millis(500);
-/// Chooses operators.
+/// Selector of operators.
 const OPERATORS: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
 
 /// `kubectl faultline doctor`
@@ -49,7 +49,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
     examine(&arguments.cluster, nodes, arguments.tc)?.print(nodes, arguments.tc, arguments.format)
 }
 
-/// What a cluster can run and, if that is asked for, shape.
+/// Examines what a cluster can run and, on request, shape.
 fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, Trouble> {
     crate::block_on(async {
         let cluster = Cluster::connect(arguments).await?;
@@ -82,7 +82,7 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
     })
 }
 
-/// What is found where kernels cannot be tried.
+/// Name of the finding if kernels cannot be tried.
 const KERNELS: &str = "kernels";
 
 struct Examiner {
@@ -91,7 +91,7 @@ struct Examiner {
 }
 
 impl Examiner {
-    /// Whether the cluster knows federations as this program does.
+    /// Checks whether the cluster has the same definition of federations as this program.
     async fn definition(&self) -> Finding {
         const NAME: &str = "definition";
         let ours = Federation::crd();
@@ -121,7 +121,7 @@ impl Examiner {
         }
     }
 
-    /// Who looks after the namespace, and the image that it gives processes.
+    /// Finds the operator that watches the namespace, and the image that it uses for processes.
     async fn operator(&self) -> (Finding, String) {
         const NAME: &str = "operator";
         let image = || NODE_IMAGE.to_owned();
@@ -171,7 +171,7 @@ impl Examiner {
         setting(operator, "FAULTLINE_NAMESPACE").is_none_or(|it| it == self.namespace)
     }
 
-    /// What the user may do.
+    /// Checks the user's rights.
     async fn rights(&self) -> Result<Finding, Trouble> {
         const NAME: &str = "rights";
         let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
@@ -209,7 +209,7 @@ impl Examiner {
         })
     }
 
-    /// The Kubernetes nodes that take pods.
+    /// Finds the Kubernetes nodes that accept pods.
     async fn hosts(&self, wanted: u64) -> (Vec<Node>, Finding) {
         const NAME: &str = "nodes";
         let nodes = match Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await {
@@ -236,7 +236,7 @@ impl Examiner {
         (hosts, finding)
     }
 
-    /// Whether the kernels can limit rates everywhere, and what each thing that links are made of finds there.
+    /// Checks whether all kernels can limit rates, and reports on each element of link emulation.
     async fn kernels(&self, hosts: &[Node], image: &str) -> (bool, Vec<Finding>) {
         let probed = stream::iter(hosts).map(async |host| {
             let name = host.name_any();
@@ -257,18 +257,18 @@ impl Examiner {
         (able, findings)
     }
 
-    /// What the kernel of this Kubernetes node can do; or why nobody knows, and what to do about it.
+    /// Probes the kernel of a Kubernetes node. The error contains the reason and the remedy.
     async fn probe(&self, node: &str, image: &str) -> Result<Probe, (String, String)> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         let pod = pods.create(&PostParams::default(), &probe::pod(node, image)).await;
         let name = pod.map_err(|error| self.no_pod(&error))?.name_any();
         let said = said(&pods, &name).await;
-        // It ends by itself, too.
+        // The pod also ends by itself.
         let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
         said
     }
 
-    /// Deletes what is under way.
+    /// Deletes the probes in progress.
     async fn interrupted(&self) -> Trouble {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         let left = pods.list(&ListParams::default().labels(probe::SELECTOR)).await;
@@ -278,7 +278,7 @@ impl Examiner {
         Trouble::machine("interrupted; the pods that were made are deleted")
     }
 
-    /// Why a pod could not be made, and what to do about it.
+    /// Returns why a pod could not be created, and the remedy.
     fn no_pod(&self, error: &kube::Error) -> (String, String) {
         let namespace = &self.namespace;
         match error {
@@ -298,7 +298,7 @@ impl Examiner {
     }
 }
 
-/// What a probe says, once it has ended; or why it does not, and what to do about it.
+/// Returns the result of a probe once it has ended, or why there is none, with the remedy.
 async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let begun = Instant::now();
     let trouble = |error: &dyn std::fmt::Display| {
@@ -334,7 +334,7 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     })
 }
 
-/// Of each thing that links are made of: where it is, and where not.
+/// Reports, for each element of link emulation, where it is available and where not.
 fn abilities(probes: &BTreeMap<String, Probe>) -> Vec<Finding> {
     let findings = Ability::OF_LINKS.into_iter().filter(|_| !probes.is_empty()).map(|ability| {
         let lacking: Vec<(&str, &str)> = probes
@@ -377,7 +377,7 @@ fn no_definition() -> Finding {
     fail("definition", "the cluster knows no federations".to_owned(), INSTALL)
 }
 
-/// A setting of an operator.
+/// Returns a setting of an operator.
 fn setting(operator: &Deployment, name: &str) -> Option<String> {
     let pod = operator.spec.as_ref()?.template.spec.as_ref()?;
     let set = pod.containers.first()?.env.as_ref()?.iter().find(|it| it.name == name)?;

@@ -1,4 +1,4 @@
-//! `kubectl faultline fetch`: the record of a run on a cluster, as a directory on this machine.
+//! `kubectl faultline fetch`: copies the record of a run on a cluster to a directory on this machine.
 
 use std::fs;
 use std::path::Path;
@@ -50,8 +50,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
     Ok(Exit::Pass)
 }
 
-/// Unpacks the record of a federation into `dir`, which must not hold one. A record that could not be had whole is
-/// removed.
+/// Unpacks the record of a federation into `dir`, which must not contain one. An incomplete record is removed.
 pub(crate) async fn unpack(
     supervisor: &Supervisor,
     federation: &Federation,
@@ -65,7 +64,7 @@ pub(crate) async fn unpack(
     })?;
     let fetched = supervisor.fetch(dir).await;
     if fetched.is_err() {
-        // What made it fail may be in the way of this, too; a record that is cut short is found to be one.
+        // The cause of the failure may also prevent this. A record that is cut short is then detected as such.
         let _ = bundle.clear().map(|()| fs::remove_dir(dir));
     }
     fetched.map_err(|error| {
@@ -73,7 +72,7 @@ pub(crate) async fn unpack(
     })
 }
 
-/// Of a run that is over, a supervisor that has no record never gets one.
+/// Returns the error for a run that is over while its supervisor has no record, and will never have one.
 fn record_lost(federation: &Federation) -> Trouble {
     const HELP: &str = "with `spec.kubernetes.results` the record is on a volume, which outlives the pod";
     let name = federation.name_any();
@@ -83,7 +82,7 @@ fn record_lost(federation: &Federation) -> Trouble {
     ))
 }
 
-/// Why a supervisor could not be asked, with what can be done about it.
+/// Returns the error for a failed request to a supervisor, with its remedy.
 pub(crate) fn unreachable(error: AskError, federation: &Federation) -> Trouble {
     if error.is_forbidden() {
         let help = "it takes the rights to `get` and to `create` pods/portforward; docs/kubernetes.md has a role with \
@@ -97,7 +96,7 @@ pub(crate) fn unreachable(error: AskError, federation: &Federation) -> Trouble {
 
 const UNHEEDED: &str = "`kubectl faultline doctor` says whether an operator looks after its namespace";
 
-/// The name out of `NAME` or `federation/NAME`.
+/// Extracts the name from `NAME` or `federation/NAME`.
 pub(crate) fn name(given: &str) -> Result<&str, Trouble> {
     const HELP: &str = "write it as kubectl does: `federation/quickstart`";
     let name = match given.split_once('/') {

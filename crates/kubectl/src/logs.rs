@@ -1,4 +1,4 @@
-//! `kubectl faultline logs`: what the programs in the pods of a federation log.
+//! `kubectl faultline logs`: prints the logs of the programs in the pods of a federation.
 
 use std::io;
 
@@ -41,7 +41,7 @@ fn broken(pod: &str, error: &io::Error) -> Trouble {
     Trouble::machine(format!("the log of the pod {pod} broke off: {error}"))
 }
 
-/// The pod of a process, or of the supervisor.
+/// Returns the pod of a process, or of the supervisor.
 fn pod(federation: &Federation, process: Option<&str>) -> Result<String, Trouble> {
     let Some(process) = process else { return Ok(format!("{}-0", naming::supervisor(federation))) };
     let clusters = &federation.spec.clusters;

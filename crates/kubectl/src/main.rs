@@ -1,5 +1,5 @@
-//! `kubectl faultline`: federations on a Kubernetes cluster, as their user sees them. It needs the rights of a user only; the
-//! operator does the rest. `faultline run --backend kubernetes` calls it, too.
+//! `kubectl faultline`: federations on a Kubernetes cluster, from the user's point of view. It needs only the rights
+//! of a user; the operator does the rest. `faultline run --backend kubernetes` calls it, too.
 
 mod arguments;
 mod cluster;
@@ -55,7 +55,7 @@ fn perform(command: &Command) -> Result<Exit, Trouble> {
     }
 }
 
-/// Does something that waits for others.
+/// Runs asynchronous work to its end.
 fn block_on<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Trouble::machine(format!("cannot start the runtime: {error}")))?.block_on(work)

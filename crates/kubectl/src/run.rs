@@ -1,5 +1,5 @@
-//! `kubectl faultline run`: a federation on a cluster, from its making to its end. Nothing is left of it there once its
-//! record is here.
+//! `kubectl faultline run`: runs a federation on a cluster, from its creation to its end. Once the record has been
+//! fetched, nothing of the federation remains on the cluster.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,22 +25,22 @@ use crate::cluster::{Cluster, Denied};
 use crate::fetch::{unpack, unreachable};
 use crate::supervisor::{Supervisor, is_over};
 
-/// Between two looks at a run.
+/// Time between two checks of a run.
 const LOOK: Duration = Duration::from_secs(1);
-/// An API server that cannot be reached is asked again after twice as many looks each time, but not after more than these.
+/// Upper limit, in checks, of the delay before an unreachable API server is asked again. The delay doubles each time.
 const RARELY: u32 = 32;
-/// An operator looks at a new federation within so many looks.
+/// Number of checks within which an operator must have noticed a new federation.
 const UNHEEDED: u32 = 15;
-/// A supervisor that has been heard may be silent for so long before somebody is told.
+/// Number of checks for which a supervisor that has answered before may be silent until the user is told.
 const PATIENCE: u32 = 5;
-/// Once the resource says that the run is over, its supervisor may be silent for so many looks.
+/// Number of checks for which a supervisor may be silent once the resource says that the run is over.
 const GIVEN_UP: u32 = 60;
 
 /// How a run ended.
 enum End {
     /// There is a record, and this supervisor has it.
     Over(Box<Supervisor>),
-    /// There is none, and there will be none.
+    /// There is no record, and will be none.
     Without(Trouble),
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     })
 }
 
-/// The federation with this seed, if a resource can have it.
+/// Returns the federation with this seed, unless a resource cannot have it.
 fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, Trouble> {
     if i64::try_from(seed).is_err() {
         let help = format!("name a seed up to {} with `--seed`", i64::MAX);
@@ -74,7 +74,7 @@ fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, Trouble> 
     Ok(federation)
 }
 
-/// Runs a federation to its end; the record is in `dir` then. A federation that was not seen to end stays on the cluster.
+/// Runs a federation to its end, with the record in `dir`. A federation whose end was not seen stays on the cluster.
 fn once(
     arguments: &RunArguments,
     federation: Federation,
@@ -131,7 +131,7 @@ fn once(
             },
             End::Without(_) => Ok(()),
         };
-        // A record that could not be had stays where it is.
+        // A record that could not be fetched stays on the cluster.
         if fetched.is_ok()
             && let Err(error) = delete(&cluster, &federation).await
         {
@@ -145,7 +145,7 @@ fn once(
     })
 }
 
-/// What comes of following a run, unless that takes longer than its user waits.
+/// Returns the result of following a run, unless that exceeds the user's time limit.
 async fn within(
     timeout: Option<quantity::Duration>,
     follow: impl Future<Output = Result<End, Trouble>>,
@@ -157,7 +157,7 @@ async fn within(
     })
 }
 
-/// Deletes a federation that has ended; an API server that cannot be reached is asked again for half a minute.
+/// Deletes a federation that has ended. Repeats the request for half a minute if the API server cannot be reached.
 async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), Trouble> {
     for failures in 0..RARELY.ilog2() {
         match cluster.delete(federation).await {
@@ -168,30 +168,30 @@ async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), Troubl
     Ok(cluster.delete(federation).await?)
 }
 
-/// A run that is watched.
+/// A run that is being followed.
 struct Watch<'a> {
     cluster: &'a Cluster,
     federation: &'a Federation,
     screen: Screen,
-    /// Between two looks.
+    /// Time between two checks.
     look: Duration,
-    /// The newest event that was shown.
+    /// Number of the newest event that was shown.
     told: u64,
-    /// The message that was shown last.
+    /// The last message that was shown.
     said: String,
 }
 
-/// What a watch knows of a run from its looks.
+/// What a watch has learned about a run.
 #[derive(Default)]
 struct Seen {
     supervisor: Option<Supervisor>,
-    /// Looks at a supervisor in a row at which it did not answer.
+    /// Number of consecutive checks at which the supervisor did not answer.
     silent: u32,
     looks: u32,
 }
 
 impl Watch<'_> {
-    /// Shows the run until it is over. An API server that cannot be reached is asked again, ever more rarely.
+    /// Shows the run until it is over. An API server that cannot be reached is asked again with increasing delays.
     async fn follow(&mut self) -> Result<End, Trouble> {
         let mut seen = Seen::default();
         let mut failures = 0;
@@ -246,14 +246,14 @@ impl Watch<'_> {
                 self.show(&said, &status);
                 return Ok(seen.supervisor.take().map(|it| End::Over(Box::new(it))));
             }
-            // It is another one, which knows nothing of a run that is over.
+            // It is another supervisor, which knows nothing about a run that is over.
             Ok(_) if is_over_there => seen.silent += 1,
             Ok(said) => {
                 seen.silent = 0;
                 self.show(&said, &status);
             }
             Err(error) if error.is_forbidden() => return Err(unreachable(error, self.federation).into()),
-            // It may be in another pod soon, with another story.
+            // It may soon be in another pod, with other information.
             Err(error) => {
                 seen.silent += 1;
                 if seen.silent == PATIENCE {
@@ -268,7 +268,7 @@ impl Watch<'_> {
         Ok(None)
     }
 
-    /// What the resource says.
+    /// Returns the status of the resource.
     async fn resource(&self) -> Result<FederationStatus, Denied> {
         let name = self.federation.metadata.name.as_deref().unwrap_or_default();
         let there = self.cluster.find(name).await?;
@@ -324,7 +324,7 @@ fn row(cluster: &supervision::Cluster) -> Row {
     }
 }
 
-/// Where the federation is to be: its file may say so, too.
+/// Determines the namespace of the federation, which its file may specify, too.
 fn place(asked: &KubernetesArguments, federation: &Federation) -> Result<KubernetesArguments, Trouble> {
     let mut asked = asked.clone();
     match (&asked.namespace, &federation.metadata.namespace) {
@@ -381,7 +381,7 @@ mod tests {
         assert!(chosen(asked(Some("mine")), &federation).is_err());
     }
 
-    /// An API server that answers each request with the next of these, and the last one for ever.
+    /// An API server that answers each request with the next of these, and repeats the last one.
     fn cluster(answers: Vec<Result<serde_json::Value, u16>>) -> (Cluster, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = asked.clone();
@@ -404,7 +404,7 @@ mod tests {
         (Cluster::at(kube::Client::new(service, "default"), "default"), asked)
     }
 
-    /// What comes of following a run there.
+    /// Returns the result of following a run there.
     async fn followed(cluster: &Cluster, timeout: Option<quantity::Duration>) -> Result<End, Trouble> {
         let federation: Federation = serde_json::from_value(resource(json!({}))).expect("a federation");
         let quiet = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };

@@ -1,4 +1,4 @@
-//! The supervisor of a federation, reached through the API server: a forwarded port of its pod.
+//! The supervisor of a federation, reached through the API server by a forwarded port of its pod.
 
 use std::io;
 use std::path::Path;
@@ -22,26 +22,26 @@ pub(crate) struct Supervisor {
     token: String,
 }
 
-/// Why a supervisor could not be asked.
+/// Why a request to a supervisor failed.
 #[derive(Debug, Error)]
 pub(crate) enum AskError {
-    /// Its port is not forwarded.
+    /// The port could not be forwarded.
     #[error("the port of the pod {pod} cannot be forwarded: {source}")]
     Forward {
-        /// Which pod.
+        /// Name of the pod.
         pod: String,
-        /// Why.
+        /// Cause of the failure.
         source: kube::Error,
     },
-    /// It does not answer, or refuses.
+    /// The supervisor does not answer, or refuses.
     #[error("the supervisor in the pod {pod}: {source}")]
     Supervisor {
-        /// Which pod.
+        /// Name of the pod.
         pod: String,
-        /// Why.
+        /// Cause of the failure.
         source: SupervisorError,
     },
-    /// What it says is not understood.
+    /// The answer cannot be parsed.
     #[error("the supervisor says something that this version does not understand: {0}")]
     Understand(#[from] serde_json::Error),
     /// The record could not be unpacked.
@@ -49,24 +49,24 @@ pub(crate) enum AskError {
     Unpack(io::Error),
 }
 
-/// An answer over a port that is forwarded until it has been read.
+/// An answer over a port that stays forwarded until the answer has been read.
 struct Forwarded {
     answer: Answer,
     _port: Portforwarder,
 }
 
 impl AskError {
-    /// Whether the user may not do this.
+    /// Returns whether the user lacks the right to do this.
     pub(crate) fn is_forbidden(&self) -> bool {
         matches!(self, AskError::Forward { source, .. } if match source {
             kube::Error::Api(status) => status.is_forbidden(),
-            // The handshake of a forwarded port says no more than the status.
+            // The handshake of a forwarded port reports only the status.
             kube::Error::UpgradeConnection(kube::client::UpgradeConnectionError::ProtocolSwitch(status)) => status.as_u16() == 403,
             _ => false,
         })
     }
 
-    /// Whether the supervisor has no whole record yet.
+    /// Returns whether the supervisor has no complete record yet.
     pub(crate) fn is_too_early(&self) -> bool {
         matches!(self, AskError::Supervisor { source: SupervisorError::Refused(StatusCode::CONFLICT, _), .. })
     }
@@ -77,7 +77,7 @@ impl Supervisor {
         Supervisor { pods, pod, token }
     }
 
-    /// How the federation fares, with the events after number `after`.
+    /// Returns the status of the federation, with the events after number `after`.
     pub(crate) async fn status(&self, after: u64) -> Result<Status, AskError> {
         let Forwarded { answer, _port } = self.ask(&format!("{STATUS}?after={after}")).await?;
         let said = answer.whole().await.map_err(|it| self.silent(it))?;
@@ -112,7 +112,7 @@ impl Supervisor {
     }
 }
 
-/// Whether the supervisor has nothing more to say about the run.
+/// Returns whether the supervisor has nothing further to report about the run.
 pub(crate) fn is_over(status: &Status) -> bool {
     matches!(status.phase, supervision::Phase::Completed | supervision::Phase::Failed)
 }
