@@ -1,6 +1,6 @@
-//! The rules of the contract, one function each. A function panics when the driver breaks its rule.
+//! The rules of the contract, one function each. A function panics if the driver breaks its rule.
 //!
-//! Times are generous, so that a loaded machine does not break a rule by being slow.
+//! Times are generous, so that a slow machine does not break a rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const C1: ClusterId = ClusterId(1);
 const FIRST: Life = Life(1);
 const SECOND: Life = Life(2);
 
-/// Between lives that do not end, each message arrives once.
+/// Between lives that do not end, each message arrives exactly once.
 pub fn nothing_is_lost_or_delivered_twice(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[3, 3], Span::from_millis(800));
     scenario.script.all_arrives = true;
@@ -35,7 +35,7 @@ pub fn nothing_is_lost_or_delivered_twice(driver: &mut impl Driver) {
     expect_all_received(&evidence, &scenario, |from, to| if from.0 / 3 == to.0 / 3 { 61 } else { 60 });
 }
 
-/// With FIFO, the messages of each pair arrive in the order of sending.
+/// With FIFO, the messages of each pair of processes arrive in the order in which they were sent.
 pub fn fifo_keeps_the_order_of_every_pair(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
     scenario.script.all_arrives = true;
@@ -50,7 +50,7 @@ pub fn fifo_keeps_the_order_of_every_pair(driver: &mut impl Driver) {
     }
 }
 
-/// Messages and images arrive as they were sent (probes compare what they receive).
+/// Messages and images arrive unchanged (probes compare what they receive).
 pub fn contents_survive_the_network(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1, 1], Span::from_millis(1500));
     scenario.script.all_arrives = true;
@@ -67,8 +67,8 @@ pub fn contents_survive_the_network(driver: &mut impl Driver) {
     assert_eq!(received(&seen)[&(P0, FIRST)].len(), 100);
 }
 
-/// Nothing from or to an older life is delivered, and nothing from a life before it is announced; crashes of a sender,
-/// of a receiver and of a pair at once.
+/// Nothing from or to an older life is delivered, and nothing from a life that has not been announced. Crashes a
+/// sender, a receiver, and a pair at the same time.
 pub fn lives_do_not_mix(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(1200));
     steady_traffic(&mut scenario);
@@ -82,7 +82,7 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
     for (process, lives) in [(0, 2), (1, 2), (2, 1), (3, 2)] {
         assert_eq!(evidence.lives(ProcessId(process)).len(), lives, "lives of p{process}");
     }
-    // Not in vain: new lives talk to old ones and to each other.
+    // The test is not vacuous: new lives communicate with old ones and with each other.
     let of_survivor = received(&evidence.seen(ProcessId(2), FIRST));
     for from in [0, 1, 3] {
         assert!(of_survivor.contains_key(&(ProcessId(from), FIRST)), "p{from}, life 1, was heard");
@@ -91,12 +91,12 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
     assert!(received(&evidence.seen(P0, SECOND)).contains_key(&(P1, SECOND)));
 }
 
-/// The same where a process stood while another died and came back: messages that it answers and the news of the new
-/// life reach it together.
+/// The same if a process was paused while another failed and returned: messages that it answers and the announcement
+/// of the new life reach it together.
 pub fn lives_do_not_mix_where_a_process_stood(driver: &mut impl Driver) {
     const STANDS: ProcessId = ProcessId(2);
     let mut scenario = Scenario::new(&[3], Span::from_millis(1200));
-    // Also after it has stood, for the new life to hear of it.
+    // Continue after the pause, so that the new life receives messages.
     for index in 0..2 * u64::from(TRAFFIC) {
         scenario.at(P1, None, Span::from_millis(20 + 8 * index), [Act::Send(STANDS, 1)]);
     }
@@ -116,7 +116,7 @@ pub fn lives_do_not_mix_where_a_process_stood(driver: &mut impl Driver) {
     }
 }
 
-/// Each life is given memberships of growing versions, the newest in the end, and is up in the first.
+/// Each life receives memberships with increasing versions, finally the newest, and is up in the first one.
 pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
     for process in 0..3 {
@@ -136,7 +136,7 @@ pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Dr
             assert!(told.into_iter().any(|it| *it == me), "{process}, {life}, is up in its first membership");
         }
     }
-    // In the end the survivor knows of each new life; versions in between may have been skipped.
+    // In the end, the survivor knows each new life. Versions in between may have been skipped.
     let seen = evidence.seen(ProcessId(3), FIRST);
     for process in (0..3).map(ProcessId) {
         let last = seen
@@ -147,7 +147,7 @@ pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Dr
     }
 }
 
-/// A listing has what was written before it, and not what was removed before it.
+/// A listing contains what was written before it, and not what was removed before it.
 pub fn a_listing_sees_every_earlier_write(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     let acts = [
@@ -168,7 +168,7 @@ pub fn a_listing_sees_every_earlier_write(driver: &mut impl Driver) {
     assert_eq!(evidence.seen(P1, FIRST).iter().filter(|it| stored(it)).count(), 0, "storages are apart");
 }
 
-/// The storage answers in the order in which it was asked.
+/// The storage answers requests in their order.
 pub fn storage_actions_complete_in_order(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(600));
     let acts = [
@@ -202,7 +202,7 @@ pub fn storage_actions_complete_in_order(driver: &mut impl Driver) {
 pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(900));
     for number in 1..=200 {
-        // Longer than the time between two of them, so that the storage is always busy.
+        // Each takes longer than the time until the next, so that the storage is always busy.
         let mut acts = vec![Act::Persist(number, 600_000), Act::Record(number)];
         match number {
             1 => acts.push(Act::Settle),
@@ -245,8 +245,8 @@ pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver)
     }
 }
 
-/// A process stands at the fact that sets off a fault: what it did before is done, what comes after is not; if it goes
-/// on, the rest is done.
+/// A process halts at the fact that triggers a fault: earlier actions are complete, later ones have not begun. If the
+/// process is released, the rest is performed.
 pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
     let acts = [
         Act::Mark,
@@ -293,15 +293,15 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
     assert_eq!(answers, [1, 2].map(|number| Observation::Persisted { by: FIRST, number }));
 }
 
-/// When a halted process goes on, the fault that it set off is in force, also elsewhere.
+/// When a halted process is released, the fault that it triggered is in force everywhere.
 pub fn a_fault_is_in_force_before_its_trigger_goes_on(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;
     expect_full_when_told(driver, scenario, Span::from_millis(100));
 }
 
-/// The same where it is to be in force at a process that stands still: what the trigger does next is seen there only
-/// under the fault.
+/// The same if the fault must be in force at a paused process: it handles the trigger's next actions only under the
+/// fault.
 pub fn a_fault_is_in_force_also_where_a_process_stands(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;
@@ -310,7 +310,7 @@ pub fn a_fault_is_in_force_also_where_a_process_stands(driver: &mut impl Driver)
     expect_full_when_told(driver, scenario, Span::from_millis(200));
 }
 
-/// P0 sets off the filling of P1's storage at `after`, and then tells P1 to write something.
+/// P0 triggers the fault that fills P1's storage at `after`, and then tells P1 to write.
 fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after: Span) {
     scenario.at(P0, None, after, [Act::Mark, Act::Send(P1, 1)]);
     scenario.script.on_message.push((P1, vec![Act::Persist(1, 100)]));
@@ -321,7 +321,8 @@ fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after
     assert_eq!(answers, [Observation::PersistFailed { by: FIRST, number: 1 }]);
 }
 
-/// A life after a lost storage is told so and finds nothing; so are its successors, until one holds what it should.
+/// A life after a loss of storage is told about it and finds nothing. So do its successors, until one reports that
+/// its storage is complete.
 pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(500));
     let life = |number| Some(Life(number));
@@ -352,7 +353,7 @@ pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver
     }
 }
 
-/// A storage kept in memory is gone with its process.
+/// A storage in memory is lost with its process.
 pub fn volatile_storage_is_lost_with_its_process(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(500));
     scenario.supervisor.volatile_storage = true;
@@ -367,7 +368,7 @@ pub fn volatile_storage_is_lost_with_its_process(driver: &mut impl Driver) {
     assert_eq!(listings(&seen), [vec![]]);
 }
 
-/// What a life computes is not given to the next.
+/// The output of a job is not delivered to the next life.
 pub fn completions_belong_to_the_life_that_asked(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(1500));
     let acts = [Act::Compute(0, Span::from_millis(800)), Act::Compute(1, Span::ZERO)];
@@ -387,7 +388,7 @@ pub fn completions_belong_to_the_life_that_asked(driver: &mut impl Driver) {
     assert_eq!(computed(SECOND), [Observation::Computed { by: SECOND, number: 0 }]);
 }
 
-/// Every deadline is kept, also those that lie close together or come while much else happens.
+/// No deadline is missed, including deadlines that are close together or occur under load.
 pub fn timeouts_are_never_missed(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 1], Span::from_millis(700));
     scenario.script.all_arrives = true;
@@ -412,8 +413,8 @@ pub fn timeouts_are_never_missed(driver: &mut impl Driver) {
     }
 }
 
-/// A process that stood for less than the patience of the detector goes on, and nothing is lost: no message, and no
-/// deadline either, also where nothing else wakes the process.
+/// A process that was paused for less than the time limit of failure detection resumes, and loses neither a message
+/// nor a deadline, even if nothing else wakes the process.
 pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
     const LONELY: ProcessId = ProcessId(3);
     let mut scenario = Scenario::new(&[2, 1, 1], Span::from_millis(1500));
@@ -452,7 +453,7 @@ pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
     }
 }
 
-/// A process that stood for longer is killed before anybody hears of its death; its next life comes.
+/// A process that was paused for longer is killed before its failure is announced, and its next life starts.
 pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1200));
     steady_traffic(&mut scenario);
@@ -472,7 +473,7 @@ pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     expect_lives_apart(&evidence, &scenario);
 }
 
-/// A cut link holds what is sent until it is healed; other links, and its own other direction, go on.
+/// A cut link holds packets until it heals; other links, including the opposite direction, are not affected.
 pub fn a_partition_delays_and_loses_nothing(driver: &mut impl Driver) {
     const P2: ProcessId = ProcessId(2);
     let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1800));
@@ -500,7 +501,7 @@ pub fn a_partition_delays_and_loses_nothing(driver: &mut impl Driver) {
     assert_eq!(before_mark(P2), 0, "the cut link holds everything");
 }
 
-/// A full storage refuses writes, and only while it is full; a corrupt one counts as empty on reading, and only while
+/// A full storage refuses writes only as long as it is full. A corrupt one counts as empty when read, only as long as
 /// it is corrupt.
 pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(2500));
@@ -530,7 +531,7 @@ pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver
     assert_eq!(answers, expected);
 }
 
-/// All processes of a cluster end before anybody notices the end of one, and all come back.
+/// All processes of a cluster end before the end of any is detected, and all return.
 pub fn a_whole_cluster_is_lost_and_comes_back(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[3, 1], Span::from_millis(900));
     steady_traffic(&mut scenario);
@@ -558,20 +559,20 @@ pub fn a_whole_cluster_is_lost_and_comes_back(driver: &mut impl Driver) {
     }
 }
 
-/// Messages to each process from each other in [`steady_traffic`].
+/// Number of messages that each process receives from each other one in [`steady_traffic`].
 const TRAFFIC: u32 = 60;
 
-/// An instant, in milliseconds after the beginning.
+/// Returns an instant, in milliseconds after the application began.
 fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }
 
-/// When `process` states [`Act::Mark`] for the `occurrence`th time.
+/// Returns a trigger for the `occurrence`th time that `process` performs [`Act::Mark`].
 fn mark(process: ProcessId, occurrence: u32) -> Trigger {
     Trigger::When { fact: FactKind::Protected, cluster: None, process: Some(process), occurrence }
 }
 
-/// Every process sends 20 messages to every other, three times.
+/// Every process sends 20 messages to every other process, three times.
 fn bursts(scenario: &mut Scenario) {
     for from in scenario.processes() {
         let acts: Vec<Act> =
@@ -582,7 +583,7 @@ fn bursts(scenario: &mut Scenario) {
     }
 }
 
-/// Every process sends a message to every other, every 8 ms for half a second, in each of its lives.
+/// Every process sends a message to every other process every 8 ms for half a second, in each of its lives.
 fn steady_traffic(scenario: &mut Scenario) {
     for from in scenario.processes() {
         let acts: Vec<Act> =
@@ -593,7 +594,7 @@ fn steady_traffic(scenario: &mut Scenario) {
     }
 }
 
-/// Numbers of the messages received, by sending life, in the order of arrival.
+/// Returns the numbers of the messages received, by sending life, in the order of arrival.
 fn received(seen: &[Observation]) -> BTreeMap<(ProcessId, Life), Vec<u32>> {
     let mut numbers: BTreeMap<_, Vec<u32>> = BTreeMap::new();
     for observation in seen {
@@ -604,7 +605,8 @@ fn received(seen: &[Observation]) -> BTreeMap<(ProcessId, Life), Vec<u32>> {
     numbers
 }
 
-/// Panics unless there were only first lives and each pair's messages, as many as `sent` says, arrived once.
+/// Panics unless there were only first lives, and each pair's messages (as many as `sent` returns) arrived exactly
+/// once.
 fn expect_all_received(evidence: &Evidence, scenario: &Scenario, sent: impl Fn(ProcessId, ProcessId) -> u32) {
     for to in scenario.processes() {
         assert_eq!(evidence.lives(to), [FIRST], "{to} lives once");
@@ -619,8 +621,8 @@ fn expect_all_received(evidence: &Evidence, scenario: &Scenario, sent: impl Fn(P
     }
 }
 
-/// Panics unless each message was delivered at most once, to the life it was meant for, from a life announced as newest,
-/// and unless none is missing between two lives that both lasted to the end.
+/// Panics unless each message was delivered at most once, to the intended life, from a life that was the newest
+/// announced one, and none is missing between two lives that lasted to the end.
 fn expect_lives_apart(evidence: &Evidence, scenario: &Scenario) {
     for process in scenario.processes() {
         for life in evidence.lives(process) {
@@ -663,7 +665,7 @@ fn version(observation: &Observation) -> Option<u32> {
     }
 }
 
-/// Whether this is an answer of the storage.
+/// Returns whether this is an answer of the storage.
 fn stored(observation: &Observation) -> bool {
     matches!(
         observation,
@@ -676,7 +678,7 @@ fn stored(observation: &Observation) -> bool {
     )
 }
 
-/// The listings that came, each with its images.
+/// Returns the listings, each with its images.
 fn listings(seen: &[Observation]) -> Vec<Vec<(Life, u32)>> {
     let mut listings: Vec<Vec<(Life, u32)>> = Vec::new();
     for observation in seen {

@@ -1,14 +1,15 @@
 //! The contract between a process and its driver, as tests that every driver runs.
 //!
-//! A [`Probe`] is a process that follows a [`Script`] and states everything that its driver does to it as an
-//! [`Observation`]. A [`Scenario`] is a federation of probes with a plan of faults; a [`Driver`] runs one and hands
-//! back its facts; each function of [`cases`] runs scenarios and judges them. A driver's tests are one line:
+//! A [`Probe`] is a process that follows a [`Script`], and states everything that its driver does to it as an
+//! [`Observation`]. A [`Scenario`] is a federation of probes with a plan of faults. A [`Driver`] runs a scenario and
+//! returns its facts; each function of [`cases`] runs scenarios and judges them. The tests of a driver are a single
+//! line:
 //!
 //! ```ignore
 //! faultline_conformance::conformance_tests!(MyDriver::new());
 //! ```
 //!
-//! Nothing here sleeps or looks at a clock: what must have happened is decided from facts and their order alone.
+//! Nothing sleeps or reads a clock: results are derived from facts and their order alone.
 
 pub mod cases;
 mod observation;
@@ -19,7 +20,7 @@ pub use observation::{Observation, observations};
 pub use probe::{Act, Head, Message, Probe, Script, Stamp, Step, Work};
 pub use scenario::{Driver, Evidence, Scenario, membership};
 
-/// One `#[test]` for each case. The argument is an expression that makes a fresh [`Driver`].
+/// Defines one `#[test]` per case. The argument is an expression that creates a new [`Driver`].
 #[macro_export]
 macro_rules! conformance_tests {
     ($driver:expr) => {

@@ -1,104 +1,104 @@
-//! What a probe saw. Facts are the only channel out of a process, so that each observation travels as a claim.
+//! Observations of a probe. Facts are the only channel out of a process, so each observation is encoded as a claim.
 
 use faultline_core::{Boot, Claim, Fact, Life, ProcessId, Sn, Time};
 use faultline_trace::Trace;
 
-/// Something that its driver did to a probe.
+/// An action of the driver on a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// A life began, with the record of this version (0 is none).
+    /// A life began with the record of this version; 0 means none.
     Started {
-        /// How.
+        /// How the life began.
         boot: Boot,
-        /// The version that is written in the record.
+        /// Version contained in the record.
         record: u32,
     },
-    /// A membership was given.
+    /// The probe received a membership.
     Membership {
-        /// Its version.
+        /// Version of the membership.
         version: u32,
     },
-    /// The membership just given says this of a process, and said something else before.
+    /// The new membership differs from the previous one in this process.
     Peer {
-        /// The process.
+        /// The process concerned.
         process: ProcessId,
         /// Its newest life.
         life: Life,
         /// Whether it is up.
         up: bool,
     },
-    /// A message arrived, intact.
+    /// A message arrived unchanged.
     Received {
-        /// Its sender.
+        /// The sending process.
         from: ProcessId,
-        /// The life that sent it.
+        /// The life that sent the message.
         from_life: Life,
-        /// The life for which its sender meant it.
+        /// The life that the sender intended.
         for_life: Life,
-        /// Dense from 0 for each pair of lives.
+        /// Number of the message: consecutive for each pair of lives, from 0.
         number: u32,
     },
-    /// An image of another process arrived, intact.
+    /// An image of another process arrived unchanged.
     ReceivedImage {
-        /// Its owner and sender.
+        /// Owner and sender of the image.
         from: ProcessId,
-        /// The life that made it.
+        /// The life that created the image.
         by: Life,
-        /// Which.
+        /// Number of the image.
         number: u32,
     },
     /// An image was written.
     Persisted {
-        /// The life that made it.
+        /// The life that created the image.
         by: Life,
-        /// Which.
+        /// Number of the image.
         number: u32,
     },
     /// An image could not be written.
     PersistFailed {
-        /// The life that made it.
+        /// The life that created the image.
         by: Life,
-        /// Which.
+        /// Number of the image.
         number: u32,
     },
     /// An image was read.
     Read {
-        /// The life that made it.
+        /// The life that created the image.
         by: Life,
-        /// Which.
+        /// Number of the image.
         number: u32,
-        /// Whether it was there with the content that was written.
+        /// Whether the image exists with its original content.
         intact: bool,
     },
-    /// A listing came; as many [`Observation::Found`] follow.
+    /// A listing arrived. As many [`Observation::Found`] follow as it has images.
     Listed {
-        /// How many.
+        /// Number of images in the listing.
         images: u32,
     },
     /// An image in the listing.
     Found {
-        /// The life that made it.
+        /// The life that created the image.
         by: Life,
-        /// Which.
+        /// Number of the image.
         number: u32,
     },
     /// A record was written.
     Recorded {
-        /// Its version.
+        /// Version of the record.
         version: u32,
     },
     /// A job returned.
     Computed {
-        /// The life that asked for it, as the job itself says.
+        /// The life that requested the job, according to the job itself.
         by: Life,
-        /// Which, as the job itself says.
+        /// Number of the job, according to the job itself.
         number: u32,
     },
     /// A step of the script was due this many microseconds ago. Early timeouts are not observed.
     Stepped {
-        /// Its place in the script.
+        /// Index of the step in the script.
         step: u32,
-        /// Microseconds.
+        /// Delay in microseconds.
         late: u32,
     },
 }
@@ -106,7 +106,7 @@ pub enum Observation {
 use Observation::*;
 
 impl Observation {
-    /// The claim as which it travels.
+    /// Encodes the observation as a fact.
     pub fn to_fact(self) -> Fact {
         let (code, a, b, c) = match self {
             Started { boot, record } => (0, boot_code(boot), record, 0),
@@ -129,7 +129,7 @@ impl Observation {
         Fact::Claim(Box::new(Claim::Collected { round: code, below: Sn(a), kept: b, log: c }))
     }
 
-    /// The observation that travelled as `fact`; `None` for any other fact.
+    /// Decodes an observation; `None` for any other fact.
     pub fn from_fact(fact: &Fact) -> Option<Observation> {
         let Fact::Claim(claim) = fact else { return None };
         let Claim::Collected { round, below: Sn(a), kept: b, log: c } = **claim else { return None };
@@ -157,7 +157,7 @@ impl Observation {
     }
 }
 
-/// What one life of a process observed, in order.
+/// Returns the observations of one life of a process, in order.
 pub fn observations(trace: &Trace, process: ProcessId, life: Life) -> Vec<Observation> {
     let stream = trace.streams.get(&(process, life)).map_or(&[][..], Vec::as_slice);
     stream.iter().filter_map(|(_, fact): &(Time, Fact)| Observation::from_fact(fact)).collect()

@@ -1,4 +1,4 @@
-//! A process that does what its script says and states what its driver does.
+//! A process that performs its script, and states what its driver does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,64 +14,65 @@ use serde::{Deserialize, Serialize};
 
 use crate::observation::Observation;
 
-/// What the probes of a scenario do.
+/// Actions of the probes in a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
-    /// What they do at given times. Steps of one process that are due at the same time are one handling of one event.
+    /// Actions at given times. Steps of one process that are due at the same time are handled as one event.
     pub steps: Vec<Step>,
-    /// What they do when a message arrives, after observing it.
+    /// Actions on the arrival of a message, after it has been observed.
     pub on_message: Vec<(ProcessId, Vec<Act>)>,
-    /// The run ends only when everything that was sent has arrived. Not for a run in which somebody dies.
+    /// Whether the run ends only once every message has arrived. Not for runs in which a process fails.
     pub all_arrives: bool,
 }
 
-/// Something done at a time.
+/// Actions at a given time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// By whom.
+    /// The process that acts.
     pub process: ProcessId,
-    /// In which of its lives; `None` is each.
+    /// The life that acts; `None` means each.
     pub life: Option<Life>,
-    /// After the start of that life.
+    /// Time since the start of that life.
     pub after: Span,
-    /// What, in this order.
+    /// The actions, in order.
     pub acts: Vec<Act>,
 }
 
-/// One thing that a probe can do. Images, messages and jobs are numbered within a life, by the script or densely.
+/// An action of a probe. Images, messages and jobs are numbered within a life, by the script or consecutively.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Act {
-    /// Sends as many messages to a process, protocol and application messages in turn.
+    /// Sends this many messages to a process, alternating between protocol and application messages.
     Send(ProcessId, u32),
-    /// Sends a message to every other process of a cluster. It bears the number of the next message to its lowest.
+    /// Sends a message to every other process of a cluster, with the number of the next message to its lowest
+    /// process.
     Broadcast(ClusterId),
-    /// Sends the image of this number and length.
+    /// Sends the image with this number and length to a process.
     SendImage(ProcessId, u32, u32),
-    /// Writes the image of this number and length.
+    /// Writes the image with this number and length.
     Persist(u32, u32),
-    /// Reads the image of this life and number.
+    /// Reads the image with this life and number.
     Read(Life, u32),
-    /// Removes the image of this life and number.
+    /// Removes the image with this life and number.
     Delete(Life, u32),
     /// Lists the storage.
     List,
-    /// Writes a record of this version.
+    /// Writes a record with this version.
     Record(u32),
-    /// Runs a job of this number and cost.
+    /// Runs a job with this number and cost.
     Compute(u32, Span),
-    /// Says that the storage again holds what it should.
+    /// Reports that the storage is complete again.
     Held,
-    /// Says that the cluster may act.
+    /// Reports that the cluster may act.
     Started,
-    /// Does what comes after it, also in later steps, only when everything that was asked for has been answered.
+    /// Postpones all following actions, including those of later steps, until all requests have been answered.
     Settle,
-    /// States [`Claim::Protected`], for triggers to wait for.
+    /// States [`Claim::Protected`], as a trigger for faults.
     Mark,
-    /// States that it is finished.
+    /// States that the probe has finished.
     Finish,
 }
 
-/// A probe, declaring FIFO or not.
+/// A probe, with or without FIFO.
 #[derive(Clone, Debug)]
 pub struct Probe<const FIFO: bool> {
     me: ProcessId,
@@ -79,24 +80,24 @@ pub struct Probe<const FIFO: bool> {
     began: Time,
     script: Arc<Script>,
     membership: Arc<Membership>,
-    /// Steps of this life that are still to come, the next one last: their places in the script.
+    /// Indices of the remaining steps of this life in the script; the next one is last.
     to_come: Vec<usize>,
     /// Next message number for each pair of lives.
     numbers: Vec<((ProcessId, Life), u32)>,
-    /// What is to be done, while an [`Act::Settle`] holds it back.
+    /// Actions held back by an [`Act::Settle`].
     to_do: VecDeque<Act>,
-    /// Answers that are still to come.
+    /// Number of answers that are still expected.
     asked: u32,
-    /// Messages and images.
+    /// Number of messages and images.
     sent: u64,
     received: u64,
-    /// How many of these it had when it last stated that it is finished.
+    /// The values of both when it last stated that it has finished.
     finished_at: Option<(u64, u64)>,
     facts: u64,
     total: u64,
 }
 
-/// What is piggybacked on the application messages of probes: the lives between which they were sent.
+/// The stamp of probes' application messages: the lives between which they were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     from: Life,
@@ -117,11 +118,11 @@ pub struct Message {
     filler: Vec<u8>,
 }
 
-/// What a listing says of a probe's image: its length.
+/// Header of a probe's image: its length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head(u32);
 
-/// A job that only takes its time.
+/// A job that only takes time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     by: Life,
@@ -130,7 +131,7 @@ pub struct Work {
 }
 
 impl Job for Work {
-    /// Who asked, and for which.
+    /// The life that requested the job, and its number.
     type Output = (Life, u32);
 
     fn cost(&self) -> Span {
@@ -289,7 +290,7 @@ impl<const FIFO: bool> Probe<FIFO> {
         }
     }
 
-    /// Does what is due.
+    /// Performs the steps that are due.
     fn step(&mut self, now: Time, out: &mut Out<Self>) {
         let script = self.script.clone();
         while let Some(index) =
@@ -306,7 +307,7 @@ impl<const FIFO: bool> Probe<FIFO> {
         self.go_on(out);
     }
 
-    /// Does what is to be done, up to where answers are waited for.
+    /// Performs actions up to one that waits for answers.
     fn go_on(&mut self, out: &mut Out<Self>) {
         while self.asked == 0 || self.to_do.front() != Some(&Act::Settle) {
             let Some(act) = self.to_do.pop_front() else { return };
@@ -367,7 +368,7 @@ impl<const FIFO: bool> Probe<FIFO> {
 
     fn finish(&mut self, out: &mut Out<Self>) {
         self.finished_at = Some((self.sent, self.received));
-        // The run is over when the sums of these agree.
+        // The run is over once the sums of these agree.
         let (sent, delivered) = if self.script.all_arrives { (self.sent, self.received) } else { (0, 0) };
         let witness = Witness { life: self.life, upto: FactNo(self.facts), sent, delivered };
         self.state(Fact::Finished(Box::new((witness, Digest([0; 16])))), out);
@@ -411,7 +412,7 @@ impl<const FIFO: bool> Probe<FIFO> {
     }
 }
 
-/// Whether something asked for will be answered by an event.
+/// Returns whether an event will answer the action.
 fn is_question(act: &Act) -> bool {
     use Act::{Compute, List, Persist, Read, Record};
     matches!(act, Persist(..) | Read(..) | List | Record(_) | Compute(..))
@@ -425,7 +426,7 @@ fn is_answer<P: Process>(event: &In<P>) -> bool {
     )
 }
 
-/// Bytes that tell by themselves whether they are those that were made.
+/// Returns bytes that show whether they have been changed.
 fn pattern(number: u32, len: u32) -> Vec<u8> {
     (0..len).map(|index| (number.wrapping_mul(31).wrapping_add(index.wrapping_mul(7)) % 251) as u8).collect()
 }
@@ -434,7 +435,7 @@ fn name(owner: ProcessId, by: Life, number: u32) -> ImageName {
     ImageName { owner, incarnation: Incarnation(by.0), sn: Sn(number), attempt: Attempt(1) }
 }
 
-/// The life that made an image, and its number there.
+/// Returns the life that created an image, and the image's number.
 fn made(name: ImageName) -> (Life, u32) {
     (Life(name.incarnation.0), name.sn.0)
 }

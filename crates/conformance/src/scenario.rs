@@ -1,4 +1,4 @@
-//! A federation of probes, what is done to it, and what came of it.
+//! A federation of probes, the faults injected into it, and the outcome.
 
 use std::sync::Arc;
 
@@ -13,43 +13,43 @@ use faultline_trace::Trace;
 use crate::observation::{Observation, observations};
 use crate::probe::{Act, Script, Step};
 
-/// Runs scenarios.
+/// A driver that runs scenarios.
 pub trait Driver {
     /// Runs a federation of `Probe<FIFO>` to its end.
     fn run<const FIFO: bool>(&mut self, scenario: &Scenario) -> Evidence;
 }
 
-/// A federation of probes and what is done to it.
+/// A federation of probes with its faults.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Processes of each cluster; they are numbered cluster by cluster, each on a node of its own.
+    /// Number of processes per cluster. Processes are numbered cluster by cluster, each on its own node.
     pub clusters: Vec<u32>,
-    /// What they do.
+    /// Actions of the probes.
     pub script: Script,
     /// Properties of the links within a cluster.
     pub within: LinkProperties,
     /// Properties of the links between two clusters.
     pub between: LinkProperties,
-    /// The supervisor's parameters, with the faults.
+    /// Configuration of the supervisor, including the faults.
     pub supervisor: Config,
-    /// Decides what is drawn.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// All facts.
+    /// All facts of the run.
     pub trace: Trace,
     /// How the run ended.
     pub outcome: Outcome,
-    /// What became of the faults.
+    /// State of each fault at the end.
     pub faults: Vec<FaultAccount>,
 }
 
 impl Scenario {
-    /// A federation in which every process finishes after `finish_after`, in each of its lives, once everything that it
-    /// has asked for has been answered.
+    /// Creates a federation in which every process finishes after `finish_after`, in each of its lives, once all its
+    /// requests have been answered.
     pub(crate) fn new(clusters: &[u32], finish_after: Span) -> Scenario {
         let mut scenario = Scenario {
             clusters: clusters.to_vec(),
@@ -80,7 +80,7 @@ impl Scenario {
         scenario
     }
 
-    /// Adds a step.
+    /// Adds a step to the script.
     pub(crate) fn at(
         &mut self,
         process: ProcessId,
@@ -91,29 +91,30 @@ impl Scenario {
         self.script.steps.push(Step { process, life, after, acts: acts.into_iter().collect() });
     }
 
-    /// Adds a fault.
+    /// Adds a fault to the plan.
     pub(crate) fn inject(&mut self, trigger: Trigger, fault: Fault) {
         let no = FaultNo(self.supervisor.plan.len() as u32);
         self.supervisor.plan.push(PlannedFault { no, trigger, fault });
     }
 
-    /// Every process.
+    /// Iterates over all processes.
     pub fn processes(&self) -> impl Iterator<Item = ProcessId> + use<> {
         (0..self.clusters.iter().sum()).map(ProcessId)
     }
 
-    /// The membership before anybody is up.
+    /// Returns the membership before any process is up.
     pub fn membership(&self) -> Membership {
         membership(&self.clusters)
     }
 
-    /// The properties of a link.
+    /// Returns the properties of a link.
     pub fn link(&self, from: ClusterId, to: ClusterId) -> LinkProperties {
         if from == to { self.within } else { self.between }
     }
 }
 
-/// The membership of clusters with so many processes each, before anybody is up; every process has a node of its own.
+/// Returns the membership of clusters with these numbers of processes, before any process is up. Every process has
+/// its own node.
 pub fn membership(clusters: &[u32]) -> Membership {
     let mut members = Vec::new();
     let mut each = Vec::new();
@@ -137,17 +138,17 @@ pub fn membership(clusters: &[u32]) -> Membership {
 }
 
 impl Evidence {
-    /// What one life of a process observed.
+    /// Returns the observations of one life of a process.
     pub(crate) fn seen(&self, process: ProcessId, life: Life) -> Vec<Observation> {
         observations(&self.trace, process, life)
     }
 
-    /// The lives of a process that started.
+    /// Returns the lives of a process that started.
     pub(crate) fn lives(&self, process: ProcessId) -> Vec<Life> {
         self.trace.lives(process).map(|(life, _)| life).collect()
     }
 
-    /// The supervisor's facts.
+    /// Iterates over the supervisor's facts.
     pub(crate) fn supervisor(&self) -> impl Iterator<Item = &Fact> {
         self.trace.supervisor().iter().map(|(_, fact)| fact)
     }
