@@ -1,8 +1,8 @@
-//! Makes what a kernel does equal to a [`Tree`], in place: what is as it should be is not touched, so that a change of one
-//! class disturbs no other, and whoever comes after a restart finds what is there and goes on with it.
+//! Makes the traffic control of a kernel equal to a [`Tree`], in place. Whatever is already correct is not touched: a
+//! change of one class does not disturb others, and a restarted program continues with what exists.
 //!
-//! Everything of ours is known by its handle or its name. What someone else has put on the interface is refused, never
-//! replaced.
+//! Own objects are identified by their handle or name. An object of another program on the interface is an error, and
+//! is never replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,71 +18,71 @@ use crate::link::Link;
 use crate::netlink::{Mode, Socket};
 use crate::traffic::{Discipline, Handle, HtbClass, Looks, Target};
 
-/// The interface through which arriving packets are sent to be shaped.
+/// The interface that shapes arriving packets.
 const ARRIVING: &str = "faultline-in";
 /// The root of every tree of ours.
 const ROOT: Handle = Handle::new(0xfa17, 0);
 /// The queue at the end of class 0; that of another one is further on by the class.
 const FIRST_LEAF: u16 = 0x1000;
-/// Bytes that a class may send before another one of the same parent has its turn: two full packets.
+/// Number of bytes that a class may send before another class of the same parent: two full packets.
 const QUANTUM: u32 = 3028;
 /// The priority of the first filter; there is none that is 0.
 const PRIORITY_OF_FIRST: u16 = 1;
 
-/// Why a tree is not in force.
+/// Why a tree could not be put in force.
 #[derive(Debug, Error)]
 pub enum ApplyError {
-    /// The interface is not there.
+    /// The interface does not exist.
     #[error("there is no network interface {0}")]
     Interface(String),
     /// No interface has this address.
     #[error("no network interface has the address {0}")]
     Address(Ipv4Addr),
-    /// The interface has a queueing discipline of someone else's.
+    /// The interface has a queueing discipline of another program.
     #[error(
         "{interface} has a queueing discipline of another program's ({kind}): remove it with `tc qdisc del dev {interface} {at}`"
     )]
     Occupied {
-        /// Which.
+        /// Name of the interface.
         interface: String,
-        /// Of which kind.
+        /// Kind of the queueing discipline.
         kind: String,
-        /// Where, in tc's words.
+        /// Location of the queueing discipline, as named by `tc`.
         at: &'static str,
     },
-    /// Something that the kernel was told to do.
+    /// The kernel refused an operation.
     #[error("cannot {what} on {interface}: {source}")]
     Kernel {
-        /// What.
+        /// Description of the operation.
         what: &'static str,
-        /// Where.
+        /// Name of the interface.
         interface: String,
         /// Why.
         source: io::Error,
     },
 }
 
-/// Packets that a class has seen.
+/// Packets counted by a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// That passed.
+    /// Packets that passed.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes that passed.
     pub bytes: u64,
-    /// That were lost, by intention or because its queue was full.
+    /// Packets lost, intentionally or because the queue was full.
     pub drops: u64,
 }
 
-/// What passed, by direction.
+/// Traffic by direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
-    /// To each cluster.
+    /// Traffic to each cluster.
     pub leaving: BTreeMap<ClusterId, Counts>,
-    /// From each cluster.
+    /// Traffic from each cluster.
     pub arriving: BTreeMap<ClusterId, Counts>,
 }
 
-/// An interface, and what an error says of it.
+/// An interface, with the context for error messages.
 struct Interface<'a> {
     kernel: &'a Socket,
     name: &'a str,

@@ -1,16 +1,16 @@
-//! Linux traffic control, over netlink: what carries out a [`Tree`], finds out what the running kernel can do, and gives
-//! each process a network namespace of its own.
+//! Linux traffic control over netlink: applies a [`Tree`], determines the features of the running kernel, and gives
+//! each process its own network namespace.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`probe`] | what this kernel can, tried one by one on interfaces that are thrown away |
+//! | [`probe`] | features of this kernel, each tried on temporary interfaces |
 //! | [`namespace`] | a hub and the namespaces around it, for processes on one machine |
 //! | [`netlink`] | how the kernel is asked |
 //! | [`link`] | interfaces and their addresses |
 //! | [`traffic`] | queueing disciplines, classes and filters |
 //!
-//! Acts on the network namespace of the calling thread. What is set up there dies with the namespace; nothing is written
-//! anywhere else, and no `tc` program is called. Decides nothing about links: that is `faultline-shaper`'s.
+//! Acts on the network namespace of the calling thread. Everything it sets up ends with the namespace; nothing is
+//! written elsewhere, and no `tc` program is called. Decisions about links belong in `faultline-shaper`.
 
 mod apply;
 pub mod link;
@@ -28,7 +28,7 @@ use thiserror::Error;
 
 pub use apply::{ApplyError, Counts, Passed};
 
-/// Why traffic control could not be asked.
+/// Why a traffic control operation failed.
 #[derive(Debug, Error)]
 pub enum TcError {
     /// No netlink socket.
@@ -39,24 +39,40 @@ pub enum TcError {
     Apply(#[from] ApplyError),
 }
 
-/// Makes the kernel do with the packets of `interface` what `tree` says, and nothing else: an empty tree removes
-/// everything. Returns how many things had to be changed; none, when all was as it should be.
+/// Applies exactly `tree` to the packets of `interface`: an empty tree removes everything. Returns the number of
+/// changes, which is zero if everything was already in force.
+///
+/// # Errors
+///
+/// Fails if the kernel refuses, or if another program uses the interface.
 pub fn apply(interface: &str, tree: &Tree) -> Result<usize, TcError> {
     Ok(apply::apply(&open()?, interface, tree)?)
 }
 
-/// What has passed through the classes of the tree on `interface`. A class that nothing passes through shapes nothing.
+/// Returns the traffic of the tree's classes on `interface`. A class without traffic shapes nothing.
+///
+/// # Errors
+///
+/// Fails if the interface does not exist, or the kernel refuses.
 pub fn passed(interface: &str) -> Result<Passed, TcError> {
     Ok(apply::passed(&open()?, interface)?)
 }
 
-/// The interface of the calling thread's network namespace that has an address.
+/// Returns the interface with this address in the calling thread's network namespace.
+///
+/// # Errors
+///
+/// Fails if no interface has the address.
 pub fn interface_of(address: Ipv4Addr) -> Result<String, TcError> {
     Ok(apply::interface_of(&open()?, address)?)
 }
 
-/// Has packets cut to their size before they come to the queues of `interface`: otherwise what TCP has to say is queued,
-/// delayed and lost 64 KiB at a time.
+/// Makes the kernel segment packets before they reach the queues of `interface`. Otherwise TCP's data is queued,
+/// delayed and lost in units of 64 KiB.
+///
+/// # Errors
+///
+/// Fails if the interface does not exist, or the kernel refuses.
 pub fn cut_to_size(interface: &str) -> Result<(), TcError> {
     Ok(apply::cut_to_size(&open()?, interface)?)
 }

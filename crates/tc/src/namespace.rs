@@ -1,8 +1,8 @@
-//! Network namespaces for processes on one machine: a hub with a bridge, and around it one namespace per process, joined
-//! by a pair of interfaces.
+//! Network namespaces for processes on one machine: a hub with a bridge, and around it one namespace per process,
+//! connected by a pair of interfaces.
 //!
-//! None has a name. A namespace lives as long as something holds it: the hub's its owner, that of a process the process.
-//! So whatever ends them, SIGKILL too, nothing is left.
+//! No namespace has a name. A namespace lives as long as something holds it: the hub is held by its owner, and the
+//! namespace of a process by the process. Nothing remains after their end, even after SIGKILL.
 
 use std::fs::File;
 use std::io;
@@ -16,65 +16,69 @@ use thiserror::Error;
 
 use crate::netlink::Socket;
 
-/// The interface of a process to all others, in its namespace.
+/// Name of a process's interface to all others, in its namespace.
 pub const INTERFACE: &str = "data";
-/// Processes that fit around a hub: a bridge of Linux has so many ports.
+/// Largest number of processes around a hub: the number of ports of a Linux bridge.
 pub const MOST_PROCESSES: u32 = 1023;
 
-/// The bridge in the hub.
+/// Name of the bridge in the hub.
 const BRIDGE: &str = "faultline";
-/// All addresses are in 10.0.0.0/8; a namespace of ours sees no other network that could have them.
+/// All addresses are in 10.0.0.0/8. An own namespace sees no other network that could use them.
 const NETWORK: u32 = 0x0a00_0000;
 const NETWORK_LENGTH: u8 = 8;
-/// The last bits of an address are a life, those before it a process.
+/// The last bits of an address are the life, those before are the process.
 const LIFE_BITS: u32 = 10;
-/// Lives of a process that have different addresses: the one before may still be about to go away.
+/// Number of lives of a process with different addresses. The previous life may still be about to end.
 const LIVES: u32 = 1000;
-/// Where the hub is: at the end, as no process.
+/// Address of the hub, at the end of the range, which no process uses.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
-/// The bridge's hardware address. Without one of its own, a bridge has the least of its ports', which changes when another
-/// joins, and whoever has resolved it before then talks to nobody for some seconds.
+/// Hardware address of the bridge. Without one of its own, a bridge has the smallest address of its ports. That
+/// changes when another port joins, and whoever has resolved it earlier loses contact for a few seconds.
 const HUB_HARDWARE: [u8; 6] = [0x02, 0xfa, 0x17, 0, 0, 1];
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// Why a namespace could not be made.
+/// Why a namespace could not be created.
 #[derive(Debug, Error)]
 pub enum NamespaceError {
     /// The thread for it.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// The namespace itself.
+    /// The namespace could not be created.
     #[error("cannot make a network namespace: {0} (this takes CAP_SYS_ADMIN: run as root)")]
     Unshare(nix::Error),
-    /// It cannot be held on to.
+    /// The namespace could not be opened.
     #[error("cannot open {OWN_NAMESPACE}: {0}")]
     Open(io::Error),
-    /// The calling thread cannot go there.
+    /// The calling thread could not enter the namespace.
     #[error("cannot enter a network namespace: {0}")]
     Enter(nix::Error),
-    /// Something in it.
+    /// An operation in the namespace failed.
     #[error("cannot {what}: {source}")]
     Network {
-        /// What.
+        /// Description of the operation.
         what: &'static str,
         /// Why.
         source: io::Error,
     },
-    /// The hub's port.
+    /// The hub's port could not be opened.
     #[error("cannot listen in the hub: {0}")]
     Listen(io::Error),
 }
 
-/// The namespace in the middle.
+/// The namespace in the centre.
 #[derive(Debug)]
 pub struct Hub {
     namespace: File,
-    /// Where the one who made the hub was.
+    /// The namespace in which the hub was created.
     home: File,
 }
 
 impl Hub {
-    /// Makes a hub, and listens there for the processes around it, at any port.
+    /// Creates a hub, and listens there for the processes around it, at any port.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the namespace cannot be created or set up.
     pub fn new() -> Result<(Hub, TcpListener), NamespaceError> {
         let home = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
         let (namespace, listener) = isolated(|| {
@@ -86,12 +90,16 @@ impl Hub {
         Ok((Hub { namespace, home }, listener))
     }
 
-    /// Does something in the hub, on the calling thread, which is back when this returns. A process that is started there
-    /// is in the hub.
+    /// Runs `work` in the hub, on the calling thread, which has returned afterwards. A process started by `work` is
+    /// in the hub.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the thread cannot enter the hub.
     ///
     /// # Panics
     ///
-    /// If the thread cannot go back.
+    /// Panics if the thread cannot return.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
         setns(&self.namespace, CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Enter)?;
         let result = work();
@@ -100,8 +108,16 @@ impl Hub {
     }
 }
 
-/// Moves the calling thread, which is in a hub, into a namespace of its own with an interface to the hub. Threads that it
-/// starts later are there, too; a process does this first of all.
+/// Moves the calling thread from a hub into its own namespace with an interface to the hub. Threads that it starts
+/// later are there, too, so a process must do this first.
+///
+/// # Errors
+///
+/// Fails if the namespace cannot be created or set up.
+///
+/// # Panics
+///
+/// Panics if the hub has no port for the process.
 pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
     assert!(process.0 < MOST_PROCESSES, "there is no port for {process}");
     let failed = |what| move |source| NamespaceError::Network { what, source };
@@ -123,12 +139,16 @@ pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
     own.bring_up(INTERFACE).map_err(failed("bring up the interface to the hub"))
 }
 
-/// The addresses of all lives of a process.
+/// Returns the addresses of all lives of a process.
 pub fn prefix_of(process: ProcessId) -> Prefix {
     Prefix { address: Ipv4Addr::from(NETWORK | process.0 << LIFE_BITS), length: 32 - LIFE_BITS as u8 }
 }
 
-/// Does something in a network namespace that nobody else is in, and that is gone afterwards.
+/// Runs `work` in a new network namespace, which ends afterwards.
+///
+/// # Errors
+///
+/// Fails if the namespace cannot be created.
 pub fn isolated<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("namespace".into()).spawn_scoped(scope, || {

@@ -1,4 +1,4 @@
-//! What the running kernel can do: tried, not looked up, because modules are loaded on demand, compiled in, or refused.
+//! Features of the running kernel, determined by trying: modules may be loaded on demand, compiled in, or refused.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,43 +13,43 @@ use crate::netlink::{Mode, Socket};
 use crate::traffic::{Discipline, Handle, Looks, Target};
 use crate::{TcError, open};
 
-/// The interface on which things are tried, and thrown away.
+/// The temporary interface for attempts.
 const SCRATCH: &str = "faultline-probe";
 const SCRATCH_PEER: &str = "faultline-peer";
 const SCRATCH_BRIDGE: &str = "faultline-br";
 const SCRATCH_IFB: &str = "faultline-ifb";
 
-/// Something that a kernel can do, or not.
+/// A feature that a kernel may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ability {
-    /// Pairs of interfaces that join namespaces.
+    /// Pairs of interfaces that connect namespaces.
     Veth,
-    /// Joining many interfaces.
+    /// Connecting many interfaces.
     Bridge,
-    /// Rates.
+    /// Rate limits.
     Htb,
     /// Queues of a given length.
     Pfifo,
-    /// Telling packets apart by address.
+    /// Distinguishing packets by address.
     U32,
     /// Delay, jitter and loss.
     Netem,
-    /// An interface to send packets through in order to shape them.
+    /// An interface through which packets are sent to be shaped.
     Ifb,
-    /// Sending what arrives through another interface.
+    /// Redirecting arriving packets to another interface.
     Redirect,
 }
 
-/// What was tried, and why it did not work.
+/// Results of all attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
-    /// In the order of [`Ability::ALL`].
+    /// One result per ability, in the order of [`Ability::ALL`], with the reason if it failed.
     pub findings: Vec<(Ability, Result<(), String>)>,
 }
 
 impl Ability {
-    /// All.
+    /// All abilities.
     pub const ALL: [Ability; 8] = [
         Ability::Veth,
         Ability::Bridge,
@@ -61,11 +61,11 @@ impl Ability {
         Ability::Redirect,
     ];
 
-    /// What links are made of where the interfaces are there already: a pod needs no pairs of them, and no bridge.
+    /// Abilities for links between existing interfaces: a pod needs no pairs of interfaces, and no bridge.
     pub const OF_LINKS: [Ability; 6] =
         [Ability::Htb, Ability::Pfifo, Ability::U32, Ability::Netem, Ability::Ifb, Ability::Redirect];
 
-    /// The kernel's names for it: its modules.
+    /// Returns the name of the kernel module.
     pub const fn module(self) -> &'static str {
         match self {
             Ability::Veth => "veth",
@@ -79,7 +79,7 @@ impl Ability {
         }
     }
 
-    /// What it is good for.
+    /// Returns the purpose of the ability, in words.
     pub const fn purpose(self) -> &'static str {
         match self {
             Ability::Veth => "joins the namespaces of processes",
@@ -95,8 +95,12 @@ impl Ability {
 }
 
 impl Probe {
-    /// Tries everything in the calling thread's network namespace, where interfaces whose names begin with `faultline-`
-    /// come and go. Needs CAP_NET_ADMIN.
+    /// Tries all abilities in the calling thread's network namespace, where interfaces with names that begin with
+    /// `faultline-` are created and removed. Requires CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel cannot be reached. A missing ability is no error.
     pub fn run() -> Result<Probe, TcError> {
         let kernel = open()?;
         let mut findings = Vec::new();
@@ -111,12 +115,12 @@ impl Probe {
         Ok(Probe { findings })
     }
 
-    /// Whether the kernel can do this.
+    /// Returns whether the kernel has an ability.
     pub fn can(&self, ability: Ability) -> bool {
         self.findings.contains(&(ability, Ok(())))
     }
 
-    /// What of this a [`Tree`] depends on.
+    /// Returns the features on which a [`Tree`] depends.
     pub fn kernel(&self) -> Kernel {
         let all = |abilities: &[Ability]| abilities.iter().all(|&it| self.can(it));
         Kernel {
@@ -126,7 +130,7 @@ impl Probe {
         }
     }
 
-    /// What is missing of `abilities`, with the reasons.
+    /// Returns the missing ones of `abilities`, with the reasons.
     pub fn lacks(&self, abilities: &[Ability]) -> Vec<(Ability, &str)> {
         let of_these = self.findings.iter().filter(|(ability, _)| abilities.contains(ability));
         of_these.filter_map(|(ability, finding)| Some((*ability, finding.as_ref().err()?.as_str()))).collect()

@@ -1,4 +1,4 @@
-//! Trees in a kernel: the running one, as far as it can. A test that cannot be carried out says so, and why.
+//! Trees in the running kernel, as far as it supports them. A test that cannot be carried out reports why.
 
 #![allow(clippy::disallowed_methods)] // A real kernel has real time.
 
@@ -31,7 +31,7 @@ const ARRIVING: [Ability; 7] = [
 ];
 const MINE: ClusterId = ClusterId(0);
 
-/// Runs a test in a namespace of its own, if the kernel can do what it needs.
+/// Runs a test in its own namespace if the kernel has these abilities.
 fn with(abilities: &[Ability], test: impl FnOnce() + Send) {
     let tested = isolated(|| {
         let probe = Probe::run().expect("whoever has a namespace may try things in it");
@@ -87,7 +87,7 @@ fn three_clusters() -> Links {
         .into()
 }
 
-/// What is asked for comes into force once, a change touches what it must, and nothing is left at the end.
+/// A tree comes into force, a change touches only what it must, and nothing remains at the end.
 fn comes_changes_and_goes(kernel: Kernel, place: Place) {
     add_interface();
     let peers = [peer(0, 0), peer(1, 1), peer(2, 1), peer(3, 2)];
@@ -197,7 +197,7 @@ fn what_goes_to_a_peer_is_limited_and_nothing_else_is() {
         println!("goodput: {:.1} % of the rate", 100.0 * BYTES as f64 / RATE as f64 / took.as_secs_f64());
         let to = pair.near.ask(|| passed(INTERFACE).unwrap().leaving[&ClusterId(1)]);
         assert!(to.packets > BYTES / 1514 && to.bytes > BYTES, "{to:?} have passed");
-        // The hub is no peer.
+        // The hub is not a peer.
         assert!(pair.near.ask(|| passed(INTERFACE).unwrap().leaving.len()) == 1);
     });
 }
@@ -230,7 +230,7 @@ fn the_hub_keeps_its_hardware_address_whoever_joins() {
     });
 }
 
-/// A process in a namespace of its own, which does what it is asked.
+/// A process in its own namespace, which runs the work that it is given.
 struct Resident {
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
@@ -253,7 +253,7 @@ impl Resident {
     }
 }
 
-/// Two processes, of clusters 0 and 1, with a connection between them. The far one says back every byte 1.
+/// Two processes, of clusters 0 and 1, with a connection between them. The far one echoes every byte 1.
 struct Pair {
     near: Resident,
     _far: Resident,
@@ -296,7 +296,7 @@ fn pair(links: &Links, kernel: Kernel, place: Place) -> Pair {
 }
 
 impl Pair {
-    /// How long `bytes` take until they have all arrived.
+    /// Returns how long it takes until all `bytes` have arrived.
     fn send(&self, bytes: u64) -> Duration {
         let begun = Instant::now();
         (&self.stream).write_all(&vec![0; bytes as usize]).unwrap();
