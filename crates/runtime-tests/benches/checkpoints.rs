@@ -1,6 +1,6 @@
-//! What HC3I costs a federation of real processes: a checkpoint of 2 MB a node beside the same bytes sent, written and
-//! synced by hand; the time that the application stands still; the run time beside a run without a protocol; and the
-//! memory of a node with 100 peers.
+//! The cost of HC3I for a federation of real processes: a checkpoint of 2 MB per node, compared with sending, writing
+//! and syncing the same bytes by hand; the time for which the application is frozen; the run time, compared with a
+//! run without a protocol; and the memory of a node with 100 peers.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench checkpoints`
 
@@ -30,7 +30,7 @@ use faultline_workloads::synthetic::{self, Traffic};
 use faultline_workloads::{Config as Application, Workload, heat};
 
 const STATE: usize = 2_000_000;
-/// Nodes of each cluster.
+/// Nodes per cluster.
 const NODES: u32 = 2;
 const PEERS: u32 = 100;
 const STEP: Span = Span::from_millis(20);
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     measured.print();
 
-    // A checkpoint for almost every message, so few steps will do.
+    // Almost every message forces a checkpoint, so a few steps suffice.
     let with = run_time(&federation(true, steps / 4, 1, &[NODES, NODES])?.trace)?;
     let without = run_time(&federation(false, steps / 4, 1, &[NODES, NODES])?.trace)?;
     let [shown, beside] = [with, without].map(|it| format!("{it:.2} s"));
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Values by turn, in seconds.
+/// Values in seconds, by turn.
 #[derive(Default)]
 struct Measured {
     commit: Vec<f64>,
@@ -87,7 +87,7 @@ struct Measured {
     timelines: Vec<[f64; STAGES.len()]>,
 }
 
-/// What a checkpoint goes through, each when the last process of those concerned is there.
+/// Stages of a checkpoint. Each is complete once the last process concerned has reached it.
 const STAGES: [&str; 5] =
     ["parts handed to the storage", "parts durable", "copies arrived", "copies durable", "committed"];
 
@@ -135,14 +135,14 @@ impl Measured {
     }
 }
 
-/// What is left of a run.
+/// Results of a run.
 struct Ended {
     trace: Trace,
-    /// Of the process that had most, in bytes.
+    /// Peak memory of the process with the highest value, in bytes.
     peak_memory: f64,
 }
 
-/// Runs heat for so many steps; for 0 steps, messages among all.
+/// Runs heat for `steps` steps; with 0 steps, messages between all processes.
 fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[u32]) -> Result<Ended, Box<dyn Error>> {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let bundle = Bundle::create(dir.path().join("run"))?;
@@ -157,10 +157,10 @@ fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[u32]) -> Result
     Ok(Ended { trace: bundle.read_trace()?, peak_memory: memory.peak as f64 })
 }
 
-/// Looks at how much memory the nodes have had, ten times a second: they are killed when a run is over.
+/// Samples the memory of the nodes ten times per second, since they are killed at the end of a run.
 #[derive(Default)]
 struct Memory {
-    /// Of the node that had most, in bytes.
+    /// Peak of the node with the highest value, in bytes.
     peak: u64,
 }
 
@@ -175,7 +175,7 @@ impl Observer for Memory {
     fn measured(&mut self, _: &[LinkEntry]) {}
 }
 
-/// Process ids of this process's children.
+/// Returns the ids of this process's children.
 fn children() -> io::Result<Vec<String>> {
     let mut children = Vec::new();
     for thread in fs::read_dir("/proc/self/task")? {
@@ -185,7 +185,7 @@ fn children() -> io::Result<Vec<String>> {
     Ok(children)
 }
 
-/// One node of such a federation.
+/// Runs one node of such a federation.
 fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Result<(), Box<dyn Error>> {
     let options = NodeOptions::parse(args.iter().cloned())?;
     let application = Arc::new(if steps > 0 {
@@ -235,8 +235,8 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
     Ok(())
 }
 
-/// Of every checkpoint but the first, which nothing waits for: seconds from its request to its commit at the
-/// coordinator, and seconds that each process was frozen.
+/// For every checkpoint except the first, for which nothing waits: returns the seconds from its request to its commit
+/// at the coordinator, and the seconds for which each process was frozen.
 fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
     let (mut commits, mut frozens) = (Vec::new(), Vec::new());
     for stream in trace.streams.values() {
@@ -258,7 +258,8 @@ fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
     (commits, frozens)
 }
 
-/// Of every checkpoint but the first: seconds from its request to each of the [`STAGES`]. All clocks are this machine's.
+/// For every checkpoint except the first: returns the seconds from its request to each of the [`STAGES`]. All clocks
+/// are this machine's.
 fn timelines(trace: &Trace) -> Vec<[f64; STAGES.len()]> {
     let mut requested = BTreeMap::new();
     let mut reached: BTreeMap<_, [Time; STAGES.len()]> = BTreeMap::new();
@@ -291,7 +292,7 @@ fn timelines(trace: &Trace) -> Vec<[f64; STAGES.len()]> {
     requested.into_iter().filter_map(since).collect()
 }
 
-/// Seconds from the beginning of the application to its end.
+/// Returns the seconds from the start of the application to its end.
 fn run_time(trace: &Trace) -> Result<f64, &'static str> {
     let mut end = Time::ZERO;
     for (at, fact) in trace.streams.values().flatten() {
@@ -304,8 +305,8 @@ fn run_time(trace: &Trace) -> Result<f64, &'static str> {
     Ok(end.since(*begin).as_secs_f64())
 }
 
-/// What a cluster's checkpoint does, by hand: seconds in which each node's state goes over TCP and is acknowledged, and
-/// seconds of the slowest of the writes (the states and their copies, all at the same time).
+/// Performs the work of a cluster's checkpoint by hand. Returns the seconds in which each node's state is sent over
+/// TCP and acknowledged, and the seconds of the slowest write (states and replicas, all in parallel).
 fn by_hand_once() -> io::Result<(f64, f64)> {
     let state: Vec<u8> =
         (0..STATE as u64).map(|it| (it.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
@@ -337,7 +338,7 @@ fn by_hand_once() -> io::Result<(f64, f64)> {
     Ok((round_trip, fsync))
 }
 
-/// The slowest of so many at the same time.
+/// Returns the slowest of `count` parallel operations.
 fn slowest(count: u32, one: impl Fn(u32) -> io::Result<f64> + Sync) -> io::Result<f64> {
     thread::scope(|scope| {
         let one = &one;

@@ -1,5 +1,5 @@
-//! Making a 2 MB image durable, beside writing and syncing the same bytes to a file: as many processes at a time, on
-//! the same file system, in turn.
+//! Making a 2 MB image durable, compared with writing and syncing the same bytes to a file: with the same number of
+//! parallel processes, on the same file system, in turn.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench commit`
 
@@ -61,7 +61,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Nodes that each write one image after the other.
+/// Runs nodes that each write one image after the other.
 fn nodes(count: u32) -> Result<f64, Box<dyn Error>> {
     let dir = tempfile::tempdir_in(".")?;
     let bundle = Bundle::create(dir.path().join("run"))?;
@@ -112,7 +112,7 @@ fn read_results(dir: &Path) -> Result<f64, Box<dyn Error>> {
     Ok(bench::median(&medians))
 }
 
-/// Writes images, one after the other.
+/// A process that writes images, one after the other.
 struct Writer {
     me: ProcessId,
     results: Arc<PathBuf>,
@@ -188,7 +188,7 @@ impl Process for Writer {
     }
 }
 
-/// Bytes that do not compress.
+/// Returns incompressible bytes.
 fn state() -> Vec<u8> {
     let mut seed = 1_u64;
     let mut next = || {

@@ -1,5 +1,5 @@
-//! Round trip of one byte between two node processes, with protocol stamps, headers and facts, beside an echo on bare
-//! tokio and one on blocking sockets: the same machine, the same two cores, in turn.
+//! Round trip of one byte between two node processes, including stamps, headers and facts, compared with an echo on
+//! bare Tokio and one on blocking sockets: on the same machine and the same two cores, in turn.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench latency`
 
@@ -62,7 +62,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Two nodes, the first of which sends a byte, waits for it to come back, and so on.
+/// Runs two nodes. The first sends a byte, waits until it returns, and so on.
 fn nodes() -> Result<f64, Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let bundle = Bundle::create(dir.path().join("run"))?;
@@ -157,7 +157,7 @@ impl Application for PingPong {
     }
 }
 
-/// Starts an echo server of this program's and lets `client` talk to it.
+/// Starts an echo server from this program, and runs `client` against it.
 fn echo(
     server: &str,
     client: impl FnOnce(u16) -> Result<f64, Box<dyn Error>> + Send,
@@ -166,7 +166,7 @@ fn echo(
         Command::new(env::current_exe()?).arg(server).stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
     let mut port = [0; 2];
     server.stdout.take().ok_or("no output")?.read_exact(&mut port)?;
-    // In a thread of its own, so that it can be pinned.
+    // On a separate thread, so that it can be pinned.
     let result = std::thread::scope(|scope| {
         let client = scope.spawn(|| {
             bench::pin(0);

@@ -1,4 +1,4 @@
-//! Agents as processes of this machine, each with a directory of its own.
+//! Agents as processes of this machine, each with its own directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,25 +14,25 @@ use faultline_runtime::Keys;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{Desk, Place, RemoteOptions};
 
-/// Agents that wait for a supervisor. They end with this value.
+/// Agents that wait for a supervisor. They are killed when this value is dropped.
 pub struct Agents {
     keys: Keys,
-    /// Indexed by process.
+    /// The agents, indexed by process.
     pub agents: Vec<Agent>,
 }
 
 /// One agent.
 pub struct Agent {
-    /// The process of the operating system.
+    /// The operating-system process.
     pub child: Child,
-    /// Where it listens.
+    /// Address of the agent.
     pub address: SocketAddr,
-    /// Its directory.
+    /// Directory of the agent.
     pub data: PathBuf,
 }
 
 impl Agents {
-    /// Starts `number` agents with `probe_agent`, below `dir`; each starts its process with `command`.
+    /// Starts `number` agents with `probe_agent`, below `dir`. Each starts its process with `command`.
     pub fn start(dir: &Path, probe_agent: &str, command: &[OsString], number: usize) -> Agents {
         let keys = Keys::generate(number).expect("random bytes");
         let agent = |index| {
@@ -45,7 +45,7 @@ impl Agents {
         Agents { keys, agents }
     }
 
-    /// What a supervisor needs to reach them.
+    /// Returns the options with which a supervisor reaches them.
     pub fn options(&self) -> RemoteOptions {
         RemoteOptions {
             run: "run".to_owned(),
@@ -57,14 +57,14 @@ impl Agents {
         }
     }
 
-    /// A desk at which the agents are named in generation 1, under the UIDs `0`, `1`, …
+    /// Returns a desk with the agents as generation 1, under the UIDs `0`, `1`, …
     pub fn desk(&self) -> Desk {
         let desk = Desk::default();
         desk.assign(1, self.places()).expect("the first generation");
         desk
     }
 
-    /// Where they are.
+    /// Returns the places of the agents.
     pub fn places(&self) -> BTreeMap<ProcessId, Place> {
         let place = |(index, agent): (usize, &Agent)| {
             (ProcessId(index as u32), Place { uid: index.to_string(), address: agent.address })
@@ -92,7 +92,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The agent may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What the tests and benchmarks of the real driver share: how a federation is run with one process for each node.
+//! Shared by the tests and benchmarks of the real driver: running a federation with one process per node.
 
 pub mod agents;
 
@@ -15,14 +15,15 @@ use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
 
-/// What starts a node of `scenario`; its script is put below `dir`, and `probe_node` is its program.
+/// Returns the command that starts a node of `scenario`. The script is written below `dir`, and `probe_node` is the
+/// program.
 pub fn probe_command(scenario: &Scenario, fifo: bool, dir: &Path, probe_node: OsString) -> Vec<OsString> {
     let script = dir.join("script");
     fs::write(&script, postcard::to_stdvec(&scenario.script).expect("a script")).expect("its file");
     vec![probe_node, script.into(), if fifo { "fifo" } else { "any" }.into()]
 }
 
-/// A run of `scenario` below `dir`.
+/// Returns the options of a run of `scenario` below `dir`.
 pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
     let bundle = Bundle::create(dir.join("run")).expect("a bundle");
     let clusters = || (0..scenario.clusters.len()).map(|index| ClusterId(index as u16));
@@ -52,8 +53,8 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
     }
 }
 
-/// A run recorded in `run_dir` in which nothing is done to the processes of `clusters`, over links that are not
-/// emulated: for benchmarks. It is given up after `deadline`.
+/// Returns the options of a run that is recorded in `run_dir`, without faults for the processes of `clusters`, and
+/// over links that are not emulated. For benchmarks. The run ends after `deadline`.
 pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptions {
     let membership = membership(clusters);
     RunOptions {

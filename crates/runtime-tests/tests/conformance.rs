@@ -1,4 +1,5 @@
-//! The driver's contract, against real processes: children of the supervisor, and processes at places with agents.
+//! Runs the tests of the driver contract on real processes: children of the supervisor, and processes at places with
+//! agents.
 
 use faultline_conformance::{Driver, Evidence, Scenario};
 use faultline_runtime::{RunOutcome, local, remote};
@@ -6,7 +7,7 @@ use faultline_runtime_tests::agents::Agents;
 use faultline_runtime_tests::{probe_command, run_options};
 use faultline_trace::Bundle;
 
-/// Runs a scenario with one child process for each probe.
+/// Runs a scenario with one child process per probe.
 struct Children;
 
 impl Driver for Children {
@@ -20,7 +21,7 @@ impl Driver for Children {
     }
 }
 
-/// Runs a scenario with one agent for each probe.
+/// Runs a scenario with one agent per probe.
 struct Remote;
 
 impl Driver for Remote {

@@ -1,4 +1,5 @@
-//! What a run is to the operating system: which processes there are, what they hold open, and what is left of them.
+//! A run from the operating system's point of view: its processes, the files they hold open, and what remains of
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,14 +18,14 @@ use tempfile::TempDir;
 const NODES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A run by `probe-run`, whose nodes all talk to each other.
+/// A run by `probe-run`, whose nodes all communicate with each other.
 struct Run {
     dir: TempDir,
     supervisor: Child,
 }
 
 impl Run {
-    /// Nodes that a test stops are not fenced meanwhile.
+    /// Starts a run with such a long time limit that nodes stopped by a test are not fenced.
     fn begin() -> Run {
         Run::begin_with_detection(Duration::from_secs(60))
     }
@@ -46,19 +47,19 @@ impl Run {
         self.dir.path().join("run")
     }
 
-    /// Where the supervisor serves its metrics: its other port is for nodes, and hangs up on everyone else.
+    /// Returns the port of the supervisor's metrics. Its other port is for nodes, and closes all other connections.
     fn metrics_port(&self) -> u16 {
         let ports = open_ports(self.supervisor.id() as i32);
         ports.into_iter().find(|&port| page(port).is_some()).expect("the supervisor serves metrics")
     }
 
-    /// All nodes have written images, and so have begun.
+    /// Returns whether all nodes have written images, and therefore have begun.
     fn is_at_work(&self) -> bool {
         let stores = (0..NODES).map(|node| self.run_dir().join(format!("nodes/p{node}/store")));
         stores.into_iter().all(|store| fs::read_dir(store).is_ok_and(|files| files.count() > 3))
     }
 
-    /// Processes of the operating system that are nodes of this run, by name.
+    /// Returns the operating-system processes that are nodes of this run, by name.
     fn nodes(&self) -> BTreeMap<String, i32> {
         let dir = self.run_dir();
         let dir = dir.to_str().unwrap();
@@ -81,7 +82,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // A test that failed may have left it running; one that has ended is no matter.
+        // A failed test may have left it running. If it has ended, the failure is irrelevant.
         let _ = self.supervisor.kill();
         let _ = self.supervisor.wait();
     }
@@ -172,13 +173,13 @@ fn a_stranger_is_hung_up_on_and_changes_nothing() {
     let metrics = run.metrics_port();
     let mut answered = 0;
     let ports = ports.into_iter().filter(|&port| port != metrics);
-    // In the name of process 0, to the supervisor and to process 1.
+    // Pretending to be process 0, to the supervisor and to process 1.
     for (port, called) in ports.flat_map(|port| [(port, [0xff; 4]), (port, [1, 0, 0, 0])]) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&[*b"FLT2", [0; 4], called].concat()).unwrap();
         stream.write_all(&[7; 16]).unwrap();
-        // Who is meant shows that it knows the key; this end cannot.
+        // The intended end proves that it knows the key; this end cannot.
         if stream.read_exact(&mut [0; 48]).is_ok() {
             answered += 1;
             stream.write_all(&[9; 32]).unwrap();
@@ -213,12 +214,12 @@ fn every_node_and_the_supervisor_serve_metrics() {
     });
 }
 
-/// Asks for a page of metrics.
+/// Requests a page of metrics.
 fn metrics(port: u16) -> String {
     page(port).expect("a page of metrics")
 }
 
-/// What is said to someone who asks for a page of metrics; `None` when there is none.
+/// Returns the answer to a request for a page of metrics; `None` without an answer.
 fn page(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
@@ -233,7 +234,7 @@ fn value(page: &str, series: &str) -> Option<f64> {
 
 const LISTENING: &str = "0A";
 
-/// The sockets in a state, by inode: their ports.
+/// Returns the ports of all sockets in a state, by inode.
 fn sockets(of_state: impl Fn(&str) -> bool) -> BTreeMap<String, u16> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -245,7 +246,7 @@ fn sockets(of_state: impl Fn(&str) -> bool) -> BTreeMap<String, u16> {
         .collect()
 }
 
-/// The ports on which a process listens.
+/// Returns the ports on which a process listens.
 fn open_ports(pid: i32) -> Vec<u16> {
     let listening = sockets(|state| state == LISTENING);
     let open: BTreeSet<String> = open_files(pid).into_iter().collect();
@@ -253,7 +254,7 @@ fn open_ports(pid: i32) -> Vec<u16> {
     open.iter().filter_map(inode).filter_map(|inode| listening.get(&inode).copied()).collect()
 }
 
-/// What the descriptors of a process stand for. One that is closed meanwhile is left out.
+/// Returns the targets of a process's descriptors, except those that are closed in the meantime.
 fn open_files(pid: i32) -> Vec<String> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let targets = descriptors.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());

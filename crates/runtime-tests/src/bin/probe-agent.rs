@@ -1,5 +1,5 @@
-//! An agent that hosts a probe of the conformance tests: `probe-agent DIR KEY_FILE COMMAND…`, where COMMAND starts the
-//! probe. Prints where it listens.
+//! An agent that hosts a probe of the conformance tests: `probe-agent DIR KEY_FILE COMMAND…`, where COMMAND starts
+//! the probe. Prints its address.
 
 use std::env;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! A supervisor to be killed: `probe-run DIR PROBE_NODE DETECT_AFTER_MS` runs probes that talk to each other and store
-//! images for a minute, with a run directory below DIR. Metrics are served at some port.
+//! A supervisor for tests that kill it: `probe-run DIR PROBE_NODE DETECT_AFTER_MS` runs probes that communicate with
+//! each other and store images for a minute, with a run directory below DIR. Metrics are served at any port.
 
 use std::env;
 use std::error::Error;
