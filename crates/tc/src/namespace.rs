@@ -33,7 +33,7 @@ const LIVES: u32 = 1000;
 /// Address of the hub, at the end of the range, which no process uses.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
 /// Hardware address of the bridge. Without one of its own, a bridge has the smallest address of its ports. That
-/// changes when another port joins, and whoever has resolved it earlier loses contact for a few seconds.
+/// changes when another port joins, and a process that has resolved it earlier loses contact for a few seconds.
 const HUB_HARDWARE: [u8; 6] = [0x02, 0xfa, 0x17, 0, 0, 1];
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 
