@@ -1,4 +1,4 @@
-//! What is watched, and when a federation is looked at.
+//! Watches the objects of federations, and decides when a federation is reconciled.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
@@ -27,51 +27,51 @@ use crate::reconcile::validate::Refusal;
 use crate::reconcile::{ReconcileError, reconcile};
 use crate::settings::Settings;
 
-/// Changes that come within this time are looked at together.
+/// Changes within this time are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Federations looked at at the same time.
+/// Number of federations reconciled in parallel.
 const CONCURRENCY: u16 = 32;
-/// When to look again after a failure, at first and at most.
+/// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// What a look at a federation needs.
+/// Everything that reconciling a federation needs.
 pub struct Context {
-    /// The API server.
+    /// Client of the API server.
     pub client: Client,
     /// See [`Settings`].
     pub settings: Settings,
-    /// Which of several operators this is.
+    /// Identity of this operator among several.
     pub identity: String,
-    /// The sets of pods.
+    /// Mirror of the stateful sets.
     pub sets: Mirror<StatefulSet>,
-    /// The pods.
+    /// Mirror of the pods.
     pub pods: Mirror<Pod>,
-    /// What is counted.
+    /// Metrics of the operator.
     pub metrics: Arc<Metrics>,
     sessions: Mutex<HashMap<String, Session>>,
 }
 
-/// What is remembered of a federation to spare the API server and the supervisor; all of it can be found again.
+/// State of a federation that is kept to spare the API server and the supervisor. All of it can be found again.
 #[derive(Clone, Default)]
 pub struct Session {
     /// The federation's key.
     pub key: Option<Known>,
-    /// The places that the supervisor was told last.
+    /// The places that the supervisor was last told.
     pub pushed: Option<Places>,
-    /// When its status may be written.
+    /// Limits how often its status is written.
     pub statuses: Pace,
-    /// UIDs of its sets, once it is being deleted: volumes that these own are gone after them.
+    /// UIDs of its sets, once it is being deleted. Volumes owned by these sets are deleted after them.
     pub ending: BTreeSet<String>,
-    /// When it was asked last why there are no pods, and what was found.
+    /// When the operator last asked why pods are missing, and the answer.
     pub refused: Option<(Instant, Option<String>)>,
-    /// The generation that was checked last, and whether it can be run.
+    /// The generation that was last checked, and whether it can be run.
     pub checked: Option<(i64, Result<(), Refusal>)>,
-    /// Failures in a row.
+    /// Number of consecutive failures.
     pub failures: u32,
 }
 
 impl Context {
-    /// A context that knows nothing yet.
+    /// Creates a context without any state.
     pub fn new(client: Client, settings: Settings, identity: String, metrics: Arc<Metrics>) -> Context {
         Context {
             client,
@@ -84,24 +84,24 @@ impl Context {
         }
     }
 
-    /// Reads or changes what is remembered of the federation with this UID.
+    /// Reads or changes the state of the federation with this UID.
     pub fn session<T>(&self, uid: &str, look: impl FnOnce(&mut Session) -> T) -> T {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         look(sessions.entry(uid.to_owned()).or_default())
     }
 
-    /// How many federations there are.
+    /// Returns the number of federations.
     pub fn federations(&self) -> u32 {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).len() as u32
     }
 
-    /// Forgets the federation with this UID.
+    /// Drops the state of the federation with this UID.
     pub fn forget(&self, uid: &str) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 }
 
-/// Looks after the federations of a namespace, or of all, until `stop` resolves.
+/// Reconciles the federations of a namespace, or of all namespaces, until `stop` resolves.
 pub async fn run(
     context: Arc<Context>,
     namespace: Option<&str>,
@@ -120,7 +120,8 @@ pub async fn run(
             context.pods.follow(event.modify(trim_pod), owner)
         }
     });
-    // Nothing is looked at before it is known what there is: a set that is not known yet would be made again.
+    // Nothing is reconciled before the existing objects are known: a set that is not known yet would be created
+    // again.
     let (sets_known, sets) = sets;
     let (pods_known, pods) = pods;
     let controller = async {
@@ -135,7 +136,7 @@ pub async fn run(
             .graceful_shutdown_on(stop)
             .run(look, retry, Arc::clone(&context))
             .for_each(|done| async {
-                // Failed looks have been reported by `look`.
+                // Failed attempts have been reported by `look`.
                 if let Err(kube::runtime::controller::Error::QueueError(error)) = done {
                     tracing::warn!(%error, "the watch of the federations broke and begins anew");
                 }
@@ -159,13 +160,13 @@ where
     }
 }
 
-/// Leaves out of a pod what nobody looks at, which is most of it: there may be thousands.
+/// Removes the unused part of a pod, which is most of it, since there may be thousands.
 fn trim_pod(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     pod.spec = None;
 }
 
-/// Leaves out of a set what its hash says in short.
+/// Removes the part of a set that its hash represents.
 fn trim_set(set: &mut StatefulSet) {
     set.metadata.managed_fields = None;
     if let Some(spec) = &mut set.spec {
@@ -174,7 +175,8 @@ fn trim_set(set: &mut StatefulSet) {
     }
 }
 
-/// Keeps a mirror up. Returns what resolves when it is first complete, and what keeps it up.
+/// Keeps a mirror up to date. Returns a future that resolves once it is first complete, and a future that keeps it up
+/// to date.
 fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -193,7 +195,7 @@ where
                 Ok(Some(event)) => {
                     let is_complete = matches!(event, watcher::Event::InitDone);
                     for federation in mirror(event) {
-                        // The controller has ended when nobody listens.
+                        // The receiver is gone only if the controller has ended.
                         let _ = touched.unbounded_send(federation);
                     }
                     if let Some(complete) = complete.take_if(|_| is_complete) {
@@ -229,7 +231,7 @@ fn retry(federation: Arc<Federation>, _: &ReconcileError, context: Arc<Context>)
     Action::requeue(pause_after(failures))
 }
 
-/// Twice as long after each failure.
+/// Doubles the delay after each failure.
 fn pause_after(failures: u32) -> Duration {
     let (first, most) = RETRY;
     (first * 2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(most)

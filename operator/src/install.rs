@@ -1,40 +1,40 @@
-//! What it takes to install the operator: its definition, its rights, its pod. `cargo xtask generate` writes this to
+//! The objects that install the operator: definition, rights, deployment. `cargo xtask generate` writes them to
 //! `manifests/install.yaml`, and the rights to the chart.
 //!
-//! The rights are exactly what is used: a test compares them with the requests that are made.
+//! The rights are exactly those that are used: a test compares them with the actual requests.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::naming::FIELD_MANAGER;
 
-/// Where the operator is installed by `manifests/install.yaml`.
+/// Namespace of the operator in `manifests/install.yaml`.
 pub const NAMESPACE: &str = "faultline-system";
-/// The lease by which several operators agree on who works.
+/// The lease that determines which of several operators works.
 pub const LEASE: &str = "faultline-operator";
-/// Where the operator's metrics and its health are.
+/// Port of the operator's metrics and health.
 pub const METRICS_PORT: u16 = 8080;
 
-/// What may be done with what.
+/// A rule of a role: verbs on resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// The group of the API; empty is Kubernetes' own.
+    /// Group of the API; empty for Kubernetes' core group.
     pub api_groups: [&'static str; 1],
-    /// What.
+    /// The resources concerned.
     pub resources: &'static [&'static str],
-    /// May be done with it.
+    /// The permitted verbs.
     pub verbs: &'static [&'static str],
 }
 
-/// What the operator may do in the namespaces that it looks after.
+/// Rights of the operator in the namespaces that it watches.
 pub const RULES: &[Rule] = &[
-    // To look after federations, and to hold them until what belongs to them is gone.
+    // Watching federations, and holding them until their objects are gone.
     Rule { api_groups: ["faultline.dev"], resources: &["federations"], verbs: &["list", "patch", "watch"] },
-    // To say what has become of them.
+    // Reporting their state.
     Rule { api_groups: ["faultline.dev"], resources: &["federations/status"], verbs: &["patch"] },
     Rule { api_groups: ["events.k8s.io"], resources: &["events"], verbs: &["create"] },
-    // To make their pods.
+    // Creating their pods.
     Rule {
         api_groups: ["apps"],
         resources: &["statefulsets"],
@@ -47,14 +47,14 @@ pub const RULES: &[Rule] = &[
         resources: &["networkpolicies"],
         verbs: &["create", "get", "patch"],
     },
-    // To know where they are, and to replace them.
+    // Finding pods, and replacing them.
     Rule { api_groups: [""], resources: &["pods"], verbs: &["delete", "list", "watch"] },
     Rule { api_groups: [""], resources: &["persistentvolumeclaims"], verbs: &["delete", "list"] },
-    // To say why they cannot be made.
+    // Finding out why pods cannot be created.
     Rule { api_groups: [""], resources: &["events"], verbs: &["list"] },
 ];
 
-/// What the operator may do in its own namespace: agree on who works.
+/// Rights of the operator in its own namespace: electing the operator that works.
 pub const LEASE_RULES: &[Rule] = &[Rule {
     api_groups: ["coordination.k8s.io"],
     resources: &["leases"],
@@ -153,12 +153,12 @@ fn metadata(namespaced: bool) -> Value {
     metadata
 }
 
-/// What operators are labelled with.
+/// Returns the labels of operators.
 pub(crate) fn labels() -> Value {
     json!({ "app.kubernetes.io/name": "faultline", "app.kubernetes.io/component": "operator" })
 }
 
-/// Nobody has to reach an operator but who reads its metrics or its health.
+/// Returns the network policy of operators, which permits only access to metrics and health.
 fn policy() -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",

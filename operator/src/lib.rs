@@ -1,16 +1,16 @@
-//! The operator: makes a federation's pods, tells their supervisor where they are, carries out what only the API server
-//! can do, and says in the resource what has become of it.
+//! The operator: creates a federation's pods, tells their supervisor where they are, carries out what requires the
+//! API server, and reports the state in the resource.
 //!
-//! It knows no protocol and decides nothing about the run: the supervisor does, in a pod of its own. Everything that the
-//! operator needs stands in the API server or in the supervisor, so that it may end at any moment and begin again.
+//! It is independent of the protocol and decides nothing about the run: the supervisor does, in its own pod. All
+//! state of the operator is in the API server or in the supervisor, so that it may end at any moment and restart.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`controller`] | what is watched, and when a federation is looked at |
-//! | [`reconcile`] | one look at a federation: dereference, validate, build, apply, update the status |
-//! | [`mirror`] | what is known of the pods and sets of each federation |
-//! | [`install`] | what it takes to install the operator, and the rights that it has |
-//! | [`metrics`] | what is counted, and the page on which it stands |
+//! | [`controller`] | watched objects, and when a federation is reconciled |
+//! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
+//! | [`mirror`] | the known pods and sets of each federation |
+//! | [`install`] | the objects that install the operator, including its rights |
+//! | [`metrics`] | metrics of the operator |
 
 pub mod controller;
 pub mod install;

@@ -1,4 +1,4 @@
-//! `faultline-operator`: looks after the federations of a Kubernetes cluster.
+//! `faultline-operator`: manages the federations of a Kubernetes cluster.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -87,7 +87,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
     let context = Arc::new(Context::new(client, settings, identity, metrics));
     let over = {
         let (mut leads, stopped) = (leads.clone(), stopped.clone());
-        // Without the lease somebody else works: this one begins again from the start.
+        // Without the lease, another operator works. This one starts from the beginning.
         async move {
             changes_to(&mut leads, false, &stopped).await;
         }
@@ -97,13 +97,13 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
         served = page => served??,
     }
     let lost = !*stopped.borrow();
-    // Gives the lease back.
+    // Returns the lease.
     drop(leads);
     lease.await??;
     if lost { Err("the lease was lost, or a watch ended".into()) } else { Ok(()) }
 }
 
-/// A client that counts its requests.
+/// Returns a client that counts its requests.
 async fn client(metrics: Arc<Metrics>) -> Result<Client, Failure> {
     let config = Config::infer().await?;
     let count = MapRequestLayer::new(move |request: http::Request<Body>| {
@@ -113,7 +113,7 @@ async fn client(metrics: Arc<Metrics>) -> Result<Client, Failure> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).build())
 }
 
-/// Whether the operator is to end.
+/// Returns a receiver that tells whether the operator is to end.
 fn stopped() -> Result<watch::Receiver<bool>, Failure> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (stop, stopped) = watch::channel(false);
@@ -123,13 +123,13 @@ fn stopped() -> Result<watch::Receiver<bool>, Failure> {
             _ = interrupt.recv() => {}
         }
         stop.send_replace(true);
-        // Held until the end of the process, so that nobody takes its end for a signal.
+        // Kept until the end of the process, so that its end is not mistaken for a signal.
         std::future::pending::<()>().await;
     });
     Ok(stopped)
 }
 
-/// Waits until the lease is held or not, as `wanted`. Returns `false` when the operator is to end first.
+/// Waits until the lease is held or not, as `wanted`. Returns `false` if the operator is to end first.
 async fn changes_to(
     leads: &mut watch::Receiver<bool>,
     wanted: bool,

@@ -1,4 +1,4 @@
-//! What the operator counts, and the page on which it stands.
+//! Metrics of the operator, and the page that shows them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use tokio::net::TcpListener;
 
-/// What is counted. The labels of each are a handful of words.
+/// Metrics of the operator. Every label has only a few values.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -65,25 +65,29 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A look took so long, and succeeded or not.
+    /// Counts a reconciliation with its duration and outcome.
     pub fn looked(&self, duration: Duration, done: bool) {
         let outcome = if done { Outcome::Done } else { Outcome::Failed };
         self.looks.get_or_create(&LookLabels { outcome }).inc();
         self.duration.observe(duration.as_secs_f64());
     }
 
-    /// The API server was asked something.
+    /// Counts a request to the API server.
     pub fn requested(&self, method: &http::Method) {
         self.requests.get_or_create(&RequestLabels { method: method.as_str().to_owned() }).inc();
     }
 
-    /// Whether this operator works or waits.
+    /// Records whether this operator works or waits.
     pub fn lead(&self, leads: bool) {
         self.leader.set(leads.into());
     }
 }
 
-/// Answers at `/metrics` and `/healthz`, for ever.
+/// Serves `/metrics` and `/healthz` until the future is dropped.
+///
+/// # Errors
+///
+/// Fails if the address cannot be used.
 pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     let app = Router::new()

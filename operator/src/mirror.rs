@@ -1,10 +1,11 @@
-//! What is known of the sets and pods of federations: copies of what the API server has, kept up by watches, and which
-//! federation an object belongs to.
+//! Mirrors of the sets and pods of federations, kept up to date by watches, and the federation that an object belongs
+//! to.
 //!
-//! Labels only narrow down what is watched: anybody who may create a pod in some namespace can write any label on it. An
-//! object belongs to a federation when it is in the same namespace and its chain of controllers, as its owner references
-//! state it, leads to the federation's UID: from a set directly, from a pod over a set that belongs to the federation.
-//! Within one namespace this is as far as Kubernetes goes: a user who may create pods there can mount every secret of it.
+//! Labels only narrow down what is watched: any user who may create a pod in some namespace can set any label on it.
+//! An object belongs to a federation if it is in the same namespace and its chain of controllers, according to its
+//! owner references, leads to the federation's UID: from a set directly, from a pod through a set that belongs to the
+//! federation. Kubernetes offers no stronger separation within one namespace: a user who may create pods there can
+//! mount every secret in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,7 @@ use kube::{Resource, ResourceExt};
 use crate::naming;
 use crate::reconcile::validate;
 
-/// Every watched object of a kind, found by namespace and name.
+/// All watched objects of a kind, by namespace and name.
 pub struct Mirror<K: Resource<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
     writer: Mutex<Writer<K>>,
@@ -35,12 +36,12 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Default for Mirror<K> {
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
-    /// The object of this name.
+    /// Returns the object with this name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
-    /// Follows the watch. Returns the federations that something has changed for; `owner` names that of an object.
+    /// Follows the watch. Returns a stream of federations with changes; `owner` returns the federation of an object.
     pub fn follow(
         &self,
         event: Event<K>,
@@ -50,7 +51,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
         let owners = || self.store.state().iter().filter_map(|it| owner(it)).collect::<Vec<_>>();
         let mut touched = match &event {
             Event::Apply(object) | Event::Delete(object) => owner(object).into_iter().collect(),
-            // What is gone since the watch broke touched its federation, too.
+            // Objects that were deleted while the watch was broken concern their federations, too.
             Event::InitDone => owners(),
             Event::Init | Event::InitApply(_) => Vec::new(),
         };
@@ -64,17 +65,17 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
     }
 }
 
-/// What belongs to a federation, by name.
+/// Objects of a federation, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Belongings {
-    /// Its sets.
+    /// Its stateful sets.
     pub sets: BTreeMap<String, Arc<StatefulSet>>,
     /// The pods of those sets.
     pub pods: BTreeMap<String, Arc<Pod>>,
 }
 
 impl Belongings {
-    /// What the mirrors hold of `federation`.
+    /// Returns the objects of `federation` in the mirrors.
     pub fn of(federation: &Federation, sets: &Mirror<StatefulSet>, pods: &Mirror<Pod>) -> Belongings {
         let namespace = federation.namespace().unwrap_or_default();
         let groups = validate::groups(federation).into_iter();
@@ -97,7 +98,7 @@ impl Belongings {
     }
 }
 
-/// Whether an object is in a federation's namespace and controlled by it.
+/// Returns whether an object is in a federation's namespace and controlled by it.
 pub fn belongs<K: Resource>(object: &K, federation: &Federation) -> bool {
     object.namespace() == federation.namespace() && is_controlled(object, federation.uid().as_deref())
 }
@@ -110,13 +111,13 @@ fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
     object.owner_references().iter().find(|it| it.controller == Some(true))
 }
 
-/// The federation that a set says it belongs to. A look at it finds out whether it does.
+/// Returns the federation that a set claims to belong to. Reconciling it determines whether that is true.
 pub fn owner_of_set(set: &StatefulSet) -> Option<ObjectRef<Federation>> {
     let owner = controller(set).filter(|it| it.kind == Federation::kind(&()))?;
     Some(ObjectRef::new(&owner.name).within(&set.namespace()?))
 }
 
-/// The federation that the set of a pod says it belongs to.
+/// Returns the federation that the set of a pod claims to belong to.
 pub fn owner_of_pod(pod: &Pod, sets: &Mirror<StatefulSet>) -> Option<ObjectRef<Federation>> {
     let set = sets.get(&pod.namespace()?, &controller(pod)?.name)?;
     is_controlled(pod, set.uid().as_deref()).then(|| owner_of_set(&set)).flatten()
@@ -199,9 +200,9 @@ mod tests {
         let labels = naming::labels(&world.federation);
         let name = "quickstart-paris-1";
         let strangers = [
-            // In another namespace, with every label and every reference that the true one has.
+            // In another namespace, with all labels and references of the real one.
             pod("elsewhere", name, PARIS, "uid of quickstart-paris", &labels),
-            // In the same one, controlled by something else, by another set of this name, or by nothing.
+            // In the same namespace, controlled by something else, by another set of this name, or by nothing.
             pod("experiments", name, "other", "uid of other", &labels),
             pod("experiments", name, PARIS, "uid of another quickstart-paris", &labels),
             serde_json::from_value(
@@ -213,7 +214,7 @@ mod tests {
             assert_eq!(world.pod(Event::Apply(stranger.clone())), [""; 0], "{stranger:?}");
             assert_eq!(world.known(), [""; 0], "{stranger:?}");
         }
-        // A whole set elsewhere, and one here that is controlled by another federation of the name.
+        // A whole set in another namespace, and one here that is controlled by another federation of the same name.
         world.set(Event::Apply(set("elsewhere", PARIS, &world.uid())));
         world.set(Event::Apply(set("experiments", "quickstart-rennes", "its predecessor")));
         let belongings = Belongings::of(&world.federation, &world.sets, &world.pods);

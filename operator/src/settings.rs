@@ -1,4 +1,4 @@
-//! What the operator is told when it starts.
+//! Settings of the operator.
 
 use clap::Args;
 use faultline_client::naming::NODE_IMAGE;

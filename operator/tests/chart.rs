@@ -1,5 +1,5 @@
-//! The chart renders to what `manifests/install.yaml` holds. Needs `helm` on the path, and so runs only when asked for:
-//! `cargo test -p faultline-operator --test chart -- --ignored`.
+//! Checks that the chart renders to the content of `manifests/install.yaml`. Requires `helm` on the path, and
+//! therefore runs only on request: `cargo test -p faultline-operator --test chart -- --ignored`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,9 +20,9 @@ fn helm(arguments: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// By kind and name, without the labels that only helm sets.
+/// Returns the objects by kind and name, without the labels that only helm sets.
 fn rendered(options: &[&str]) -> BTreeMap<String, Value> {
-    // Without a cluster, helm assumes a version of its own, which may be older than what the chart needs.
+    // Without a cluster, helm assumes its own version of Kubernetes, which may be older than the chart requires.
     let usual = ["template", "--namespace", install::NAMESPACE, "--kube-version", "1.34.0"];
     let arguments = [&usual, options].concat();
     read(&helm(&arguments).expect("it renders"))
@@ -33,7 +33,7 @@ fn read(text: &str) -> BTreeMap<String, Value> {
     named(objects.into_iter().filter(|it| !it.is_null()))
 }
 
-/// Helm writes `1` where there was `1.0`.
+/// Makes numbers comparable: helm writes `1` for `1.0`.
 fn alike(value: &mut Value) {
     match value {
         Value::Number(number) => *value = json!(number.as_f64()),
@@ -61,7 +61,7 @@ fn named(objects: impl Iterator<Item = Value>) -> BTreeMap<String, Value> {
 fn the_chart_installs_what_the_manifest_does() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/install.yaml");
     let mut expected = read(&std::fs::read_to_string(manifest).expect("it is there"));
-    // Helm makes the namespace itself.
+    // Helm creates the namespace itself.
     expected.remove(&format!("Namespace {}", install::NAMESPACE)).expect("the manifest makes one");
     let rendered = rendered(&[]);
     assert_eq!(rendered.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! The whole life of a federation against an API server in memory and a supervisor that says what the test wants:
-//! what is written when, what happens when the operator ends in between, and which rights all of it takes.
+//! The whole life of a federation, with an API server in memory and a supervisor whose status the test sets: the
+//! order of writes, restarts of the operator at any point, and the rights used.
 
 mod common;
 
@@ -38,7 +38,7 @@ const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/experiments/events";
 const CLAIMS: &str = "/api/v1/namespaces/experiments/persistentvolumeclaims";
 const KEY: &str = "/api/v1/namespaces/experiments/secrets/quickstart-key";
 
-/// A supervisor that says what it is told to say.
+/// A supervisor with a status that the test sets.
 #[derive(Clone, Default)]
 struct Supervisor {
     says: Arc<Mutex<Status>>,
@@ -109,7 +109,7 @@ impl World {
         World { server, supervisor, context, port }
     }
 
-    /// Another operator takes over: nothing is remembered.
+    /// Another operator takes over, without any state.
     fn restart(&mut self) {
         self.context = context(&self.server, self.port);
     }
@@ -128,16 +128,16 @@ impl World {
         format!("{} {}", it.status, it.reason)
     }
 
-    /// What a watch would have brought, and one look.
+    /// Performs the effect of a watch, and one reconciliation.
     async fn look(&self) -> Result<(), ReconcileError> {
         self.watch(&self.context.sets, "/statefulsets/", mirror::owner_of_set);
         self.watch(&self.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &self.context.sets));
-        // A status is written at most once a second; a test has no time for that.
+        // A status is written at most once per second, for which a test has no time.
         self.context.session(UID, |it| it.statuses = Pace::default());
         reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
     }
 
-    /// Has a mirror see what there is, in every namespace.
+    /// Lets a mirror see the existing objects in every namespace.
     fn watch<K>(&self, mirror: &Mirror<K>, kind: &str, owner: impl Fn(&K) -> Option<ObjectRef<Federation>>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
@@ -150,14 +150,14 @@ impl World {
         mirror.follow(Event::InitDone, owner);
     }
 
-    /// Somebody deletes the federation.
+    /// A user deletes the federation.
     fn delete_federation(&self) {
         let mut federation = self.server.get(FEDERATION).unwrap();
         federation["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         self.server.put(FEDERATION, federation);
     }
 
-    /// What the garbage collector does: ends the pods of sets that are being deleted, and then the sets.
+    /// Performs the work of the garbage collector: ends the pods of sets that are being deleted, then the sets.
     fn collect_garbage(&self) {
         for path in self.server.paths(&format!("{SETS}/")) {
             let set = self.server.get(&path).unwrap();
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// What the controller of the sets does.
+    /// Performs the work of the controller of stateful sets.
     fn make_pods(&self) {
         for path in self.server.paths(&format!("{SETS}/")) {
             let set = self.server.get(&path).unwrap();
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// What there is, events aside, which have names of their own.
+    /// Returns the paths of all objects except events, which have names of their own.
     fn made(&self) -> Vec<String> {
         self.server.paths("/").into_iter().filter(|it| !it.starts_with(EVENTS)).collect()
     }
@@ -229,7 +229,7 @@ fn told(number: u64, reason: &str, text: &str) -> Told {
     Told { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
 }
 
-/// From `kubectl apply` to the verdict. Every step is looked at twice.
+/// From `kubectl apply` to the verdict. Every step is reconciled twice.
 async fn run_to_the_verdict(world: &mut World, mut look: impl AsyncFnMut(&mut World)) {
     look(world).await;
     look(world).await;
@@ -292,7 +292,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     assert_eq!(world.server.writes(), [""; 0], "nothing has changed, nothing is written");
     assert_eq!(world.supervisor.places.lock().unwrap().len(), 1);
 
-    // A pod is to go; the supervisor hears that it is gone only when it is.
+    // A pod is to be deleted. The supervisor is told only once it is gone.
     let path = format!("{PODS}/quickstart-paris-1");
     let uid = world.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let request = Request { id: 7, action: Action::DeletePod, process: "paris-1".into(), uid };
@@ -320,7 +320,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     assert_eq!(world.server.get(&format!("{SETS}/quickstart-paris")).unwrap()["spec"]["replicas"], 0);
     assert_eq!(world.server.get(&format!("{SETS}/quickstart-supervisor")).unwrap()["spec"]["replicas"], 1);
 
-    // Deleted: the finalizer goes last.
+    // Deleted: the finalizer is removed last.
     world.delete_federation();
     world.server.put(
         &format!("{CLAIMS}/kept"),
@@ -376,14 +376,14 @@ async fn what_belongs_to_somebody_else_is_not_touched() {
         let world = World::new().await;
         let foreign = json!({ "metadata": { "name": path.rsplit('/').next(), "uid": "other" }, "data": {} });
         world.server.put(path, foreign.clone());
-        // Not even mirrored: it carries no label of ours.
+        // Not even mirrored, since it lacks the operator's labels.
         reconcile_twice_without_mirror(&world).await;
         assert_eq!(world.server.get(path), Some(foreign));
         assert_eq!(world.condition("Accepted"), "False NameTaken");
     }
 }
 
-/// Puts an object where somebody else may put it.
+/// Puts an object where another user may put it.
 fn forge(world: &World, kind: &str, namespace: &str, name: &str, mut object: Value) {
     let path = match kind {
         "statefulsets" => format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"),
@@ -398,7 +398,7 @@ fn forge(world: &World, kind: &str, namespace: &str, name: &str, mut object: Val
 #[tokio::test]
 async fn a_neighbour_with_every_label_is_neither_asked_nor_told_nor_waited_for() {
     let mut world = World::new().await;
-    // Says that the run is over and has passed.
+    // Claims that the run is over and has passed.
     let forger = Supervisor::default();
     let port = forger.serve_at("127.0.0.2:0").await.port();
     forger.say(|it| {
@@ -428,7 +428,7 @@ async fn a_neighbour_with_every_label_is_neither_asked_nor_told_nor_waited_for()
         assert!(forger.tokens.lock().unwrap().is_empty(), "{namespace}/{name} was sent the token");
         assert_ne!(world.status().phase, Phase::Completed);
     }
-    // The true pods come, and the run with them.
+    // The real pods arrive, and the run with them.
     world.server.remove(&format!("{PODS}/quickstart-supervisor-0"));
     world.server.remove(&format!("{PODS}/quickstart-paris-1"));
     world.make_pods();
@@ -437,7 +437,7 @@ async fn a_neighbour_with_every_label_is_neither_asked_nor_told_nor_waited_for()
     assert_eq!(world.condition("PodsReady"), "True AllRun");
     assert!(!world.supervisor.tokens.lock().unwrap().is_empty(), "the true one is asked");
     assert!(forger.tokens.lock().unwrap().is_empty());
-    // Bystanders hold nobody up.
+    // Bystanders delay nothing.
     let labels = supervisor["spec"]["template"]["metadata"]["labels"].clone();
     for (kind, namespace) in [
         ("pods", "neighbour"),
@@ -493,7 +493,7 @@ async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_neve
     world.look().await.unwrap();
     assert_eq!(world.server.get(KEY).unwrap()["data"], key["data"], "it is put back");
 
-    // Nobody knows it any more, though everything else is made again.
+    // The key is lost, although everything else is created again.
     world.server.remove(KEY);
     world.restart();
     for set in ["quickstart-paris", "quickstart-supervisor"] {
@@ -506,7 +506,7 @@ async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_neve
     assert_eq!(told, 1, "once");
     assert!(world.status().message.is_some_and(|it| it.contains("put it back")), "with the remedy");
 
-    // Somebody else's is none.
+    // A secret of another owner does not count.
     let mut foreign = key.clone();
     foreign["metadata"]["ownerReferences"] = json!([]);
     world.server.put(KEY, foreign);
@@ -545,7 +545,7 @@ async fn a_look_that_fails_again_and_again_is_told() {
     world.server.fail_writes_to("statefulsets");
     assert!(world.look().await.is_err());
     assert!(world.status().condition("Reconciled").is_none(), "once is no news");
-    // What the controller counts.
+    // The number that the controller counts.
     world.context.session(UID, |it| it.failures = 1);
     assert!(world.look().await.is_err());
     assert_eq!(world.condition("Reconciled"), "False CannotWrite");
@@ -584,7 +584,7 @@ async fn a_federation_that_makes_no_sense_has_no_objects() {
 async fn the_rights_are_those_that_are_used() {
     let mut world = World::new().await;
     run_to_the_verdict(&mut world, async |world| world.look().await.unwrap()).await;
-    // What only some federations take: a volume deleted, a key that is there already, pods that cannot be made.
+    // Requests that only some federations cause: a deleted volume, an existing key, pods that cannot be created.
     let rare = World::new().await;
     let mut federation = rare.server.get(FEDERATION).unwrap();
     federation["spec"]["kubernetes"] = json!({ "volumes": { "size": "1GiB" } });
@@ -607,7 +607,7 @@ async fn the_rights_are_those_that_are_used() {
     rare.look().await.unwrap();
     rare.collect_garbage();
     rare.look().await.unwrap();
-    // What watches.
+    // Requests of the watches.
     let watching = ApiServer::default();
     let watched = |used: &BTreeSet<Right>| used.iter().filter(|it| it.2 == "watch").count() == 3;
     let stop = {

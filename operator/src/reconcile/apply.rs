@@ -1,4 +1,5 @@
-//! Makes what there should be. Each write may be the last one: the next look finds what is left to do.
+//! Creates and changes objects as desired. Any write may be the last one: the next reconciliation finds what remains
+//! to be done.
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
@@ -20,45 +21,45 @@ use crate::mirror::{self, Belongings};
 use crate::naming;
 use crate::reconcile::build;
 
-/// What came of it.
+/// The outcome of applying.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Something that could not be made, and that a person has to do something about.
+    /// An object that could not be created, which requires action by a user.
     pub trouble: Option<Trouble>,
-    /// What somebody else had changed, and is as it should be again.
+    /// Changes by others that have been reverted.
     pub repaired: Vec<Drift>,
 }
 
-/// Why something cannot be made, for a person.
+/// Why an object cannot be created, for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// In one word.
+    /// Reason in one word.
     pub reason: &'static str,
-    /// In a sentence.
+    /// Reason in a sentence.
     pub message: String,
 }
 
-/// What could not be written.
+/// A write that failed.
 #[derive(Debug, Error)]
 pub enum ApplyError {
-    /// The finalizer.
+    /// The finalizer could not be changed.
     #[error("the finalizer cannot be changed: {0}")]
     Finalizer(#[source] kube::Error),
-    /// An object.
+    /// An object could not be created or changed.
     #[error("{0} cannot be made: {1}")]
     Make(String, #[source] kube::Error),
-    /// An object that is to go.
+    /// An object could not be deleted.
     #[error("{0} cannot be deleted: {1}")]
     Delete(String, #[source] kube::Error),
-    /// What is left of a federation.
+    /// The remaining objects of a federation could not be listed.
     #[error("what is left cannot be listed: {0}")]
     List(#[source] kube::Error),
-    /// The key.
+    /// The key could not be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
 
-/// Makes what there should be, and tells the supervisor what it should know.
+/// Creates and changes objects as desired, and updates the supervisor.
 pub async fn apply(
     validated: &Validated,
     observed: &Observed,
@@ -77,18 +78,18 @@ pub async fn apply(
     Ok(Applied { trouble, repaired: desired.drifted })
 }
 
-/// Says that there will be something to clean up.
+/// Adds the finalizer, since there will be something to clean up.
 pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result<(), ApplyError> {
     let mut finalizers = federation.finalizers().to_vec();
     finalizers.push(naming::FINALIZER.into());
     change_finalizers(federation, finalizers, context).await
 }
 
-/// Deletes what belongs to a federation that is being deleted. Returns what is still there; once that is nothing, the
-/// federation goes, too.
+/// Deletes the objects of a federation that is being deleted. Returns those that still exist; once there are none,
+/// the federation is deleted as well.
 ///
-/// A set is deleted in the foreground: it stays until its pods are gone, so that a pod that is left has a chain of
-/// controllers for as long as it is there.
+/// A set is deleted in the foreground: it stays until its pods are gone, so that a remaining pod always has a chain
+/// of controllers.
 pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<String>, ApplyError> {
     let uid = federation.uid().unwrap_or_default();
     let namespace = federation.namespace().unwrap_or_default();
@@ -114,7 +115,7 @@ pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<St
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
         let of_this = ListParams::default().labels(&format!("{}={uid}", naming::UID));
         let claims = claims.list(&of_this).await.map_err(ApplyError::List)?.items;
-        // What is to outlive the federation belongs to nobody.
+        // Objects that outlive the federation have no owner.
         let goes =
             |it: &&PersistentVolumeClaim| it.owner_references().iter().any(|it| ending.contains(&it.uid));
         left.extend(claims.iter().filter(goes).map(|it| format!("the volume {}", it.name_any())));
@@ -127,7 +128,7 @@ pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<St
     Ok(left)
 }
 
-/// Refuses to overwrite what somebody else has written meanwhile.
+/// Changes the finalizers, and fails if the object was changed in the meantime.
 async fn change_finalizers(
     federation: &Federation,
     finalizers: Vec<String>,
@@ -145,14 +146,14 @@ async fn change_finalizers(
     gone(written.map(drop)).map_err(ApplyError::Finalizer)
 }
 
-/// Makes the objects that are missing or differ.
+/// Creates or changes the objects that are missing or differ.
 async fn make(
     federation: &Federation,
     observed: &Observed,
     desired: &Desired,
     context: &Context,
 ) -> Result<Option<Trouble>, ApplyError> {
-    // Pods of a run that is over only go, and need no key for that.
+    // The pods of a run that is over are only deleted, which requires no key.
     if observed.phase() != Phase::Completed {
         let key = match keys::find(federation, !observed.sets.is_empty(), context).await {
             Ok(key) => key,
@@ -181,7 +182,7 @@ async fn make(
     Ok(None)
 }
 
-/// Makes the file, unless there is one: it says what the federation was at its beginning.
+/// Creates the file, unless it exists: it contains the federation as it was initially.
 async fn make_file(
     federation: &Federation,
     file: &ConfigMap,
@@ -197,7 +198,7 @@ async fn make_file(
     }
 }
 
-/// Makes an object or changes it, unless it belongs to somebody else.
+/// Creates or changes an object, unless it belongs to another owner.
 async fn make_object<K>(
     federation: &Federation,
     object: &K,
@@ -223,7 +224,7 @@ where
     }
 }
 
-/// Gives a set as many pods as it should have, and leaves everything else of it as it is.
+/// Sets the number of pods of a set, and leaves everything else unchanged.
 async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Result<(), ApplyError> {
     let sets: Api<StatefulSet> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
@@ -234,7 +235,7 @@ async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Res
     gone(scaled).map_err(|it| ApplyError::Make(drift.set.clone(), it))
 }
 
-/// Whether an object of the wanted name belongs to somebody else.
+/// Returns whether an object of the desired name belongs to another owner.
 fn taken<K: Resource<DynamicType = ()>>(
     federation: &Federation,
     there: &kube::core::PartialObjectMeta<K>,
@@ -250,7 +251,7 @@ fn taken<K: Resource<DynamicType = ()>>(
     })
 }
 
-/// What the API server does not allow is for a person to deal with; everything else passes.
+/// Treats a refusal by the API server as a problem for the user. Any other error is temporary.
 fn refused(name: String, error: kube::Error) -> Result<Option<Trouble>, ApplyError> {
     match error {
         kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
@@ -260,8 +261,8 @@ fn refused(name: String, error: kube::Error) -> Result<Option<Trouble>, ApplyErr
     }
 }
 
-/// Tells the supervisor where the processes are, and does what it asks for. What it does not hear now it hears at the
-/// next look.
+/// Tells the supervisor where the processes are, and carries out its requests. Whatever it does not receive now is
+/// repeated at the next reconciliation.
 async fn tell(
     federation: &Federation,
     observed: &Observed,
@@ -286,7 +287,7 @@ async fn tell(
     if let Some(amended) = &desired.amended
         && let Err(error) = supervisor.amend(amended).await
     {
-        // A refusal stands in what the supervisor says next.
+        // The supervisor reports a refusal in its next status.
         tracing::warn!(federation = federation.name_any(), %error, "the changed spec is not taken");
     }
     for order in &desired.orders {
@@ -304,7 +305,7 @@ async fn tell(
     Ok(())
 }
 
-/// The claim first: it goes when its pod does, so that the next pod gets a new one.
+/// Deletes the claim first: it is removed together with its pod, so that the next pod gets a new one.
 async fn delete_pod(
     federation: &Federation,
     pod: &str,
@@ -326,7 +327,7 @@ async fn delete_pod(
     gone(pods.delete(pod, &this_very_one).await).map_err(|it| ApplyError::Delete(pod.to_owned(), it))
 }
 
-/// What is gone, or is another object by now, needs no deletion.
+/// An object that is gone, or has been replaced, needs no deletion.
 fn gone<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match answer {
         Ok(_) => Ok(()),

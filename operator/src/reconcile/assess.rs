@@ -1,4 +1,4 @@
-//! What is to be said of a federation: its status, and the news since the last one. Pure.
+//! Derives a federation's status, and the news since the last one. Pure.
 
 use faultline_api::Federation;
 use faultline_api::resource::{
@@ -16,59 +16,60 @@ use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
-/// So many of a supervisor's events become Kubernetes events; of a run that goes on and on only the end is told, too.
+/// Number of a supervisor's events that become Kubernetes events. For longer runs, only the last ones are reported in
+/// addition.
 const MAX_EVENTS: u64 = 300;
-/// How many of the last events are always told.
+/// Number of last events that are always reported.
 const LAST_EVENTS: u64 = 3;
-/// Longest note of an event.
+/// Longest note of an event, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Where a federation stands.
+/// The situation of a federation.
 #[derive(Clone, Debug)]
 pub enum Situation {
-    /// It cannot be run.
+    /// The federation cannot be run.
     Rejected(Refusal),
-    /// It can.
+    /// The federation can be run.
     Accepted {
-        /// It.
+        /// The validated federation.
         validated: Box<Validated>,
-        /// What came of making it.
+        /// The outcome of applying it.
         applied: Applied,
     },
-    /// Looking at it fails.
+    /// The federation cannot be examined.
     Unseen {
-        /// In one word.
+        /// Reason in one word.
         reason: &'static str,
-        /// In a sentence.
+        /// Reason in a sentence.
         message: String,
     },
-    /// It is being deleted.
+    /// The federation is being deleted.
     Deleting {
-        /// What is still there.
+        /// Objects that still exist.
         left: Vec<String>,
     },
 }
 
-/// Why a federation is not accepted that runs on as it was.
+/// Reason if a change of a federation is refused, and the federation continues as before.
 const CHANGE_REFUSED: &str = "ChangeRefused";
 
-/// A run that is ready, and may not begin.
+/// Message of a run that is ready, and is paused by its user.
 const WAITS_FOR_ITS_USER: &str = "the application does not begin before spec.pause is taken away";
 
-/// Something to be told once.
+/// A change to be reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// The same for the same news, whoever tells it.
+    /// Unique name of the news, independent of the operator that reports it.
     pub name: String,
-    /// In one word.
+    /// Reason in one word.
     pub reason: String,
-    /// In a sentence.
+    /// Description in a sentence.
     pub note: String,
-    /// Whether it is a trouble.
+    /// Whether the news is a warning.
     pub warning: bool,
 }
 
-/// What is to be said, and what of it is new.
+/// Returns the status, and the news in it.
 pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (FederationStatus, Vec<News>) {
     let federation = &*observed.federation;
     let mut status = federation.status.clone().unwrap_or_default();
@@ -97,7 +98,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// What the status says of everything else is as old as the last look that went well.
+    /// Keeps the rest of the status as it was at the last successful reconciliation.
     fn unseen(&mut self, reason: &str, message: &str) {
         self.say(message);
         if self.condition(condition::RECONCILED, "False", reason, message) {
@@ -105,7 +106,7 @@ impl Report<'_> {
         }
     }
 
-    /// Says that a trouble is over; one that never was is not worth a condition.
+    /// Reports that a problem is over. Without an earlier problem, there is no condition.
     fn seen(&mut self) {
         if self.status.condition(condition::RECONCILED).is_some() {
             self.condition(condition::RECONCILED, "True", "Looked", "the operator sees the federation");
@@ -161,13 +162,13 @@ impl Report<'_> {
         self.headline(observed, applied);
     }
 
-    /// Which pods run does not matter any more.
+    /// Reports that the run is over, and that the state of pods no longer matters.
     fn over(&mut self) {
         let message = "the run is over; only its record is kept";
         self.condition(condition::PODS_READY, "False", "RunOver", message);
     }
 
-    /// What somebody else had changed, and was put back.
+    /// Reports changes by others that were reverted.
     fn repaired(&mut self, applied: &Applied) {
         for Drift { set, generation, found, wanted } in &applied.repaired {
             let note = format!(
@@ -183,7 +184,7 @@ impl Report<'_> {
         }
     }
 
-    /// Why the run goes on as before the last change of the spec, if it does.
+    /// Returns why the run continues as it was before the last change of the spec, if it does.
     fn change_refused(&self, validated: &Validated, observed: &Observed) -> Option<String> {
         if let Some(refusal) = &validated.refused {
             return Some(refusal.message.clone());
@@ -193,7 +194,7 @@ impl Report<'_> {
         newest.refused.clone().filter(|_| Some(newest.generation) == self.federation.metadata.generation)
     }
 
-    /// Told once for each change.
+    /// Reports a refused change, once per change.
     fn refused_change(&mut self, why: &str) {
         let message = format!(
             "the federation goes on as it was, and no change of its spec is carried out until this is taken back: {why}"
@@ -213,7 +214,7 @@ impl Report<'_> {
         }
     }
 
-    /// The run is over, and nobody can say more of it.
+    /// Reports that the run is over and its record is lost.
     fn record_lost(&mut self) {
         let message = "the supervisor's pod was replaced, and the record of the run went with it; with \
                        spec.kubernetes.results the record is on a volume, which outlives the pod";
@@ -226,7 +227,7 @@ impl Report<'_> {
         self.say(message);
     }
 
-    /// The pods: how many run, and what is in their way.
+    /// Reports the state of the pods: how many run, and what prevents the others.
     fn pods(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
         let hosts = build::hosts(validated, observed);
         let running = |group: &str| {
@@ -314,7 +315,7 @@ impl Report<'_> {
         self.status.clusters_ready = Some(format!("{}/{}", ready.count(), self.status.clusters.len()));
     }
 
-    /// What the supervisor says.
+    /// Reports the supervisor's status.
     fn supervised(&mut self, validated: &Validated, said: &Status) {
         use supervision::Phase as Run;
         self.status.phase = match said.phase {
@@ -441,7 +442,7 @@ impl Report<'_> {
         self.condition(condition::COMPLETED, "True", reason, &message);
     }
 
-    /// The supervisor's events, as far as they have not been told.
+    /// Reports the supervisor's events that have not been reported yet.
     fn story(&mut self, said: &Status) {
         let same = is_known(self.federation, &said.supervisor);
         let told = if same { self.status.last_event.unwrap_or(0).unsigned_abs() } else { 0 };
@@ -464,7 +465,7 @@ impl Report<'_> {
         self.say(&newest.text);
     }
 
-    /// What matters most now.
+    /// Returns the most important fact at present.
     fn headline(&mut self, observed: &Observed, applied: &Applied) {
         if let Some(trouble) = &applied.trouble {
             self.say(&trouble.message);
@@ -492,7 +493,7 @@ impl Report<'_> {
         }
     }
 
-    /// Who refused to make a pod, from the API server's words, and what to do about it.
+    /// Explains the API server's refusal of a pod, and suggests a remedy.
     fn refusal(&self, message: &str) -> Trouble {
         let kubernetes = self.federation.spec.kubernetes.as_ref();
         let shapes = kubernetes.is_some_and(|it| it.links == Some(Emulation::Tc));
@@ -524,7 +525,7 @@ impl Report<'_> {
         self.status.message = Some(shortened(message, MAX_MESSAGE));
     }
 
-    /// Sets a condition. Returns whether its status or reason is another than before.
+    /// Sets a condition. Returns whether its status or reason has changed.
     fn condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) -> bool {
         let new = Condition {
             kind: kind.into(),
@@ -545,8 +546,8 @@ impl Report<'_> {
         changed
     }
 
-    /// News about a condition. The same change is told under the same name, even when the status that says that it has
-    /// been told was not written.
+    /// Adds news about a condition. The same change has the same name, even if the status that records the report was
+    /// not written.
     fn tell(&mut self, kind: &str, reason: &str, note: &str, warning: bool) {
         let before = self.federation.status.as_ref();
         let before = before.and_then(|it| it.condition(kind));
@@ -565,16 +566,16 @@ impl Report<'_> {
     }
 }
 
-/// What emulates links.
+/// How links are emulated.
 struct Emulated {
-    /// In a word of the status.
+    /// Name in the status.
     word: &'static str,
-    /// As the reason of a condition.
+    /// Reason of the condition.
     reason: &'static str,
     sentence: String,
 }
 
-/// What emulates the links, from what kernels can do where somebody may tell them.
+/// Returns what emulates the links, from the features of those kernels that may be configured.
 fn emulated(shaping: Option<&Shaping>) -> Emulated {
     const IN_NODE: &str = "delay lines in the nodes emulate the links";
     let Some(Shaping { places, rates, delays, lacks }) = shaping else {
@@ -599,7 +600,7 @@ fn emulated(shaping: Option<&Shaping>) -> Emulated {
     }
 }
 
-/// What keeps a pod from running, if it is more than time.
+/// Returns what prevents a pod from running, unless it only needs time.
 fn obstacle(pod: &Pod) -> Option<Trouble> {
     const PATIENCE_ENDS_AT: &[&str] = &[
         "ErrImagePull",
@@ -628,7 +629,7 @@ fn obstacle(pod: &Pod) -> Option<Trouble> {
     })
 }
 
-/// As a word of the API.
+/// Returns the value as it appears in the API.
 fn word(it: &impl serde::Serialize) -> String {
     match serde_json::to_value(it) {
         Ok(serde_json::Value::String(word)) => word,
@@ -636,7 +637,7 @@ fn word(it: &impl serde::Serialize) -> String {
     }
 }
 
-/// At most `most` bytes of a text.
+/// Returns at most `most` bytes of a text.
 fn shortened(text: &str, most: usize) -> String {
     const CUT: &str = " …";
     if text.len() <= most {

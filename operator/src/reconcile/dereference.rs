@@ -1,4 +1,4 @@
-//! What there is: the objects of a federation, and what its supervisor says. Reads only.
+//! Reads the existing objects of a federation, and its supervisor's status. Writes nothing.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,52 +22,52 @@ use crate::mirror::Belongings;
 use crate::naming;
 use crate::supervisor::{Supervisor, SupervisorError};
 
-/// Between two questions why there are no pods: of many federations that are made at the same time, most only wait for
-/// their turn.
+/// Time between two queries why pods are missing. If many federations are created at the same time, most only wait
+/// for their turn.
 const ASKED_EVERY: Duration = Duration::from_secs(3);
 
-/// What there is of a federation.
+/// The existing state of a federation.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The resource, with the status that was written last.
+    /// The resource, with the last status that was written.
     pub federation: Arc<Federation>,
-    /// Its sets of pods, by name.
+    /// Stateful sets by name.
     pub sets: BTreeMap<String, Arc<StatefulSet>>,
-    /// Its pods, by name.
+    /// Pods by name.
     pub pods: BTreeMap<String, Arc<Pod>>,
-    /// What its supervisor says.
+    /// Status of its supervisor.
     pub supervision: Supervision,
-    /// The places that the supervisor was told last, as far as is known.
+    /// The places that the supervisor was last told, as far as is known.
     pub pushed: Option<Places>,
-    /// Why a set could not make its pods, in the words of the API server.
+    /// Why a set could not create its pods, in the words of the API server.
     pub refused: Option<String>,
 }
 
-/// What a supervisor says.
+/// Status of a supervisor.
 #[derive(Clone, Debug, Default)]
 pub enum Supervision {
-    /// There is none yet, or none is needed any more.
+    /// There is no supervisor yet, or none is needed any more.
     #[default]
     Absent,
-    /// Its pod runs, but it does not answer.
+    /// The pod runs, but the supervisor does not answer.
     Silent(String),
-    /// The status, with the events that are not Kubernetes events yet.
+    /// The supervisor's status, with the events that have not become Kubernetes events yet.
     Known(Box<Status>),
 }
 
-/// What could not be read.
+/// A read that failed.
 #[derive(Debug, Error)]
 pub enum DereferenceError {
-    /// The key.
+    /// The key could not be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Why there are no pods.
+    /// The events of a set without pods could not be read.
     #[error("the events of {0} cannot be read: {1}")]
     Events(String, #[source] kube::Error),
 }
 
 impl Observed {
-    /// Of which nothing else is known.
+    /// Creates the state of a federation about which nothing else is known.
     pub fn of(federation: Arc<Federation>) -> Observed {
         Observed {
             federation,
@@ -79,18 +79,18 @@ impl Observed {
         }
     }
 
-    /// The phase that was written last.
+    /// Returns the phase in the last status.
     pub fn phase(&self) -> Phase {
         self.federation.status.as_ref().map(|it| it.phase).unwrap_or_default()
     }
 
-    /// Whether all its pods were found to run.
+    /// Returns whether the last status says that all pods run.
     pub fn has_all_pods(&self) -> bool {
         self.federation.status.as_ref().is_some_and(|it| it.holds(condition::PODS_READY))
     }
 
-    /// Whether the record of the run is gone: the application had begun, and there is a supervisor that knows nothing of
-    /// it. Left to itself it would run the federation once more.
+    /// Returns whether the record of the run is lost: the application had begun, and the supervisor does not know it.
+    /// Without intervention, the supervisor would run the federation again.
     pub fn has_lost_record(&self) -> bool {
         let Supervision::Known(said) = &self.supervision else { return false };
         let begins = !matches!(said.phase, Run::Judging | Run::Completed | Run::Failed);
@@ -100,7 +100,7 @@ impl Observed {
     }
 }
 
-/// Finds out what there is.
+/// Reads the existing state.
 pub async fn dereference(
     federation: &Arc<Federation>,
     context: &Context,
@@ -129,7 +129,7 @@ pub async fn dereference(
     Ok(observed)
 }
 
-/// What a supervisor says, with those of its events that have not been told.
+/// Returns a supervisor's status, with the events that have not been reported.
 async fn ask(supervisor: &Supervisor, federation: &Federation) -> Result<Status, SupervisorError> {
     let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
     let status = supervisor.status(told.unsigned_abs()).await?;
@@ -140,12 +140,12 @@ async fn ask(supervisor: &Supervisor, federation: &Federation) -> Result<Status,
     }
 }
 
-/// Whether what has been told was told by this supervisor.
+/// Returns whether earlier reports came from this supervisor.
 pub(super) fn is_known(federation: &Federation, supervisor: &str) -> bool {
     federation.status.as_ref().is_some_and(|it| it.supervisor.as_deref() == Some(supervisor))
 }
 
-/// The supervisor at this address, with the federation's key.
+/// Returns a client of the supervisor at this address, with the federation's key.
 pub(super) async fn find_supervisor(
     federation: &Federation,
     address: IpAddr,
@@ -156,8 +156,8 @@ pub(super) async fn find_supervisor(
         .map_err(|_| KeyError::Invalid(naming::key(federation)))
 }
 
-/// Why the first set that lacks pods lacks them: only its events tell. Events outlive what they tell of, so that nobody
-/// asks once all pods have been there.
+/// Returns why the first set that lacks pods lacks them, according to its events. Since events outlive their cause,
+/// they are not read once all pods have existed.
 async fn refused(observed: &Observed, context: &Context) -> Result<Option<String>, DereferenceError> {
     if observed.phase() >= Phase::Linking {
         return Ok(None);

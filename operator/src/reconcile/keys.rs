@@ -1,4 +1,4 @@
-//! The key of a federation: made once, read where it is needed, and never replaced while pods have what is drawn from it.
+//! The key of a federation: created once, read when needed, and never replaced while pods depend on it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,21 +17,21 @@ use super::validate;
 use crate::controller::Context;
 use crate::{mirror, naming};
 
-/// For so long a key that was read is taken for being there.
+/// Time for which a key that was read is assumed to exist.
 const FRESH: Duration = Duration::from_secs(30);
-/// The entry of the secret.
+/// Name of the entry in the secret.
 const ENTRY: &str = "key";
 
-/// A federation's key as it was read last.
+/// A federation's key, as it was last read.
 #[derive(Clone, Debug)]
 pub struct Known {
     key: String,
-    /// When; `None` when it is in doubt.
+    /// When it was read; `None` if it must be read again.
     at: Option<Instant>,
 }
 
 impl Known {
-    /// Has it read again before it is used.
+    /// Requires the key to be read again before it is used.
     pub fn doubt(&mut self) {
         self.at = None;
     }
@@ -40,40 +40,40 @@ impl Known {
 /// Why there is no key.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// The API server does not say.
+    /// The API server did not return it.
     #[error("the secret {0} cannot be read: {1}")]
     Read(String, #[source] kube::Error),
-    /// It cannot be made.
+    /// It cannot be created.
     #[error("the secret {0} cannot be made: {1}")]
     Make(String, #[source] kube::Error),
-    /// There are no random bytes for a new one.
+    /// There are no random bytes for a new key.
     #[error("no random bytes: {0}")]
     Random(#[from] getrandom::Error),
-    /// There is a secret of its name that the federation does not control.
+    /// A secret of its name exists that the federation does not control.
     #[error(
         "there is a Secret {0} already, and it does not belong to this federation: delete it, or give the federation \
          another name"
     )]
     Foreign(String),
-    /// It was deleted, and only the pods have what was drawn from it.
+    /// It was deleted, and the pods still depend on it.
     #[error(
         "the secret {0} is gone, and the pods of the federation go by what was in it; put it back as it was, with the \
          federation as its controller, or delete the federation and apply it again"
     )]
     Gone(String),
-    /// It holds another key than before.
+    /// The secret contains another key than before.
     #[error(
         "the secret {0} holds another key than the pods of the federation go by; put the first one back, or delete the \
          federation and apply it again"
     )]
     Replaced(String),
-    /// It holds none.
+    /// The secret contains no valid key.
     #[error("the secret {0} holds no key of a federation; delete the federation and apply it again")]
     Invalid(String),
 }
 
 impl KeyError {
-    /// In one word, for the status.
+    /// Returns the reason in one word, for the status.
     pub fn reason(&self) -> &'static str {
         match self {
             KeyError::Foreign(_) => "NameTaken",
@@ -84,14 +84,14 @@ impl KeyError {
         }
     }
 
-    /// Whether only a person can do something about it.
+    /// Returns whether only a user can solve the problem.
     pub fn is_lasting(&self) -> bool {
         !matches!(self, KeyError::Read(..) | KeyError::Make(..) | KeyError::Random(_))
     }
 }
 
-/// The key. One that is deleted while this operator knows it is put back. Where there never was one it is made, unless
-/// `in_use`: then pods have been made that go by a key which is gone.
+/// Returns the key. Restores a key that was deleted while this operator knows it. Creates a key if there never was
+/// one, unless `in_use` says that pods already depend on a key that is gone.
 pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> Result<String, KeyError> {
     let uid = federation.uid().unwrap_or_default();
     let known = context.session(&uid, |it| it.key.clone());
@@ -136,7 +136,7 @@ async fn make(
     let mut secret: Secret = owned(federation, name.clone());
     secret.immutable = Some(true);
     secret.string_data = Some([(ENTRY.to_owned(), key.clone())].into());
-    // Somebody else who makes it at the same moment is found at the next look.
+    // If another operator creates it at the same moment, the next reconciliation finds that key.
     secrets.create(&PostParams::default(), &secret).await.map_err(|it| KeyError::Make(name, it))?;
     Ok(key)
 }
@@ -151,7 +151,7 @@ fn random() -> Result<String, getrandom::Error> {
     Ok(key)
 }
 
-/// The keys of all processes, by pod. Each pod finds its own, and no other one, where its container mounts it.
+/// Returns the keys of all processes, by pod. The container of each pod mounts only its own.
 pub fn of_processes(federation: &Federation, key: &str) -> Result<Secret, KeyError> {
     let mut secret: Secret = owned(federation, naming::process_keys(federation));
     let mut keys = BTreeMap::new();

@@ -1,14 +1,14 @@
-//! One look at a federation, in five steps, each in a file of its own:
+//! Reconciles a federation in five steps, each in its own file:
 //!
 //! | step | file | |
 //! | --- | --- | --- |
-//! | what there is | [`mod@dereference`] | reads from the API server, the mirrors and the supervisor |
-//! | whether it makes sense | [`mod@validate`] | pure |
-//! | what there should be | [`mod@build`] | pure |
+//! | existing state | [`mod@dereference`] | reads from the API server, the mirrors and the supervisor |
+//! | validity | [`mod@validate`] | pure |
+//! | desired state | [`mod@build`] | pure |
 //! | making it so | [`mod@apply`] | writes |
-//! | saying so | [`mod@update_status`] | [`mod@assess`] finds what is to be said, pure; writes |
+//! | reporting | [`mod@update_status`] | [`mod@assess`] derives the report, pure; writes |
 //!
-//! Nothing is remembered from one look to the next that could not be found again: the operator may end between any two
+//! No state is kept between reconciliations that could not be found again: the operator may end between any two
 //! writes.
 
 pub mod apply;
@@ -34,31 +34,31 @@ use apply::Applied;
 use assess::Situation;
 use validate::{Refusal, Validated};
 
-/// How often a supervisor is asked while its federation runs.
+/// Interval between two requests to a supervisor while its federation runs.
 const RUNNING: Duration = Duration::from_millis(500);
-/// How often a supervisor is asked once all pods run and nothing but it can say how far its federation is.
+/// Interval between two requests to a supervisor once all pods run, when only it knows the progress.
 const LINKING: Duration = Duration::from_millis(200);
-/// How often a federation is looked at while it starts; changes of its pods are seen at once.
+/// Interval between two reconciliations while a federation starts. Changes of its pods are seen immediately.
 const STARTING: Duration = Duration::from_secs(1);
-/// When to look again at what is being deleted.
+/// Delay until objects that are being deleted are checked again.
 const SOON: Duration = Duration::from_millis(500);
 
 /// The step that failed.
 #[derive(Debug, Error)]
 pub enum ReconcileError {
-    /// What there is could not be found out.
+    /// The existing state could not be read.
     #[error("cannot find out what there is: {0}")]
     Dereference(#[from] dereference::DereferenceError),
-    /// What there should be could not be made.
+    /// The desired state could not be applied.
     #[error("cannot make what there should be: {0}")]
     Apply(#[from] apply::ApplyError),
-    /// What has become of it could not be said.
+    /// The status could not be written.
     #[error("cannot say what has become of it: {0}")]
     UpdateStatus(#[from] update_status::UpdateStatusError),
 }
 
-/// Looks at a federation once. Says when to look again. A look that fails for good, or not for the first time, is told in
-/// the status, if that can be written.
+/// Reconciles a federation once. Returns when to do so again. A failure that is permanent, or repeated, is reported
+/// in the status if that can be written.
 pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let looked = look(Arc::clone(&federation), &context).await;
     if let Err(error) = &looked {
@@ -83,7 +83,7 @@ impl ReconcileError {
         }
     }
 
-    /// In one word, for the status.
+    /// Returns the reason in one word, for the status.
     fn reason(&self) -> &'static str {
         match (self, self.key()) {
             (_, Some(error)) => error.reason(),
@@ -93,7 +93,7 @@ impl ReconcileError {
         }
     }
 
-    /// Whether only a person can do something about it.
+    /// Returns whether only a user can solve the problem.
     fn is_lasting(&self) -> bool {
         self.key().is_some_and(keys::KeyError::is_lasting)
     }
@@ -104,14 +104,14 @@ async fn look(federation: Arc<Federation>, context: &Context) -> Result<Action, 
         return delete(federation, context).await;
     }
     if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
-        // Before anything else is made. The write brings the federation back here.
+        // First of all. The write triggers the next reconciliation.
         apply::add_finalizer(&federation, context).await?;
         return Ok(Action::await_change());
     }
     let observed = dereference::dereference(&federation, context).await?;
     let validated = match validate(&federation, context) {
         Ok(validated) => validated,
-        // Its processes go on as what they are.
+        // Its processes continue unchanged.
         Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&federation, refusal),
         Err(refusal) => {
             let situation = Situation::Rejected(refusal);
@@ -126,12 +126,12 @@ async fn look(federation: Arc<Federation>, context: &Context) -> Result<Action, 
     Ok(after(next.into_iter().chain(unsaid).min()))
 }
 
-/// A look after this time, or when something changes.
+/// Returns an action that reconciles after this delay, or after a change.
 fn after(delay: Option<Duration>) -> Action {
     delay.map_or_else(Action::await_change, Action::requeue)
 }
 
-/// Checks a federation, unless that was done for this generation of it.
+/// Validates a federation, unless this generation of it has already been validated.
 fn validate(federation: &Federation, context: &Context) -> Result<Validated, Refusal> {
     let uid = federation.uid().unwrap_or_default();
     let Some(generation) = federation.metadata.generation else { return validate::validate(federation) };
@@ -145,7 +145,7 @@ fn validate(federation: &Federation, context: &Context) -> Result<Validated, Ref
     Ok(validate::passed(federation))
 }
 
-/// `None` when nothing is to be expected but changes.
+/// Returns the delay until the next reconciliation; `None` if only changes are to be expected.
 fn next_look(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
         Phase::Completed if applied.trouble.is_none() => None,

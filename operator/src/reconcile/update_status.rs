@@ -1,6 +1,7 @@
-//! Says in the resource what has become of it, at most once a second in the mean, and tells the story in Kubernetes events.
+//! Writes the status of a federation, at most once per second on average, and reports its events to Kubernetes.
 //!
-//! A write costs the API server far more than a look costs the operator, so that what nobody waits for is written less often.
+//! A write costs the API server far more than a reconciliation costs the operator. Changes for which no user waits
+//! are therefore written less often.
 
 use std::time::{Duration, Instant};
 
@@ -20,29 +21,29 @@ use super::dereference::Observed;
 use crate::controller::Context;
 use crate::naming;
 
-/// Between two writes of a status, in the mean.
+/// Mean time between two writes of a status.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between a write and one that says no more than how far the run is.
+/// Time between a write and one that only updates the progress.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// That is longer by this for every federation there is: so an API server, which takes tens of milliseconds of a core for
-/// a write, has time for others.
+/// Additional time per federation, so that an API server, which takes tens of milliseconds of a core per write, has
+/// time for other requests.
 const SHARE: Duration = Duration::from_millis(50);
-/// How much earlier a write may come that somebody waits for: the few steps of a start follow each other closely.
+/// How much earlier a write may come that a user may wait for: the few steps of a start follow each other closely.
 const CREDIT: Duration = Duration::from_secs(3);
 
-/// What could not be written.
+/// A write that failed.
 #[derive(Debug, Error)]
 pub enum UpdateStatusError {
-    /// An event.
+    /// An event could not be created.
     #[error("an event cannot be written: {0}")]
     Event(#[source] kube::Error),
-    /// The status.
+    /// The status could not be written.
     #[error("the status cannot be written: {0}")]
     Status(#[source] kube::Error),
 }
 
-/// Writes what is to be said, unless it has been said. Returns how long to wait where it is too soon; `None` when the
-/// resource says it now.
+/// Writes the status, unless it is already written. Returns how long to wait if it is too early; `None` once the
+/// resource is up to date.
 pub async fn update_status(
     observed: &Observed,
     situation: &Situation,
@@ -61,9 +62,10 @@ pub async fn update_status(
     if wait > Duration::ZERO {
         return Ok(Some(wait));
     }
-    // The events first: which have been told stands in the status, and one that is told twice has the same name.
+    // Events first: the status records which have been reported, and an event that is reported twice has the same
+    // name.
     for (it, place) in news.iter().zip(0..) {
-        // By their times people and programs put them into their order.
+        // Readers order events by their times.
         let at = now + Duration::from_micros(place);
         publish(federation, it, at, context).await.map_err(UpdateStatusError::Event)?;
     }
@@ -72,17 +74,18 @@ pub async fn update_status(
     Ok(None)
 }
 
-/// How often the status of a federation is written.
+/// Limits how often the status of a federation is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
-    /// When it was written last.
+    /// When it was last written.
     last: Option<Instant>,
-    /// When one more write would keep the mean.
+    /// When the next write keeps the mean.
     due: Option<Instant>,
 }
 
 impl Pace {
-    /// How long a write has to wait; one that nobody waits for comes this long after the one before.
+    /// Returns how long a write has to wait. A write that no user waits for follows the previous one after
+    /// `progress`.
     fn wait(self, is_awaited: bool, progress: Duration, now: Instant) -> Duration {
         let until = |it: Option<Instant>| it.map_or(Duration::ZERO, |it| it.saturating_duration_since(now));
         if is_awaited {
@@ -98,7 +101,8 @@ impl Pace {
     }
 }
 
-/// Whether somebody may wait for what has changed: `kubectl wait` waits for the status of a condition, people for a phase.
+/// Returns whether a user may wait for the change: `kubectl wait` waits for the status of a condition, users for a
+/// phase.
 fn is_awaited(before: Option<&FederationStatus>, after: &FederationStatus) -> bool {
     fn conditions(of: &FederationStatus) -> impl Iterator<Item = (&str, &str)> {
         of.conditions.iter().map(|it| (it.kind.as_str(), it.status.as_str()))
@@ -120,7 +124,7 @@ async fn write(
     });
     let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
     match api.patch_status(&federation.name_any(), &parameters, &Patch::Apply(patch)).await {
-        // A status of a federation that is gone interests nobody.
+        // The status of a federation that is gone is not needed.
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(error),
@@ -158,7 +162,7 @@ async fn publish(
     }
 }
 
-/// Whether this was refused because its namespace is being deleted: whatever is told there is gone in a moment.
+/// Returns whether a request was refused because its namespace is being deleted, so that the report is not needed.
 fn is_ending(refusal: &Status) -> bool {
     let mut causes = refusal.details.iter().flat_map(|it| &it.causes);
     causes.any(|it| it.reason == "NamespaceTerminating")

@@ -1,28 +1,28 @@
-//! Whether a federation can be run, and what it consists of. Pure.
+//! Determines whether a federation can be run, and what it consists of. Pure.
 //!
-//! The API server has checked the rules of the definition already; what those cannot say is checked here, by the code
-//! that checks a file.
+//! The API server has already checked the rules of the definition. Everything that these cannot express is checked
+//! here, with the same code as for a file.
 
 use faultline_api::Federation;
 use faultline_api::names::Names;
 
-/// A federation that makes sense.
+/// A valid federation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Validated {
-    /// It.
+    /// The federation itself.
     pub federation: Federation,
-    /// Its pods, in groups that are made and lost together.
+    /// Its pods, in groups that are created and lost together.
     pub groups: Vec<Group>,
-    /// Why what was changed in it is not done: what was there before goes on.
+    /// Why a change is refused; the federation continues as it was before.
     pub refused: Option<Refusal>,
 }
 
-/// Processes that stand in one place: a cluster, or what serves all clusters.
+/// Processes in one place: a cluster, or a process that serves all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// How many processes it has.
+    /// Number of processes.
     pub nodes: u32,
     /// Whether it is a cluster of the federation.
     pub is_cluster: bool,
@@ -31,30 +31,31 @@ pub struct Group {
 /// Why a federation cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// All that is wrong, with what to do about it.
+    /// All problems, with their remedies.
     pub message: String,
 }
 
 impl Group {
-    /// The name of the process on one of its nodes.
+    /// Returns the name of the process on one of the group's nodes.
     pub fn process(&self, node: u32) -> String {
         if self.is_cluster { format!("{}-{node}", self.name) } else { self.name.clone() }
     }
 }
 
 impl Validated {
-    /// How many pods run processes.
+    /// Returns the number of pods that run processes.
     pub fn nodes(&self) -> u32 {
         self.groups.iter().map(|it| it.nodes).sum()
     }
 }
 
-/// A federation that can be run, or why it cannot.
+/// Validates a federation. The error says why it cannot be run.
 pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
     check(federation).map(|()| passed(federation))
 }
 
-/// Whether a federation can be run. This evaluates all rules of the definition, which takes longer than the rest of a look.
+/// Returns whether a federation can be run. Evaluates all rules of the definition, which takes longer than the rest
+/// of a reconciliation.
 pub fn check(federation: &Federation) -> Result<(), Refusal> {
     let problems = faultline_api::validate(federation);
     if !problems.is_empty() {
@@ -62,7 +63,7 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
             problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help)).collect();
         return Err(Refusal { message: told.join("; ") });
     }
-    // Its pods are made once and for all.
+    // Its pods are created only once.
     if let Some(place) = federation.spec.clusters.iter().position(|it| !it.is_permanent()) {
         let message = format!(
             "spec.clusters[{place}]: clusters cannot join or leave on Kubernetes (omit joinsAfter and leavesAfter, \
@@ -73,7 +74,7 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a federation has no more pods than this operator makes for one.
+/// Returns whether a federation has no more pods than this operator permits.
 pub fn fits(federation: &Federation, max_pods: u32) -> Result<(), Refusal> {
     let processes: u64 = groups(federation).iter().map(|it| u64::from(it.nodes)).sum();
     let pods = processes + 1;
@@ -87,18 +88,18 @@ pub fn fits(federation: &Federation, max_pods: u32) -> Result<(), Refusal> {
     Err(Refusal { message })
 }
 
-/// A federation that can be run, as was found before.
+/// Returns a federation that has been found valid before.
 pub fn passed(federation: &Federation) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: None }
 }
 
-/// A federation that has its pods already, and was changed to something that cannot be run. What the pods are does not
-/// change: the API server sees to that.
+/// Returns a federation that already has its pods, and was changed to one that cannot be run. The API server prevents
+/// changes that would affect the pods.
 pub fn unchanged(federation: &Federation, refusal: Refusal) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: Some(refusal) }
 }
 
-/// The groups of a federation's processes, whether or not it can be run.
+/// Returns the groups of a federation's processes, whether or not it can be run.
 pub fn groups(federation: &Federation) -> Vec<Group> {
     let clusters = federation.spec.clusters.iter();
     let mut groups: Vec<Group> =

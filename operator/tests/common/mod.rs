@@ -1,5 +1,5 @@
-//! An API server in memory: keeps objects by path, and notes who asked for what. No validation, no controllers: pods
-//! are made by the test.
+//! An API server in memory: stores objects by path, and records which rights are used. Without validation or
+//! controllers: the test creates pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use tower::service_fn;
 /// The right that a request needs: group, resource, verb.
 pub(crate) type Right = (String, String, String);
 
-/// The objects, and what was asked.
+/// The objects and the requests.
 #[derive(Clone, Default)]
 pub(crate) struct ApiServer(Arc<Mutex<State>>);
 
@@ -24,25 +24,25 @@ struct State {
     objects: BTreeMap<String, Value>,
     used: BTreeSet<Right>,
     writes: Vec<String>,
-    /// The resource that is not written to, and the answer.
+    /// The resource whose writes are refused, and the answer.
     refusing: Option<(String, Value)>,
-    /// How many writes succeed before one does not.
+    /// Number of writes that succeed before one fails.
     until_failure: Option<u32>,
     version: u64,
 }
 
-/// What a path says.
+/// The parts of a path.
 struct Place {
     group: String,
     resource: String,
     name: Option<String>,
     subresource: Option<String>,
-    /// The path of the object, or of the collection.
+    /// Path of the object, or of the collection.
     key: String,
 }
 
 impl ApiServer {
-    /// A client of it.
+    /// Returns a client of the server.
     pub(crate) fn client(&self) -> Client {
         let server = self.clone();
         let service = service_fn(move |request: Request<Body>| {
@@ -53,7 +53,7 @@ impl ApiServer {
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 let query = head.uri.query().unwrap_or_default().to_owned();
                 let (status, answer) = server.answer(&head.method, head.uri.path(), &query, body);
-                // A watch sees nothing and ends.
+                // A watch returns nothing and ends.
                 let answer =
                     answer.map(|it| serde_json::to_vec(&it).expect("it serialises")).unwrap_or_default();
                 let response = Response::builder().status(status).body(Full::from(answer));
@@ -63,7 +63,7 @@ impl ApiServer {
         Client::new(service, "default")
     }
 
-    /// The object at a path.
+    /// Returns the object at a path.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.0.lock().unwrap().objects.get(path).cloned()
     }
@@ -78,22 +78,22 @@ impl ApiServer {
         self.0.lock().unwrap().objects.remove(path);
     }
 
-    /// Paths of all objects that begin so.
+    /// Returns the paths of all objects with this prefix.
     pub(crate) fn paths(&self, prefix: &str) -> Vec<String> {
         self.0.lock().unwrap().objects.keys().filter(|it| it.starts_with(prefix)).cloned().collect()
     }
 
-    /// The rights that were needed so far.
+    /// Returns the rights that have been used.
     pub(crate) fn used(&self) -> BTreeSet<Right> {
         self.0.lock().unwrap().used.clone()
     }
 
-    /// What was written since the last time, as `METHOD path`.
+    /// Returns the writes since the last call, as `METHOD path`.
     pub(crate) fn writes(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap().writes)
     }
 
-    /// Forbids every write to a resource, in these words and for this cause, as admission does.
+    /// Refuses every write to a resource with this message and cause, as admission does.
     pub(crate) fn forbid(&self, resource: &str, message: &str, cause: Option<&str>) {
         let mut answer = failure(StatusCode::FORBIDDEN, "Forbidden", message);
         if let Some(cause) = cause {
@@ -102,7 +102,7 @@ impl ApiServer {
         self.0.lock().unwrap().refusing = Some((resource.into(), answer));
     }
 
-    /// Fails every write to a resource, as a server in trouble does.
+    /// Fails every write to a resource with an internal error.
     pub(crate) fn fail_writes_to(&self, resource: &str) {
         let answer = failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "on purpose");
         self.0.lock().unwrap().refusing = Some((resource.into(), answer));
@@ -113,7 +113,7 @@ impl ApiServer {
         self.0.lock().unwrap().refusing = None;
     }
 
-    /// Lets so many writes succeed, fails the next one, and then works again.
+    /// Lets this many writes succeed, fails the next one, and then works again.
     pub(crate) fn fail_after(&self, writes: u32) {
         self.0.lock().unwrap().until_failure = Some(writes);
     }
@@ -143,7 +143,7 @@ impl ApiServer {
         state.used.insert(need(verb));
         let exists = state.objects.contains_key(&place.key);
         if verb == "patch" && !exists && place.subresource.is_none() {
-            // To apply what is not there is to create it.
+            // Applying a missing object creates it.
             state.used.insert(need("create"));
         }
         if method != Method::GET {
@@ -174,7 +174,7 @@ impl ApiServer {
                 None => (StatusCode::NOT_FOUND, failure(StatusCode::NOT_FOUND, "NotFound", "not found")),
             },
             "list" => {
-                // Of all namespaces, when the path names none.
+                // In all namespaces, if the path names none.
                 let (prefix, resource) = place.key.rsplit_once('/').expect("a path");
                 let is_meant = |it: &str| {
                     it.starts_with(&format!("{}/", place.key))
@@ -218,7 +218,7 @@ impl ApiServer {
                 state.objects.insert(place.key, object.clone());
                 (StatusCode::OK, object)
             }
-            // Stays until the garbage collector has dealt with what it owns.
+            // Remains until the garbage collector has deleted its dependents.
             "delete" if body["propagationPolicy"] == "Foreground" && exists => {
                 let object = state.objects.get_mut(&place.key).expect("it exists");
                 object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -280,7 +280,7 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// Secrets are given as text and read as bytes, in base 64.
+/// Secrets are written as text and read as bytes, in base 64.
 fn encode(object: &mut Value) {
     let given = object.as_object_mut().and_then(|it| it.remove("stringData"));
     for (name, text) in given.iter().flat_map(|it| it.as_object().into_iter().flatten()) {

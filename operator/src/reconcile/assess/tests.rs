@@ -1,4 +1,4 @@
-//! What is said, without a cluster.
+//! The status and news, without a cluster.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn accepted(trouble: Option<Trouble>) -> Situation {
     Situation::Accepted { validated, applied: Applied { trouble, ..Applied::default() } }
 }
 
-/// Status and news, and the same federation with that status.
+/// Returns status and news, and gives the federation that status.
 fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (FederationStatus, Vec<News>) {
     let (status, news) = assess(observed, situation, at(seconds));
     let mut federation = (*observed.federation).clone();
@@ -398,7 +398,7 @@ fn a_change_that_is_refused_is_told_once_and_the_run_goes_on() {
     let (_, news) = look(&mut observed, &accepted(None), 2);
     assert!(!reasons(&news).contains(&"ChangeRefused"), "{news:?}");
 
-    // A newer spec, of which the supervisor has yet to say something; then one that makes no sense at all.
+    // A newer spec that the supervisor has not answered yet, then an invalid one.
     let mut federation = (*observed.federation).clone();
     federation.metadata.generation = Some(2);
     observed.federation = Arc::new(federation.clone());

@@ -1,4 +1,4 @@
-//! What there should be, from what is asked for and what there is. Pure.
+//! Derives the desired objects from the federation and the existing objects. Pure.
 
 mod node;
 pub(crate) mod pod;
@@ -23,64 +23,64 @@ use super::validate::Validated;
 use crate::naming;
 use crate::settings::Settings;
 
-/// What there should be, and what there is not yet.
+/// Desired objects that do not exist yet or differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
-    /// The federation's file; wanted by the sets.
+    /// The federation's file, which the sets mount.
     pub file: ConfigMap,
-    /// Who may reach the pods.
+    /// Network policy of the pods.
     pub policy: NetworkPolicy,
-    /// Sets of pods that are missing or differ, in the order in which they are to be made.
+    /// Sets that are missing or differ, in the order in which they must be created.
     pub sets: Vec<StatefulSet>,
-    /// Sets with another number of pods than they were made with.
+    /// Sets whose number of pods was changed.
     pub drifted: Vec<Drift>,
-    /// Where the processes are, for the supervisor; `None` when it knows.
+    /// Places of the processes, for the supervisor; `None` if it knows them.
     pub places: Option<Places>,
-    /// What the federation is to be like now; `None` when the supervisor knows, or has refused it.
+    /// The current spec, for the supervisor; `None` if it knows the spec or has refused it.
     pub amended: Option<Amended>,
-    /// What the supervisor asks for.
+    /// Requests of the supervisor.
     pub orders: Vec<Order>,
 }
 
-/// Somebody else has changed how many pods a set has.
+/// A change of a set's number of pods by others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
-    /// The set.
+    /// Name of the set.
     pub set: String,
-    /// Of the set, as it was found.
+    /// Generation of the set when it was found.
     pub generation: i64,
-    /// How many it is to have now.
+    /// Number of pods found.
     pub found: i32,
-    /// How many it should have.
+    /// Desired number of pods.
     pub wanted: i32,
 }
 
-/// What the supervisor asks for, in terms of objects.
+/// A request of the supervisor, in terms of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// These are to be deleted, and looked for again.
+    /// Delete these objects, and wait for their successors.
     Delete {
-        /// The pod.
+        /// Name of the pod.
         pod: String,
-        /// Its UID, so that a successor is not deleted in its place.
+        /// UID of the pod, so that a successor is not deleted in its place.
         uid: String,
-        /// The claim of its volume, if that is to go, too.
+        /// Claim of its volume, if that is to be deleted as well.
         claim: Option<String>,
     },
-    /// What was asked for is so.
+    /// The request has been carried out.
     Done {
-        /// The number of the request.
+        /// Number of the request.
         request: u64,
     },
 }
 
-/// What there should be; operators run in the namespace `operators`.
+/// Returns the desired objects. Operators run in the namespace `operators`.
 pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, operators: &str) -> Desired {
     let federation = &validated.federation;
-    // Once the run is over only its record is wanted.
+    // Once the run is over, only its record is needed.
     let over = observed.phase() == Phase::Completed || observed.has_lost_record();
-    // Another operator, with another image, may want other pods. Those of a run stay as they are, and so does the one that
-    // keeps its record.
+    // Another operator with another image may want different pods. Those of a run stay unchanged, including the one
+    // that keeps its record.
     let has_begun = observed.phase() >= Phase::Linking;
     let stays = |it: &StatefulSet| has_begun && observed.sets.contains_key(&it.name_any());
     let supervisor = Some(supervisor::set(federation, settings)).filter(|it| !stays(it));
@@ -102,8 +102,8 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, op
     }
 }
 
-/// The federation as a file: what the supervisor begins with. It is never written again; of later changes the supervisor is
-/// told.
+/// Returns the federation as a file, with which the supervisor starts. It is written only once; later changes are
+/// sent to the supervisor.
 fn file(federation: &Federation) -> ConfigMap {
     let text = json!({
         "apiVersion": Federation::api_version(&()),
@@ -117,7 +117,7 @@ fn file(federation: &Federation) -> ConfigMap {
     file
 }
 
-/// An object of this name that belongs to the federation, and goes when it goes.
+/// Creates an object with this name that belongs to the federation, and is deleted with it.
 pub(super) fn owned<K>(federation: &Federation, name: String) -> K
 where
     K: Resource<DynamicType = ()> + Default,
@@ -127,14 +127,14 @@ where
     metadata.name = Some(name);
     metadata.namespace = federation.namespace();
     metadata.labels = Some(naming::labels(federation));
-    // What it owns goes after it, not before: nothing is to block, and no right to block is needed.
+    // Its objects are deleted after it, not before: no blocking, and no right to block, is needed.
     let owner =
         federation.controller_owner_ref(&()).map(|it| OwnerReference { block_owner_deletion: None, ..it });
     metadata.owner_references = Some(owner.into_iter().collect());
     object
 }
 
-/// With a hash of itself.
+/// Adds a hash of the set to the set.
 fn stamped(mut set: StatefulSet) -> StatefulSet {
     let text = serde_json::to_vec(&set).expect("a set serialises");
     let hash = blake3::hash(&text).to_hex()[..16].to_owned();
@@ -142,7 +142,7 @@ fn stamped(mut set: StatefulSet) -> StatefulSet {
     set
 }
 
-/// Sets that are what they should be but for the number of their pods.
+/// Returns sets that are as desired except for their number of pods.
 fn drifted(validated: &Validated, observed: &Observed, over: bool) -> Vec<Drift> {
     let federation = &validated.federation;
     let groups = validated.groups.iter().map(|it| (&it.name[..], if over { 0 } else { it.nodes }));
@@ -161,7 +161,7 @@ fn differs(wanted: &StatefulSet, observed: &Observed) -> bool {
     there.is_none_or(|it| it.annotations().get(naming::APPLIED) != wanted.annotations().get(naming::APPLIED))
 }
 
-/// The pods that host a process now, with its name.
+/// Returns the pods that currently host a process, with the process's name.
 pub(super) fn hosts<'a>(validated: &'a Validated, observed: &'a Observed) -> Vec<(String, &'a Pod)> {
     let mut hosts = Vec::new();
     for group in &validated.groups {
@@ -175,8 +175,8 @@ pub(super) fn hosts<'a>(validated: &'a Validated, observed: &'a Observed) -> Vec
     hosts
 }
 
-/// Where the processes are, with a higher generation than the supervisor has; `None` when there is no supervisor, or it
-/// knows them already.
+/// Returns the places of the processes, with a higher generation than the supervisor's; `None` without a supervisor,
+/// or if it already knows them.
 fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     let Supervision::Known(status) = &observed.supervision else { return None };
     if observed.phase() == Phase::Completed || observed.has_lost_record() {
@@ -196,14 +196,14 @@ fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     Some(Places { generation: newest + 1, places })
 }
 
-/// The spec, when it has changed since the federation was made and the run can still be another.
+/// Returns the spec if it has changed since the creation of the federation, and the run can still be changed.
 fn amended(validated: &Validated, observed: &Observed) -> Option<Amended> {
     let Supervision::Known(status) = &observed.supervision else { return None };
     let federation = &validated.federation;
     let generation = federation.metadata.generation?;
     let over = matches!(status.phase, Run::Judging | Run::Completed | Run::Failed);
     let known = status.amendment.as_ref().is_some_and(|it| it.generation >= generation);
-    // The file that the supervisor began with has at least the first.
+    // The file with which the supervisor started has at least the first generation.
     if generation <= 1 || over || known || validated.refused.is_some() || observed.has_lost_record() {
         return None;
     }
@@ -215,8 +215,8 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<Order> {
     let hosts: BTreeMap<String, &Pod> = hosts(validated, observed).into_iter().collect();
     let has_volume = validated.federation.spec.kubernetes.as_ref().is_some_and(|it| it.volumes.is_some());
     let order = |request: &faultline_api::supervision::Request| {
-        // Only this very pod is meant. Once it is gone, so is what was asked for: a claim that was deleted before it
-        // goes with it.
+        // Only this pod is meant. Once it is gone, the request is complete: a claim deleted before is removed with
+        // it.
         match hosts.get(&request.process).filter(|it| it.uid().as_ref() == Some(&request.uid)) {
             None => Some(Order::Done { request: request.id }),
             Some(pod) if pod.metadata.deletion_timestamp.is_some() => None,

@@ -1,4 +1,4 @@
-//! The pods of a cluster: one set, whose pods are made at the same time and have no order.
+//! The pods of a cluster: one stateful set, whose pods are created in parallel and without order.
 
 use faultline_api::Federation;
 use faultline_api::quantity::Size;
@@ -12,18 +12,18 @@ use crate::naming::{self, Component};
 use crate::reconcile::validate::Group;
 use crate::settings::Settings;
 
-/// What a node that is deleted has to end: as good as nothing, but not nothing, which would let its successor begin
-/// while it still runs.
+/// Grace period of a deleted node in seconds. Nearly zero, but not zero, which would let its successor start while it
+/// still runs.
 const GRACE_SECONDS: u32 = 2;
 
-/// A process computes on one core, and talks to others on another.
+/// CPU limit in millicores: a process computes on one core, and communicates on another.
 const CPU_LIMIT_MILLIS: f64 = 2000.0;
-/// The file with the key of the process.
+/// Path of the file with the process's key.
 const KEY: &str = "/etc/faultline/key";
-/// Where a shaper and its agent meet.
+/// Directory shared by a shaper and its agent.
 const SHAPER_DIRECTORY: &str = "/run/faultline";
 
-/// The set of a group; empty when the run is over.
+/// Returns the set of a group; without pods if the run is over.
 pub(super) fn set(federation: &Federation, group: &Group, over: bool, settings: &Settings) -> StatefulSet {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let labels = pod::labels(federation, Component::Node, Some(&group.name));
@@ -83,7 +83,7 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
         "securityContext": confined::container(),
         "env": [{ "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
         "volumeMounts": [
-            // The volume has the keys of all processes, and the container sees that of its pod.
+            // The volume contains the keys of all processes; the container sees only that of its pod.
             { "name": "key", "mountPath": KEY, "subPathExpr": "$(POD_NAME)", "readOnly": true },
             { "name": naming::DATA, "mountPath": "/var/lib/faultline" },
         ],
@@ -96,7 +96,8 @@ fn volumes(federation: &Federation) -> Vec<Value> {
     ]
 }
 
-/// Puts a shaper beside the agent, which finds it in a directory that is only theirs. It is not given the key.
+/// Adds a shaper beside the agent, which finds it in a directory that only they share. The shaper does not get the
+/// key.
 fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &Settings) {
     let directory = json!({ "name": naming::SHAPER, "mountPath": SHAPER_DIRECTORY });
     let socket = format!("{SHAPER_DIRECTORY}/shaper");

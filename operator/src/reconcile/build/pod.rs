@@ -1,4 +1,4 @@
-//! What all pods of a federation have in common: their labels, and where they run.
+//! Common properties of all pods of a federation: labels and placement.
 
 use std::net::IpAddr;
 
@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use crate::naming::{self, Component};
 use crate::settings::Settings;
 
-/// Most that a pod may keep on the disk of its Kubernetes node: its data, unless that is on a volume, and its logs.
+/// Size limit of a pod's data on the disk of its Kubernetes node: logs, and the process's data unless it is on a
+/// volume.
 pub(super) const MAX_DATA: &str = "4Gi";
 
-/// The address of a pod that runs and is to go on.
+/// Returns the address of a pod that runs and is not being deleted.
 pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
     if !runs(pod) {
         return None;
@@ -22,13 +23,13 @@ pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Whether all of a pod's containers run, and are to go on.
+/// Returns whether all containers of a pod run, and the pod is not being deleted.
 pub(crate) fn is_complete(pod: &Pod) -> bool {
     let mut statuses = pod.status.iter().flat_map(|it| it.container_statuses.iter().flatten());
     runs(pod) && statuses.all(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
 }
 
-/// Whether the container that matters runs, and is to go on.
+/// Returns whether the main container runs, and the pod is not being deleted.
 fn runs(pod: &Pod) -> bool {
     let running = |pod: &Pod| {
         let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
@@ -38,7 +39,7 @@ fn runs(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && running(pod).unwrap_or(false)
 }
 
-/// Labels of a pod; of one that stands in a group, with the group.
+/// Returns the labels of a pod, including its group if it has one.
 pub(super) fn labels(federation: &Federation, component: Component, group: Option<&str>) -> Value {
     let mut labels = naming::labels(federation);
     labels.insert(naming::COMPONENT.into(), component.as_str().into());
@@ -48,7 +49,7 @@ pub(super) fn labels(federation: &Federation, component: Component, group: Optio
     json!(labels)
 }
 
-/// Annotations by which a Prometheus without an operator of its own finds a pod's metrics.
+/// Returns annotations with which a Prometheus without its own operator finds a pod's metrics.
 pub(super) fn scraped(port: u16) -> Value {
     json!({ "prometheus.io/scrape": "true", "prometheus.io/port": port.to_string(), "prometheus.io/path": "/metrics" })
 }
@@ -105,7 +106,7 @@ pub(super) fn place(pod: &mut Value, federation: &Federation, group: &str, kuber
     }
 }
 
-/// The template of a claim for the data volume.
+/// Returns the template of a claim for the data volume.
 pub(super) fn claim_template(volume: &Volume) -> Value {
     let mut spec = json!({
         "accessModes": ["ReadWriteOnce"],
@@ -117,12 +118,12 @@ pub(super) fn claim_template(volume: &Volume) -> Value {
     json!({ "metadata": { "name": naming::DATA }, "spec": spec })
 }
 
-/// A size as Kubernetes writes it: in the same units, of bytes without saying so.
+/// Returns a size in Kubernetes' notation: the same units, without the `B` for bytes.
 pub(super) fn quantity(size: Size) -> String {
     size.to_string().trim_end_matches('B').to_owned()
 }
 
-/// Puts the data of a set of pods on volumes, or else on the disk of the Kubernetes node.
+/// Puts the data of a set's pods on volumes, or else on the disk of the Kubernetes node.
 pub(super) fn keep_data(set: &mut Value, volume: Option<&Volume>) {
     match volume {
         Some(volume) => {

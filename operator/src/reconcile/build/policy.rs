@@ -1,4 +1,4 @@
-//! Who may reach the pods of a federation, where the network of the cluster enforces it.
+//! The network policy of a federation's pods, for clusters whose network enforces policies.
 
 use faultline_api::Federation;
 use faultline_client::ports;
@@ -9,8 +9,8 @@ use super::owned;
 use crate::install;
 use crate::naming;
 
-/// Only pods of the same federation reach each other. Beside them the operator reaches the supervisor's API, and pods of
-/// namespaces with the label [`naming::SCRAPES`] the ports with metrics.
+/// Returns a policy under which only pods of the same federation reach each other. In addition, the operator reaches
+/// the supervisor's API, and pods of namespaces with the label [`naming::SCRAPES`] reach the ports with metrics.
 pub(super) fn policy(federation: &Federation, operators: &str) -> NetworkPolicy {
     let uid = &naming::labels(federation)[naming::UID];
     let this = json!({ "matchLabels": { naming::UID: uid } });

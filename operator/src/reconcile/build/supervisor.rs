@@ -1,4 +1,4 @@
-//! The pod that supervises a federation, records its facts, and judges them.
+//! The pod of a federation's supervisor, which also records and judges the facts.
 
 use faultline_api::Federation;
 use faultline_client::{confined, ports};
@@ -10,7 +10,7 @@ use super::{owned, pod};
 use crate::naming::{self, Component};
 use crate::settings::Settings;
 
-/// Enough to sync the record.
+/// Grace period in seconds, sufficient to sync the record.
 const GRACE_SECONDS: u32 = 10;
 
 pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
@@ -44,7 +44,7 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
             "supervise",
             "--federation", "/etc/faultline/federation.yaml",
             "--key-file", "/etc/faultline/key",
-            // A volume that is kept may hold the record of another federation of this name.
+            // A volume that is kept may contain the record of another federation of this name.
             "--out", format!("/results/{}", federation.uid().unwrap_or_default()),
             "--listen", format!("0.0.0.0:{}", ports::SUPERVISOR),
             "--api", format!("0.0.0.0:{}", ports::SUPERVISOR_API),
@@ -53,7 +53,7 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
             { "name": "faultline", "containerPort": ports::SUPERVISOR },
             { "name": "api", "containerPort": ports::SUPERVISOR_API },
         ],
-        // Its memory grows with the record, which it judges as a whole.
+        // Memory grows with the record, which is judged as a whole.
         "resources": {
             "requests": { "cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi" },
             "limits": { "cpu": "2", "memory": "2Gi", "ephemeral-storage": pod::MAX_DATA },
@@ -66,7 +66,7 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
     })
 }
 
-/// The key and the file in one directory.
+/// Returns the volumes: key and file in one directory.
 fn volumes(federation: &Federation) -> Value {
     json!([{ "name": "federation", "projected": { "defaultMode": 0o440, "sources": [
         { "secret": { "name": naming::key(federation) } },

@@ -1,4 +1,4 @@
-//! What is built, without a cluster.
+//! The desired objects, without a cluster.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::*;
 use crate::reconcile::validate::validate;
 
-/// The quick start, as an API server would have it.
+/// The quick start, as an API server returns it.
 pub(crate) fn quickstart() -> Federation {
     let mut federation =
         faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid");
@@ -22,7 +22,7 @@ pub(crate) fn quickstart() -> Federation {
     federation
 }
 
-/// A pod as the set of a group makes it.
+/// A pod, as the set of a group creates it.
 pub(crate) fn pod(name: &str, group: Option<&str>, uid: &str, running: bool) -> Arc<Pod> {
     let state = if running { json!({ "running": {} }) } else { json!({ "waiting": {} }) };
     let mut labels = naming::labels(&quickstart());
@@ -39,7 +39,7 @@ pub(crate) fn pod(name: &str, group: Option<&str>, uid: &str, running: bool) -> 
     Arc::new(serde_json::from_value(pod).expect("a pod"))
 }
 
-/// The quick start with all its pods, whose supervisor says this.
+/// The quick start with all its pods, and with this status of its supervisor.
 pub(crate) fn running(status: Status) -> Observed {
     let mut observed = Observed::of(Arc::new(quickstart()));
     for (group, nodes) in [("paris", 3), ("rennes", 3)] {
@@ -109,8 +109,8 @@ fn a_process_finds_its_own_key_and_the_supervisor_alone_the_federations() {
     assert_eq!(keys["quickstart-paris-1"].0, drawn.into_bytes());
 }
 
-/// What the profile `restricted` of Pod Security asks for, and what it leaves open: no access to the API server, no
-/// privilege of any kind, a file system that cannot be written to, resources.
+/// Requirements of the profile `restricted` of Pod Security, and more: no access to the API server, no privileges, a
+/// read-only file system, limited resources.
 #[test]
 fn every_pod_is_confined() {
     for set in built(&with(|it| it.volumes = Some(volume()))).sets {
@@ -139,7 +139,7 @@ fn every_pod_is_confined() {
     }
 }
 
-/// What only a shaper may, and what it has no use for.
+/// Rights that only a shaper has, and what it does not need.
 #[test]
 fn a_shaper_has_one_capability_and_no_key_and_nothing_else_changes() {
     let plain = set_of(&with(|_| {}), "quickstart-paris");
