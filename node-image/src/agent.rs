@@ -1,5 +1,4 @@
-//! `faultline-node agent`: what stands at the place of a process, and starts and ends the process there. The first
-//! process of a node's container.
+//! `faultline-node agent`: starts and ends a process at its place, as the first process of a node's container.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,7 +39,7 @@ pub(crate) struct AgentArguments {
     shaper: Option<PathBuf>,
 }
 
-/// Runs until told to end.
+/// Runs until a termination signal arrives.
 pub(crate) fn run(arguments: AgentArguments) -> Result<(), Trouble> {
     let AgentArguments { listen, key_file, data, uid, node_port, shaper } = arguments;
     let program = std::env::current_exe()

@@ -1,4 +1,4 @@
-//! What its user changes of a federation while it runs: found by comparing specs, and handed to the run.
+//! Changes that a user makes to a running federation: found by comparing specs, and passed to the run.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,21 +7,21 @@ use faultline_api::supervision::{Amended, Amendment};
 use faultline_api::{Federation, Problem};
 use faultline_runtime::supervise::Wishes;
 
-/// Compares each spec with the one before, and asks the run for the difference.
+/// Compares each spec with the previous one, and requests the difference from the run.
 pub(crate) struct Amender {
     wishes: Wishes,
     state: Mutex<State>,
 }
 
 struct State {
-    /// As the run is now, or is about to be.
+    /// The federation as the run is now, or is about to be.
     federation: Federation,
     newest: Amendment,
 }
 
 impl Amender {
-    /// Of a run that goes by this file, and that listens to `wishes`; or by the spec that was the last to be taken, as the
-    /// `note` says that was left with it.
+    /// Creates an amender for a run that started with this file, and that reads from `wishes`. If `note` is set, it
+    /// contains the last accepted spec.
     pub(crate) fn new(federation: &Federation, note: Option<&str>, wishes: Wishes) -> Amender {
         let mut state = State { federation: federation.clone(), newest: Amendment::default() };
         if let Some(taken) = note.and_then(|it| serde_json::from_str::<Amended>(it).ok()) {
@@ -31,13 +31,13 @@ impl Amender {
         Amender { wishes, state: Mutex::new(state) }
     }
 
-    /// What was made of the spec that was taken last, if there was one beside that of the file.
+    /// Returns the outcome of the last accepted spec, if any besides that of the file.
     pub(crate) fn newest(&self) -> Option<Amendment> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Some(state.newest.clone()).filter(|it| it.generation > 0)
     }
 
-    /// Takes a spec, unless a newer one is known. What came of it, or of the newer one.
+    /// Accepts a spec, unless a newer one is known. Returns the outcome of the newest spec.
     pub(crate) fn amend(&self, said: Amended) -> Amendment {
         let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if said.generation <= state.newest.generation {

@@ -1,4 +1,4 @@
-//! The supervisor's HTTP API, on a thread of its own. What is said is in `faultline_api::supervision`.
+//! The supervisor's HTTP API, on a thread of its own. `faultline_api::supervision` defines the messages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,25 +32,25 @@ use tracing::warn;
 use crate::amend::Amender;
 use crate::ledger::Ledger;
 
-/// What a record consists of.
+/// The parts of a record.
 const RECORD: [&str; 3] = ["manifest.json", "federation.yaml", "facts"];
-/// Bytes of a record that are on their way at once.
+/// Number of bytes of a record that are in transit at once.
 const PIPE: usize = 256 << 10;
 
-/// What the API gives access to.
+/// State to which the API gives access.
 pub(crate) struct Office {
-    /// Opens it.
+    /// Token that grants access.
     pub(crate) token: String,
     pub(crate) names: Names,
     pub(crate) desk: Desk,
     pub(crate) ledger: Ledger,
     pub(crate) amender: Amender,
     pub(crate) sum: Sum,
-    /// The record.
+    /// Directory of the record.
     pub(crate) dir: PathBuf,
 }
 
-/// Serves at `address` until the program ends; returns where that is.
+/// Serves at `address` until the program ends. Returns the actual address.
 pub(crate) fn serve(address: SocketAddr, office: Office) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(address))?;
@@ -77,11 +77,11 @@ fn router(office: Arc<Office>) -> Router {
         .with_state(office)
 }
 
-/// Lets those pass who know the token.
+/// Passes requests that contain the token.
 async fn guard(State(office): State<Arc<Office>>, request: Request, next: Next) -> Response {
     let given =
         request.headers().get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    // Hashes compare in constant time.
+    // Comparing hashes takes constant time.
     if given.is_some_and(|given| blake3::hash(given) == blake3::hash(office.token.as_bytes())) {
         next.run(request).await
     } else {
@@ -154,7 +154,7 @@ async fn bundle(State(office): State<Arc<Office>>) -> Response {
     let (near, far) = tokio::io::duplex(PIPE);
     let dir = office.dir.clone();
     let packed = tokio::task::spawn_blocking(move || pack(&dir, SyncIoBridge::new(near)));
-    // A record that was not packed whole breaks the answer: it may end where one could end well.
+    // A record that was not packed completely aborts the answer, since it could end where a complete one might.
     let failure = stream::once(async {
         match packed.await.map_err(io::Error::other).flatten() {
             Ok(()) => None,
@@ -172,7 +172,7 @@ async fn metrics(State(office): State<Arc<Office>>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], office.sum.text()).into_response()
 }
 
-/// The record as a tar.
+/// Packs the record as a tar archive.
 fn pack(dir: &Path, to: impl Write) -> io::Result<()> {
     let mut tar = tar::Builder::new(to);
     for part in RECORD {

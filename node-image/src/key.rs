@@ -1,5 +1,5 @@
-//! The federation's key, from the file that holds it, and what is drawn from it. It is never shown; the token is, to who
-//! asks.
+//! The federation's key, read from its file, and the keys derived from it. The key is never shown; the token is shown
+//! on request.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,12 +48,12 @@ pub(crate) fn print_key(arguments: &KeyArguments) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The key of one process.
+/// Reads the key of one process.
 pub(crate) fn secret(file: &Path) -> Result<Secret, Trouble> {
     Secret::read_file(file).map_err(|error| unusable(file, error))
 }
 
-/// The keys of these processes, drawn from the federation's.
+/// Derives the keys of these processes from the federation's key.
 pub(crate) fn keys(file: &Path, processes: &[String]) -> Result<Keys, Trouble> {
     let key = read(file)?;
     let of_process = |process: &String| {
@@ -63,7 +63,7 @@ pub(crate) fn keys(file: &Path, processes: &[String]) -> Result<Keys, Trouble> {
     processes.iter().map(of_process).collect::<Result<_, _>>().map(Keys::new)
 }
 
-/// What opens the supervisor's API.
+/// Derives the token of the supervisor's API.
 pub(crate) fn token(file: &Path) -> Result<String, Trouble> {
     supervision::token(&read(file)?).map_err(|error| unusable(file, error))
 }

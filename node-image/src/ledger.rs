@@ -1,4 +1,4 @@
-//! What is known of a run while it goes on, and after it: written by the run, read by those who ask over HTTP.
+//! The state of a run, during and after it: written by the run, and read by HTTP requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ pub(crate) struct Ledger {
     book: Arc<Mutex<Book>>,
 }
 
-/// Events apart from the rest: they may be many, and are not copied to be thrown away.
+/// Keeps events separate from the rest, since they may be many and should not be copied unnecessarily.
 #[derive(Default)]
 struct Book {
     status: Status,
@@ -37,7 +37,7 @@ struct Book {
 }
 
 impl Ledger {
-    /// Of a run that has not begun, kept by the supervisor of this name.
+    /// Creates the state of a run that has not begun, under the supervisor of this name.
     pub(crate) fn new(supervisor: String, names: Names, desk: Desk) -> Ledger {
         let processes = names.processes().len() as u32;
         let ledger = Ledger { names, processes, desk, book: Arc::default() };
@@ -45,7 +45,7 @@ impl Ledger {
         ledger
     }
 
-    /// The status now, with the events after this number.
+    /// Returns the current status, with the events after this number.
     pub(crate) fn status(&self, after: u64) -> Status {
         let board = self.desk.board();
         let book = self.lock();
@@ -65,27 +65,27 @@ impl Ledger {
         shown
     }
 
-    /// Another spec has been told.
+    /// Records the outcome of a new spec.
     pub(crate) fn amended(&self, amendment: Amendment) {
         self.lock().status.amendment = Some(amendment);
     }
 
-    /// Notes something that happened.
+    /// Records an event.
     pub(crate) fn note(&self, at: Option<f64>, event: narrate::Event) {
         self.lock().note(at, event);
     }
 
-    /// The run that was begun by another start of this program goes on.
+    /// Records that the run resumes, which a predecessor of this program had begun.
     pub(crate) fn goes_on(&self) {
         self.lock().status.phase = Phase::Running;
     }
 
-    /// The run is over and its record is being judged.
+    /// Records that the run is over and its record is being judged.
     pub(crate) fn judging(&self) {
         self.lock().status.phase = Phase::Judging;
     }
 
-    /// The record has been judged.
+    /// Records the judgement.
     pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, manifest: &Manifest) {
         let book = &mut *self.lock();
         if let Some(text) = never_due(manifest) {
@@ -105,7 +105,7 @@ impl Ledger {
         book.note(None, narrate::Event { reason: "Judged", warning, text });
     }
 
-    /// There will be no verdict.
+    /// Records that there will be no verdict.
     pub(crate) fn failed(&self, reason: String) {
         let book = &mut *self.lock();
         book.status.phase = Phase::Failed;
@@ -113,12 +113,12 @@ impl Ledger {
         book.status.reasons = vec![reason];
     }
 
-    /// Whether nothing is added to the record any more.
+    /// Returns whether the record is complete.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.lock().status.phase, Phase::Completed | Phase::Failed)
     }
 
-    /// Keeps up with the run that is to be this one.
+    /// Creates an observer that keeps the state up to date during the run.
     pub(crate) fn keep(&self, manifest: &Manifest) -> Keeper {
         let cluster =
             |it: &ClusterEntry| Cluster { name: it.name.clone(), processes: it.nodes, ..Cluster::default() };
@@ -166,17 +166,17 @@ impl Book {
     }
 }
 
-/// Writes down what a run shows.
+/// Records what a run reports.
 pub(crate) struct Keeper {
     ledger: Ledger,
     narrator: Narrator,
     begun: Option<Time>,
-    /// Ranks that have finished and have not gone back since.
+    /// Ranks that have finished and have not rolled back since.
     finished: BTreeSet<ProcessId>,
 }
 
 impl Keeper {
-    /// Where it is written down.
+    /// Returns the state that is being written.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -187,7 +187,7 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// A link of which something else is asked has not been measured yet.
+    /// Marks a link with new requested properties as not measured.
     fn changed(&self, change: &Change) {
         if let Change::Link { from, to, properties } = *change {
             let entry =
@@ -242,7 +242,7 @@ impl Observer for Keeper {
             (cluster.checkpoints, cluster.forced) = (checkpoints as u32, forced as u32);
             cluster.rollbacks = self.narrator.rollbacks(id) as u32;
             let total = seen.progress.total;
-            // What was heard last may be older than the end.
+            // The last values received may be older than the end.
             let is_finished = cluster.state == ClusterState::Finished;
             (cluster.steps_done, cluster.steps) =
                 (if is_finished { total } else { seen.progress.done }, total);
@@ -285,7 +285,7 @@ impl Observer for Keeper {
     }
 }
 
-/// What the kernels can do, of those places where somebody may tell them.
+/// Summarizes the features of the kernels that may be configured.
 fn shaping(abilities: &BTreeMap<ProcessId, Abilities>) -> Option<Shaping> {
     let count = |can: fn(&Kernel) -> bool| abilities.values().filter(|it| can(&it.kernel)).count() as u32;
     let lacks = abilities.values().flat_map(|it| &it.lacks).map(|(what, why)| format!("{what} ({why})"));

@@ -1,4 +1,4 @@
-//! The node image: the programs that run in the pods of a federation.
+//! The node image: the programs in the pods of a federation.
 
 mod agent;
 mod amend;
@@ -23,7 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use trouble::Trouble;
 
-/// What is logged if FAULTLINE_LOG does not say otherwise.
+/// Log level unless FAULTLINE_LOG is set.
 const LOGGED: LevelFilter = LevelFilter::WARN;
 
 /// The programs in the pods of a federation.

@@ -1,5 +1,5 @@
-//! `faultline-node node`: one process of a run, whose directory says what it is to be. The same as `faultline node`,
-//! without the rest of that program.
+//! `faultline-node node`: one process of a run, which is described in the run's directory. The same as `faultline
+//! node`, without the rest of that program.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use faultline_trace::Bundle;
 
 use crate::trouble::Trouble;
 
-/// Runs the process until its supervisor hangs up.
+/// Runs the process until its supervisor disconnects.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<(), Trouble> {
     let options = NodeOptions::parse(arguments).map_err(Trouble::input)?;
     let manifest = Bundle::open(&options.run_dir).read_manifest().map_err(Trouble::machine)?;
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<(), Trouble> {
         .map_err(Trouble::machine)
 }
 
-/// Hosts the process with the protocol that the federation asks for.
+/// Hosts the process under the protocol of the federation.
 struct Host(NodeOptions);
 
 impl Visitor for Host {

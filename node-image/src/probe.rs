@@ -1,4 +1,4 @@
-//! `faultline-node probe`: what the kernel here can do for links.
+//! `faultline-node probe`: tries the kernel's features for link emulation.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use crate::trouble::Trouble;
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArguments {}
 
-/// Says it.
+/// Prints the features.
 pub(crate) fn run(_: &ProbeArguments) -> Result<(), Trouble> {
     let probe = Probe::run().map_err(Trouble::machine)?;
     let line = serde_json::to_string(&probe).map_err(Trouble::machine)?;

@@ -1,5 +1,5 @@
-//! `faultline-node shape`: the one process at a place that may tell the kernel what to do with packets. The second
-//! container of a pod whose links are emulated by traffic control.
+//! `faultline-node shape`: the only process at a place that configures the kernel's traffic control. Runs in the
+//! second container of a pod whose links are emulated by traffic control.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) struct ShapeArguments {
     socket: PathBuf,
 }
 
-/// Runs until told to end.
+/// Runs until a termination signal arrives.
 pub(crate) fn run(arguments: &ShapeArguments) -> Result<(), Trouble> {
     shaper::serve(&arguments.socket).map_err(Trouble::machine)
 }

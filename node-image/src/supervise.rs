@@ -1,5 +1,5 @@
-//! `faultline-node supervise`: carries out a run at the places that it is told of, judges it, keeps the record, and
-//! stays to hand it out.
+//! `faultline-node supervise`: carries out a run at the places that are announced to it, judges it, keeps the record,
+//! and continues to serve it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::key;
 use crate::ledger::{Keeper, Ledger};
 use crate::trouble::Trouble;
 
-/// How often it looks whether it has been told to end.
+/// Interval between two checks for a termination signal.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Supervise the run of a federation whose processes are at places with agents.
@@ -62,7 +62,7 @@ pub(crate) struct SuperviseArguments {
     api: SocketAddr,
 }
 
-/// Runs until told to end.
+/// Runs until a termination signal arrives.
 pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), Trouble> {
     let path = &arguments.federation;
     let bytes =
@@ -72,14 +72,14 @@ pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), Trouble> {
         .map_err(|rejected| Trouble::input(format!("{:?}", miette::Report::new(*rejected))))?;
     let text = String::from_utf8_lossy(&bytes);
     let token = key::token(&arguments.key_file)?;
-    // An interrupt after a first signal ends the program at once, as if nobody had handled it.
+    // An interrupt after a first signal ends the program immediately, as if it were not handled.
     let ended = interrupt::flag(128 + 2)
         .map_err(|error| Trouble::machine(format!("cannot wait for signals: {error}")))?;
     let run = Run { arguments, federation: &federation, text: &text, token, ended };
     with_setup(&federation, None, run).map_err(Trouble::input)?
 }
 
-/// One run, whatever its protocol.
+/// One run, with any protocol.
 struct Run<'a> {
     arguments: &'a SuperviseArguments,
     federation: &'a Federation,
@@ -125,7 +125,7 @@ impl Visitor for Run<'_> {
         let session = Session::new(federation).of_text(text, SystemTime::now());
         let draft = session.draft(Kind::Kubernetes).map_err(Trouble::input)?;
         let keeper = ledger.keep(&draft);
-        // Nobody is to take this for a run that has not begun, not even for a moment.
+        // A resumed run must never appear as one that has not begun.
         match has_begun {
             true if is_over => ledger.judging(),
             true => ledger.goes_on(),
@@ -142,7 +142,7 @@ impl Visitor for Run<'_> {
             true => Some(bundle.read_manifest().map_err(Trouble::machine)?),
             false => {
                 if bundle.holds_a_run() {
-                    // Nobody computes yet: it can begin anew.
+                    // The application has not begun, so the run can start from the beginning.
                     bundle.clear().map_err(Trouble::machine)?;
                 }
                 Bundle::create(out).map_err(Trouble::input)?;
@@ -158,7 +158,7 @@ impl Visitor for Run<'_> {
             Pods { run, keys, replace_after, listen, sum, past, wishes, desk, keeper, ended: ended.clone() };
         let recording = match session.resumed(begun.as_ref()).record_setup(&setup, &bundle, &mut pods) {
             Ok(run) => Ok(run.judge()),
-            // Another start of this program goes on.
+            // A restarted program will resume the run.
             Err(SessionError::Backend(RunError::Left)) => return Ok(()),
             Err(SessionError::Backend(error)) => Err(error.to_string()),
             Err(error) => return Err(Trouble::machine(error)),
@@ -167,15 +167,15 @@ impl Visitor for Run<'_> {
     }
 }
 
-/// Runs a federation at the places that its desk is told of.
+/// Runs a federation at the places that are announced at its desk.
 struct Pods {
-    /// What the run is called.
+    /// Identifier of the run.
     run: String,
     keys: Keys,
     replace_after: Duration,
     listen: SocketAddr,
     sum: Sum,
-    /// What another start of this program was told of the same run.
+    /// Input of a predecessor of this program for the same run.
     past: Option<Past>,
     wishes: Wishes,
     desk: Desk,
@@ -202,7 +202,7 @@ impl Backend for Pods {
         };
         let (interrupted, wishes) = (self.ended.clone(), self.wishes.clone());
         let mut options = RunOptions { interrupted, wishes, ..run_options(setup, bundle.dir()) };
-        // Whoever provides the places says what is in the way of one, and its user may mend that.
+        // The provider of the places reports what prevents the start, and a user may solve it.
         options.supervisor.start_within = None;
         let run = remote::run(remote, options, self.past.take(), &self.desk, &mut self.keeper)?;
         self.sum.over();
@@ -218,7 +218,7 @@ impl Backend for Pods {
     }
 }
 
-/// What a run is called, unlike any other.
+/// Returns a unique identifier for a run.
 fn identity() -> Result<String, Trouble> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)
@@ -226,13 +226,13 @@ fn identity() -> Result<String, Trouble> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What the supervisor of a run that had begun was told.
+/// Reads the input of the supervisor of a run that had begun.
 fn recall(out: &Path) -> Result<Past, String> {
     let past = Past::of(out).map_err(|error| format!("the run cannot be taken up: {error}"))?;
     past.ok_or_else(|| "the run cannot be taken up: there is no journal of it".to_owned())
 }
 
-/// Whether there is the record of a run whose application had begun.
+/// Returns whether there is the record of a run whose application had begun.
 fn begun(bundle: &Bundle) -> Result<bool, Trouble> {
     if !bundle.facts_path(ProcessId::SUPERVISOR, Life(0)).exists() {
         return Ok(false);
@@ -241,7 +241,7 @@ fn begun(bundle: &Bundle) -> Result<bool, Trouble> {
     Ok(trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Begun))
 }
 
-/// Tells of the judgement, or why there is none, and stays to hand out the record.
+/// Reports the judgement, or why there is none, and continues to serve the record.
 fn conclude(
     recording: Result<Recording, String>,
     bundle: &Bundle,
@@ -267,7 +267,7 @@ fn conclude(
     Ok(())
 }
 
-/// Until told to end.
+/// Waits for a termination signal.
 fn stay(ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         thread::sleep(LOOK_EVERY);

@@ -1,9 +1,9 @@
-//! Why the program ends without having done what it was asked for.
+//! Errors that end the program.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// Why, and with which exit status.
+/// An error message, with its exit status.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) status: ExitCode,
@@ -11,12 +11,12 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// What was given cannot be used.
+    /// Creates an error about unusable input.
     pub(crate) fn input(text: impl Display) -> Trouble {
         Trouble { status: ExitCode::from(2), text: text.to_string() }
     }
 
-    /// The machine did not let it happen.
+    /// Creates an error about the machine.
     pub(crate) fn machine(error: impl Display) -> Trouble {
         Trouble { status: ExitCode::from(3), text: error.to_string() }
     }

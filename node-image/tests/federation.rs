@@ -1,4 +1,4 @@
-//! Federations of agents and a supervisor, from the places to the verdict.
+//! Federations of agents and a supervisor, from the announcement of the places to the verdict.
 
 mod common;
 
@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 
 const PROCESSES: [&str; 4] = ["paris-0", "paris-1", "rennes-0", "rennes-1"];
 
-/// Two clusters of two that compute for some seconds, with these faults.
+/// Two clusters of two processes that compute for a few seconds, with these faults.
 fn federation(faults: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1
@@ -146,7 +146,7 @@ fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
     let setting = Setting::start(&federation(""), &PROCESSES);
     setting.put(&setting.places(1));
     setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
-    // The machine of paris-1 stands still: neither its agent nor its process hears that they are replaced.
+    // The machine of paris-1 is paused: neither its agent nor its process learns that they are replaced.
     let replacement = Program::agent(&setting.dir.path().join("replacement"), &setting.key_of("paris-1"));
     let old = &setting.agents[1].1;
     let agent = Pid::from_raw(old.child.id() as i32);
@@ -163,7 +163,7 @@ fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
     let status = setting.judged();
     assert_eq!(status.clusters[0].state, ClusterState::Finished);
     assert_ne!(status.verdict, Some(Verdict::Fail), "{status:#?}");
-    // The storage had gone with the old place: the first life at the new one ends before it begins.
+    // The storage was lost with the old place: the first life at the new one ends before it begins.
     let trace = Bundle::open(setting.dir.path().join("out")).read_trace().unwrap();
     let lives: Vec<_> = trace.streams.keys().filter(|it| it.0 == ProcessId(1)).map(|it| it.1).collect();
     assert_eq!(lives, [Life(1), Life(2), Life(3)]);
@@ -200,7 +200,8 @@ fn links_faults_and_a_pause_change_while_it_runs() {
     let steps = |status: &Status| status.clusters.iter().map(|it| it.steps_done).sum::<u64>();
     setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
 
-    // Everyone stands far longer than it takes for somebody silent to be taken for dead, and a link changes meanwhile.
+    // All processes are paused for far longer than the time limit of failure detection, and a link changes in the
+    // meantime.
     spec.pause = true;
     assert_eq!(setting.amend(2, &spec).0, 200);
     let paused = setting.wait("it stands still", |it| it.phase == Phase::Paused);
@@ -275,7 +276,7 @@ fn a_run_goes_on_when_its_supervisor_is_killed_or_told_to_end() {
     let text = federation(faults);
     let mut setting = Setting::start(&text, &PROCESSES);
     setting.wait("it waits", |it| it.phase == Phase::Gathering && it.clusters.len() == 2);
-    // Nothing has begun: the next one begins anew.
+    // Nothing has begun, so the next supervisor starts from the beginning.
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     setting.put(&setting.places(1));
@@ -316,7 +317,7 @@ fn a_run_goes_on_when_its_supervisor_is_killed_or_told_to_end() {
     let federation = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap();
     assert_eq!(results(&trace), with_setup(&federation, None, Simulate).unwrap());
 
-    // What is recorded is handed out as often as one likes.
+    // The record can be fetched any number of times.
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     setting.judged();
@@ -349,20 +350,20 @@ fn what_was_changed_while_it_ran_stays_changed_when_the_supervisor_is_killed() {
     assert_eq!((status.faults.planned, status.faults.done), (1, 1));
 }
 
-/// The run passes. On a busy machine the links are not as asked for, and that alone makes the verdict unknown.
+/// The run passes. On a busy machine, links may differ from the request, which alone makes the verdict unknown.
 fn passes(status: &Status) {
     let is_link = |reason: &String| reason.contains("link");
     let busy = status.verdict == Some(Verdict::Unknown) && status.reasons.iter().all(is_link);
     assert!(busy || status.verdict == Some(Verdict::Pass), "{:?}: {:?}", status.verdict, status.reasons);
 }
 
-/// A child of a process of the operating system.
+/// Returns a child of an operating-system process.
 fn child_of(pid: i32) -> Option<i32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// What each rank computed last, with the process that did.
+/// Returns what each rank computed last.
 fn results(trace: &Trace) -> BTreeMap<ProcessId, Digest> {
     let mut results = BTreeMap::new();
     for ((process, _), stream) in &trace.streams {

@@ -1,5 +1,5 @@
-//! A federation on this machine as it is in a cluster: a supervisor and agents as programs of their own, which somebody
-//! tells of each other over HTTP.
+//! A federation on this machine as it is on a cluster: supervisor and agents are separate programs, which a test
+//! connects over HTTP.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_faultline-node");
 pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-/// After this a test that waits has failed.
+/// Time limit of a test that waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that prints its address, and ends with this value.
+/// A program that prints its address. It is killed when this value is dropped.
 pub(crate) struct Program {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
@@ -53,13 +53,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// All programs of a federation, below a directory of its own.
+/// All programs of a federation, in a directory of their own.
 pub(crate) struct Setting {
     pub(crate) dir: TempDir,
     pub(crate) supervisor: Program,
@@ -67,7 +67,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Starts a supervisor for `federation`, and an agent for each of `processes`; the one knows nothing of the others.
+    /// Starts a supervisor for `federation`, and an agent for each of `processes`, unconnected.
     pub(crate) fn start(federation: &str, processes: &[&str]) -> Setting {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("federation.yaml"), federation).unwrap();
@@ -80,7 +80,7 @@ impl Setting {
         Setting { dir, supervisor, agents }
     }
 
-    /// The file with the key of a process.
+    /// Returns the file with the key of a process.
     pub(crate) fn key_of(&self, process: &str) -> PathBuf {
         key_of(self.dir.path(), process)
     }
@@ -94,7 +94,7 @@ impl Setting {
         Places { generation, places: self.agents.iter().map(place).collect() }
     }
 
-    /// Asks the supervisor, as one who knows the key.
+    /// Sends a request to the supervisor, with its token.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
         ask(self.supervisor.address, method, path, Some(&token(KEY).unwrap()), body)
     }
@@ -103,7 +103,7 @@ impl Setting {
         self.ask("PUT", "/v1/places", &serde_json::to_vec(places).unwrap()).0
     }
 
-    /// Says what the federation is to be like now; the HTTP status, and what was answered.
+    /// Sends a new spec to the supervisor. Returns the HTTP status and the answer.
     pub(crate) fn amend(&self, generation: i64, spec: &FederationSpec) -> (u16, String) {
         let amended = Amended { generation, spec: spec.clone() };
         let (code, body) = self.ask("PUT", SPEC, &serde_json::to_vec(&amended).unwrap());
@@ -116,7 +116,7 @@ impl Setting {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// The status, once it is like that.
+    /// Waits for a status that satisfies the condition, and returns it.
     pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&Status) -> bool) -> Status {
         let begin = Instant::now();
         loop {
@@ -140,7 +140,7 @@ fn key_of(dir: &Path, process: &str) -> PathBuf {
     file
 }
 
-/// Asks over HTTP; the status and the body.
+/// Sends an HTTP request. Returns the status and the body.
 pub(crate) fn ask(
     address: SocketAddr,
     method: &str,
@@ -151,7 +151,7 @@ pub(crate) fn ask(
     let mut stream = TcpStream::connect(address).unwrap();
     let bearer = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
     let length = body.len();
-    // HTTP/1.0: the answer ends with the connection, and comes in one piece.
+    // HTTP/1.0: the answer ends with the connection, and is not chunked.
     let head = format!("{method} {path} HTTP/1.0\r\nhost: test\r\n{bearer}content-length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body).unwrap();
