@@ -1,4 +1,4 @@
-//! A Kubernetes cluster, and the room that a scenario has in it.
+//! A Kubernetes cluster, and the namespace of a scenario on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};
@@ -20,15 +20,15 @@ use tokio::time::{sleep, timeout};
 
 use crate::Failure;
 
-/// What a federation is called that was given no other name, and the sample that all are made from.
+/// Default name of a federation, and the sample from which federations are made.
 pub const QUICK_START: &str = "quickstart";
-/// Applications run within this.
+/// Time limit for an application to begin.
 const STARTS: Duration = Duration::from_secs(120);
-/// Runs are over and judged within this.
+/// Time limit for a run to be over and judged.
 const JUDGED: Duration = Duration::from_secs(240);
-/// Between two looks at what cannot be watched.
+/// Time between two checks of what cannot be watched.
 const LOOK: Duration = Duration::from_millis(500);
-/// Namespaces are gone within this.
+/// Time limit for deleting a namespace.
 const CLEANED_UP: Duration = Duration::from_secs(120);
 
 /// A cluster that can be reached.
@@ -49,7 +49,7 @@ pub struct Room {
 impl Cluster {
     /// Connects with a kubeconfig.
     pub async fn connect(kubeconfig: &str) -> Result<Cluster, Failure> {
-        // Another cluster may have been connected to before.
+        // The test may have connected to another cluster before.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -63,7 +63,7 @@ impl Cluster {
         Ok(Cluster { client })
     }
 
-    /// A new namespace.
+    /// Creates a namespace.
     pub async fn room(&self, scenario: &str) -> Result<Room, Failure> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)?;
@@ -79,12 +79,12 @@ impl Cluster {
 }
 
 impl Room {
-    /// Another new namespace of the same cluster.
+    /// Creates another namespace on the same cluster.
     pub async fn beside(&self, name: &str) -> Result<Room, Failure> {
         Cluster { client: self.client.clone() }.room(name).await
     }
 
-    /// Has Pod Security allow here what this profile allows.
+    /// Sets the profile of Pod Security that is enforced in this namespace.
     pub async fn set_profile(&self, profile: &str) -> Result<(), Failure> {
         let patch = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": profile } } });
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
@@ -92,8 +92,8 @@ impl Room {
         Ok(())
     }
 
-    /// Has a container of a pod end, and another begin in its place: its image is called by another name of it, and a kubelet
-    /// starts a container again whose image is another.
+    /// Restarts a container of a pod: its image is referred to by another name, and a kubelet restarts a container
+    /// whose image has changed.
     pub async fn restart_container(&self, pod: &str, container: &str) -> Result<(), Failure> {
         let pods = self.api::<Pod>();
         let spec = pods.get(pod).await?.spec.ok_or("a pod without a spec")?;
@@ -108,7 +108,7 @@ impl Room {
         Ok(())
     }
 
-    /// Objects of a kind in this namespace.
+    /// Returns the objects of a kind in this namespace.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -116,12 +116,12 @@ impl Room {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The quick start, changed, as the API server then has it.
+    /// Applies the quick start with changes, and returns it as the API server has it.
     pub async fn apply(&self, change: impl FnOnce(&mut FederationSpec)) -> Result<Federation, Failure> {
         self.apply_as(QUICK_START, change).await
     }
 
-    /// The same under another name.
+    /// Applies the quick start with changes under another name.
     pub async fn apply_as(
         &self,
         name: &str,
@@ -134,7 +134,7 @@ impl Room {
         .await
     }
 
-    /// A sample, changed, as the API server then has it.
+    /// Applies a sample with changes, and returns it as the API server has it.
     pub async fn apply_sample(
         &self,
         name: &str,
@@ -146,7 +146,7 @@ impl Room {
         Ok(self.api().create(&PostParams::default(), &federation).await?)
     }
 
-    /// Waits until a federation's status is as wanted, and returns it.
+    /// Waits until a federation's status satisfies a condition, and returns it.
     pub async fn wait(
         &self,
         name: &str,
@@ -159,14 +159,14 @@ impl Room {
         federation.and_then(|it| it.status).ok_or_else(|| format!("{name} is gone").into())
     }
 
-    /// What was told of the federations here: the reasons of their events.
+    /// Returns the reasons of all events of federations in this namespace.
     pub async fn told(&self) -> Result<BTreeSet<String>, Failure> {
         let events = self.api::<Event>().list(&ListParams::default()).await?.items;
         let told = events.into_iter().filter(|it| it.involved_object.kind.as_deref() == Some("Federation"));
         Ok(told.filter_map(|it| it.reason).collect())
     }
 
-    /// What was told of the federations here under one reason: the texts of these events.
+    /// Returns the messages of the events of federations with this reason.
     pub async fn told_of(&self, reason: &str) -> Result<Vec<String>, Failure> {
         let events = self.api::<Event>().list(&ListParams::default()).await?.items;
         let told = events.into_iter().filter(|it| it.involved_object.kind.as_deref() == Some("Federation"));
@@ -174,12 +174,12 @@ impl Room {
         Ok(told.filter_map(|it| it.message).collect())
     }
 
-    /// Waits until a federation has come as far as this.
+    /// Waits until a federation has reached a phase.
     pub async fn reach(&self, name: &str, phase: Phase) -> Result<FederationStatus, Failure> {
         self.wait(name, &format!("the phase {phase:?}"), STARTS, |it| it.phase >= phase).await
     }
 
-    /// Waits until an object is as wanted, or gone when that is wanted.
+    /// Waits until an object, or its absence, satisfies a condition.
     pub async fn until<K>(
         &self,
         name: &str,
@@ -207,7 +207,7 @@ impl Room {
         self.wait(name, "a verdict", JUDGED, is_over).await
     }
 
-    /// Waits for the verdict of a run, which has to pass.
+    /// Waits for the verdict of a run, which must be `pass`.
     pub async fn passes(&self, name: &str) -> Result<FederationStatus, Failure> {
         let status = self.verdict(name).await?;
         let how: Vec<&str> = status.conditions.iter().map(|it| it.message.as_str()).collect();
@@ -218,12 +218,13 @@ impl Room {
         }
     }
 
-    /// Waits for the verdict of a run that lost lives of this cluster with their places, and returns it with the reasons of all
-    /// events. The cluster has rolled back. The run passes, or is unknown for nothing but facts that went with the lost lives.
+    /// Waits for the verdict of a run that lost lives of this cluster together with their places. Returns it with the
+    /// reasons of all events. The cluster must have rolled back. The verdict must be `pass`, or `unknown` for no
+    /// other reason than facts that were lost with these lives.
     ///
     /// # Errors
     ///
-    /// When the verdict or its reason is another one, or the cluster has not rolled back.
+    /// Fails if the verdict or its reason differs, or if the cluster has not rolled back.
     pub async fn outlives(&self, name: &str, cluster: &str) -> Result<BTreeSet<String>, Failure> {
         let status = self.verdict(name).await?;
         let completed = status.condition(condition::COMPLETED).ok_or("no condition says how it ended")?;
@@ -245,12 +246,12 @@ impl Room {
         self.told().await
     }
 
-    /// Deletes a federation, and waits until nothing of it is left but what belongs to others.
+    /// Deletes a federation, and waits until only objects of other owners remain.
     pub async fn delete(&self, name: &str) -> Result<(), Failure> {
         self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
         let is_gone = |it: Option<&Federation>| it.is_none();
         self.until::<Federation>(name, &format!("{name} is gone"), CLEANED_UP, is_gone).await?;
-        // The garbage collector takes the key and the file, which belonged to the federation and to nobody else.
+        // The garbage collector deletes the key and the file, which no other object owned.
         let begun = Instant::now();
         loop {
             let left = self.remains(name).await?;
@@ -264,13 +265,13 @@ impl Room {
         }
     }
 
-    /// Deletes a pod without a warning, as if its machine had failed.
+    /// Deletes a pod without a grace period, as if its machine had failed.
     pub async fn kill_pod(&self, name: &str) -> Result<(), Failure> {
         self.api::<Pod>().delete(name, &DeleteParams::default().grace_period(0)).await?;
         Ok(())
     }
 
-    /// UID and restarts of every pod.
+    /// Returns UID and number of restarts of every pod.
     pub async fn pods(&self) -> Result<BTreeMap<String, (Option<String>, i32)>, Failure> {
         let restarts = |pod: &Pod| {
             let statuses =
@@ -281,7 +282,7 @@ impl Room {
         Ok(pods.iter().map(|it| (it.name_any(), (it.uid(), restarts(it)))).collect())
     }
 
-    /// What is left of a federation: names of everything that the operator made for it.
+    /// Returns the names of all remaining objects that the operator created for a federation.
     pub async fn remains(&self, name: &str) -> Result<Vec<String>, Failure> {
         async fn names<K>(api: Api<K>, of_it: &ListParams) -> Result<Vec<String>, Failure>
         where
@@ -301,7 +302,7 @@ impl Room {
         Ok(left)
     }
 
-    /// What there is, for somebody who wants to know why a scenario failed.
+    /// Describes the objects in the namespace, to find out why a scenario failed.
     pub async fn dump(&self) -> String {
         let mut text = String::new();
         match self.api::<Federation>().list(&ListParams::default()).await {
@@ -340,7 +341,7 @@ impl Room {
         text
     }
 
-    /// Deletes the namespace and waits until it is gone: nothing in it may hold it.
+    /// Deletes the namespace, and waits until it is gone. Nothing in it may block this.
     pub async fn leave(self) -> Result<(), Failure> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces.delete(&self.namespace, &DeleteParams::background()).await?;

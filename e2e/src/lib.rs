@@ -1,7 +1,7 @@
-//! Scenarios against a real Kubernetes cluster on which the operator is installed: the harness.
+//! The harness of scenarios on a real Kubernetes cluster with the operator.
 //!
-//! Every scenario has a namespace of its own, under the profile `restricted` of Pod Security, and leaves nothing. It
-//! waits for conditions, never for time to pass. When it fails, what there is is printed.
+//! Every scenario has its own namespace, under the profile `restricted` of Pod Security, and leaves nothing behind.
+//! It waits for conditions, never for time to pass. If it fails, the objects in the namespace are printed.
 
 mod cluster;
 mod machine;

@@ -1,4 +1,4 @@
-//! The machines of a cluster that are containers, as those that `kind` makes: faults that no API can cause.
+//! Machines of a cluster that are containers, such as those of `kind`: for faults that no API can cause.
 
 use std::process::Stdio;
 
@@ -11,12 +11,12 @@ use tokio::process::Command;
 
 use crate::Failure;
 
-/// A scenario cannot be played here.
+/// Why a scenario cannot run on this cluster.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct Skipped(pub String);
 
-/// A Kubernetes node that is a container of this machine's Docker.
+/// A Kubernetes node that is a container in this machine's Docker.
 #[derive(Clone)]
 pub struct Machine {
     name: String,
@@ -24,7 +24,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The Kubernetes node of this name; [`Skipped`] where it is something else than a container here.
+    /// Returns the Kubernetes node with this name. Fails with [`Skipped`] if it is not a container on this machine.
     pub async fn find(client: &Client, name: &str) -> Result<Machine, Failure> {
         let machine = Machine { name: name.to_owned(), client: client.clone() };
         match machine.run("true").await {
@@ -33,7 +33,7 @@ impl Machine {
         }
     }
 
-    /// Runs a line of shell on it; what it wrote.
+    /// Runs a shell command on the machine. Returns its output.
     pub async fn run(&self, line: &str) -> Result<String, Failure> {
         self.docker(&["exec", &self.name, "sh", "-c", line]).await
     }
@@ -49,7 +49,8 @@ impl Machine {
         Err(format!("`docker {}`: {}, {}", arguments.join(" "), output.status, said.trim()).into())
     }
 
-    /// Sends a signal to all processes of a pod, by its UID: the kubelet gives every pod a control group of this name.
+    /// Sends a signal to all processes of a pod, by its UID: the kubelet gives every pod a control group with this
+    /// name.
     pub async fn signal_pod(&self, uid: &str, signal: &str) -> Result<(), Failure> {
         let uid = uid.replace('-', "_");
         let line = format!(
@@ -59,17 +60,17 @@ impl Machine {
         self.run(&line).await.map(drop)
     }
 
-    /// Takes its power away.
+    /// Turns the machine off.
     pub async fn stop(&self) -> Result<(), Failure> {
         self.docker(&["stop", "--time", "0", &self.name]).await.map(drop)
     }
 
-    /// Gives it back.
+    /// Turns the machine on.
     pub async fn start(&self) -> Result<(), Failure> {
         self.docker(&["start", &self.name]).await.map(drop)
     }
 
-    /// Whether new pods may come.
+    /// Sets whether the node accepts new pods.
     pub async fn admit(&self, admitted: bool) -> Result<(), Failure> {
         let patch = json!({ "spec": { "unschedulable": !admitted } });
         let nodes: Api<Node> = Api::all(self.client.clone());

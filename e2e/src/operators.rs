@@ -12,20 +12,20 @@ use tokio::time::{sleep, timeout};
 use crate::Failure;
 
 const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
-/// They come and go within this.
+/// Time limit for stopping and starting them.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at what there is.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Those that stand aside, so that another one can work.
+/// Operators that have been stopped, so that another one can work.
 pub struct Operators {
     client: Client,
-    /// With how many of it there were.
+    /// The operators' deployments, with their numbers of replicas.
     installed: Vec<(Deployment, i32)>,
 }
 
 impl Operators {
-    /// Has all of them stand aside, and waits until none works.
+    /// Stops all operators, and waits until none works.
     pub async fn send_away(client: &Client) -> Result<Operators, Failure> {
         let found = Api::<Deployment>::all(client.clone()).list(&of_operators()).await?;
         let replicas = |it: &Deployment| it.spec.as_ref().and_then(|it| it.replicas).unwrap_or(1);
@@ -45,7 +45,7 @@ impl Operators {
         Ok(operators)
     }
 
-    /// Has them work again.
+    /// Starts the operators again.
     pub async fn bring_back(self) -> Result<(), Failure> {
         for (it, replicas) in &self.installed {
             self.scale(it, *replicas).await?;

@@ -1,4 +1,4 @@
-//! The programs that users have: `faultline`, and beside it `kubectl-faultline`, which it calls.
+//! The programs of users: `faultline`, and beside it `kubectl-faultline`, which it calls.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -10,24 +10,24 @@ use tokio::process::{Child, Command};
 
 use crate::Failure;
 
-/// Where it is.
+/// Path of the program.
 pub struct Program(PathBuf);
 
-/// One that runs.
+/// A running program.
 pub struct Running(Child);
 
-/// What came of running it.
+/// The outcome of running a program.
 pub struct Ran {
-    /// The exit status; none when it was killed.
+    /// The exit status; `None` if the program was killed.
     pub status: Option<i32>,
-    /// What it wrote to its standard output.
+    /// Standard output.
     pub out: String,
-    /// What it wrote to its standard error.
+    /// Standard error.
     pub said: String,
 }
 
 impl Program {
-    /// The program as it was built last, beside these tests.
+    /// Returns the program as it was last built, beside these tests.
     pub fn here() -> Result<Program, Failure> {
         // target/debug/deps/chaos-0123, target/debug/faultline
         let tests = std::env::current_exe()?;
@@ -45,18 +45,18 @@ impl Program {
         Ok(Program(place.join("faultline")))
     }
 
-    /// The plugin of `kubectl`, as it was built last, beside these tests.
+    /// Returns the plugin of `kubectl` as it was last built, beside these tests.
     pub fn plugin() -> Result<Program, Failure> {
         Program::here().map(|Program(faultline)| Program(faultline.with_file_name("kubectl-faultline")))
     }
 
-    /// Runs it to its end, on the cluster that the tests are run on.
+    /// Runs the program to its end, on the cluster of the tests.
     pub async fn run(&self, arguments: &[&str]) -> Result<Ran, Failure> {
         let mut command = self.command(arguments);
         Ok(Ran::of(command.output().await?))
     }
 
-    /// Starts it, as [`Program::run`] does.
+    /// Starts the program on the cluster of the tests.
     pub fn start(&self, arguments: &[&str]) -> Result<Running, Failure> {
         let mut command = self.command(arguments);
         Ok(Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?))
@@ -73,13 +73,13 @@ impl Program {
 }
 
 impl Running {
-    /// As Ctrl-C does.
+    /// Sends an interrupt, like Ctrl-C.
     pub fn interrupt(&self) -> Result<(), Failure> {
         let id = self.0.id().and_then(|it| i32::try_from(it).ok()).ok_or("it has ended already")?;
         Ok(kill(Pid::from_raw(id), Signal::SIGINT)?)
     }
 
-    /// Waits for its end.
+    /// Waits for the program's end.
     pub async fn end(self) -> Result<Ran, Failure> {
         Ok(Ran::of(self.0.wait_with_output().await?))
     }
@@ -91,7 +91,7 @@ impl Ran {
         Ran { status: output.status.code(), out: text(&output.stdout), said: text(&output.stderr) }
     }
 
-    /// Its output as JSON.
+    /// Parses the output as JSON.
     pub fn json(&self) -> Result<Value, Failure> {
         Ok(serde_json::from_str(&self.out)?)
     }

@@ -1,4 +1,4 @@
-//! Runs scenarios one after the other, and says what came of them.
+//! Runs scenarios one after the other, and reports their outcomes.
 
 use std::env;
 use std::panic::AssertUnwindSafe;
@@ -14,21 +14,22 @@ use crate::{Cluster, Room, Skipped};
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outcome = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 
-/// One fault, and what must come of it.
+/// One fault, and its required effect.
 pub struct Scenario {
-    /// Its name, which is its file's.
+    /// Name of the scenario, which is that of its file.
     pub name: &'static str,
-    /// What happens.
+    /// The steps of the scenario.
     pub run: fn(Room) -> Outcome,
 }
 
 const LONGEST: Duration = Duration::from_secs(300);
 const FAILED: &str = "FAILED";
-/// The environment variable that names the kubeconfig of the cluster.
+/// Environment variable with the path of the cluster's kubeconfig.
 pub const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";
 
-/// Runs those scenarios whose name contains an argument, all without one, in the cluster of the kubeconfig that
-/// `FAULTLINE_E2E_KUBECONFIG` names. Without one they are skipped, loudly: no machine is obliged to have a cluster.
+/// Runs the scenarios whose names contain an argument, or all without arguments, on the cluster of the kubeconfig in
+/// `FAULTLINE_E2E_KUBECONFIG`. Without that variable, they are skipped with a message: a developer need not have a
+/// cluster.
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let chosen: Vec<&Scenario> = scenarios
@@ -59,7 +60,7 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
     }
 }
 
-/// The kubeconfig of the cluster that the scenarios are run on.
+/// Returns the kubeconfig of the cluster for the scenarios.
 pub fn kubeconfig() -> Option<String> {
     env::var(KUBECONFIG).ok().filter(|it| !it.is_empty())
 }

@@ -1,5 +1,5 @@
-//! The API server stands still for half a minute. Nobody who takes part in a run needs it: faults strike, the federation
-//! recovers and ends, and the status says so afterwards.
+//! The API server is paused for half a minute. No part of a run needs it: faults strike, the federation recovers and
+//! ends, and the status reports this afterwards.
 
 use std::time::Duration;
 

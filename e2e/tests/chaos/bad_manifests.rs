@@ -1,4 +1,4 @@
-//! What makes no sense is refused at admission, and what admission cannot see is a condition.
+//! An invalid federation is refused at admission; what admission cannot detect becomes a condition.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     })
     .await?;
 
-    // Durations are compared by the operator, not by the API server.
+    // The operator compares durations, the API server does not.
     room.apply(|spec| spec.deadline = "1ms".parse().ok()).await?;
     let rejected = |it: &FederationStatus| it.phase == Phase::Rejected;
     let status = room.wait(QUICK_START, "it is rejected", Duration::from_secs(30), rejected).await?;

@@ -1,5 +1,5 @@
-//! The operator is installed with the chart, in one namespace, and upgraded while a federation runs there. The run does not
-//! notice. What `helm` has made goes with `helm uninstall`.
+//! The operator is installed with the chart in one namespace, and upgraded while a federation runs there. The run is
+//! not affected. `helm uninstall` removes everything that `helm` has created.
 
 use std::process::Stdio;
 
@@ -29,7 +29,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
 }
 
 async fn upgraded(room: &Room) -> Result<(), Failure> {
-    // The definition is there, for all namespaces.
+    // The definition is already installed, for all namespaces.
     let values = ["--set", "scope=namespace", "--set", "crds.install=false", "--wait", "--timeout", "2m"];
     helm(room, &[&["install", RELEASE, CHART], &values[..]].concat()).await?;
     room.apply(|_| {}).await?;

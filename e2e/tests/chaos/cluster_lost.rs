@@ -1,4 +1,4 @@
-//! A whole cluster is killed at once, with its storage; copies elsewhere bring it back.
+//! A whole cluster is killed at once, with its storage. Replicas in other clusters restore it.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster};
 use faultline_e2e::{Failure, QUICK_START, Room};

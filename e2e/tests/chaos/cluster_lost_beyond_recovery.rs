@@ -1,5 +1,5 @@
-//! A whole cluster is killed at once with its storage, and all copies of its checkpoints were in it. Nothing is wrong with the
-//! protocol, but the run cannot be what was asked for: its verdict is `unknown`, and says why.
+//! A whole cluster is killed at once with its storage, which contained all replicas of its checkpoints. The protocol
+//! is correct, but the run cannot answer the question: its verdict is `unknown`, with the reason.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster, Protocol, ReplicateTo};
 use faultline_e2e::{Failure, QUICK_START, Room};

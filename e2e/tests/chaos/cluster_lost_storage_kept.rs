@@ -1,4 +1,4 @@
-//! A whole cluster is killed at once. Its storage is kept, and brings it back.
+//! A whole cluster is killed at once. Its storage is kept, and restores it.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster, Phase};
 use faultline_e2e::{Failure, QUICK_START, Room};

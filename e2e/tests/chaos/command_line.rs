@@ -1,6 +1,6 @@
-//! The same file on the simulator and in pods, by the program that users have: the same plan of faults, the same result of
-//! the computation, the same summary and exit status. Nothing is left of the federation then. The record of one that was
-//! applied by hand is fetched, and its supervisor's log is printed.
+//! The same file is run by the user's program on the simulator and in pods: with the same plan of faults, the same
+//! result of the computation, the same summary and exit status. Afterwards, nothing of the federation remains. The
+//! record of a federation that was applied manually is fetched, and its supervisor's log is printed.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Of each rank, as the summary has them.
+/// Returns the digest of each rank in the summary.
 fn digests(summary: &Value) -> Result<&Value, Failure> {
     let digests = &summary["result"]["digests"];
     if digests.as_object().is_some_and(|it| it.len() == 6) {
@@ -70,7 +70,7 @@ fn digests(summary: &Value) -> Result<&Value, Failure> {
     }
 }
 
-/// What was planned when, as the summary has it.
+/// Returns the planned faults with their times in the summary.
 fn plan(summary: &Value) -> Result<Vec<[&Value; 3]>, Failure> {
     let faults = summary["faults"].as_array().ok_or("there are no faults")?;
     Ok(faults.iter().map(|it| [&it["no"], &it["when"], &it["what"]]).collect())

@@ -1,12 +1,12 @@
-//! The protocols that need a process of their own beside the ranks, as their samples have them. Under HydEE a process dies,
-//! then a whole cluster, then two clusters at once, and the recovery process with them: only what failed rolls back.
+//! The protocols that need a process of their own besides the ranks, as in their samples. Under HydEE a process
+//! fails, then a whole cluster, then two clusters together with the recovery process: only what failed rolls back.
 
 use faultline_e2e::{Failure, Room};
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     for name in ["hydee", "full-logging", "pessimistic-logging"] {
         let applied = room.apply_sample(name, |federation| {
-            // How exact the links of a busy machine are is not the question here.
+            // The precision of links on a busy machine is not tested here.
             let links = federation.spec.links.as_mut();
             let between = links.and_then(|it| it.between.as_mut()).expect("they have a latency");
             between.latency = "50ms".parse().ok();

@@ -1,4 +1,4 @@
-//! A process is killed in its pod, which goes on: the next life begins in the same pod.
+//! A process is killed in its pod, which survives: the next life begins in the same pod.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A process is killed, and while its cluster agrees on where to go back to another one is, by a trigger on what the
-//! protocol does.
+//! A process is killed. While its cluster agrees on a checkpoint to restore, another process is killed, triggered by
+//! an action of the protocol.
 
 use faultline_api::resource::{Crash, Fault, When};
 use faultline_core::FactKind;

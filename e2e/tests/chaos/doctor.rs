@@ -1,5 +1,5 @@
-//! What the program says of the cluster and of the kernels of its Kubernetes nodes: a namespace whose Pod Security keeps a
-//! probe out is named with the remedy, and when somebody has applied it, every node's kernel has been tried. No pod is left.
+//! The program examines the cluster and the kernels of its Kubernetes nodes. If Pod Security refuses the probes in
+//! the namespace, the remedy is printed. Once it is applied, every node's kernel is tried. No pod remains.
 
 use faultline_e2e::{Failure, Program, Ran, Room};
 use k8s_openapi::api::core::v1::Pod;
@@ -41,7 +41,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The states of the findings of this name.
+/// Returns the states of the findings with this name.
 fn states<'a>(found: &'a Value, name: &str) -> Vec<&'a str> {
     let findings = found["findings"].as_array().into_iter().flatten().filter(|it| it["name"] == name);
     findings.filter_map(|it| it["state"].as_str()).collect()

@@ -1,5 +1,5 @@
-//! Pods of another namespace, and bystanders in the same one, have every label that those of a run have, and their names: none
-//! of them is asked, told or waited for.
+//! Pods of another namespace, and bystanders in the same one, have all labels and the names of a run's pods. The
+//! operator neither asks, informs nor waits for any of them.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn play(room: &Room, neighbour: &Room) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A pod that runs, with the image and the labels of another one, and a claim with the same labels that nobody mounts.
+/// Creates a running pod with the image and labels of another one, and an unused claim with the same labels.
 async fn forge(room: &Room, like: &Pod, name: &str) -> Result<String, Failure> {
     let container = like.spec.as_ref().and_then(|it| it.containers.first());
     let image = container.and_then(|it| it.image.clone()).ok_or("a pod without an image")?;
@@ -80,7 +80,7 @@ async fn forge(room: &Room, like: &Pod, name: &str) -> Result<String, Failure> {
                 "name": "faultline",
                 "image": image,
                 "imagePullPolicy": "IfNotPresent",
-                // It listens where the operator would call a supervisor.
+                // It listens at the port of a supervisor's API.
                 "args": ["agent", "--listen", "0.0.0.0:7301", "--key-file", "/key/key", "--data", "/data"],
                 "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
                 "volumeMounts": [

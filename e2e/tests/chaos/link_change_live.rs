@@ -1,5 +1,5 @@
-//! A link is changed while the application runs, and a fault is added: both are measured, told, and in the record. What may
-//! not change is refused.
+//! While the application runs, a link is changed and a fault is added: both are applied, reported and recorded. Other
+//! changes are refused.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let added = json!({ "at": "6s", "crash": { "cluster": "paris", "node": 0 } });
     faults.as_array_mut().ok_or("faults are a list")?.push(added);
     patch(json!({ "faults": faults })).await?;
-    // Of several changes that come together only the last one counts, and the last one here will be refused.
+    // If several changes arrive together, only the last one counts, and the last one here will be refused.
     let is_planned = |it: &FederationStatus| it.faults_done.as_ref().is_some_and(|it| it.ends_with("/2"));
     room.wait(QUICK_START, "the fault is planned", Duration::from_secs(20), is_planned).await?;
     let another = json!([{ "at": "50s", "crash": { "cluster": "paris", "node": 0 } }]);
@@ -43,7 +43,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         move |it: &FederationStatus| it.condition(condition::ACCEPTED).is_some_and(|it| it.status == wanted)
     };
     let soon = Duration::from_secs(20);
-    // Admission does not know how many nodes a cluster has, and which faults the run has taken.
+    // Admission does not know how many nodes a cluster has, or which faults the run has accepted.
     let nobody = json!({ "at": "9s", "crash": { "cluster": "paris", "node": 70 } });
     let mut more = faults.clone();
     more.as_array_mut().ok_or("faults are a list")?.push(nobody);

@@ -1,5 +1,6 @@
-//! The network hides the addresses of pods from each other, as one that masquerades between Kubernetes nodes does. Traffic
-//! control shapes where packets leave, by where they go, so that nothing depends on where they seem to come from.
+//! The network hides the addresses of pods from each other, like a network that masquerades between Kubernetes nodes.
+//! Traffic control shapes packets at the sender, by their destination, so that nothing depends on their apparent
+//! source.
 
 use faultline_api::resource::{Emulation, Kubernetes, condition};
 use faultline_e2e::{Failure, Machine, QUICK_START, Room};
@@ -16,7 +17,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         machines.push((Machine::find(&room.client, &node.name_any()).await?, range));
     }
     let rule = |what: &str, range: &str| {
-        // What leaves for another node comes from this node's own address.
+        // Packets to another node have this node's own address as their source.
         format!("iptables -t nat -{what} POSTROUTING -s {range} -o eth0 -p tcp --dport 7401 -j MASQUERADE")
     };
     for (machine, range) in &machines {

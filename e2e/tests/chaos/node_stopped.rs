@@ -1,5 +1,5 @@
-//! A Kubernetes node with processes of a federation stops, as a machine that loses its power, and comes back. What it hosted
-//! begins other lives there, on the storage that it had.
+//! A Kubernetes node with processes of a federation stops, like a machine without power, and returns. Its processes
+//! begin new lives there, on their previous storage.
 
 use faultline_api::resource::Phase;
 use faultline_e2e::{Failure, Machine, QUICK_START, Room, Skipped};
@@ -18,7 +18,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let place = |pod: &Pod| pod.spec.as_ref().and_then(|it| it.node_name.clone());
     let supervisor = format!("{QUICK_START}-supervisor-0");
     let of_supervisor = pods.iter().find(|it| it.name_any() == supervisor).and_then(place);
-    // A run does not survive its supervisor.
+    // Without a record on a volume, a run does not survive its supervisor.
     let Some(victim) = pods.iter().filter_map(place).find(|it| Some(it) != of_supervisor.as_ref()) else {
         return Err(Skipped("all pods are on one Kubernetes node".into()).into());
     };

@@ -1,5 +1,5 @@
-//! A process stands still with its agent on a machine whose kubelet is gone, so that nobody can end it. Another one takes its
-//! place elsewhere, and then the old one goes on. It is never accepted again.
+//! A process and its agent are paused on a machine without a kubelet, so that nothing can end them. Another process
+//! takes over elsewhere, and then the old one resumes. It is never accepted again.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let node = pod.spec.and_then(|it| it.node_name).ok_or("a pod on no node")?;
     let machine = Machine::find(&room.client, &node).await?;
     let played = play(&room, &machine, &uid).await;
-    // Whatever came of it, the machine is as it was.
+    // Restore the machine even after a failure.
     machine.signal_pod(&uid, "CONT").await?;
     machine.run("systemctl start kubelet").await?;
     machine.admit(true).await?;
@@ -40,7 +40,7 @@ async fn play(room: &Room, machine: &Machine, uid: &str) -> Result<(), Failure> 
     machine.admit(false).await?;
     machine.run("systemctl stop kubelet").await?;
     machine.signal_pod(uid, "STOP").await?;
-    // Its supervisor asks for the end of the pod, which its kubelet would have to confirm.
+    // The supervisor requests the deletion of the pod, which its kubelet would have to confirm.
     let within = Duration::from_secs(60);
     let is_condemned = |it: Option<&Pod>| it.is_some_and(|it| it.metadata.deletion_timestamp.is_some());
     room.until::<Pod>(VICTIM, "the pod is to be deleted", within, is_condemned).await?;

@@ -1,5 +1,5 @@
-//! The operator is killed when a federation has been made, while it starts, while its links are measured, while it runs,
-//! and when it is over. The run does not notice, and the status ends as it would have.
+//! The operator is killed after the creation of a federation, while it starts, while its links are measured, while it
+//! runs, and once it is over. The run is not affected, and neither is the final status.
 
 use faultline_api::resource::Phase;
 use faultline_e2e::{Failure, QUICK_START, Room};
@@ -21,7 +21,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.delete(QUICK_START).await
 }
 
-/// Without a warning.
+/// Kills the operator without a grace period.
 async fn kill(room: &Room) -> Result<(), Failure> {
     let pods: Api<Pod> = Api::all(room.client.clone());
     let operators =

@@ -1,5 +1,5 @@
-//! Another operator takes over while a federation runs, and it would make other pods: of another image. Those of the run stay
-//! as they are to its end, and its record afterwards.
+//! While a federation runs, another operator takes over, which would create different pods with another image. Those
+//! of the run stay unchanged to its end, and its record afterwards.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     went_on
 }
 
-/// Has the operator make pods of this image, and waits until such a one works.
+/// Makes the operator create pods with this image, and waits until such an operator works.
 async fn upgrade(operators: &Api<Deployment>, name: &str, image: &str) -> Result<(), Failure> {
     let patch = json!({ "spec": { "template": { "spec": { "containers": [
         { "name": "operator", "env": [{ "name": IMAGE, "value": image }] },

@@ -1,5 +1,5 @@
-//! Nothing passes between the clusters for a while, and then everything does; before and after that a link is another for a
-//! while. Nobody is taken for dead.
+//! For a while nothing passes between the clusters; then everything that was held does. Before and after that, the
+//! properties of a link change for a while. No process is declared failed.
 
 use faultline_api::resource::{Fault, LinkChange, Partition};
 use faultline_e2e::{Failure, QUICK_START, Room};

@@ -1,5 +1,5 @@
-//! A process stands still for longer than it takes to be taken for dead. It is replaced in its pod, and when it could go
-//! on it is no more.
+//! A process is paused for longer than the time limit of failure detection. It is replaced in its pod, and never
+//! resumes.
 
 use faultline_api::resource::{Fault, Pause, Phase};
 use faultline_e2e::{Failure, QUICK_START, Room};

@@ -1,5 +1,5 @@
-//! A federation is paused from its start, begins, is paused again for longer than it takes for somebody silent to be taken
-//! for dead, and goes on. Neither pause costs it anything.
+//! A federation is paused from its start, begins, is paused again for longer than the time limit of failure
+//! detection, and resumes. Neither pause has any cost.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::sleep;
 
-/// Whoever is silent for so long is taken for dead: long enough for a machine that is busy with other things.
+/// Time limit of failure detection: long enough for a busy machine.
 const DETECT_AFTER: &str = "2s";
-/// Far longer.
+/// Far longer than the time limit.
 const STANDS: Duration = Duration::from_secs(6);
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
@@ -41,7 +41,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     pause(true).await?;
     let stands = |it: &FederationStatus| it.phase == Phase::Paused && paused(it);
     room.wait(QUICK_START, "it stands still", soon, stands).await?;
-    // What was on its way when everybody was stopped is counted by then.
+    // Messages in transit at the time of the pause have been counted by then.
     sleep(Duration::from_secs(2)).await;
     let progress = async || -> Result<Vec<Option<String>>, Failure> {
         let federation: Federation = room.api().get(QUICK_START).await?;

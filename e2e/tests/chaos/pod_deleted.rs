@@ -1,4 +1,4 @@
-//! Somebody deletes a pod. Its process is another life in another pod, with nothing on its disk, and the cluster rolls
+//! A user deletes a pod. Its process begins a new life in another pod, without its storage, and the cluster rolls
 //! back.
 
 use std::time::Duration;

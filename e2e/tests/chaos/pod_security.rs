@@ -1,5 +1,5 @@
-//! Links by traffic control in a namespace of the profile `restricted`: the pods are refused, and the federation says what
-//! to do about it. When somebody has, it runs. NET_ADMIN is all that stands in the way.
+//! Links by traffic control in a namespace with the profile `restricted`: the pods are refused, and the federation
+//! reports the remedy. Once it is applied, the federation runs. NET_ADMIN is the only obstacle.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Under the profile `baseline`, the API server names all that it has against a pod.
+/// Checks that under the profile `baseline`, the API server names NET_ADMIN as the only violation of a pod.
 pub(crate) async fn only_net_admin(room: &Room, pod: &str) -> Result<(), Failure> {
     let mut pod = room.api::<Pod>().get(pod).await?;
     pod.metadata = kube::core::ObjectMeta { name: Some("again".into()), ..Default::default() };
@@ -50,8 +50,8 @@ pub(crate) async fn only_net_admin(room: &Room, pod: &str) -> Result<(), Failure
     }
 }
 
-/// Why the API server would refuse a pod. It learns of a profile from a watch, so it is asked until it answers as expected,
-/// or for ten seconds.
+/// Returns why the API server would refuse a pod. It learns of a profile by a watch, so it is asked until it answers
+/// as expected, or for ten seconds.
 async fn refusal(pods: &Api<Pod>, pod: &Pod, expected: bool) -> Result<Option<String>, Failure> {
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let until = Instant::now() + Duration::from_secs(10);

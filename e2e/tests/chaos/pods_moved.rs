@@ -1,5 +1,6 @@
-//! A Kubernetes node with all processes of a cluster stops and is given up: its pods are made anew on another one. Then it
-//! comes back. The cluster goes back to the copies that the other one keeps, and nothing of the old node is accepted.
+//! A Kubernetes node with all processes of a cluster stops and is given up: its pods are created again on another
+//! node. Then it returns. The cluster rolls back to the replicas in the other cluster, and nothing of the old node is
+//! accepted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 
 const POOL: &str = "faultline.dev/pool";
 const CLUSTERS: [&str; 2] = ["paris", "rennes"];
-/// A node is taken for lost, or for back, within this.
+/// Time limit for a node to be declared lost, or ready.
 const NOTICED: Duration = Duration::from_secs(120);
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
@@ -32,7 +33,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         pool(&room, worker, Some(cluster)).await?;
     }
     let played = play(&room, &workers, &machines).await;
-    // Whatever came of it, the machines are as they were.
+    // Restore the machines even after a failure.
     for (worker, machine) in workers.iter().zip(&machines) {
         machine.start().await?;
         pool(&room, worker, None).await?;
@@ -63,7 +64,7 @@ async fn play(room: &Room, workers: &[String; 2], machines: &[Machine; 2]) -> Re
     let before = room.pods().await?;
 
     machines[victim].stop().await?;
-    // Before that their successors would be sent to the same node.
+    // Otherwise their successors would be scheduled on the same node.
     becomes(room, &workers[victim], false).await?;
     pool(room, &workers[1 - victim], Some(CLUSTERS[victim])).await?;
     for pod in &pods {
@@ -92,14 +93,14 @@ async fn play(room: &Room, workers: &[String; 2], machines: &[Machine; 2]) -> Re
     room.delete(QUICK_START).await
 }
 
-/// Puts a node into a pool, or into none.
+/// Puts a node into a pool, or removes it from its pool.
 async fn pool(room: &Room, node: &str, pool: Option<&str>) -> Result<(), Failure> {
     let patch = Patch::Merge(json!({ "metadata": { "labels": { POOL: pool } } }));
     Api::<Node>::all(room.client.clone()).patch(node, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-/// Waits until a node is there for the cluster, or is taken for lost.
+/// Waits until a node is ready, or is declared lost.
 async fn becomes(room: &Room, node: &str, ready: bool) -> Result<(), Failure> {
     let is_so = |it: Option<&Node>| {
         let conditions = it.and_then(|it| it.status.as_ref()?.conditions.as_ref());

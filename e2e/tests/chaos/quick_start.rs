@@ -1,4 +1,4 @@
-//! The first thing that anybody does.
+//! The quick start, as new users run it.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The record of a run is kept when its federation is deleted. Another federation of its name has a run and a record of its
-//! own.
+//! The record of a run is kept when its federation is deleted. Another federation of the same name has its own run
+//! and record.
 
 use faultline_api::resource::{Crash, Fault, Kubernetes, Protocol, Volume};
 use faultline_e2e::{Failure, QUICK_START, Room};

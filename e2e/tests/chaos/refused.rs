@@ -1,5 +1,5 @@
-//! The namespace has no room for the pods. The federation says so in the API server's words for as long as that takes, longer
-//! than a run may last, and runs when there is.
+//! The namespace has no room for the pods. The federation reports this in the API server's words, for longer than a
+//! run may last, and runs once there is room.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Somebody presses Ctrl-C while `faultline run --backend kubernetes` shows a federation: nothing of it is left.
+//! A user presses Ctrl-C while `faultline run --backend kubernetes` shows a federation: nothing of it remains.
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;

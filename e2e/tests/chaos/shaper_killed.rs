@@ -1,5 +1,5 @@
-//! Shapers end while the application runs, and others begin in their place. What was in force stays so; what changes after
-//! that is done by the new ones.
+//! Shapers end while the application runs, and are replaced. What was in force stays in force; later changes are
+//! applied by the new ones.
 
 use std::time::Duration;
 

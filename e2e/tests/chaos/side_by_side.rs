@@ -1,5 +1,5 @@
-//! Two federations run at the same time in one namespace, each with failures of its own, and do not touch each other. One
-//! is deleted while the other goes on.
+//! Two federations run at the same time in one namespace, each with its own failures, without affecting each other.
+//! One is deleted while the other continues.
 
 use faultline_api::resource::{FederationSpec, Phase};
 use faultline_e2e::{Failure, Room};
@@ -7,7 +7,7 @@ use faultline_e2e::{Failure, Room};
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let small = |spec: &mut FederationSpec| {
         spec.clusters.iter_mut().for_each(|it| it.nodes = 2);
-        // Three federations at once are much for a small machine; how exact its links are is not the question here.
+        // Three federations at once are a heavy load for a small machine; the precision of links is not tested here.
         let between = spec.links.as_mut().and_then(|it| it.between.as_mut()).expect("they have a latency");
         between.latency = "50ms".parse().ok();
     };

@@ -1,6 +1,6 @@
-//! The supervisor's pod is deleted while the application runs. With its record on a volume the next one goes on with the run:
-//! the first fault is not repeated, and the second one not forgotten. Without one nobody knows the run any more, and that
-//! is said.
+//! The supervisor's pod is deleted while the application runs. With a record on a volume, the next supervisor resumes
+//! the run: the first fault is not repeated, and the second one is not lost. Without a volume the record is lost,
+//! which the status reports.
 
 use faultline_api::resource::{FederationStatus, Kubernetes, Phase, Volume, condition};
 use faultline_e2e::{Failure, Program, QUICK_START, Room};
@@ -10,7 +10,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.apply(|spec| {
         let results = Volume { size: "1GiB".parse().expect("a size"), keep: false, storage_class: None };
         spec.kubernetes = Some(Kubernetes { results: Some(results), ..Kubernetes::default() });
-        // The second fault waits for what comes after the restart.
+        // The second fault waits for a fact after the restart.
         spec.faults[1].at = None;
         spec.faults[1].when = spec.faults[0].when.clone();
         if let Some(when) = &mut spec.faults[1].when {

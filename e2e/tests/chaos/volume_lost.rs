@@ -1,5 +1,5 @@
-//! Processes keep their storage on volumes, and one volume is deleted with its pod. The process begins another life on an
-//! empty one, and its cluster rolls back.
+//! Processes keep their storage on volumes, and one volume is deleted with its pod. The process begins a new life on
+//! an empty volume, and its cluster rolls back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Kubernetes nodes that are none: pods that are bound to them are said to run, and to be gone when they are deleted.
+//! Fake Kubernetes nodes: pods bound to them are reported as running, and as gone once they are deleted.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,18 +15,18 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::time::interval;
 
-/// Pods that a node takes.
+/// Capacity of a node, in pods.
 const PODS: u32 = 250;
-/// How often a node says that it is there; without that for 40 s it is taken for lost.
+/// Interval between heartbeats of a node. A node without heartbeats for 40 s is declared lost.
 const BEAT: Duration = Duration::from_secs(10);
-/// Pods that are looked after at the same time.
+/// Number of pods that are handled in parallel.
 const AT_ONCE: usize = 16;
-/// Where nodes say that they are there.
+/// Namespace of the nodes' heartbeats.
 const LEASES: &str = "kube-node-lease";
-/// What nodes are called.
+/// Prefix of the nodes' names.
 const PREFIX: &str = "faultline-fake-";
 
-/// Makes nodes that take so many pods. Returns their names.
+/// Creates nodes for this many pods. Returns their names.
 pub(super) async fn make(client: &Client, pods: u32) -> Result<Vec<String>, Failure> {
     let names: Vec<String> = (0..pods.div_ceil(PODS)).map(|it| format!("{PREFIX}{it}")).collect();
     let nodes: Api<Node> = Api::all(client.clone());
@@ -50,7 +50,7 @@ pub(super) async fn make(client: &Client, pods: u32) -> Result<Vec<String>, Fail
     Ok(names)
 }
 
-/// Takes the nodes away.
+/// Deletes the nodes.
 pub(super) async fn remove(client: &Client, names: &[String]) -> Result<(), Failure> {
     let nodes: Api<Node> = Api::all(client.clone());
     let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);
@@ -61,7 +61,7 @@ pub(super) async fn remove(client: &Client, names: &[String]) -> Result<(), Fail
     Ok(())
 }
 
-/// Says for ever that the nodes are there.
+/// Sends heartbeats of the nodes until the future is dropped.
 pub(super) async fn beat(client: Client, names: Vec<String>) -> Result<(), Failure> {
     let leases: Api<Lease> = Api::namespaced(client, LEASES);
     let mut beat = interval(BEAT);
@@ -81,8 +81,8 @@ pub(super) async fn beat(client: Client, names: Vec<String>) -> Result<(), Failu
     }
 }
 
-/// Looks after the pods of a namespace that are bound to the nodes, for ever. Each gets an address that leads to this
-/// machine.
+/// Plays the kubelet for the pods of a namespace that are bound to the nodes, until the future is dropped. Each pod
+/// gets an address of this machine.
 pub(super) async fn host(client: Client, namespace: String) -> Result<(), Failure> {
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
     let next = AtomicU32::new(0);
@@ -109,7 +109,7 @@ async fn tend(pods: &Api<Pod>, pod: &Pod, next: &AtomicU32) -> Result<(), Failur
         return Ok(());
     }
     let number = next.fetch_add(1, Ordering::Relaxed) + 1;
-    // 127.0.0.0/8 is this machine; 127.0.*.* belongs to others.
+    // 127.0.0.0/8 is this machine; 127.0.*.* belongs to other programs.
     let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 0)) + number);
     let now = Timestamp::now().to_string();
     let containers = spec.iter().flat_map(|it| &it.containers).map(|it| {
@@ -131,7 +131,7 @@ async fn tend(pods: &Api<Pod>, pod: &Pod, next: &AtomicU32) -> Result<(), Failur
     unless_gone(pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await)
 }
 
-/// What is gone, or another one by now, is nobody's business.
+/// Ignores an object that is gone or has been replaced.
 fn unless_gone<T>(answer: kube::Result<T>) -> Result<(), Failure> {
     match answer {
         Ok(_) => Ok(()),
@@ -140,7 +140,7 @@ fn unless_gone<T>(answer: kube::Result<T>) -> Result<(), Failure> {
     }
 }
 
-/// Keeps pods away from all nodes of the cluster that take some. Returns which those are.
+/// Keeps pods away from all nodes of the cluster that accept some. Returns these nodes.
 pub(super) async fn reserve(client: &Client) -> Result<Vec<String>, Failure> {
     let all = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
     let takes = |it: &&Node| !it.spec.as_ref().and_then(|it| it.unschedulable).unwrap_or(false);
@@ -149,7 +149,7 @@ pub(super) async fn reserve(client: &Client) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Whether pods may come to these nodes.
+/// Sets whether these nodes accept pods.
 pub(super) async fn admit(client: &Client, names: &[String], admitted: bool) -> Result<(), Failure> {
     let nodes: Api<Node> = Api::all(client.clone());
     for name in names {

@@ -1,9 +1,11 @@
-//! Figures of the operator, taken on the cluster of the kubeconfig that `FAULTLINE_E2E_KUBECONFIG` names. A goal that is
-//! missed is no failure: time is never a test.
+//! Measures the operator on the cluster of the kubeconfig in `FAULTLINE_E2E_KUBECONFIG`. A missed goal is not a
+//! failure, since time is never a test.
 //!
 //! ```text
-//! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, beside plain sets of pods
-//! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, whose pods exist in the API server only
+//! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, compared with plain sets
+//! of pods
+//! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, whose pods exist only in the API
+//! server
 //! ```
 
 mod kubelet;
@@ -51,7 +53,7 @@ async fn take(figures: Figures) -> Result<(), Failure> {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// Returns the median.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,4 +1,4 @@
-//! An operator that runs on this machine, and what can be seen of it from outside.
+//! An operator that runs on this machine, and its resource usage as seen from outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,29 +13,29 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-/// Where its metrics are.
+/// Address of its metrics.
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 17380);
-/// It works within this.
+/// Time limit for its start.
 const WORKS: Duration = Duration::from_secs(60);
-/// Clock ticks in a second, which every Linux has for programs.
+/// Clock ticks per second, which are the same for programs on every Linux.
 const TICKS: f64 = 100.0;
 
-/// It. Killed when it is dropped.
+/// The operator. Killed when it is dropped.
 pub(super) struct Operator(Child);
 
-/// What it has used since it was started.
+/// Resources used since the start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Used {
-    /// Requests to the API server, by method.
+    /// Number of requests to the API server, by method.
     pub(super) requests: BTreeMap<String, f64>,
-    /// Seconds of a core.
+    /// Processor time in seconds.
     pub(super) seconds: f64,
-    /// Bytes of memory, at most.
+    /// Peak memory in bytes.
     pub(super) memory: f64,
 }
 
 impl Operator {
-    /// Starts the program and waits until it looks after federations.
+    /// Starts the program, and waits until it works.
     pub(super) async fn start(program: &PathBuf) -> Result<Operator, Failure> {
         let mut command = Command::new(program);
         command.args(["--metrics", &METRICS.to_string()]).stdin(Stdio::null()).kill_on_drop(true);
@@ -57,7 +57,8 @@ impl Operator {
         let peak =
             status.lines().find_map(|it| it.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
         let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-        // After the name, which stands in parentheses: the 12th and 13th are ticks in the program and in the kernel.
+        // After the name, which is in parentheses, the 12th and 13th field are ticks in the program and in the
+        // kernel.
         let (_, rest) = stat.rsplit_once(')').ok_or("no such process")?;
         let ticks: Vec<f64> =
             rest.split_whitespace().skip(11).take(2).filter_map(|it| it.parse().ok()).collect();
@@ -76,7 +77,7 @@ impl Operator {
 }
 
 impl Used {
-    /// What was used after `before`; memory is what it is.
+    /// Returns the resources used since `before`, and the current memory.
     pub(super) fn since(&self, before: &Used) -> Used {
         let of = |method: &String| before.requests.get(method).copied().unwrap_or(0.0);
         Used {
@@ -90,7 +91,7 @@ impl Used {
         }
     }
 
-    /// All requests.
+    /// Returns the number of all requests.
     pub(super) fn calls(&self) -> f64 {
         self.requests.values().sum()
     }

@@ -1,5 +1,5 @@
-//! What many federations cost an operator, and whether everybody waits for it: how long it takes until all pods of all
-//! federations run, beside as many sets of pods that nobody looks after; requests, memory, writes of statuses.
+//! The cost of many federations for an operator, and the delay that it causes: the time until all pods of all
+//! federations run, compared with as many plain sets of pods; requests, memory, and writes of statuses.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ use super::kubelet;
 use super::operator::{Operator, Used};
 use super::supervisors::Supervisors;
 
-/// Requests of this program at the same time.
+/// Number of parallel requests of this program.
 const AT_ONCE: usize = 8;
-/// Between two looks at what there is.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_secs(1);
-/// Nothing takes longer.
+/// Upper time limit.
 const LONGEST: Duration = Duration::from_secs(1800);
-/// For so long the statuses of running federations are watched.
+/// Time for which the statuses of running federations are watched.
 const WATCHED: Duration = Duration::from_secs(20);
 
 #[derive(Args)]
@@ -45,17 +45,17 @@ pub(super) struct Scale {
     operator: Option<PathBuf>,
 }
 
-/// What was seen of one wave of federations.
+/// Measurements of one wave of federations.
 struct Wave {
     federations: u32,
     pods: u32,
-    /// From the first `apply` until all run.
+    /// Time from the first `apply` until all run.
     converged: Duration,
-    /// Until then.
+    /// Resources used until then.
     starting: Used,
-    /// From the first `apply` until everything is deleted.
+    /// Resources used from the first `apply` until everything is deleted.
     whole: Used,
-    /// The most that one status was written, per second, while all ran.
+    /// Highest rate of writes of a single status while all ran, per second.
     writes: f64,
 }
 
@@ -78,7 +78,7 @@ impl Scale {
             taken = self.measure(&room, &program, &nodes) => taken,
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         };
-        // Whatever came of it, the cluster is as it was: first the nodes, which the operators need.
+        // Restore the cluster even after an error, beginning with the nodes, which the operators need.
         let freed = kubelet::admit(&client, &reserved, true).await;
         let removed = kubelet::remove(&client, &nodes).await;
         let back = sent.bring_back().await;
@@ -136,7 +136,7 @@ impl Scale {
         Ok(())
     }
 
-    /// As many sets of as many pods. Returns after what time all pods ran.
+    /// Creates as many plain sets with as many pods. Returns the time until all pods ran.
     async fn without_operator(&self, room: &Room) -> Result<Duration, Failure> {
         let sets = self.sets(room)?;
         let begun = Instant::now();
@@ -178,7 +178,7 @@ impl Scale {
         Ok(sets)
     }
 
-    /// From `apply` to the end of so many federations at once.
+    /// Runs `federations` federations in parallel, from `apply` to their end.
     async fn wave(
         &self,
         room: &Room,
@@ -219,7 +219,7 @@ impl Scale {
         Ok(Wave { federations, pods, converged, starting, whole, writes })
     }
 
-    /// How often the status that is written most is written, per second.
+    /// Returns the write rate of the most frequently written status, per second.
     async fn writes(&self, room: &Room) -> Result<f64, Failure> {
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         let events = watcher(room.api::<Federation>(), watcher::Config::default()).default_backoff();
@@ -255,7 +255,7 @@ impl Wave {
     }
 }
 
-/// A pod that the profile `restricted` of Pod Security allows.
+/// Returns a pod spec that the profile `restricted` of Pod Security permits.
 fn confined() -> serde_json::Value {
     json!({
         "automountServiceAccountToken": false,
@@ -270,7 +270,7 @@ fn confined() -> serde_json::Value {
     })
 }
 
-/// Does something with each, several at the same time.
+/// Calls `act` for each element, several in parallel.
 async fn each<T>(all: &[T], act: impl AsyncFn(&T) -> Result<(), Failure>) -> Result<(), Failure> {
     stream::iter(all).map(Ok).try_for_each_concurrent(AT_ONCE, async |it| act(it).await).await
 }

@@ -1,5 +1,5 @@
-//! From `apply` until all pods run and all links are emulated, beside plain sets of as many pods: the time that a
-//! federation takes is to be that of its pods.
+//! Time from `apply` until all pods run and all links are emulated, compared with as many pods in plain sets: a
+//! federation should take no longer than its pods.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use tokio::time::sleep;
 
 use super::median;
 
-/// All pods run within this.
+/// Time limit for all pods to run.
 const STARTS: Duration = Duration::from_secs(300);
-/// Between two looks at what cannot be watched.
+/// Time between two checks of what cannot be watched.
 const LOOK: Duration = Duration::from_millis(500);
-/// A set of pods that belongs to no federation, and its key.
+/// Name of a plain set of pods that belongs to no federation, and of its key.
 const PLAIN: &str = "plain";
 
 #[derive(Args)]
@@ -33,17 +33,17 @@ pub(super) struct Startup {
     runs: u32,
 }
 
-/// What is compared.
+/// The ways that are compared.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Federation,
-    /// A set of pods of the same template.
+    /// A stateful set with the same template.
     Identical,
-    /// A set of pods with the agent's container only.
+    /// A stateful set with only the agent's container.
     OneContainer,
 }
 
-/// Seconds, one per run.
+/// Seconds, one entry per run.
 #[derive(Default)]
 struct Times {
     pods: Vec<f64>,
@@ -72,7 +72,7 @@ impl Startup {
             "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |".to_owned(),
         ];
         for &processes in &self.pods {
-            // The first one is not counted: it shows the template, and loads what is loaded once.
+            // The first run is not counted: it provides the template, and loads everything that is loaded once.
             federation(room, processes).await?;
             let template = template(room).await?;
             remove(room, Way::Federation).await?;
@@ -117,7 +117,7 @@ impl Times {
         all.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// Medians; of the ratios, too, each of which is of times that were taken one after the other.
+    /// Returns medians, including those of the ratios of consecutive measurements.
     fn row(&self, processes: u32) -> String {
         let ratio =
             |plain: &[f64], own: &[f64]| median(plain.iter().zip(own).map(|(it, own)| it / own).collect());
@@ -134,14 +134,14 @@ impl Times {
     }
 }
 
-/// Applies a federation. Returns after what time all its pods ran, and after what time its links were measured.
+/// Applies a federation. Returns the time until all its pods ran, and the time until its links were measured.
 async fn federation(room: &Room, processes: u32) -> Result<(Duration, Duration), Failure> {
     let begun = Instant::now();
     room.apply(|spec| {
         spec.clusters[0].nodes = processes / 2;
         spec.clusters[1].nodes = processes - processes / 2;
         spec.faults.clear();
-        // What is measured is over before the application begins.
+        // The measured part is over before the application begins.
         spec.pause = true;
         let resources = Resources { cpu: Some(0.01), memory: "64MiB".parse().ok() };
         spec.kubernetes = Some(Kubernetes {
@@ -160,7 +160,7 @@ async fn federation(room: &Room, processes: u32) -> Result<(Duration, Duration),
     Ok((pods, begun.elapsed()))
 }
 
-/// The template of a federation's pods, with a key that outlives it.
+/// Returns the template of a federation's pods, with a key that outlives the federation.
 async fn template(room: &Room) -> Result<Value, Failure> {
     let set = room.api::<StatefulSet>().get(&format!("{QUICK_START}-paris")).await?;
     let key = room.api::<Secret>().get(&format!("{QUICK_START}-process-keys")).await?;
@@ -173,14 +173,14 @@ async fn template(room: &Room) -> Result<Value, Failure> {
     room.api::<Secret>().create(&PostParams::default(), &secret).await?;
     let mut template: PodTemplateSpec = set.spec.ok_or("a set without a spec")?.template;
     let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
-    // Nobody else's, from the operator's point of view.
+    // From the operator's point of view, they belong to no federation.
     labels.insert("app.kubernetes.io/managed-by".into(), "figures".into());
     for volume in template.spec.iter_mut().flat_map(|it| it.volumes.iter_mut().flatten()) {
         if let Some(secret) = &mut volume.secret {
             secret.secret_name = Some(PLAIN.into());
         }
     }
-    // Pods of other names have the key of one that there is.
+    // Pods with other names use the key of an existing one.
     let containers = template.spec.iter_mut().flat_map(|it| &mut it.containers);
     for mount in containers.flat_map(|it| it.volume_mounts.iter_mut().flatten()) {
         if mount.sub_path_expr.take().is_some() {
@@ -190,13 +190,13 @@ async fn template(room: &Room) -> Result<Value, Failure> {
     Ok(serde_json::to_value(template)?)
 }
 
-/// The same template without the shaper.
+/// Returns the same template without the shaper.
 fn with_one_container(template: &Value) -> Value {
     let mut template = template.clone();
     if let Some(containers) = template["spec"]["containers"].as_array_mut() {
         containers.truncate(1);
         for container in containers {
-            // It would wait for the shaper before it does anything.
+            // The agent would wait for the shaper before it does anything.
             if let Some(args) = container["args"].as_array_mut() {
                 let shaper = args.iter().position(|it| it == "--shaper").unwrap_or(args.len());
                 args.truncate(shaper);
@@ -206,8 +206,8 @@ fn with_one_container(template: &Value) -> Value {
     template
 }
 
-/// Makes a set of as many pods of this template as the federation has, one of them its supervisor's. Returns after what
-/// time all of them ran.
+/// Creates a plain set with as many pods of this template as the federation has, including its supervisor's. Returns
+/// the time until all of them ran.
 async fn plain(room: &Room, template: &Value, processes: u32) -> Result<Duration, Failure> {
     let pods = processes + 1;
     let set: StatefulSet = serde_json::from_value(json!({
@@ -229,7 +229,7 @@ async fn plain(room: &Room, template: &Value, processes: u32) -> Result<Duration
     Ok(begun.elapsed())
 }
 
-/// Deletes what was made, and waits until all pods are gone: the next is not to wait for their end.
+/// Deletes what was created, and waits until all pods are gone, so that the next run does not wait for their end.
 async fn remove(room: &Room, way: Way) -> Result<(), Failure> {
     match way {
         Way::Federation => {

@@ -1,4 +1,4 @@
-//! Supervisors that supervise nothing: all of them in this program, told apart by the address at which they are called.
+//! Fake supervisors, all in this program, which the address of a request distinguishes.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,14 +16,14 @@ use faultline_api::supervision::{Cluster, ClusterState, PLACES, Phase, Places, S
 use faultline_e2e::Failure;
 use tokio::net::TcpListener;
 
-/// Where operators call; the same for all supervisors.
+/// Port of all supervisors.
 const PORT: u16 = 7301;
-/// Steps of an application, for each process.
+/// Number of steps of an application per process.
 const STEPS: u64 = 1_000_000;
-/// Of which so many are done in a second: no two looks see the same.
+/// Number of steps per second, so that no two status requests return the same.
 const PACE: u64 = 50;
 
-/// All of them.
+/// All fake supervisors.
 #[derive(Clone)]
 pub(super) struct Supervisors {
     clusters: Arc<Vec<(String, u32)>>,
@@ -39,7 +39,7 @@ struct Run {
 }
 
 impl Supervisors {
-    /// Of federations of these clusters, by name and processes, called from now on.
+    /// Serves federations with these clusters, given by name and number of processes.
     pub(super) async fn start(clusters: Vec<(String, u32)>) -> Result<Supervisors, Failure> {
         let supervisors = Supervisors { clusters: Arc::new(clusters), all: Arc::default() };
         let app = Router::new()
@@ -51,7 +51,7 @@ impl Supervisors {
         Ok(supervisors)
     }
 
-    /// Every run that goes on is over.
+    /// Ends all runs in progress.
     pub(super) fn complete(&self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.values_mut().for_each(|it| it.over = true);
@@ -89,7 +89,7 @@ impl Supervisors {
     }
 }
 
-/// At which address somebody called.
+/// Returns the address to which a request was sent.
 fn called(headers: &HeaderMap) -> Result<IpAddr, StatusCode> {
     let host = headers.get(HOST).and_then(|it| it.to_str().ok()?.parse::<SocketAddr>().ok());
     host.map(|it| it.ip()).ok_or(StatusCode::BAD_REQUEST)
