@@ -2,10 +2,8 @@
 //! failure, since time is never a test.
 //!
 //! ```text
-//! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, compared with plain sets
-//! of pods
-//! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, whose pods exist only in the API
-//! server
+//! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, beside plain sets of pods
+//! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, with pods only in the API server
 //! ```
 
 mod kubelet;
