@@ -38,7 +38,7 @@ where
     }
 }
 
-/// Every rank ends with the result of the program, whoever computed what.
+/// Every rank ends with the result of the program, independent of which rank computed which task.
 impl<P, G> Hosted for Place<P, G>
 where
     P: Recovery<Config: Send + Sync> + 'static,

@@ -15,12 +15,12 @@ use faultline_protocols::theft;
 use crate::protocol;
 use crate::{Defect, Setup, SetupError};
 
-/// Something to be done with a federation that runs a program of tasks, whatever its protocol.
+/// An operation on a federation that runs a program of tasks, generic over the federation's protocol.
 pub trait TasksVisitor {
-    /// What comes of it.
+    /// The result of the operation.
     type Output;
 
-    /// Does it. Called once, with the protocol that the federation asks for.
+    /// Performs the operation. Called once, with the protocol that the federation asks for.
     fn visit<P>(self, setup: TasksSetup<P>) -> Self::Output
     where
         P: Recovery<Config: Send + Sync> + 'static;

@@ -352,8 +352,8 @@ impl LinkEntry {
         Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
     }
 
-    /// Of the echoes while the application ran, the share that was not as asked for, in percent. `None` when there were too
-    /// few to tell.
+    /// The share of the echoes, in percent, that did not show the requested values while the application ran. `None` if
+    /// there were too few echoes for a statement.
     pub fn percent_outside(&self) -> Option<u32> {
         const LEAST: u32 = 20;
         let observed = self.observed.filter(|it| it.echoes >= LEAST)?;

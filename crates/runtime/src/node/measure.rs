@@ -30,11 +30,11 @@ const ECHO_EVERY: Duration = Duration::from_millis(200);
 /// Echoes over a link before what they show is reported.
 const REPORTED: usize = 5;
 
-/// What is to be found out about links.
+/// An order of the supervisor to measure or observe links with echoes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Echoes {
-    /// Measures these, one after the other, and for so long again those that are not as asked for. Voids an earlier order of
-    /// this kind.
+    /// Measures these links, one after the other. A link that does not show the requested values is measured again
+    /// until the given time has passed. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes these from now on, and no others: to which process, and the latency asked for.
     Observe(Vec<(ProcessId, Span)>),
@@ -48,10 +48,10 @@ struct Observed {
     to: ProcessId,
     requested: Span,
     since: Time,
-    /// Echoes under way: when they were sent, and when they are to arrive. An echo behind packets that the link's bandwidth
-    /// holds up arrives later than after the latency, as asked for.
+    /// Echoes in transit: when each was sent, and when it is expected. An echo behind packets that the link's bandwidth
+    /// delays arrives later than after the latency, which conforms to the request.
     open: VecDeque<(Time, Time)>,
-    /// As if nothing had been in front of them.
+    /// For each answered echo, the requested latency plus the deviation from the expected time of arrival.
     delays: Vec<Span>,
 }
 
@@ -74,8 +74,8 @@ impl Observed {
     }
 }
 
-/// Measures and observes what is asked for. A newer order to measure voids what is not done of the one before: the process at
-/// the other end of a link may have died, and never answers.
+/// Measures and observes links as ordered. A newer order to measure replaces the unfinished rest of the one before,
+/// because the process at the other end of a link may have failed and never answer.
 pub(crate) async fn measure(
     transport: Rc<Transport>,
     clock: Clock,

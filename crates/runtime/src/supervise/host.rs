@@ -782,7 +782,7 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// Orders something of every node that must be in force before a halted process goes on. A fault has its effect where
+    /// Sends every node an order that must be in force before a halted process resumes. A fault takes effect where
     /// packets of the cluster `at` are sent.
     fn order_all(&mut self, order: &ToNode, at: Option<ClusterId>) {
         let membership = self.membership.clone();
