@@ -100,7 +100,7 @@ defects! {
 
 /// A name that belongs to no defect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no known defect `{0}`")]
+#[error("unknown defect `{0}`")]
 pub struct UnknownDefect(pub String);
 
 /// Whether this build can enable defects.

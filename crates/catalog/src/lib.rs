@@ -53,10 +53,10 @@ pub enum SetupError {
     #[error("the processes of the application exchange messages, and it has no tasks")]
     Messages,
     /// A known defect was requested in a build that does not contain them.
-    #[error("this build knows no defects; they are compiled in by the feature `defects`")]
+    #[error("this build contains no known defects; they require the feature `defects`")]
     WithoutDefects,
     /// The requested defect belongs to another protocol.
-    #[error("`{0}` is no defect of this federation's protocol")]
+    #[error("`{0}` is not a defect of this federation's protocol")]
     AnothersDefect(Defect),
 }
 

@@ -1,4 +1,4 @@
-//! What can be asked for on the command line. The help texts are part of the product.
+//! Command-line arguments. The help texts are part of the product.
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -15,39 +15,39 @@ use faultline_console::arguments::{nodes, number};
 use faultline_experiments::sweep::{Parameter, quantities};
 use faultline_fuzz::Protocol;
 
-/// A testbed for rollback-recovery in federations of clusters.
+/// Test rollback-recovery protocols on federations of clusters.
 ///
-/// One file describes a federation: clusters, links, a protocol, an application, faults and a seed. Faultline runs it,
-/// on real processes or in virtual time, judges what it saw, and says what happened.
+/// A file describes a federation: clusters, links, a protocol, an application, faults and a seed. Faultline runs it, on
+/// real processes or in virtual time, judges what happened, and explains it.
 #[derive(Debug, Parser)]
 #[command(name = "faultline", version, propagate_version = true, after_long_help = FIRST_STEPS)]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 const FIRST_STEPS: &str = "\
 First steps:
-  faultline run                              the quick start, under 30 s
-  faultline samples quickstart > my.yaml     a file to change
-  faultline run my.yaml --backend simulate   in virtual time, in milliseconds
-  faultline explain faultline-runs/<run>     what happened, in sentences
-  faultline report faultline-runs/<run>      a page with a space-time diagram
+  faultline run                              run the quick start (under 30 s)
+  faultline samples quickstart > my.yaml     copy it to a file and change it
+  faultline run my.yaml --backend simulate   run it in virtual time
+  faultline explain faultline-runs/<run>     explain what happened
+  faultline report faultline-runs/<run>      write a page with a space-time diagram
 
 Exit status:
-  0  pass: everything that should hold was judged, and holds
-  1  fail: something that must not happen was seen
-  2  bad input: the file, the directory or the arguments cannot be used
-  3  unknown: nothing wrong was seen, but not everything could be judged";
+  0  pass: all required properties were judged, and hold
+  1  fail: a property is violated
+  2  bad input: the file, the directory or the arguments are invalid
+  3  unknown: no property is violated, but some could not be judged";
 
 const FETCH_EXAMPLES: &str = "\
 Examples:
   faultline fetch federation/quickstart
   faultline check $(faultline fetch quickstart --namespace experiments)";
 
-/// What to do.
+/// Subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArguments),
@@ -74,62 +74,63 @@ pub(crate) enum Command {
     Schema,
     Samples(SamplesArguments),
     Completions(CompletionsArguments),
-    /// One process of a federation, started by a run.
+    /// Run one process of a federation. Used internally by `run`.
     #[command(hide = true, disable_help_flag = true)]
     Node {
-        /// As the run gives them.
+        /// Arguments of the process.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
 }
 
-/// Run a federation, judge the run, and say what happened.
+/// Run a federation, judge the run, and explain what happened.
 ///
-/// The faults are expanded from the seed, the federation runs until its application is finished, every fact is
-/// recorded, and the record is judged. Nothing is retried.
+/// Expands the faults from the seed, runs the federation until its application has finished, records every fact, and
+/// judges the record. Nothing is retried.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  faultline run                                the quick start, real processes
+  faultline run                                run the quick start on real processes
   faultline run my.yaml --backend simulate --seed 42
   faultline run my.yaml --backend simulate --repeat 1000 -q
-                                               rows of those that do not pass
-  faultline run my.yaml --repeat 20            20 seeds, every record is kept
-  faultline run my.yaml --backend kubernetes   in pods (docs/kubernetes.md)
+                                               print only the runs that do not pass
+  faultline run my.yaml --repeat 20            run 20 seeds and keep all records
+  faultline run my.yaml --backend kubernetes   run in pods (docs/kubernetes.md)
   faultline run my.yaml --format json > summary.json")]
 pub(crate) struct RunArguments {
-    /// The federation; without one, the quick start (`faultline samples quickstart`).
+    /// Federation file [default: the sample `quickstart`]
     pub(crate) file: Option<PathBuf>,
-    /// On what to run it.
+    /// Choose what executes the run
     #[arg(long, value_enum, default_value_t = BackendName::Local)]
     pub(crate) backend: BackendName,
-    /// What emulates the links (local). The links that are measured before the run are in the summary either way.
+    /// Choose what emulates the links (local). The summary shows the links as measured before the run
     #[arg(long, value_enum, default_value_t = LinksName::InNode)]
     pub(crate) links: LinksName,
-    /// Decides everything random, instead of the seed in the file.
+    /// Use this seed instead of the one in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// Runs this many times, each with the next seed, and prints a table with a row for each.
+    /// Run N times with consecutive seeds, and print a table with one row per run
     ///
-    /// Records are kept, except those of runs that pass in virtual time, which their seeds repeat to the bit.
+    /// Keeps all records except those of simulated runs that pass: a simulated run can be repeated exactly from its
+    /// seed.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) repeat: u32,
-    /// With `--repeat`, keeps the records of all runs, also of those that pass in virtual time.
+    /// With `--repeat`, keep the records of all runs, including simulated runs that pass
     #[arg(long, requires = "repeat")]
     pub(crate) keep: bool,
-    /// Waits for so long for the end of the run (kubernetes), and leaves it in the cluster then. Default: without a limit,
-    /// also while pods cannot start.
+    /// Stop waiting for the run after this time and leave it in the cluster (kubernetes). Default: wait without limit,
+    /// even while pods cannot start
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
-    /// Where the record goes, instead of a new directory in `faultline-runs`.
+    /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Also records what each process is given, for `faultline replay`.
+    /// Also record the inputs of each process, for `faultline replay`
     ///
-    /// Not in pods.
+    /// Not supported on Kubernetes.
     #[arg(long)]
     pub(crate) record: bool,
-    /// Serves the sum of all nodes' metrics as Prometheus text at http://ADDR/metrics while the run lasts (local).
+    /// Serve the metrics of all nodes together, as Prometheus text at http://ADDR/metrics during the run (local)
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -138,27 +139,27 @@ pub(crate) struct RunArguments {
     pub(crate) cluster: KubernetesArguments,
 }
 
-/// The three files of the HC3I paper's simulator.
+/// The three input files of the HC3I paper's simulator.
 ///
-/// docs/hc3i-files.md describes them; `faultline samples` lists those of the paper's experiments.
+/// docs/hc3i-files.md describes the files; `faultline samples` lists those of the paper's experiments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FilesArguments {
-    /// Clusters, nodes, links as a triangular matrix, mean time between failures.
+    /// Read clusters, nodes, links as a triangular matrix, and the mean time between failures from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: PathBuf,
-    /// Time of computation, and send probabilities or counts of messages.
+    /// Read the computing time and the send probabilities or numbers of messages from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) application: PathBuf,
-    /// Delays between checkpoints of each cluster, and between garbage collections.
+    /// Read the delays between checkpoints of each cluster and between garbage collections from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) timers: PathBuf,
 }
 
-/// Simulate three files of the HC3I paper's simulator, and print statistics.
+/// Run three input files of the HC3I paper's simulator, and print statistics.
 ///
-/// The files are topology, application and timers (HC3I, section 5.1). They become one federation under HC3I, with
-/// checkpoints in the memory of their owner and of one neighbour, which runs in virtual time, bit-identical per seed, and
-/// is judged. With several seeds each number is printed with its mean and range.
+/// The files are topology, application and timers (HC3I, section 5.1). They are turned into one federation under HC3I,
+/// with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time, bit-identical per seed,
+/// and is judged. With several seeds, prints the mean and range of each number.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -172,28 +173,27 @@ Examples:
 pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub(crate) files: FilesArguments,
-    /// Decides everything random.
+    /// Use this seed for all random choices
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: u64,
-    /// Runs with this many consecutive seeds.
+    /// Run with N consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: u32,
-    /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
+    /// Run J simulations in parallel; does not affect the output. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// How long the application computes, instead of the duration in its file.
+    /// Set the computing time of the application, instead of the duration in its file
     #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
-    /// How the statistics are printed.
+    /// Choose the format of the statistics
     #[arg(long, value_enum, default_value_t = StatisticsFormat::Text)]
     pub(crate) format: StatisticsFormat,
-    /// What is printed beside the statistics, while it happens: to the standard output before them, or with `--format
-    /// json` and `csv` to the standard error.
+    /// Also print what happens, as it happens: to standard output, or to standard error with `--format json` and `csv`
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = TraceLevel::Statistics)]
     pub(crate) trace: TraceLevel,
 }
 
-/// Turn three files of the HC3I paper's simulator into one federation file.
+/// Convert three input files of the HC3I paper's simulator into a federation file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -203,57 +203,61 @@ Example:
 pub(crate) struct ImportArguments {
     #[command(flatten)]
     pub(crate) files: FilesArguments,
-    /// What the federation is called.
+    /// Name the federation
     #[arg(long, default_value = "imported")]
     pub(crate) name: String,
 }
 
-/// Repeat a published evaluation, and put the numbers beside the published ones.
+/// Reproduce a published evaluation, and compare the results with the published ones.
 ///
-/// Every experiment runs with many seeds on the simulator and is judged; HydEE's ping-pong runs on real processes. Writes one page (index.html), tables as CSV and
-/// figures as SVG, and prints the findings: agrees, differs, or under-specified in the paper.
+/// Runs every experiment with many seeds on the simulator and judges it; HydEE's ping-pong runs on real processes.
+/// Writes one page (index.html), tables as CSV and figures as SVG, and prints the findings: agrees, differs, or
+/// under-specified in the paper.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline reproduce hc3i
   faultline reproduce hc3i --quick --out /tmp/hc3i
   faultline reproduce hydee --quick
-  faultline reproduce hydee-table1      the clusters of its table I, found")]
+  faultline reproduce hydee-table1      compute the clusters of table I")]
 pub(crate) struct ReproduceArguments {
-    /// Which evaluation.
+    /// Choose the evaluation
     #[arg(value_enum)]
     pub(crate) paper: Paper,
-    /// Fewer settings and seeds (HC3I: 5, HydEE: 1, on 64 processes): the shape of every figure, within a minute or so.
+    /// Use fewer settings and seeds (HC3I: 5; HydEE: 1, on 64 processes). Shows the shape of every figure in about a
+    /// minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// With `hc3i`: also runs a small federation on real processes, with 10 seeds (3 with `--quick`) of 4 s each, and puts them beside
-    /// the simulator.
+    /// With `hc3i`: also run a small federation on real processes, with 10 seeds (3 with `--quick`) of 4 s each, and
+    /// compare it with the simulator
     #[arg(long)]
     pub(crate) with_processes: bool,
-    /// Runs of each setting. Default: 30 for HC3I, 3 for HydEE; fewer with `--quick`.
+    /// Run each setting with N seeds. Default: 30 for HC3I, 3 for HydEE; fewer with `--quick`
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: Option<u32>,
-    /// Runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
+    /// Run J simulations in parallel; does not affect the output. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Where the page, the tables and the figures go. Default: `faultline-` and the name of the evaluation.
+    /// Write the page, the tables and the figures to DIR. Default: `faultline-` and the name of the evaluation
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Find out from a communication graph which processes should be in one cluster.
+/// Choose clusters from a communication graph.
 ///
-/// With few large clusters a failure takes many processes back; with many small ones much goes between clusters and has
-/// to be logged. Prints the divisions that no other one found beats at both shares, and the chosen one: the least sum of both,
-/// proved up to 12 processes and the best found beyond. The graph is an edge list (`from to bytes [messages]`, one channel a line; `faultline export --format graph` writes one) or a
-/// METIS file (`.graph` or `.metis`) or GraphML (`.graphml`), or it is that of a recorded run. With `--out`, also writes all
-/// divisions as a picture (front.svg) and as a table (front.csv), each process's cluster (clusters.csv), the clusters as they
-/// stand in a federation file (clusters.yaml), and the object of `--format json` (clusters.json).
+/// Large clusters roll back more processes per failure; small clusters log more messages. Prints the divisions that no
+/// other division found beats in both shares, and the chosen one, which has the smallest sum of both (proven optimal up
+/// to 12 processes; beyond, the best found). The graph is an edge list (`from to bytes [messages]`, one channel per
+/// line; `faultline export --format graph` writes one), a METIS file (`.graph` or `.metis`), a GraphML file
+/// (`.graphml`), or a recorded run. With `--out`, also writes all divisions as a picture (front.svg) and as a table
+/// (front.csv), the cluster of each process (clusters.csv), the clusters in the form of a federation file
+/// (clusters.yaml), and the output of `--format json` (clusters.json).
 ///
-/// Several graphs are the traffic of one application in intervals of the same length, and so are the intervals of a run.
-/// Then says whether it pays to change clusters between them, at a checkpoint, and prints the clusters of each interval beside
-/// one division for all. With `--out`, writes the sums by interval (intervals.svg, intervals.csv), each process's cluster in
-/// each interval (clusters.csv), the one division for all as it stands in a federation file (clusters.yaml), and clusters.json.
+/// Several graphs are the traffic of one application in successive intervals of equal length, as are the intervals of a
+/// run. In this case, says whether changing the clusters between intervals, at a checkpoint, pays off, and prints the
+/// clusters of each interval and one division for all intervals. With `--out`, writes the costs by interval
+/// (intervals.svg, intervals.csv), the cluster of each process in each interval (clusters.csv), the division for all
+/// intervals in the form of a federation file (clusters.yaml), and clusters.json.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -261,70 +265,70 @@ Examples:
   faultline export /tmp/run --format graph > my.edges
   faultline cluster my.edges
   faultline cluster my.edges --max-rollback 10 --out clusters
-  faultline cluster my.edges --balance 1.1     clusters of nearly the same size
-  faultline cluster /tmp/run --intervals 4     should they change while it runs?
+  faultline cluster my.edges --balance 1.1     clusters of nearly equal size
+  faultline cluster /tmp/run --intervals 4     should clusters change during the run?
   faultline cluster assemble.edges solve.edges --change-cost 5")]
 pub(crate) struct ClusterArguments {
-    /// The communication graph, or the directory of a recorded run; several in the order of time.
+    /// Communication graph, or directory of a recorded run. Several graphs in order of time
     #[arg(required = true, value_name = "GRAPH")]
     pub(crate) graphs: Vec<PathBuf>,
-    /// The greatest share of processes that one failure may take back, in percent.
+    /// Limit the average share of processes that one failure rolls back, in percent
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = percent)]
     pub(crate) max_rollback: Option<f64>,
-    /// The largest cluster holds at most FACTOR times the mean of processes: 1 is clusters of the same size.
+    /// Limit the largest cluster to FACTOR times the average size: 1 means clusters of equal size
     ///
-    /// For a federation whose sites have about as many machines each. Only such divisions are looked for.
+    /// For federations whose sites have similar numbers of machines. Only such divisions are searched.
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, value_parser = balance)]
     pub(crate) balance: Option<f64>,
-    /// Cut a recorded run into so many intervals of the same length.
+    /// Divide a recorded run into N intervals of equal length
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(2..=1000))]
     pub(crate) intervals: Option<usize>,
-    /// What a checkpoint of all processes writes, in percent of all bytes that are sent (several intervals) [default: 1].
+    /// Set the size of a checkpoint of all processes, in percent of all bytes sent (several intervals) [default: 1]
     ///
-    /// A change of clusters costs the part of it that is of processes whose cluster has other members than before.
+    /// Changing the clusters costs the share of processes whose cluster changes its members.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = change_cost)]
     pub(crate) change_cost: Option<f64>,
-    /// How the result is printed.
+    /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Where the files go.
+    /// Write files to DIR
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
 
-/// How many at the same time.
+/// Parses a number of parallel jobs.
 fn jobs(text: &str) -> Result<NonZero<usize>, String> {
     let jobs = number::<usize>(1..=1024)(text)?;
     Ok(NonZero::new(jobs).expect("the range begins with 1"))
 }
 
-/// Where to listen.
+/// Parses an address to listen on.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write an address in numbers and a port, such as 127.0.0.1:9464".to_owned())
+    text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:9464".to_owned())
 }
 
-/// A number in a range; `wrong` says what to write.
+/// Parses a number in a range; `wrong` is the error.
 fn real(text: &str, range: impl RangeBounds<f64>, wrong: &str) -> Result<f64, String> {
     text.parse().ok().filter(|it| range.contains(it)).ok_or_else(|| wrong.to_owned())
 }
 
-/// A share in percent.
+/// Parses a percentage.
 fn percent(text: &str) -> Result<f64, String> {
     let range = (Bound::Excluded(0.0), Bound::Included(100.0));
-    real(text.trim_end_matches('%'), range, "write a number above 0 and up to 100, such as 12.5")
+    real(text.trim_end_matches('%'), range, "write a number above 0 and at most 100, such as 12.5")
 }
 
-/// How many times the mean the largest cluster may be.
+/// Parses the maximum ratio of the largest cluster to the average.
 fn balance(text: &str) -> Result<f64, String> {
-    let wrong = "write a number from 1 up, such as 1.2: the largest cluster holds at most so many times the mean of \
-                 processes, and 1 is clusters of the same size";
+    let wrong = "write a number of at least 1, such as 1.2: the ratio of the largest cluster to the average size; 1 means clusters \
+                 of equal size";
     real(text, 1.0..f64::INFINITY, wrong)
 }
 
-/// What it costs to change all clusters, in percent.
+/// Parses the cost of changing all clusters, in percent.
 fn change_cost(text: &str) -> Result<f64, String> {
-    let wrong = "write a number from 0 up, such as 2.5: what a checkpoint of all processes writes, in percent of all \
-                 bytes that are sent";
+    let wrong = "write a number of at least 0, such as 2.5: the size of a checkpoint of all processes, in percent of all \
+                 bytes sent";
     real(text.trim_end_matches('%'), 0.0..f64::INFINITY, wrong)
 }
 
@@ -333,21 +337,23 @@ fn change_cost(text: &str) -> Result<f64, String> {
 pub(crate) enum Paper {
     /// Monnet, Morin, Badrinath: Hybrid Checkpointing for Parallel Applications in Cluster Federations, 2003.
     Hc3i,
-    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012: ping-pong on real processes, the NAS kernels, and how far a failure
-    /// spreads.
+    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012: ping-pong on real processes, the NAS kernels, and the spread of
+    /// failures.
     Hydee,
-    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012, table I: clusters for the NAS kernels. Nothing is run.
+    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012, table I: clusters of the NAS kernels. Runs nothing.
     HydeeTable1,
 }
 
-/// Run one federation under several protocols, and put what each costs and saves side by side.
+/// Run one federation under several protocols, and compare their costs and benefits.
 ///
-/// Application, faults and seeds are the same for all. Each protocol runs with every seed, once without faults and once
-/// with those of the file, in virtual time or on real processes, and every run is judged. A protocol that the file asks for keeps its options;
-/// others take over those that both have (checkpointEvery, collectEvery, replicas, replicateTo). Writes one page with a
-/// picture (index.html), the picture alone (picture.svg) and the numbers (comparison.json), and prints a table.
+/// Application, faults and seeds are the same for all protocols. Each protocol runs with every seed, once without
+/// faults and once with those of the file, in virtual time or on real processes, and every run is judged. The protocol
+/// of the file keeps its options; other protocols take over the options that they share with it (checkpointEvery,
+/// collectEvery, replicas, replicateTo). Writes one page with a picture (index.html), the picture alone (picture.svg)
+/// and the numbers (comparison.json), and prints a table.
 ///
-/// Exits with 1 when a run violated something; that a protocol cannot survive a fault is a row, and no failure.
+/// Exits with 1 if a run violates a property. A protocol that does not survive a fault gets a row in the table; this is
+/// not a failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -356,29 +362,30 @@ Examples:
   faultline compare my.yaml --backend local      real processes
   faultline compare my.yaml --format json > compared.json")]
 pub(crate) struct CompareArguments {
-    /// The federation.
+    /// Federation file
     pub(crate) file: PathBuf,
-    /// Which protocols, by name, in the order of the table. Default: all that can protect the application.
+    /// Compare these protocols, in the order of the table. Default: all that can protect the application
     #[arg(long, value_name = "P,…", value_delimiter = ',',
         value_parser = clap::builder::PossibleValuesParser::new(compared()))]
     pub(crate) protocols: Vec<String>,
-    /// On what the runs run. Real processes (local) run one after the other, each in its own time; their records stay in
-    /// the directory of the page.
+    /// Choose what executes the runs. Runs on real processes (local) are sequential, in real time; their records are
+    /// kept in the output directory
     #[arg(long, value_enum, default_value_t = ComparedOn::Simulate)]
     pub(crate) backend: ComparedOn,
-    /// Runs of each protocol with faults, and as many without, with consecutive seeds. Default: 10, on real processes 3.
+    /// Run each protocol N times with faults and N times without, with consecutive seeds. Default: 10, or 3 on real
+    /// processes
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: Option<u32>,
-    /// The first seed, instead of the one in the file.
+    /// Start with this seed instead of the one in the file
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// Simulated runs at the same time; the output is the same whatever their number. Default: as many as there are cores.
+    /// Run J simulations in parallel; does not affect the output. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Where the page, the picture and the numbers go.
+    /// Write the page, the picture and the numbers to DIR
     #[arg(long, value_name = "DIR", default_value = "faultline-compare")]
     pub(crate) out: PathBuf,
-    /// How the comparison is printed.
+    /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -453,31 +460,31 @@ fn compared() -> Vec<&'static str> {
     all
 }
 
-/// How statistics are printed.
+/// Format of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatisticsFormat {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object.
     Json,
-    /// One line for each number.
+    /// Comma-separated values, one line per number.
     Csv,
 }
 
-/// How much of a simulation is told.
+/// Which events of a simulation are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum TraceLevel {
-    /// Nothing but the statistics.
+    /// Only the statistics.
     Statistics,
-    /// What clusters do: checkpoints, collections, failures, rollbacks.
+    /// Also events of clusters: checkpoints, garbage collections, failures, rollbacks.
     Events,
-    /// Also each message between clusters.
+    /// Also messages between clusters.
     Messages,
-    /// Every action of every node, time-stamped.
+    /// All actions of all nodes, with timestamps.
     Actions,
 }
 
-/// On what protocols are compared.
+/// What executes the runs of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ComparedOn {
     /// Virtual time, bit-identical per seed.
@@ -486,18 +493,18 @@ pub(crate) enum ComparedOn {
     Local,
 }
 
-/// On what a federation runs.
+/// What executes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendName {
-    /// One process per node on this machine, TCP between them, failures by SIGKILL.
+    /// One process per node on this machine, connected by TCP, killed by SIGKILL.
     Local,
     /// The same protocol code in virtual time, bit-identical per seed.
     Simulate,
-    /// Pods of a Kubernetes cluster on which Faultline is installed; nothing is left of them at the end.
+    /// Pods in a Kubernetes cluster where Faultline is installed, removed at the end.
     Kubernetes,
 }
 
-/// What can be examined.
+/// What `doctor` examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Examined {
     /// This machine.
@@ -511,36 +518,37 @@ pub(crate) enum Examined {
 pub(crate) enum LinksName {
     /// A delay line in each node, before the socket.
     InNode,
-    /// The kernel, with each node in a network namespace of its own; takes root (`faultline doctor`).
+    /// The kernel, with each node in its own network namespace; requires root (see `faultline doctor`).
     Tc,
 }
 
-/// Say what this machine, or a Kubernetes cluster, can run and shape, and what to do about the rest.
+/// Check what this machine or a Kubernetes cluster can run, and suggest fixes.
 ///
-/// Looks at limits for runs on real processes, and tries in a network namespace, which is gone afterwards, what the kernel
-/// can do for `faultline run --links tc`. Changes nothing. Exits with 1 when something that was asked for is not possible.
+/// Checks the limits for runs on real processes. Tries in a temporary network namespace which features of `faultline
+/// run --links tc` the kernel supports. Changes nothing. Exits with 1 if something that was asked for is not possible.
 ///
-/// Of a cluster, it looks at what `faultline run --backend kubernetes` and `faultline fetch` need in one namespace. With
-/// `--tc` it also tries what the kernel of each Kubernetes node can do for `spec.kubernetes.links: tc`, in a pod on each
-/// that is gone afterwards; this takes the rights to list nodes, to create, get, list and delete pods, and to get pods/log.
+/// For a Kubernetes cluster, checks what `faultline run --backend kubernetes` and `faultline fetch` need in one
+/// namespace. With `--tc`, also tests on each Kubernetes node, in a temporary pod, which features of
+/// `spec.kubernetes.links: tc` the kernel supports. This requires permission to list nodes, to create, get, list and
+/// delete pods, and to get pods/log.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline doctor
-  faultline doctor --nodes 200 --tc     200 nodes, links by traffic control
+  faultline doctor --nodes 200 --tc     check for 200 nodes and traffic control
   faultline doctor --backend kubernetes --tc
   faultline doctor --format json")]
 pub(crate) struct DoctorArguments {
-    /// Where the run is to be.
+    /// Choose the backend of the planned run
     #[arg(long, value_enum, default_value_t = Examined::Local)]
     pub(crate) backend: Examined,
-    /// Nodes of the run that is planned.
+    /// Set the number of nodes of the planned run
     #[arg(long, value_name = "N", default_value = "6", allow_negative_numbers = true, value_parser = nodes)]
     pub(crate) nodes: NonZero<u32>,
-    /// Traffic control is needed, too.
+    /// Also check traffic control
     #[arg(long)]
     pub(crate) tc: bool,
-    /// How the findings are printed.
+    /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -549,69 +557,69 @@ pub(crate) struct DoctorArguments {
 
 /// Judge a recorded run again.
 ///
-/// Reads facts only: what the run itself concluded does not matter. Exits like the run.
+/// Uses only the facts, not the conclusions of the run itself. Has the same exit statuses as `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline check faultline-runs/quickstart-7
-  faultline check faultline-runs/quickstart-7 -v     every property, in full
+  faultline check faultline-runs/quickstart-7 -v     print all properties
   faultline check faultline-runs/quickstart-7 --format json")]
 pub(crate) struct CheckArguments {
-    /// The record of a run.
+    /// Directory of the recorded run
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }
 
-/// Say in sentences why each cluster rolled back, to where, and what it lost.
+/// Explain why each cluster rolled back, to which checkpoint, and what it lost.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   faultline explain faultline-runs/quickstart-7")]
 pub(crate) struct ExplainArguments {
-    /// The record of a run.
+    /// Directory of the recorded run
     pub(crate) dir: PathBuf,
 }
 
-/// Write one self-contained page about a recorded run, with a space-time diagram.
+/// Write a self-contained page about a recorded run, with a space-time diagram.
 ///
-/// The page needs no network. The diagram is also written as a picture of its own, `diagram.svg`.
+/// The page needs no network access. The diagram is also written to a separate file, `diagram.svg`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline report faultline-runs/quickstart-7
   faultline report faultline-runs/quickstart-7 --to /tmp/quickstart.html")]
 pub(crate) struct ReportArguments {
-    /// The record of a run.
+    /// Directory of the recorded run
     pub(crate) dir: PathBuf,
-    /// Where to write the page, instead of `report.html` in the record; the picture goes beside it.
+    /// Write the page to FILE instead of `report.html` in the record, and the diagram next to it
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
 }
 
-/// Give the nodes of a recorded run once more what they were given, and compare what they do.
+/// Feed the recorded inputs to the nodes of a run again, and compare their behaviour.
 ///
-/// The run must have been recorded with `faultline run --record`, on any backend. Nothing is simulated: a node sees its
-/// own inputs, each at its recorded time, and has to state the same facts and take the same actions. Fails with the first
-/// difference.
+/// Requires a run that was recorded with `faultline run --record`, on any backend. Nothing is simulated: each node
+/// receives its own inputs at their recorded times, and must report the same facts and take the same actions. Fails at
+/// the first difference.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline run my.yaml --record --out /tmp/run
-  faultline replay /tmp/run                         every node, every life
+  faultline replay /tmp/run                         all nodes and all their lives
   faultline replay /tmp/run --node paris-1")]
 pub(crate) struct ReplayArguments {
-    /// The record of a run.
+    /// Directory of the recorded run
     pub(crate) dir: PathBuf,
-    /// Only this node.
+    /// Replay only this node
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// How the result is printed.
+    /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
 
-/// Print the facts of a recorded run for other programs.
+/// Export the facts of a recorded run for other programs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -619,15 +627,15 @@ Examples:
   faultline export faultline-runs/quickstart-7 --format csv > facts.csv
   faultline export faultline-runs/quickstart-7 --format graph > quickstart.edges")]
 pub(crate) struct ExportArguments {
-    /// The record of a run.
+    /// Directory of the recorded run
     pub(crate) dir: PathBuf,
-    /// One table of facts as JSON objects or as comma-separated values (docs/bundle.md lists the columns), or the
-    /// communication graph.
+    /// Choose the output: a table of facts as JSON objects or comma-separated values (docs/bundle.md lists the
+    /// columns), or the communication graph
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub(crate) format: ExportFormat,
 }
 
-/// How facts are printed.
+/// Output of `export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// JSON Lines.
@@ -635,76 +643,77 @@ pub(crate) enum ExportFormat {
     Jsonl,
     /// Comma-separated values.
     Csv,
-    /// Who sent how much to whom, as an edge list for `faultline cluster`.
+    /// Communication graph as an edge list for `faultline cluster`.
     Graph,
 }
 
-/// Search random federations under random faults for the schedule that breaks recovery.
+/// Search random federations with random faults for schedules that break recovery.
 ///
-/// Each seed stands for a federation: clusters, links, storages, protocol parameters, an application, and faults at any
-/// time, at events of the protocol, several at once and during recovery. Whole kinds of fault are left out at random; then
-/// all is healed, and the federation has to recover and to finish. It runs in virtual time, is judged, and is run again
-/// to see that it does the same. The first violation ends the search: its federation is made as small as it can be while
-/// it still violates the same property, recorded, drawn, and written as a file that `faultline run` takes.
+/// Each seed determines a federation: clusters, links, storage, protocol parameters, an application, and faults at any
+/// time, at events of the protocol, several at once, and during recovery. Some kinds of faults are left out at random.
+/// At the end, all faults are healed, and the federation must recover and finish. Each schedule runs in virtual time,
+/// is judged, and runs a second time to confirm that it is deterministic. The search ends at the first violation. It
+/// shrinks the federation as long as the same property is violated, records and draws the run, and writes it as a file
+/// for `faultline run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  faultline fuzz                                    1000 schedules
-  faultline fuzz --for 10m --jobs 2                 as many as there is time for
+  faultline fuzz                                    run 1000 schedules
+  faultline fuzz --for 10m --jobs 2                 run for ten minutes
   faultline fuzz --protocol hc3i --seed 5000 --runs 100 --format json
   faultline fuzz --file faultline-runs/fuzz-17/federation.yaml
 
-Known defects are compiled in by a feature, so that no other build is wrong:
+Known defects require a build with the feature `defects`:
   cargo run --release --features defects -- fuzz --defect no-drain
   cargo run --release --features defects -- fuzz --defect hydee-no-gate
   cargo run --release --features defects -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
-    /// Only federations with this protocol (hc3i, coordinated, chandyLamport, hierarchicalCoordinated,
-    /// hydee, fullLogging, spbc, pessimisticLogging, independent), instead of HC3I, HydEE and the
-    /// coordinated baseline in turn.
+    /// Generate only federations with this protocol (hc3i, coordinated, chandyLamport, hierarchicalCoordinated, hydee,
+    /// fullLogging, spbc, pessimisticLogging, independent), instead of HC3I, HydEE and the coordinated baseline in turn
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
-    /// How many schedules.
+    /// Run N schedules
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span",
         allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     pub(crate) runs: u64,
-    /// As many schedules as fit into this time, such as 10m.
+    /// Run schedules for this time, such as 10m
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) span: Option<Duration>,
-    /// The first seed; the others follow. Default 0.
+    /// Start with this seed. Default: 0
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// How many schedules at a time; what is found does not depend on it. Default: one for each core.
+    /// Run J schedules in parallel; does not affect the result. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// The share of schedules that are run a second time, in percent, to see that they do the same.
+    /// Run this share of the schedules twice, in percent, to confirm that they are deterministic
     #[arg(long, value_name = "PERCENT", default_value_t = 100, allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
     pub(crate) twice: u8,
-    /// Makes the protocol wrong in a known way (builds with the feature `defects`).
+    /// Enable a known defect of the protocol (requires a build with the feature `defects`)
     #[arg(long, value_name = "NAME")]
     pub(crate) defect: Option<Defect>,
-    /// How many schedules it takes to find each known defect, as a table (builds with the feature `defects`).
+    /// Print how many schedules it takes to find each known defect, as a table (requires a build with the feature
+    /// `defects`)
     #[arg(long, conflicts_with_all = ["file", "span"])]
     pub(crate) table: bool,
-    /// Runs the federation in this file, and prints the run line by line, instead of searching.
+    /// Instead of searching, run the federation in FILE and print the run line by line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["span", "protocol"])]
     pub(crate) file: Option<PathBuf>,
-    /// Leaves what is found as it is.
+    /// Do not shrink the federation that is found
     #[arg(long)]
     pub(crate) no_shrink: bool,
-    /// Where the record of what is found goes, instead of a new directory in `faultline-runs`.
+    /// Write the record of the violation to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// How the result is printed.
+    /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Only the verdict and what is found; no progress.
+    /// Print only the verdict and the violation, and no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 
 impl FuzzArguments {
-    /// A search of which nothing is said.
+    /// Returns the arguments of a search that prints nothing.
     pub(crate) fn silent(format: Format) -> FuzzArguments {
         FuzzArguments {
             protocol: None,
@@ -724,81 +733,82 @@ impl FuzzArguments {
     }
 }
 
-/// Write a page about the rules of a published protocol that fail.
+/// Write a page about the incorrect rules of a published protocol.
 ///
-/// For each rule of the paper that fails as printed, or that is missing: what it breaks, the shortest counterexample that
-/// the fuzzer finds, as a transcript and a picture, the share of random schedules that it breaks, and the corrected rule.
-/// Every counterexample is recorded, and runs again by the line under it. Takes some minutes.
+/// For each rule of the paper that fails as printed, or that is missing, the page shows what it breaks, the shortest
+/// counterexample that the fuzzer finds, as a transcript and a picture, the share of random schedules that it breaks,
+/// and the corrected rule. Every counterexample is recorded, with the command that runs it again. Takes several
+/// minutes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example (known defects are compiled in by a feature):
+Examples (require a build with the feature `defects`):
   cargo run --release --features defects -- errata hc3i --out errata
   cargo run --release --features defects -- errata hydee --out errata-hydee")]
 pub(crate) struct ErrataArguments {
-    /// Whose: hc3i, hydee.
+    /// Protocol: hc3i or hydee
     pub(crate) protocol: String,
-    /// Where the page and the records of the counterexamples go.
+    /// Write the page and the records of the counterexamples to DIR
     #[arg(long, value_name = "DIR", default_value = "errata")]
     pub(crate) out: PathBuf,
-    /// How many schedules for each rule.
+    /// Run N schedules for each rule
     #[arg(long, value_name = "N", default_value_t = 5000, allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     pub(crate) runs: u64,
-    /// How many schedules at a time. Default: one for each core.
+    /// Run J schedules in parallel. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// No progress.
+    /// Print no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 
-/// Print what a file's faults expand to under a seed.
+/// Print the faults that a file expands to under a seed.
 ///
-/// Times are counted from the beginning of the application. What waits for a fact has no time before the run.
+/// Times count from the start of the application. Faults that wait for a fact have no time before the run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline plan my.yaml
   faultline plan my.yaml --seed 42 --format json")]
 pub(crate) struct PlanArguments {
-    /// The federation.
+    /// Federation file
     pub(crate) file: PathBuf,
-    /// Decides everything random, instead of the seed in the file.
+    /// Use this seed instead of the one in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// How the plan is printed.
+    /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
 
-/// Say whether a file can be run, and if not, what to change where.
+/// Check whether a file can be run, and suggest fixes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline validate my.yaml
   faultline validate my.yaml --orders 8
-  faultline validate new.yaml --running my.yaml   may it change so?")]
+  faultline validate new.yaml --running my.yaml   check a change")]
 pub(crate) struct ValidateArguments {
-    /// The federation.
+    /// Federation file
     pub(crate) file: PathBuf,
-    /// Says what would change if a federation that runs on Kubernetes with this file were changed to the other one: its
-    /// links, added faults, a pause. What cannot change is an error, as it is for an API server.
+    /// Print what would change if a federation that runs on Kubernetes with FILE were changed to the given file: links,
+    /// added faults, a pause. Changes of other fields are errors, as they are for an API server
     #[arg(long, value_name = "FILE", conflicts_with = "orders")]
     pub(crate) running: Option<PathBuf>,
-    /// Also runs the application, without failures, in so many random orders of delivery, and compares what each process
-    /// sends: a protocol that repeats executions, such as hydee, cannot protect a program that lets the order of arrival
-    /// decide. Takes as long as the application computes, for each order.
+    /// Also run the application without failures in N random orders of delivery, and compare what each process sends.
+    /// Protocols that rely on re-execution, such as hydee, cannot protect a program whose messages depend on the order
+    /// of arrival. Each order takes the computing time of the application
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]
     pub(crate) orders: Option<u32>,
 }
 
-/// Print a federation to start from, or list what there is.
+/// Print a sample federation, or list all samples.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  faultline samples                                what there is
-  faultline samples quickstart > my.yaml           one of them, to change")]
+  faultline samples                                list the samples
+  faultline samples quickstart > my.yaml           copy one to a file")]
 pub(crate) struct SamplesArguments {
-    /// Which.
+    /// Name of the sample
     pub(crate) name: Option<String>,
 }
 
@@ -809,7 +819,7 @@ Examples:
   faultline completions bash > /etc/bash_completion.d/faultline
   faultline completions zsh > ~/.zfunc/_faultline")]
 pub(crate) struct CompletionsArguments {
-    /// For which.
+    /// Shell to generate the script for
     pub(crate) shell: Shell,
 }
 

@@ -37,7 +37,9 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
     let printed = match (&graphs[..], arguments.change_cost) {
         ([graph], None) => divide(graph, wish, arguments)?,
         ([_], Some(_)) => {
-            return Err(unfit("`--change-cost` is for several graphs, or the intervals of a run"));
+            return Err(unfit(
+                "`--change-cost` has no effect on a single graph; give several graphs, or add `--intervals`",
+            ));
         }
         (graphs, cost) => recluster::recluster(graphs, wish, cost.unwrap_or(1.0), arguments)?,
     };
@@ -83,14 +85,14 @@ fn graphs(arguments: &ClusterArguments) -> Result<Vec<Graph>, Trouble> {
     match (&arguments.graphs[..], arguments.intervals) {
         ([run], Some(intervals)) if run.is_dir() => recording::graphs(run, intervals),
         (_, Some(_)) => {
-            Err(unfit("`--intervals` cuts one recorded run: give its directory and no other graph"))
+            Err(unfit("`--intervals` requires the directory of one recorded run and no other graph"))
         }
         (paths, None) => paths.iter().map(|it| graph(it)).collect(),
     }
 }
 
 fn unfit(why: &str) -> Trouble {
-    Trouble::input(miette!(help = "`faultline cluster --help` has examples", "{why}"))
+    Trouble::input(miette!(help = "see the examples in `faultline cluster --help`", "{why}"))
 }
 
 /// The graph in a file, or of a run.
@@ -99,7 +101,7 @@ fn graph(path: &Path) -> Result<Graph, Trouble> {
         return Ok(recording::graphs(path, 1)?.remove(0));
     }
     const HELP: &str =
-        "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the forms";
+        "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the formats";
     let source = files::read_with(path, HELP)?;
     let form = match path.extension().and_then(|it| it.to_str()) {
         Some("graph" | "metis") => Form::Metis,
@@ -121,7 +123,7 @@ fn members<'a>(names: &'a [String], division: &Division) -> Vec<Vec<&'a str>> {
 
 fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
     let mut text = format!(
-        "{} processes, {} pairs that talk, {} bytes\n\n   clusters     largest cluster  rolled back    logged      sum\n",
+        "{} processes, {} communicating pairs, {} bytes\n\n   clusters     largest cluster  rolled back    logged      sum\n",
         graph.len(),
         graph.pairs(),
         graph.total(),
@@ -150,7 +152,7 @@ fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
     let hidden = found.front.len().saturating_sub(ROWS);
     if hidden > 0 {
         line(format_args!(
-            "   ({} divisions are on the front; those with the least sum are shown)\n",
+            "   ({} divisions are on the front; only those with the lowest sums are shown)\n",
             found.front.len()
         ));
     }
@@ -174,7 +176,7 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
         let order: Vec<String> = order.iter().map(usize::to_string).collect();
         writeln!(
             text,
-            "  # the graph's processes by their new numbers (option `order` of `nas`): [{}]",
+            "  # processes of the graph in the order of these clusters (for the option `order` of `nas`): [{}]",
             order.join(", ")
         )
         .expect("a string takes everything");

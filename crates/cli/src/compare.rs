@@ -19,8 +19,8 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     let CompareArguments { file, protocols, seeds, seed, out, format, backend, .. } = arguments;
     if *backend == ComparedOn::Local && arguments.jobs.is_some() {
         return Err(Trouble::input(miette!(
-            help = "leave it out, or add `--backend simulate`",
-            "`--jobs` has no effect here: real processes run one after the other"
+            help = "omit `--jobs`, or add `--backend simulate`",
+            "`--jobs` has no effect on real processes, whose runs are sequential"
         )));
     }
     let federation = files::read(file)?.parse()?;
@@ -51,7 +51,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     drop(progress);
     let done = done.map_err(|Interrupted| {
         let trouble = processes.trouble.take();
-        trouble.unwrap_or_else(|| Trouble::machine("interrupted: no page was written"))
+        trouble.unwrap_or_else(|| Trouble::machine("interrupted before the page was written"))
     })?;
     let json = tell::json(&done);
     let files = [

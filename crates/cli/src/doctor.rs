@@ -46,8 +46,8 @@ pub(crate) fn kernel_for_tc() -> Result<Kernel, Trouble> {
     traffic_control().map(|probe| probe.kernel()).map_err(|unfit| {
         let Unfit { why, remedy, .. } = unfit;
         Trouble::input(miette::miette!(
-            help = format!("{remedy}, or leave out `--links tc`: links are emulated in the nodes then. `faultline doctor` says more"),
-            "links cannot be emulated by traffic control here: {why}"
+            help = format!("{remedy}, or omit `--links tc` to emulate links in the nodes; see `faultline doctor` for details"),
+            "traffic control is not available on this machine: {why}"
         ))
     })
 }
@@ -83,7 +83,7 @@ fn links(traffic: &Result<Probe, Unfit>, nodes: u64) -> Vec<Finding> {
         Ok(probe) => probe,
         Err(Unfit { probe: Some(probe), .. }) => probe,
         Err(Unfit { why, remedy, probe: None }) => {
-            let detail = format!("not looked at: {why}");
+            let detail = format!("not checked: {why}");
             let remedy = Some(format!("{remedy}, for `--links tc`"));
             return vec![Finding { name: "traffic control", state: State::Missing, detail, remedy }];
         }
@@ -99,8 +99,8 @@ fn ports_of_bridge(nodes: u64) -> Option<Finding> {
     (nodes > MOST_PROCESSES.into()).then(|| Finding {
         name: "bridge ports",
         state: State::Missing,
-        detail: format!("{MOST_PROCESSES}, of which {nodes} are needed"),
-        remedy: Some("fewer nodes, or links in the nodes".to_owned()),
+        detail: format!("{nodes} needed, {MOST_PROCESSES} available"),
+        remedy: Some("use fewer nodes, or emulate links in the nodes".to_owned()),
     })
 }
 

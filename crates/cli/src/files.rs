@@ -30,8 +30,8 @@ pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), T
         return Ok(());
     }
     Err(Trouble::input(miette!(
-        help = "take `pause` out of the file; only a federation on Kubernetes can be paused, and go on when its spec changes",
-        "{label}: spec.pause: the application would never begin, because nobody changes a file while it runs"
+        help = "remove `pause` from the file; only federations on Kubernetes can be paused and resumed",
+        "{label}: with `spec.pause`, the application would never start, because the file cannot change during the run"
     )))
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
     let manifest = expand(&federation, "", None)?;
     let nodes = manifest.processes.len() as u64;
     output::print(&format!(
-        "{} can be run: {}, {}, {}, {}\n",
+        "{} is valid: {}, {}, {}, {}\n",
         arguments.file.display(),
         federation.spec.protocol.name(),
         count(manifest.clusters.len() as u64, "cluster"),
@@ -84,21 +84,21 @@ fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<
     };
     let process = Cast::new(manifest).process(process);
     let differs = match what {
-        Differs::Message => "is another message",
-        Differs::Consumed => "is sent after other messages were consumed",
-        Differs::Count => "is not sent at all",
+        Differs::Message => "has a different content",
+        Differs::Consumed => "depends on different messages",
+        Differs::Count => "is never sent",
     };
     let text = format!(
-        "the application does not repeat itself: in another order of delivery message {send} of {process} {differs}"
+        "the application depends on the order of delivery: in another order, message {send} of {process} {differs}"
     );
     match federation.spec.protocol.relies_on_repetition() {
         true => Err(Trouble::input(miette!(
-            help = "run it under a protocol that does not rely on that, or let it receive by name, gather, or poll and \
+            help = "choose a protocol that does not require send determinism, or use only named receives, gathers, and polls with a \
                     fence",
             "{text}"
         ))),
         false => {
-            output::print(&format!("{text}; a protocol that relies on that could not protect it\n"))?;
+            output::print(&format!("{text}; protocols that require send determinism cannot protect it\n"))?;
             Ok(Exit::Pass)
         }
     }
@@ -134,9 +134,9 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, Trouble> {
         .collect();
     output::print(&match arguments.format {
         Format::Json => output::json(&entries),
-        Format::Text if entries.is_empty() => "no faults are planned\n".to_owned(),
+        Format::Text if entries.is_empty() => "the file has no faults\n".to_owned(),
         Format::Text => table(
-            ["fault", "due", "what"],
+            ["fault", "due", "action"],
             entries.into_iter().map(|it| [it.no.to_string(), it.when, it.what]),
         ),
     })?;
@@ -163,14 +163,14 @@ pub(crate) fn schema() -> Result<Exit, Trouble> {
 pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, Trouble> {
     let Some(name) = &arguments.name else {
         let rows = all_samples().map(|it| [it.name.to_owned(), it.description().to_owned()]);
-        output::print(&table(["sample", "shows"], rows))?;
+        output::print(&table(["sample", "description"], rows))?;
         return Ok(Exit::Pass);
     };
     let Some(sample) = all_samples().find(|it| it.name == name) else {
         let known: Vec<_> = all_samples().map(|it| it.name).collect();
         return Err(Trouble::input(miette!(
-            help = format!("there are: {}", known.join(", ")),
-            "there is no sample `{name}`"
+            help = format!("use one of: {}", known.join(", ")),
+            "unknown sample `{name}`"
         )));
     };
     output::print(sample.text)?;

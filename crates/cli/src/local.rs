@@ -25,8 +25,8 @@ use crate::log;
 use crate::machine::{self, Finding, State};
 use crate::trouble::Trouble;
 
-/// So many nodes that ended by themselves are told of one by one.
-const MOURNED: usize = 3;
+/// Maximum number of unexpectedly ended nodes that are reported individually.
+const MAX_REPORTED: usize = 3;
 
 /// Runs federations on real processes; with a kernel, in network namespaces, where it emulates the links.
 pub(crate) struct Processes<'a> {
@@ -54,7 +54,7 @@ impl Backend for Processes<'_> {
         live.finish();
         let (ended, collapsed) = ended(run?);
         if !self.view.output.quiet {
-            mourn(&collapsed, manifest, dir);
+            report_collapsed(&collapsed, manifest, dir);
         }
         Ok((ended, None))
     }
@@ -64,16 +64,19 @@ impl Processes<'_> {
     fn carry_out(&self, options: RunOptions, dir: &Path, live: &mut Live) -> Result<RunOutcome, Trouble> {
         let busy = machine::load().filter(|it| it.state != State::Ok);
         if let Some(Finding { detail, .. }) = busy.filter(|_| !self.view.output.quiet) {
-            live.warn(&format!("this machine is busy (load {detail}): processes may be taken for dead"));
+            live.warn(&format!(
+                "this machine is busy (load {detail}): slow processes may be declared failed"
+            ));
         }
         log::record_in(dir).map_err(Trouble::machine)?;
-        let program = std::env::current_exe()
-            .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Trouble::machine(format!("cannot find the executable of this program: {error}"))
+        })?;
         let nodes = options.names.processes.len();
         if self.kernel.is_some() && nodes > MOST_PROCESSES as usize {
             return Err(Trouble::input(miette::miette!(
-                help = "leave out `--links tc`: links are emulated in the nodes then",
-                "traffic control is for {MOST_PROCESSES} processes at the most, and there are {nodes}"
+                help = "omit `--links tc` to emulate links in the nodes",
+                "traffic control supports at most {MOST_PROCESSES} processes (found {nodes})"
             )));
         }
         let command = vec![program.into(), "node".into()];
@@ -83,8 +86,8 @@ impl Processes<'_> {
         }
         .map_err(|error| match &error {
             RunError::DiskFull(_) => Trouble::machine_with(
-                format!("{error}; the run is recorded in {}, as far as there was room", dir.display()),
-                "make room on that disk, or name a directory on another one with `--out`",
+                format!("{error}; the record in {} is incomplete", dir.display()),
+                "free some space on that disk, or name a directory on another disk with `--out`",
             ),
             RunError::Collapses { .. } => Trouble::machine_with(
                 &error,
@@ -95,16 +98,16 @@ impl Processes<'_> {
     }
 }
 
-/// Says of the first nodes that ended by themselves, which none is expected to, what they had to say.
-fn mourn(collapsed: &[Collapse], manifest: &Manifest, dir: &Path) {
-    for it in collapsed.iter().take(MOURNED) {
+/// Reports the first nodes that ended unexpectedly, with their last output.
+fn report_collapsed(collapsed: &[Collapse], manifest: &Manifest, dir: &Path) {
+    for it in collapsed.iter().take(MAX_REPORTED) {
         let name = &manifest.processes[it.process.index()].name;
-        anstream::eprintln!("{name}, {}, ended by itself: {}", it.life, it.status);
+        anstream::eprintln!("{name}, {}, ended unexpectedly: {}", it.life, it.status);
         it.last_words.lines().for_each(|line| anstream::eprintln!("  {line}"));
     }
-    if collapsed.len() > MOURNED {
-        let more = collapsed.len() - MOURNED;
-        anstream::eprintln!("and {more} more: see {}", dir.join(log::FILE).display());
+    if collapsed.len() > MAX_REPORTED {
+        let more = collapsed.len() - MAX_REPORTED;
+        anstream::eprintln!("and {more} more; see {}", dir.join(log::FILE).display());
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn require(size: Size) -> Result<(), Trouble> {
     let remedies: Vec<_> = lacking.iter().filter_map(|it| it.remedy.as_deref()).collect();
     Err(Trouble::input(miette!(
         help = format!(
-            "add `--backend simulate`, which needs none of it; take fewer nodes; or\n{}\nAll limits: `faultline doctor --nodes {}`",
+            "add `--backend simulate`, which needs none of this; use fewer nodes; or\n{}\nAll limits: `faultline doctor --nodes {}`",
             remedies.join("\n"),
             size.nodes
         ),
@@ -154,16 +154,16 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
             available_memory(&read("/proc/meminfo")),
             memory,
             mebibytes,
-            "more memory, or a smaller `state` of the application".to_owned(),
+            "add memory, or reduce `state` of the application".to_owned(),
         ),
     ];
     // Most machines have no such limits, and then there is nothing to say.
     if group_threads.is_some() {
-        let remedy = "raise `pids.max` of the control group (in a container: its limit of processes)";
+        let remedy = "raise `pids.max` of the control group (in a container: its limit on processes)";
         findings.push(enough("group's threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
     }
     if group_memory.is_some() {
-        let remedy = "raise `memory.max` of the control group (in a container: its limit of memory)";
+        let remedy = "raise `memory.max` of the control group (in a container: its memory limit)";
         findings.push(enough("group's memory", group_memory, memory, mebibytes, remedy.to_owned()));
     }
     findings
@@ -178,10 +178,7 @@ pub(crate) fn load() -> Option<Finding> {
         name: "load",
         state: if is_busy { State::Missing } else { State::Ok },
         detail: format!("{load:.1} on {}", count(cores.get() as u64, "core")),
-        remedy: is_busy.then(|| {
-            "wait for what else runs here, or let processes be silent for longer (`failures.detectAfter`)"
-                .to_owned()
-        }),
+        remedy: is_busy.then(|| "stop other programs, or raise `failures.detectAfter`".to_owned()),
     })
 }
 
@@ -194,7 +191,7 @@ pub(crate) fn writes(dir: &Path) -> Finding {
             state: if slowest <= SLOW_WRITE { State::Ok } else { State::Missing },
             detail: format!("a page within {}", Span::from_micros(slowest.as_micros() as u64)),
             remedy: (slowest > SLOW_WRITE).then(|| {
-                "a directory on another disk (`--out`), or `storage: { kind: memory }` in the federation"
+                "name a directory on another disk with `--out`, or use `storage: { kind: memory }` in the federation"
                     .to_owned()
             }),
         },
@@ -202,7 +199,7 @@ pub(crate) fn writes(dir: &Path) -> Finding {
             name,
             state: State::Missing,
             detail: format!("cannot write in {}: {error}", dir.display()),
-            remedy: Some("name a directory that can be written with `--out`".to_owned()),
+            remedy: Some("name a writable directory with `--out`".to_owned()),
         },
     }
 }
@@ -227,7 +224,7 @@ fn enough(
     remedy: String,
 ) -> Finding {
     let Some(have) = have else {
-        let detail = "not known: the system does not say".to_owned();
+        let detail = "unknown: the system does not report it".to_owned();
         return Finding { name, state: State::Missing, detail, remedy: None };
     };
     let is_enough = have >= need;
@@ -235,7 +232,7 @@ fn enough(
     Finding {
         name,
         state: if is_enough { State::Ok } else { State::Fail },
-        detail: format!("{have}, of which {} are needed", show(need)),
+        detail: format!("{} needed, {have} available", show(need)),
         remedy: (!is_enough).then_some(remedy),
     }
 }
@@ -321,12 +318,10 @@ mod tests {
     #[test]
     fn needs_grow_with_nodes_and_their_state() {
         let needs = |size| findings(size).into_iter().map(|it| it.detail).collect::<Vec<_>>();
-        let memory = |size| needs(size).into_iter().find(|it| it.contains("MiB are needed")).unwrap();
-        assert!(memory(Size { nodes: 100, state: 1 << 20 }).ends_with("1000 MiB are needed"));
-        assert!(memory(Size { nodes: 100, state: 6 << 20 }).ends_with("2000 MiB are needed"));
-        assert!(
-            needs(Size::of_nodes(100)).iter().any(|it| it.ends_with(&format!("{} are needed", 100 * 132)))
-        );
+        let memory = |size| needs(size).into_iter().find(|it| it.contains("MiB needed")).unwrap();
+        assert!(memory(Size { nodes: 100, state: 1 << 20 }).starts_with("1000 MiB needed"));
+        assert!(memory(Size { nodes: 100, state: 6 << 20 }).starts_with("2000 MiB needed"));
+        assert!(needs(Size::of_nodes(100)).iter().any(|it| it.starts_with(&format!("{} needed", 100 * 132))));
     }
 
     #[test]

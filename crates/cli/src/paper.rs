@@ -56,7 +56,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Trouble> {
     })?;
     let missing = arguments.seeds as usize - runs.len();
     if missing > 0 {
-        anstream::eprintln!("interrupted: {missing} of {} seeds were not run", arguments.seeds);
+        anstream::eprintln!("interrupted: {missing} of {} seeds did not run", arguments.seeds);
         return Ok(Exit::from(tell::verdict(&runs).max(Verdict::Unknown)));
     }
     Ok(tell::verdict(&runs).into())
@@ -101,9 +101,9 @@ fn watched(
 fn read(arguments: &FilesArguments) -> Result<Files, Trouble> {
     let FilesArguments { topology, application, timers } = arguments;
     let [topology, application, timers] = [
-        (topology, "`faultline samples hc3i/topology` prints one to start from"),
-        (application, "`faultline samples hc3i/application` prints one to start from"),
-        (timers, "`faultline samples hc3i/timers` prints one to start from"),
+        (topology, "`faultline samples hc3i/topology` prints an example"),
+        (application, "`faultline samples hc3i/application` prints an example"),
+        (timers, "`faultline samples hc3i/timers` prints an example"),
     ]
     .map(|(path, help)| files::read_with(path, help));
     let (topology, application, timers) = (topology?, application?, timers?);

@@ -45,8 +45,9 @@ impl Evaluation<'_> {
         let mut progress = Progress::new();
         let mut pairs = Vec::new();
         for seed in 1..=seeds {
-            progress
-                .show(|| format!("real processes beside the simulator ({} of {seeds} seeds done)", seed - 1));
+            progress.show(|| {
+                format!("comparing real processes with the simulator ({} of {seeds} seeds done)", seed - 1)
+            });
             let run = |here, on| self.run(here, on, FEDERATION, seed).map(|it| told(&it.recording));
             let real = run(&PROCESSES, "real")?;
             pairs.push(Pair { seed, real, simulated: run(&Here::Simulator, "simulated")? });
@@ -69,7 +70,7 @@ impl Evaluation<'_> {
             let kept = self.run(&PROCESSES, &name, &setting.text(processes, rounds), run.into())?;
             let played = Played::of(setting, processes, rounds, &kept.recording.run.trace);
             all.push(played.ok_or_else(|| {
-                Trouble::machine(format!("ping-pong did not come to its end: see {}", kept.dir.display()))
+                Trouble::machine(format!("ping-pong did not finish; see {}", kept.dir.display()))
             })?);
         }
         Ok(all)
@@ -83,12 +84,12 @@ impl Evaluation<'_> {
         let mut real = Real { cores, made: vec![Vec::new(); runs.len()] };
         for turn in 1..=turns {
             for (wanted, made) in runs.iter().zip(&mut real.made) {
-                shown.show(|| format!("{} on real processes (turn {turn} of {turns})", wanted.name));
+                shown.show(|| format!("{} on real processes (round {turn} of {turns})", wanted.name));
                 let kept = self.run(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
                 let run = Made::of(&kept.recording.run);
                 if !run.is_good() {
                     let dir = kept.dir.display();
-                    return Err(Trouble::machine(format!("a run did not come to a good end: see {dir}")));
+                    return Err(Trouble::machine(format!("a run did not pass; see {dir}")));
                 }
                 made.push(run);
             }
@@ -104,7 +105,9 @@ impl Evaluation<'_> {
         let dir = self.place(&format!("{name}-{seed}"))?;
         let recording = runner.once(seed, &dir)?;
         if self.interrupted.load(Ordering::Relaxed) {
-            return Err(Trouble::machine("interrupted: no page was written, but records of runs"));
+            return Err(Trouble::machine(
+                "interrupted before the page was written; the records of completed runs are kept",
+            ));
         }
         Ok(Kept { recording, dir })
     }

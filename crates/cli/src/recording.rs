@@ -60,7 +60,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
     for flaw in flaws {
         let named = |process: ProcessId| manifest.processes.get(process.index()).map(|it| it.name.clone());
         let flaw = flaw.describe(|process| named(process).unwrap_or_else(|| process.to_string()));
-        anstream::eprintln!("the record is not complete: {flaw}");
+        anstream::eprintln!("the record is incomplete: {flaw}");
     }
     let out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
@@ -73,7 +73,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Trouble::machine(format!("cannot write to the standard output: {error}")))
+            Err(Trouble::machine(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(Exit::Pass),
     }
@@ -86,7 +86,7 @@ pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble
     let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     if names.is_empty() {
-        return Err(Trouble::path("use", dir, "it names no process of an application", HELP));
+        return Err(Trouble::path("use", dir, "it contains no application processes", HELP));
     }
     let place = |process| processes.binary_search(&process).ok();
     let graph = |channels: export::Channels| {
@@ -105,7 +105,7 @@ pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble
 fn say_if_some_failed(trace: &Trace) {
     if trace.streams.keys().any(|(_, life)| *life > Life(1)) {
         anstream::eprintln!(
-            "processes failed in this run: what was sent again counts twice in the graph. Record a run without faults"
+            "processes failed in this run, so that re-sent messages count twice in the graph; record a run without faults"
         );
     }
 }

@@ -22,13 +22,13 @@ use crate::{files, output};
 
 /// `faultline replay`
 pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, Trouble> {
-    const HELP: &str = "record one: faultline run --record";
+    const HELP: &str = "record a run with `faultline run --record`";
     let bundle = Bundle::open(&arguments.dir);
     let wrong = |error: BundleError| Trouble::path("use", &arguments.dir, error, HELP);
     let manifest = bundle.read_manifest().map_err(wrong)?;
     let trace = bundle.read_trace().map_err(wrong)?;
     if !bundle.records_inputs() {
-        let why = "it does not say what its processes were given";
+        let why = "it does not contain the inputs of its processes";
         return Err(Trouble::path("replay", &arguments.dir, why, HELP));
     }
     let nodes = nodes(arguments, &manifest)?;
@@ -58,8 +58,8 @@ fn nodes(arguments: &ReplayArguments, manifest: &Manifest) -> Result<Vec<Process
         Some(node) => match names().position(|it| it == node) {
             Some(index) => Ok(vec![ProcessId(index as u32)]),
             None => Err(Trouble::input(miette!(
-                help = format!("there are: {}", names().collect::<Vec<_>>().join(", ")),
-                "the run has no node `{node}`"
+                help = format!("use one of: {}", names().collect::<Vec<_>>().join(", ")),
+                "unknown node `{node}`"
             ))),
         },
     }
@@ -131,7 +131,7 @@ impl Visitor for Again<'_> {
                         actions: 0,
                         facts: 0,
                         difference: None,
-                        remark: Some("it was killed before its first input was on record".to_owned()),
+                        remark: Some("the process was killed before its first input was recorded".to_owned()),
                     },
                 };
                 all.push(relived);
@@ -187,13 +187,15 @@ fn relive<P: Process>(
             (Some(process), entry) => match event::<P>(entry, &mut jobs) {
                 Some(event) => process.handle(event, at, &mut actions),
                 None => {
-                    relived.difference =
-                        Some(format!("input {number} ({what}) is the result of no job that was given out"));
+                    relived.difference = Some(format!(
+                        "input {number} ({what}) is the result of a job that was never started"
+                    ));
                     return relived;
                 }
             },
             (None, _) => {
-                relived.difference = Some(format!("its record begins with {what}, not with its birth"));
+                relived.difference =
+                    Some(format!("the record starts with {what} instead of the start of the process"));
                 return relived;
             }
         }
@@ -210,22 +212,21 @@ fn relive<P: Process>(
     if let Some(number) = first {
         let ((at, fact), (then, recorded)) = (&facts[number], &recorded[number]);
         relived.difference = Some(format!(
-            "fact {number}: it was `{}` at {then}, and is `{}` at {at}",
+            "fact {number}: recorded `{}` at {then}, replayed `{}` at {at}",
             describe(recorded),
             describe(fact)
         ));
     } else if facts.len() != recorded.len() {
-        let text =
-            format!("{} on record, {} stated again", count(recorded.len() as u64, "fact"), facts.len());
+        let text = format!("{} recorded, {} replayed", count(recorded.len() as u64, "fact"), facts.len());
         match was_killed {
-            true => relived.remark = Some(format!("{text}: it was killed in between")),
+            true => relived.remark = Some(format!("{text}: the process was killed in between")),
             false => relived.difference = Some(text),
         }
     }
     match cut {
         None => {}
         Some(Cut::Torn) if was_killed => {}
-        Some(Cut::Torn) => relived.remark = Some("the record of its inputs was cut off".to_owned()),
+        Some(Cut::Torn) => relived.remark = Some("the record of its inputs is truncated".to_owned()),
         Some(Cut::Damaged) => relived.difference = Some("the record of its inputs is damaged".to_owned()),
     }
     relived
@@ -252,15 +253,15 @@ fn difference<P: Process>(recorded: &[Deed], actions: &[ActionOf<P>]) -> Option<
     let replayed: Vec<Deed> = actions.iter().map(Deed::of::<P>).collect();
     let first = (0..recorded.len().max(replayed.len())).find(|&it| recorded.get(it) != replayed.get(it))?;
     let says = |deeds: &[Deed]| deeds.get(first).map_or("nothing more".to_owned(), |it| format!("{it:?}"));
-    Some(format!("action {first} was {}, and is {}", says(recorded), says(&replayed)))
+    Some(format!("action {first}: recorded {}, replayed {}", says(recorded), says(&replayed)))
 }
 
 fn kind<S, M, H, V>(entry: &Entry<S, M, H, V>) -> &'static str {
     match entry {
-        Entry::Birth { .. } => "a birth",
+        Entry::Birth { .. } => "a start",
         Entry::Packet { .. } => "a packet",
-        Entry::Persisted(_) | Entry::PersistFailed(_) => "the end of a write",
-        Entry::Read { .. } | Entry::Listed(_) => "an answer of the storage",
+        Entry::Persisted(_) | Entry::PersistFailed(_) => "the completion of a write",
+        Entry::Read { .. } | Entry::Listed(_) => "a response of the storage",
         Entry::Recorded { .. } => "a durable record",
         Entry::Membership(_) => "a membership",
         Entry::Computed(_) => "the result of a job",

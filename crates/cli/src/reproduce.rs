@@ -88,14 +88,14 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     drop(progress);
     let Ok(mut done) = done else {
         debug_assert!(interrupted.load(Ordering::Relaxed));
-        return Err(Trouble::machine("interrupted: nothing was written"));
+        return Err(Trouble::machine("interrupted before anything was written"));
     };
     if !pairs.is_empty() {
         done.sections.push(reality::section(&pairs));
         let differ = pairs.iter().filter(|it| !it.agrees());
         done.judged
             .wrong
-            .extend(differ.map(|it| format!("real processes beside the simulator, seed {}", it.seed)));
+            .extend(differ.map(|it| format!("real processes differ from the simulator, seed {}", it.seed)));
     }
     leave(&done, &out)
 }
@@ -119,7 +119,9 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     drop(progress);
     let Ok(done) = done else {
         debug_assert!(interrupted.load(Ordering::Relaxed));
-        return Err(Trouble::machine("interrupted: nothing was written but records of runs"));
+        return Err(Trouble::machine(
+            "interrupted before the page was written; the records of completed runs are kept",
+        ));
     };
     leave(&done, &out)
 }

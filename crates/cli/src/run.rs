@@ -60,21 +60,21 @@ fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
     ];
     if *links == LinksName::Tc && !local {
         return Err(Trouble::input(miette!(
-            help = "leave out `--links tc`, or add `--backend local`; for pods the file says `kubernetes: { links: tc }`",
-            "links by traffic control are for real processes on this machine"
+            help = "omit `--links tc`, or add `--backend local`; for pods, set `kubernetes: { links: tc }` in the file",
+            "`--links tc` works only with real processes on this machine"
         )));
     }
     if *record && pods {
         return Err(Trouble::input(miette!(
-            help = "leave `--record` out, or choose another backend",
-            "what processes receive is not recorded in pods"
+            help = "omit `--record`, or use another backend",
+            "`--record` is not supported on Kubernetes"
         )));
     }
     match heedless.into_iter().find(|&(_, is_heedless, _)| is_heedless) {
         None => Ok(()),
         Some((option, _, backend)) => Err(Trouble::input(miette!(
-            help = format!("leave it out, or add `--backend {backend}`"),
-            "`{option}` has no effect here"
+            help = format!("omit `{option}`, or add `--backend {backend}`"),
+            "`{option}` has no effect with this backend"
         ))),
     }
 }
@@ -89,10 +89,10 @@ fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
         match kernel.delays_at() {
             Place::Receiver => {}
             Place::Sender => {
-                anstream::eprintln!("no ifb in this kernel: packets are delayed where they leave")
+                anstream::eprintln!("this kernel does not support ifb: packets are delayed at the sender")
             }
             Place::Node => anstream::eprintln!(
-                "no netem in this kernel: traffic control limits bandwidth; latency, jitter and loss are emulated in the nodes"
+                "this kernel does not support netem: traffic control limits bandwidth only; latency, jitter and loss are emulated in the nodes"
             ),
         }
     }
@@ -104,7 +104,7 @@ fn metrics(arguments: &RunArguments) -> Result<Option<Arc<TcpListener>>, Trouble
     let Some(address) = arguments.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address).map_err(|error| {
         Trouble::input(miette!(
-            help = "name another address or port with `--metrics`, or end the program that listens there",
+            help = "use another address or port with `--metrics`, or stop the program that listens there",
             "cannot serve metrics at {address}: {error}"
         ))
     })?;

@@ -84,18 +84,18 @@ fn trouble<E>(error: RunError<E>, of_backend: impl FnOnce(E) -> Trouble) -> Trou
 /// Makes the bundle of a run in a directory that need not exist, and holds nothing else.
 fn create(dir: &Path) -> Result<Bundle, Trouble> {
     if dir.exists() && !dir.is_dir() {
-        const HELP: &str = "name a directory with `--out`; it need not exist";
+        const HELP: &str = "name a new or empty directory with `--out`";
         return Err(Trouble::path("record in", dir, "it is not a directory", HELP));
     }
     let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
     if is_used && !Bundle::open(dir).holds_a_run() {
-        const HELP: &str = "name an empty directory with `--out`, or one that does not exist";
-        return Err(Trouble::path("record in", dir, "it holds other files", HELP));
+        const HELP: &str = "name a new or empty directory with `--out`";
+        return Err(Trouble::path("record in", dir, "it contains other files", HELP));
     }
     Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => {
             Trouble::path("record in", dir, error, "name another directory with `--out`")
         }
-        other => Trouble::path("record in", dir, other, "name a directory that can be written with `--out`"),
+        other => Trouble::path("record in", dir, other, "name a writable directory with `--out`"),
     })
 }

@@ -54,10 +54,10 @@ fn a_directory_that_holds_no_run() {
     let place = Place::new();
     std::fs::create_dir(place.path("empty")).unwrap();
     for command in ["check", "explain", "report"] {
-        refused(&place, &[command, "nowhere"], &["no such directory", "named at its end"]);
+        refused(&place, &[command, "nowhere"], &["no such directory", "printed at the end"]);
         refused(&place, &[command, "empty"], &["empty", "manifest.json"]);
         place.write("file", "");
-        refused(&place, &[command, "file"], &["not the directory of a run"]);
+        refused(&place, &[command, "file"], &["it is not a directory"]);
     }
 }
 
@@ -68,7 +68,7 @@ fn files_that_are_no_record_are_left_alone() {
     std::fs::create_dir(place.path("mine")).unwrap();
     place.write("mine/federation.yaml", "mine");
     let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "mine", "-q"];
-    refused(&place, &arguments, &["holds other files", "--out"]);
+    refused(&place, &arguments, &["contains other files", "--out"]);
     let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "small.yaml", "-q"];
     refused(&place, &arguments, &["cannot record in small.yaml", "it is not a directory", "--out"]);
     assert_eq!(std::fs::read_to_string(place.path("mine/federation.yaml")).unwrap(), "mine");
@@ -79,20 +79,24 @@ fn files_that_are_no_record_are_left_alone() {
 fn options_that_a_backend_would_not_heed() {
     let place = Place::new();
     let metrics = ["run", "--backend", "simulate", "--metrics", "127.0.0.1:0"];
-    refused(&place, &metrics, &["`--metrics` has no effect here", "--backend local"]);
+    refused(&place, &metrics, &["`--metrics` has no effect with this backend", "--backend local"]);
     refused(
         &place,
         &["run", "--namespace", "x"],
-        &["`--namespace` has no effect here", "--backend kubernetes"],
+        &["`--namespace` has no effect with this backend", "--backend kubernetes"],
     );
-    refused(&place, &["run", "--backend", "simulate", "--context", "x"], &["`--context` has no effect here"]);
+    refused(
+        &place,
+        &["run", "--backend", "simulate", "--context", "x"],
+        &["`--context` has no effect with this backend"],
+    );
 }
 
 #[test]
 fn a_run_that_does_not_fit_this_machine() {
     let place = Place::new();
     place.write("huge.yaml", small("").replace("lyon, nodes: 2", "lyon, nodes: 100000"));
-    let said = ["cannot run 100002 nodes", "are needed", "--backend simulate", "--nodes 100002"];
+    let said = ["cannot run 100002 nodes", " needed, ", "--backend simulate", "--nodes 100002"];
     refused(&place, &["run", "huge.yaml", "--out", "record"], &said);
     assert!(!place.path("record").exists());
     // The doctor has the same figures.
@@ -130,7 +134,7 @@ fn a_record_is_never_overwritten() {
 
 #[test]
 fn a_sample_that_does_not_exist() {
-    refused(&Place::new(), &["samples", "slowstart"], &["no sample `slowstart`", "quickstart"]);
+    refused(&Place::new(), &["samples", "slowstart"], &["unknown sample `slowstart`", "quickstart"]);
 }
 
 #[test]

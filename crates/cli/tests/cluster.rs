@@ -28,7 +28,7 @@ fn clusters_are_found_from_the_graph_of_a_run() {
     place.write("run.edges", &graph);
     place.faultline(["cluster", "run.edges", "--out", "out"]).assert().code(0).stdout(
         contains("-> ")
-            .and(contains("Chosen: optimal (exhaustive), the least sum"))
+            .and(contains("Chosen: optimal (exhaustive), the smallest sum"))
             .and(contains("name: cluster-0, nodes:")),
     );
     for name in ["front.svg", "front.csv", "clusters.csv", "clusters.yaml", "clusters.json"] {
@@ -62,11 +62,13 @@ fn clusters_of_nearly_the_same_size_are_found_where_they_are_asked_for() {
     assert_eq!(chosen(&[]).1, 4);
     let (clusters, largest, reason) = chosen(&["--balance", "1"]);
     assert_eq!(clusters * largest, 6, "{reason}");
-    assert!(reason.contains("at most 1 times the mean in the largest cluster"), "{reason}");
+    assert!(reason.contains("a largest cluster of at most 1 times the mean"), "{reason}");
     assert!(fs::read_to_string(place.path("out/front.csv")).unwrap().contains(",true\n"));
     let (_, _, reason) = chosen(&["--balance", "1.5", "--max-rollback", "10"]);
     assert!(
-        reason.contains("none was found with at most 10 % rolled back and at most 1.5 times"),
+        reason.contains(
+            "no division was found with at most 10 % rolled back and a largest cluster of at most 1.5 times"
+        ),
         "{reason}"
     );
     place
@@ -75,11 +77,9 @@ fn clusters_of_nearly_the_same_size_are_found_where_they_are_asked_for() {
         .code(0)
         .stdout(contains("largest cluster").and(contains("( 33.33 %)").or(contains("( 50.00 %)"))));
     for wrong in ["0.5", "NaN", "inf", "-1", "x"] {
-        place
-            .faultline(["cluster", "uneven.edges", "--balance", wrong])
-            .assert()
-            .code(2)
-            .stderr(contains(format!("'{wrong}'")).and(contains("write a number from 1 up, such as 1.2")));
+        place.faultline(["cluster", "uneven.edges", "--balance", wrong]).assert().code(2).stderr(
+            contains(format!("'{wrong}'")).and(contains("write a number of at least 1, such as 1.2")),
+        );
     }
 }
 
@@ -106,7 +106,9 @@ fn whether_clusters_should_change_between_intervals_is_said_with_what_it_saves()
     assert!(text.contains("Changing clusters before interval 2 pays: the sum is 42.67 points"), "{text}");
     assert!(text.contains("From interval 2:\n  cluster-0: p0 p3\n"), "{text}");
     assert!(
-        text.contains("A run keeps its clusters. The one division for all intervals:\n\nspec:"),
+        text.contains(
+            "Faultline does not change clusters during a run. The one division for all intervals:\n\nspec:"
+        ),
         "{text}"
     );
     for name in ["intervals.svg", "intervals.csv", "clusters.csv", "clusters.yaml", "clusters.json"] {
@@ -142,7 +144,7 @@ fn a_run_is_cut_into_intervals() {
         (&["one.edges", "--intervals", "2"], "`--intervals` cuts one recorded run"),
         (&["one.edges", "--change-cost", "2"], "`--change-cost` is for several graphs"),
         (&["run", "--intervals", "1"], "write a whole number from 2 to 1000"),
-        (&["run", "--intervals", "2", "--change-cost", "-1"], "write a number from 0 up, such as 2.5"),
+        (&["run", "--intervals", "2", "--change-cost", "-1"], "write a number of at least 0, such as 2.5"),
         (&["."], "cannot use ."),
     ] {
         let all = ["cluster"].iter().chain(arguments).copied();

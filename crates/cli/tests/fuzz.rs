@@ -44,14 +44,14 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_says_how_many_schedules_ran() 
     assert_eq!(report["firstSeed"], 4_294_967_290_u64);
     let report = search("18446744073709551610", "20", 3);
     assert_eq!((&report["coverage"]["runs"], &report["verdict"]), (&6.into(), &"unknown".into()), "{report}");
-    let reason = "it ended after 6 of 20 schedules: there is no seed after 18446744073709551615";
+    let reason = "the search ended after 6 of 20 schedules: 18446744073709551615 is the last seed";
     assert_eq!(report["reason"], reason, "{report}");
     let arguments = ["fuzz", "--seed", "18446744073709551615", "--for", "1h", "--twice", "0"];
     place
         .faultline(arguments)
         .assert()
         .code(3)
-        .stdout(contains("UNKNOWN").and(contains("it ended after 1 schedules")));
+        .stdout(contains("UNKNOWN").and(contains("the search ended after 1 schedules")));
     // All that were asked for: the last seed is one of them.
     let report = search("18446744073709551610", "6", 0);
     assert_eq!((&report["coverage"]["runs"], &report["reason"]), (&6.into(), &Value::Null), "{report}");
@@ -64,11 +64,11 @@ fn a_known_defect_is_found_made_small_and_runs_again_or_this_build_says_how_to_g
     let arguments = ["fuzz", "--defect", "resend-greater", "--runs", "50", "--jobs", "1", "--out", "found"];
     let search = place.faultline(arguments).assert();
     if !defect::AVAILABLE {
-        search.code(2).stderr(contains("compiled in by the feature `defects`"));
+        search.code(2).stderr(contains("require the feature `defects`"));
         return;
     }
     search.code(1).stdout(
-        contains("no sent message is undelivered").and(contains("FAULT 0")).and(contains("once more")),
+        contains("every sent message was delivered").and(contains("FAULT 0")).and(contains("run again")),
     );
     let picture = fs::read_to_string(place.path("found/diagram.svg")).unwrap();
     assert!(picture.starts_with("<svg") && picture.contains("</svg>"));
@@ -88,11 +88,11 @@ fn what_cannot_be_searched_for_is_explained() {
         .faultline(["fuzz", "--defect", "no-brain"])
         .assert()
         .code(2)
-        .stderr(contains("no known defect `no-brain`"));
+        .stderr(contains("unknown defect `no-brain`"));
     place
         .faultline(["fuzz", "--protocol", "paxos"])
         .assert()
         .code(2)
-        .stderr(contains("there are: hc3i, hydee"));
-    place.faultline(["errata", "paxos"]).assert().code(2).stderr(contains("there are errata of: hc3i"));
+        .stderr(contains("use one of: hc3i, hydee"));
+    place.faultline(["errata", "paxos"]).assert().code(2).stderr(contains("use one of: hc3i"));
 }

@@ -82,7 +82,7 @@ fn protocols_are_compared_on_real_processes() {
         let base = ["compare", "small.yaml", "--backend", "local", "--out", "out"];
         place.faultline(base.into_iter().chain(more.iter().copied())).assert()
     };
-    compare(&["--jobs", "2"]).code(2).stderr(contains("`--jobs` has no effect here"));
+    compare(&["--jobs", "2"]).code(2).stderr(contains("`--jobs` has no effect on real processes"));
     let protocols = ["--protocols", "chandyLamport,hydee", "--seeds", "1", "--format", "json"];
     let told = compare(&protocols).code(0);
     let json: Value = serde_json::from_slice(&told.get_output().stdout).unwrap();
@@ -152,7 +152,7 @@ fn a_run_whose_disk_is_full_ends_says_so_and_is_judged_as_far_as_it_went() {
     let run = within(script).unwrap();
     let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(out.contains("run: 3") && out.contains("check: 3") && out.contains("UNKNOWN"), "{out}{err}");
-    for part in ["the disk is full", "disk/run", "make room", "--out"] {
+    for part in ["the disk is full", "disk/run", "free some space", "--out"] {
         assert!(err.contains(part), "{part}: {err}");
     }
     assert!(!err.contains("WARN") && !err.contains('\u{1b}'), "{err}");
@@ -169,7 +169,7 @@ fn begin(place: &Place, file: &str) -> Child {
         .spawn()
         .unwrap();
     let out = BufReader::new(run.stdout.take().unwrap());
-    let begun = out.lines().any(|line| line.unwrap().contains("the application begins"));
+    let begun = out.lines().any(|line| line.unwrap().contains("the application starts"));
     assert!(begun, "the run ended before it began");
     run
 }

@@ -83,7 +83,7 @@ fn traces_tell_more_the_higher_their_level() {
         |level: &str| output(&place, &["--trace", level]).lines().map(str::to_owned).collect::<Vec<_>>();
     let [statistics, events, messages, actions] = ["statistics", "events", "messages", "actions"].map(lines);
     assert!(statistics[0].starts_with("PASS"), "{statistics:?}");
-    assert!(events.iter().any(|it| it.contains("asked for forced checkpoint")), "{events:?}");
+    assert!(events.iter().any(|it| it.contains("requested forced checkpoint")), "{events:?}");
     assert!(events.iter().all(|it| !it.contains("delivered")), "{events:?}");
     let between = |it: &String| it.contains("b-") && it.contains("delivered a-");
     assert_eq!(messages.iter().filter(|it| between(it)).count(), 40);
@@ -140,7 +140,7 @@ fn an_evaluation_leaves_a_page_tables_and_figures() {
     for part in [
         "messages by count",
         "the same in every run",
-        "0 not passed",
+        "0 runs did not pass",
         "equal with every seed",
         "out/index.html",
     ] {
@@ -204,7 +204,7 @@ fn protocols_are_compared_in_a_table_and_on_a_page() {
         .faultline(compare)
         .assert()
         .code(0)
-        .stdout(contains("hydee").and(contains("until all have gone on")).and(contains("out/index.html")));
+        .stdout(contains("hydee").and(contains("time to recover")).and(contains("out/index.html")));
     assert!(place.path("out/index.html").exists() && place.path("out/picture.svg").exists());
     place.faultline(["compare", "small.yaml", "--protocols", "hydra"]).assert().code(2).stderr(contains(
         "possible values: hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent, coordinated, \

@@ -247,18 +247,18 @@ fn choose(front: &[Division], wish: Wish, exhaustive: bool) -> (usize, String) {
     // The front ascends in the share that rolls back, and the first of several minima counts.
     let Some((chosen, division)) = best.min_by_key(|it| it.1.clusters) else {
         return match (0..front.len()).find(|&it| front[it].clusters > 1) {
-            Some(chosen) => (chosen, format!("none was found{within}; this one comes closest")),
-            None => (0, "there is nothing to divide".to_owned()),
+            Some(chosen) => (chosen, format!("no division was found{within}; this one comes closest")),
+            None => (0, "there is only one process".to_owned()),
         };
     };
     let sum = division.cost();
     let reason = match (whole, exhaustive) {
         (Some(whole), _) => format!(
-            "dividing does not pay: the sum of both shares is {:.2} points in one cluster, and {sum:.2} in these{within}",
+            "dividing does not pay: the sum of both shares is {:.2} points with one cluster, and {sum:.2} with these{within}",
             whole.cost()
         ),
         (None, true) => {
-            format!("optimal (exhaustive), the least sum of both shares{within}: {sum:.2} points")
+            format!("optimal (exhaustive), the smallest sum of both shares{within}: {sum:.2} points")
         }
         (None, false) => format!("best found, by the sum of both shares{within}: {sum:.2} points"),
     };
@@ -268,7 +268,7 @@ fn choose(front: &[Division], wish: Wish, exhaustive: bool) -> (usize, String) {
 /// Describes the limits of the search, as the end of a sentence.
 fn limits(wish: Wish) -> String {
     let rollback = wish.max_rollback_percent.map(|it| format!("at most {it} % rolled back"));
-    let balance = wish.balance.map(|it| format!("at most {it} times the mean in the largest cluster"));
+    let balance = wish.balance.map(|it| format!("a largest cluster of at most {it} times the mean"));
     match rollback.into_iter().chain(balance).collect::<Vec<_>>() {
         limits if limits.is_empty() => String::new(),
         limits => format!(" with {}", limits.join(" and ")),
@@ -287,7 +287,7 @@ fn remark(chosen: &Division, wish: Wish) -> String {
     nearest.map_or(String::new(), |it| {
         // Rounded up, so that the printed value can be used as it is.
         let factor = (balance.least(it) * 1000.0 - 1e-9).ceil() / 1000.0;
-        format!("; no other number of clusters is in that balance, and {factor} times the mean would allow {it} clusters")
+        format!("; no other number of clusters meets this limit, but {factor} times the mean would allow {it} clusters")
     })
 }
 
@@ -336,7 +336,7 @@ mod tests {
         assert!(found.front[found.chosen].rolled_back_percent <= 13.0, "{found:?}");
         let found = find(&groups(), Wish { max_rollback_percent: Some(1.0), balance: None });
         assert!(
-            found.reason.contains("none was found") && found.front[found.chosen].clusters > 1,
+            found.reason.contains("no division was found") && found.front[found.chosen].clusters > 1,
             "{found:?}"
         );
     }
@@ -395,7 +395,7 @@ mod tests {
             let found = find(&graph, balanced(factor));
             let cost = found.front[found.chosen].cost();
             assert!(cost <= chosen.cost() + 1e-9, "{pattern:?} in {factor}: {cost}, was {}", chosen.cost());
-            assert!(found.reason.contains("times the mean in the largest cluster"), "{}", found.reason);
+            assert!(found.reason.contains("a largest cluster of at most"), "{}", found.reason);
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
         let found = find(&groups(), wish);
         assert_eq!(
             found.reason,
-            "none was found with at most 1 % rolled back and at most 1 times the mean in the largest cluster; this one \
+            "no division was found with at most 1 % rolled back and a largest cluster of at most 1 times the mean; this one \
              comes closest"
         );
         assert_eq!(found.front[found.chosen].clusters, 16);
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!((chosen.clusters, chosen.largest), (2, 32), "{}", found.reason);
         assert_eq!(
             found.reason,
-            "dividing does not pay: the sum of both shares is 100.00 points in one cluster, and 100.79 in these"
+            "dividing does not pay: the sum of both shares is 100.00 points with one cluster, and 100.79 with these"
         );
         let found =
             find(&patterns::Pattern::Ft.graph(64), Wish { max_rollback_percent: Some(60.0), balance: None });
@@ -455,7 +455,7 @@ mod tests {
             .for_each(|(from, to, bytes)| graph.add(from, to, bytes, 1));
         let found = find(&graph, Wish::default());
         assert_eq!(found.front[found.chosen].cluster_of, [0, 0, 1, 1, 2]);
-        assert_eq!(found.reason, "optimal (exhaustive), the least sum of both shares: 36.50 points");
+        assert_eq!(found.reason, "optimal (exhaustive), the smallest sum of both shares: 36.50 points");
         assert!(found.exhaustive);
     }
 

@@ -32,7 +32,7 @@ pub enum Form {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The text is empty.
-    #[error("it names no process")]
+    #[error("the file contains no processes")]
     Empty,
     /// A line of an edge list has a wrong number of words.
     #[error("line {line} has {words} words; write `from to bytes` or `from to bytes messages`")]
@@ -43,7 +43,7 @@ pub enum ReadError {
         words: usize,
     },
     /// A word should be a number but is not.
-    #[error("line {line}: `{word}` is not a whole number that is at least 0")]
+    #[error("line {line}: `{word}` is not a whole number of at least 0")]
     Number {
         /// Number of the line.
         line: usize,
@@ -52,14 +52,14 @@ pub enum ReadError {
     },
     /// A METIS file begins with something other than a header.
     #[error(
-        "line {line} is no header of a METIS file; write `processes edges`, or `processes edges 001` with weights"
+        "line {line} is not the header of a METIS file; write `processes edges`, or `processes edges 001` with weights"
     )]
     Header {
         /// Number of the line.
         line: usize,
     },
     /// A METIS file has weights for processes, which have no meaning here.
-    #[error("line {line}: the format is {format}, with weights of processes; only 0, 1 and 001 can be read")]
+    #[error("line {line}: the format {format} has weights of processes; use 0, 1 or 001")]
     Format {
         /// Number of the line.
         line: usize,
@@ -67,7 +67,7 @@ pub enum ReadError {
         format: String,
     },
     /// The number of lines in a METIS file differs from the number of processes.
-    #[error("the header states {stated} processes, and lines follow for {found}")]
+    #[error("the header states {stated} processes, but the file has lines for {found}")]
     Lines {
         /// Number of processes in the header.
         stated: usize,
@@ -75,7 +75,7 @@ pub enum ReadError {
         found: usize,
     },
     /// A neighbour does not exist.
-    #[error("line {line} names neighbour {neighbour}; processes are numbered from 1 to {processes}")]
+    #[error("line {line} names neighbour {neighbour}; use numbers from 1 to {processes}")]
     Neighbour {
         /// Number of the line.
         line: usize,
@@ -92,7 +92,7 @@ pub enum ReadError {
     },
     /// An edge of a METIS file does not appear at both ends with the same weight.
     #[error(
-        "line {line}: the edge to {neighbour} does not stand in that process's line with the same weight"
+        "line {line}: the edge to {neighbour} is missing from that process's line, or has another weight there"
     )]
     Lopsided {
         /// Number of the line.
@@ -100,11 +100,11 @@ pub enum ReadError {
         /// The other end of the edge.
         neighbour: usize,
     },
-    /// A GraphML file is not valid XML.
-    #[error("it is not XML: {0}")]
+    /// A GraphML file is no XML.
+    #[error("the file is not XML: {0}")]
     Xml(String),
-    /// A GraphML file contains no graph.
-    #[error("it has no `graph` element; a GraphML file has one, with `node` and `edge` elements")]
+    /// A GraphML file has no graph in it.
+    #[error("the file has no `graph` element; add one, with `node` and `edge` elements")]
     NoGraph,
     /// An element of a GraphML file lacks an attribute.
     #[error("line {line}: the `{element}` has no `{attribute}`")]
@@ -331,24 +331,24 @@ mod tests {
         assert_eq!(wrong("target=\"a\"", "target=\"c\""), "line 7: there is no node `c`");
         assert_eq!(wrong("target=\"a\"", ""), "line 7: the `edge` has no `target`");
         assert!(wrong(" 12 ", "many").starts_with("line 6: `many` is not a whole number"));
-        assert!(wrong("</graphml>", "").starts_with("it is not XML"));
+        assert!(wrong("</graphml>", "").starts_with("the file is not XML"));
         assert!(read("<a/>", Form::GraphMl).unwrap_err().to_string().contains("no `graph` element"));
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
         let wrong = |text: &str, form| read(text, form).unwrap_err().to_string();
-        assert_eq!(wrong("# nothing\n", Form::EdgeList), "it names no process");
+        assert_eq!(wrong("# nothing\n", Form::EdgeList), "the file contains no processes");
         assert!(wrong("a b 1\na b\n", Form::EdgeList).starts_with("line 2 has 2 words"));
         assert!(wrong("a b -1\n", Form::EdgeList).starts_with("line 1: `-1` is not a whole number"));
-        assert!(wrong("a b\n", Form::Metis).starts_with("line 1 is no header"));
-        assert!(wrong("2 1 011\n2\n1\n", Form::Metis).contains("the format is 011"));
+        assert!(wrong("a b\n", Form::Metis).starts_with("line 1 is not the header"));
+        assert!(wrong("2 1 011\n2\n1\n", Form::Metis).contains("the format 011"));
         assert_eq!(
             wrong("3 1\n2\n1\n", Form::Metis),
-            "the header states 3 processes, and lines follow for 2"
+            "the header states 3 processes, but the file has lines for 2"
         );
         assert!(wrong("2 1\n3\n1\n", Form::Metis).contains("names neighbour 3"));
         assert!(wrong("2 1 1\n2\n1 1\n", Form::Metis).contains("has no weight"));
-        assert!(wrong("2 1\n2\n\n", Form::Metis).contains("the edge to 2 does not stand"));
+        assert!(wrong("2 1\n2\n\n", Form::Metis).contains("the edge to 2 is missing"));
     }
 }

@@ -133,7 +133,7 @@ fn verdict(wish: Wish, best: &Course, one: &Course, first: &Course) -> String {
     };
     match limits(wish) {
         within if !within.is_empty() && !best.intervals.iter().all(|it| wish.allows(&it.division)) => {
-            format!("no clusters were found{within}; with those that come closest, {verdict}")
+            format!("no division was found{within}; with those that come closest, {verdict}")
         }
         _ => verdict,
     }
@@ -430,7 +430,7 @@ mod tests {
         let found = recluster(&[square(4, true, 1), square(4, false, 1)], wish, 1.0);
         assert_eq!(
             found.verdict,
-            "no clusters were found with at most 1 % rolled back; with those that come closest, changing clusters does not \
+            "no division was found with at most 1 % rolled back; with those that come closest, changing clusters does not \
              pay: the best course found has one division for all intervals, with a sum of 106.25 points; keeping the clusters \
              chosen for the first interval is as good"
         );

@@ -11,7 +11,7 @@ use crate::trouble::Exit;
 /// immediately.
 pub fn flag() -> Arc<AtomicBool> {
     faultline_runtime::interrupt::flag(Exit::Unknown as i32).unwrap_or_else(|error| {
-        warn!(%error, "signals cannot be waited for");
+        warn!(%error, "cannot install signal handlers");
         Arc::default()
     })
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::trouble::Trouble;
 
 /// Remedy if results cannot be written.
-const HELP: &str = "name a directory that can be written with `--out`";
+const HELP: &str = "name a writable directory with `--out`";
 
 /// Creates the directory of `--out`, unless it exists.
 ///
@@ -47,7 +47,7 @@ pub fn print(text: &str) -> Result<(), Trouble> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Trouble::machine(format!("cannot write to the standard output: {error}")))
+            Err(Trouble::machine(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }

@@ -26,7 +26,7 @@ pub struct Protocol(&'static str);
 
 /// A name that no protocol has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no federations are drawn for a protocol `{0}`; there are: {all}", all = Protocol::all().map(Protocol::name).collect::<Vec<_>>().join(", "))]
+#[error("`{0}` is not a protocol that can be fuzzed; use one of: {all}", all = Protocol::all().map(Protocol::name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownProtocol(String);
 
 impl Scenario {

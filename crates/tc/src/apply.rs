@@ -40,7 +40,7 @@ pub enum ApplyError {
     Address(Ipv4Addr),
     /// The interface has a queueing discipline of another program.
     #[error(
-        "{interface} has a queueing discipline of another program's ({kind}): remove it with `tc qdisc del dev {interface} {at}`"
+        "{interface} has a queueing discipline of another program ({kind}); remove it with `tc qdisc del dev {interface} {at}`"
     )]
     Occupied {
         /// Name of the interface.

@@ -82,14 +82,14 @@ impl Ability {
     /// Returns the purpose of the ability, in words.
     pub const fn purpose(self) -> &'static str {
         match self {
-            Ability::Veth => "joins the namespaces of processes",
-            Ability::Bridge => "joins more than two of them",
+            Ability::Veth => "connects the namespaces of processes",
+            Ability::Bridge => "connects more than two namespaces",
             Ability::Htb => "limits bandwidth",
-            Ability::Pfifo => "holds what waits for bandwidth",
-            Ability::U32 => "tells peers apart",
-            Ability::Netem => "delays and loses packets",
-            Ability::Ifb => "delays packets where they arrive",
-            Ability::Redirect => "sends what arrives to where it is delayed",
+            Ability::Pfifo => "queues packets that wait for bandwidth",
+            Ability::U32 => "distinguishes peers",
+            Ability::Netem => "delays and drops packets",
+            Ability::Ifb => "delays packets at the receiver",
+            Ability::Redirect => "redirects arriving packets to the delaying interface",
         }
     }
 }

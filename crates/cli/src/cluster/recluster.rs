@@ -82,7 +82,7 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
         |arguments: std::fmt::Arguments<'_>| text.write_fmt(arguments).expect("a string takes everything");
     line(format_args!("a checkpoint of all processes costs {change_cost_percent} % of them\n\n"));
     line(format_args!("   interval         bytes  clusters  rolled back    logged      sum"));
-    line(format_args!("  change clusters  take a checkpoint\n"));
+    line(format_args!("   change cluster   take checkpoint\n"));
     for (number, Interval { bytes, division: it, moved, checkpointed, .. }) in (1..).zip(intervals) {
         let (clusters, rolled, logged, sum) =
             (it.clusters, it.rolled_back_percent, it.logged_percent, it.cost());
@@ -115,7 +115,9 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
             line(format_args!("  cluster-{cluster}: {}\n", members.join(" ")));
         }
     }
-    line(format_args!("\nA run keeps its clusters. The one division for all intervals:\n\n{fragment}"));
+    line(format_args!(
+        "\nFaultline does not change clusters during a run. The one division for all intervals:\n\n{fragment}"
+    ));
     text
 }
 
@@ -129,8 +131,7 @@ fn chart(found: &Reclustering) -> Chart {
             .collect(),
     };
     Chart {
-        title: "share of processes that roll back plus share of bytes that are logged, by interval"
-            .to_owned(),
+        title: "processes rolled back plus bytes logged, by interval".to_owned(),
         x: "interval".to_owned(),
         y: "rolled back and logged, % each".to_owned(),
         series: courses(found).into_iter().map(course).collect(),

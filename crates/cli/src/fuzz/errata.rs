@@ -46,8 +46,8 @@ const PAPERS: [Paper; 2] = [
         directed: include_str!("../../../protocols/tests/hc3i/defects.rs"),
         authors: "Monnet, Morin and Badrinath",
         publication: "Hybrid Checkpointing for Parallel Applications in Cluster Federations (2003)",
-        about: "Its rules as printed, taken literally by every process of a cluster, lose messages; other rules are not \
-                in the paper, and something breaks without them.",
+        about: "If every process of a cluster follows its rules as printed, messages are lost. Further rules are missing \
+                from the paper, and recovery fails without them.",
     },
     Paper {
         protocol: "hydee",
@@ -57,8 +57,8 @@ const PAPERS: [Paper; 2] = [
         authors: "Guermouche, Ropars, Snir and Cappello",
         publication: "HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI \
                       Applications (2012)",
-        about: "Its algorithms as printed, run by asynchronous processes, wait for ever or lose messages; other rules \
-                are not in the paper, and something breaks without them.",
+        about: "Asynchronous processes that follow its algorithms as printed wait forever or lose messages. Further rules \
+                are missing from the paper, and recovery fails without them.",
     },
 ];
 
@@ -67,8 +67,8 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
     let Some(paper) = PAPERS.iter().find(|it| it.protocol == arguments.protocol) else {
         let known: Vec<&str> = PAPERS.iter().map(|it| it.protocol).collect();
         return Err(Trouble::input(miette!(
-            help = format!("there are errata of: {}", known.join(", ")),
-            "there are no errata of a protocol `{}`",
+            help = format!("use one of: {}", known.join(", ")),
+            "there is no errata page for the protocol `{}`",
             arguments.protocol
         )));
     };
@@ -197,15 +197,15 @@ fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[Entry], sections
         h1 { (paper.title) ": errata" }
         p {
             (paper.title) " is the protocol of " (paper.authors) ", " em { (paper.publication) } ". " (paper.about) " "
-            "Of the " (entries.len()) " entries below, " (switched) " can be switched off, and are shown by a run."
+            "Of the " (entries.len()) " entries below, " (switched) " have a switch that restores the printed rule, and are demonstrated by a run."
         }
         p {
-            "Each counterexample was found by running " (arguments.runs) " random federations under random faults in virtual time, and made small by taking away whatever was not needed. "
-            "A checker that sees recorded facts only says what is violated. A share is that of the random schedules that the rule breaks, with a 95 % interval: it says how rare the accident is among these schedules, and nothing of its rarity in the world."
+            "Each counterexample was found by running " (arguments.runs) " random federations with random faults in virtual time, and then shrunk. "
+            "The checker sees only recorded facts. Shares are the percentage of random schedules that the rule breaks, with a 95 % confidence interval. They describe these schedules only, not the frequency of the failure in practice."
         }
         p {
-            "In the pictures time goes to the right, one lane per process; circles are checkpoints by the timer, diamonds forced ones; red is work that was undone, yellow is recovery, dashed lines are the checkpoints that the clusters went back to. "
-            "Positions are written " code { "incarnation.checkpoint" } ": " code { "1.2" } " is checkpoint 2 after one rollback."
+            "In the diagrams, time runs to the right, with one lane per process. Circles are unforced checkpoints and diamonds are forced checkpoints. Undone work is red, recovery is yellow, and dashed lines mark the restored checkpoints. "
+            "Positions are written as " code { "incarnation.checkpoint" } ": " code { "1.2" } " is checkpoint 2 after one rollback."
         }
         @for section in sections { (section) }
     }
@@ -215,12 +215,12 @@ fn section(paper: &Paper, number: usize, entry: &Entry, shown: &[Counterexample]
     html! {
         h2 { (number) ". " (prose(entry.printed.as_deref().unwrap_or(&entry.corrected))) }
         table {
-            tr { th { "Printed" } td { (prose(entry.printed.as_deref().unwrap_or("The paper says nothing about it."))) } }
+            tr { th { "Printed" } td { (prose(entry.printed.as_deref().unwrap_or("Not mentioned in the paper."))) } }
             tr { th { "What happens" } td { (prose(&entry.effect)) } }
             tr { th { "Corrected" } td { (prose(&entry.corrected)) } }
         }
         @if shown.is_empty() {
-            p { "There is no switch that goes back to it: the code cannot be wrong in this way any more." }
+            p { "No switch restores the printed rule." }
         }
         @for it in shown { (example(paper, it)) }
     }
@@ -229,11 +229,11 @@ fn section(paper: &Paper, number: usize, entry: &Entry, shown: &[Counterexample]
 fn example(paper: &Paper, example: &Counterexample) -> Markup {
     let Counterexample { defect, detection, found } = example;
     html! {
-        h3 { "With the rule as it was: " code { (defect.switch()) } }
-        p { "It breaks " (detection.share_text()) " of the schedules, " (detection.violating) " of " (detection.runs) "." }
+        h3 { "With the switch " code { (defect.switch()) } }
+        p { "Breaks " (detection.violating) " of " (detection.runs) " schedules: " (detection.share_text()) "." }
         @match found {
             Some(Found { property, trial, bundle }) => {
-                p { strong { "Not so: " (property.statement()) ". " } }
+                p { strong { "Violated: " (property.statement()) ". " } }
                 ul { @for text in violations(trial, *property).iter().take(3) { li { (text) } } }
                 img style="width:100%" alt={ "Space-time diagram of the counterexample of " (defect.to_string()) } src=(data(&Shown::new(trial).picture()));
                 pre { (Shown::new(trial).text()) }
@@ -258,13 +258,13 @@ fn directed(paper: &Paper, defect: Defect) -> Markup {
     let tests: Vec<&str> = paper.directed.split("\n\n").filter(|it| it.contains("#[test]")).collect();
     let test = tests.iter().find(is_named);
     html! {
-        p { "The search did not meet it: what follows is a schedule that was thought out, step by step, and not a random one." }
+        p { "The random search did not find a counterexample. The following schedule was constructed by hand." }
         @match test {
             Some(test) => {
                 pre { (test.trim()) }
                 pre { "cargo test -p faultline-protocols --test " (paper.protocol) " " (test_name(test)) }
             }
-            None => p { "There is none." }
+            None => p { "No schedule is available." }
         }
     }
 }

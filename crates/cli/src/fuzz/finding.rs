@@ -59,7 +59,7 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
         }
         None => {
             let trial = faultline_fuzz::run(scenario).map_err(files::unfit)?;
-            (trial, vec!["two runs of this seed differ".to_owned()])
+            (trial, vec!["two runs with this seed differ".to_owned()])
         }
     };
     let dir = place(arguments, found.seed);
@@ -108,9 +108,8 @@ impl<'a> Shown<'a> {
 
 /// Writes the record of a trial, with its page and picture; the picture's path.
 pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
-    let unwritable = |error: BundleError| {
-        Trouble::path("record in", dir, error, "name a directory that can be written with `--out`")
-    };
+    let unwritable =
+        |error: BundleError| Trouble::path("record in", dir, error, "name a writable directory with `--out`");
     let bundle = Bundle::create(dir).map_err(unwritable)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
     let run = Unjudged { manifest, trace: trial.trace.clone(), is_read: false };

@@ -63,8 +63,8 @@ fn available(command: &str) -> Result<(), Trouble> {
         return Ok(());
     }
     Err(Trouble::input(miette!(
-        help = format!("build one: cargo run --release --features defects -- {command}"),
-        "this build cannot make a protocol wrong on purpose: known defects are compiled in by the feature `defects`"
+        help = format!("build with the feature: cargo run --release --features defects -- {command}"),
+        "this build contains no known defects; they require the feature `defects`"
     )))
 }
 
@@ -75,7 +75,7 @@ fn name_the_seed_of_a_panic(defect: Option<Defect>) {
         before(panic);
         if let Some(seed) = seed_under_way() {
             let defect = defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
-            eprintln!("this was seed {seed}: faultline fuzz --seed {seed} --runs 1{defect}");
+            eprintln!("panicked at seed {seed}; to reproduce: faultline fuzz --seed {seed} --runs 1{defect}");
         }
     }));
 }

@@ -38,7 +38,7 @@ impl Ticker {
             let runs = coverage.runs();
             let rate = runs as f64 / self.begun.elapsed().as_secs_f64();
             let of = self.total.map(|it| format!(" of {it}")).unwrap_or_default();
-            format!("{}{runs}{of} runs, {rate:.0} a second", self.title)
+            format!("{}{runs}{of} runs, {rate:.0} per second", self.title)
         });
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
     let Shares { runs, repeated, .. } = &report.coverage;
     let verdict = faultline_report::text::verdict(report.verdict).to_uppercase();
     let mut text = format!(
-        " {verdict}  {runs} runs from seed {} in {:.1} s ({:.0} a second, {} at a time); {repeated} of them twice, with equal traces\n",
+        " {verdict}  {runs} runs from seed {} in {:.1} s ({:.0} per second, {} in parallel); {repeated} repeated with equal traces\n",
         report.first_seed, report.seconds, report.runs_per_second, report.jobs
     );
     if let Some(reason) = &report.reason {
@@ -96,9 +96,9 @@ fn coverage(shares: &Shares) -> String {
         ]
     });
     let shown = [
-        ["events in a run, median".to_owned(), shares.median_events.to_string()],
-        ["a rollback caused another".to_owned(), percent(shares.cascading)],
-        ["a failure during a recovery".to_owned(), percent(shares.failed_in_recovery)],
+        ["events per run (median)".to_owned(), shares.median_events.to_string()],
+        ["cascading rollbacks".to_owned(), percent(shares.cascading)],
+        ["failures during recovery".to_owned(), percent(shares.failed_in_recovery)],
         ["salted application".to_owned(), percent(shares.salted)],
         ["protocols".to_owned(), counts(&shares.protocols)],
     ];
@@ -106,12 +106,12 @@ fn coverage(shares: &Shares) -> String {
     let states = State::ALL.map(|it| match it {
         State::Starting => "starting",
         State::Working => "working",
-        State::Checkpointing => "in a checkpoint",
-        State::Down => "with one dead",
+        State::Checkpointing => "checkpointing",
+        State::Down => "failed",
         State::Recovering => "recovering",
     });
     let mut hits = grid();
-    hits.set_header(["faults into a cluster"].into_iter().chain(states));
+    hits.set_header(["faults by state of cluster"].into_iter().chain(states));
     for (fault, by_state) in &shares.hits {
         let counts = State::ALL.iter().map(|it| by_state.get(it).copied().unwrap_or(0).to_string());
         hits.add_row(std::iter::once((*fault).to_owned()).chain(counts));
@@ -119,7 +119,7 @@ fn coverage(shares: &Shares) -> String {
     right(&mut hits);
     write!(text, "\n{}\n", lines(&hits)).expect("a string takes everything");
     let mut stated = grid();
-    stated.set_header(["stated", "in runs", "times"]);
+    stated.set_header(["fact", "runs", "total"]);
     for (kind, (runs, times)) in &shares.stated {
         stated.add_row([format!("{kind:?}"), runs.to_string(), times.to_string()]);
     }
@@ -128,17 +128,17 @@ fn coverage(shares: &Shares) -> String {
 }
 
 fn found(finding: &Finding) -> String {
-    let statement = finding.property.map_or("a seed decides everything", |it| it.statement());
-    let mut text = format!("Violated under seed {}: {statement}.\n", finding.seed);
+    let statement = finding.property.map_or("runs with the same seed are identical", |it| it.statement());
+    let mut text = format!("Violated with seed {}: {statement}.\n", finding.seed);
     for it in &finding.texts {
         text.push_str(&format!("  - {it}\n"));
     }
     text.push_str(&format!(
-        "\nThe smallest run found that violates it ({} facts):\n\n{}",
+        "\nSmallest run found that violates it ({} facts):\n\n{}",
         finding.facts, finding.transcript
     ));
     text.push_str(&format!(
-        "\nrecord     {}\npicture    {}\nonce more  {}\n",
+        "\nrecord     {}\npicture    {}\nrun again  {}\n",
         finding.bundle.display(),
         finding.picture.display(),
         finding.reproduce

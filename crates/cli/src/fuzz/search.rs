@@ -54,10 +54,10 @@ impl<'a> Search<'a> {
         };
         is_short.then(|| {
             let why = match self.interrupted.load(Ordering::Relaxed) {
-                true => "it was interrupted".to_owned(),
-                false => format!("there is no seed after {}", u64::MAX),
+                true => "interrupted".to_owned(),
+                false => format!("{} is the last seed", u64::MAX),
             };
-            format!("it ended after {runs}{of} schedules: {why}")
+            format!("the search ended after {runs}{of} schedules: {why}")
         })
     }
 

@@ -104,13 +104,12 @@ pub(crate) fn detect(
         ControlFlow::Continue(())
     })?;
     if let Some(reason) = search.ended_early() {
-        return Err(Trouble::machine(format!("the table is not complete: {reason}")));
+        return Err(Trouble::machine(format!("the table is incomplete: {reason}")));
     }
     Ok(row)
 }
 
-const HEAD: &str =
-    "| defect | found after | violated | schedules that it breaks |\n| --- | ---: | --- | ---: |\n";
+const HEAD: &str = "| defect | found after | violated | share of schedules |\n| --- | ---: | --- | ---: |\n";
 
 fn row(row: &Detection) -> String {
     let seeds = row.seeds.map_or_else(|| format!("not in {}", row.runs), |it| it.to_string());
