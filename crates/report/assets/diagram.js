@@ -444,17 +444,17 @@ overview.addEventListener("pointermove", event => { if (event.buttons) moveTo(ev
 const known = [
   ...data.checkpoints.map(it => ({ at: it.at, lane: it.lane, layer: "checkpoints",
     text: `${data.lanes[it.lane]}: ${it.kind} checkpoint ${it.name}\nsaved at ${seconds(it.at, 4)} s, committed ${span(it.committed - it.at)} later`
-      + (it.undone ? "\na rollback went back beyond it" : "") })),
+      + (it.undone ? "\nundone by a rollback" : "") })),
   ...data.outages.map(it => ({ at: it.from, lane: it.lane, text: `${it.text}\nat ${seconds(it.from, 4)} s, next life after ${span(it.upto - it.from)}` })),
   ...data.rollbacks.flatMap(it => it.members.map(([lane, restored]) => ({ at: restored, lane, layer: "rollbacks",
     text: `${data.lanes[lane]} restored at ${seconds(restored, 4)} s\n${it.text}` }))),
 ].sort((a, b) => a.at - b.at || a.lane - b.lane);
-const fates = ["delivered", "delivered, then undone", "sent again from a log, delivered", "dropped: its sending had been undone", "never arrived"];
+const fates = ["delivered", "delivered, then undone", "re-sent from a log, delivered", "dropped as stale: its send was undone", "never arrived"];
 
 function textOf(m) {
   const upto = m.arrived === null ? "" : `, arrived ${span(m.arrived - m.sent)} later`;
   return `${data.lanes[m.from]} -> ${data.lanes[m.to]} #${m.number}` + (m.incarnation ? ` (incarnation ${m.incarnation})` : "")
-    + `\nsent at ${seconds(m.sent, 4)} s${upto}\n${m.arrived === null && m.fate === UNDONE ? "undone on its way" : fates[m.fate]}`;
+    + `\nsent at ${seconds(m.sent, 4)} s${upto}\n${m.arrived === null && m.fate === UNDONE ? "undone in transit" : fates[m.fate]}`;
 }
 
 function distance(px, py, x1, y1, x2, y2) {
@@ -479,7 +479,7 @@ function find(px, py) {
   if (best) return best;
   const at = instant(px), on = it => Math.abs(y(it.lane) - py) <= laneHeight / 3 && it.from <= at && at <= it.upto;
   const part = (list, text) => { const it = list.find(on); return it && `${data.lanes[it.lane]}: ${text} (${span(it.upto - it.from)})`; };
-  return part(data.outages, "down") || part(data.recoveries, "recovering") || part(data.undone, "work that a rollback undid") || null;
+  return part(data.outages, "down") || part(data.recoveries, "recovering") || part(data.undone, "work undone by a rollback") || null;
 }
 
 function hover(px, py) {

@@ -37,16 +37,16 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
         chapters.push((injection.at, 0, upto, text));
     }
     for (at, change) in &history.changes {
-        let text = format!("At {} {}.", narrator.time(*at), describe_change(change, cast));
+        let text = format!("At {}, {}.", narrator.time(*at), describe_change(change, cast));
         chapters.push((*at, 0, *at, text));
     }
     for &(at, cluster) in &history.joined {
-        let text = format!("At {} {} joined.", narrator.time(at), cast.cluster(cluster));
+        let text = format!("At {}, {} joined.", narrator.time(at), cast.cluster(cluster));
         chapters.push((at, 0, at, text));
     }
     for &(at, cluster) in &history.left {
         let text = format!(
-            "At {} {} left: nobody could want anything of it any more. Its processes ended, and its storage was given back.",
+            "At {}, {} left, because no recovery could need anything from it any more. Its processes ended, and its storage was released.",
             narrator.time(at),
             cast.cluster(cluster)
         );
@@ -85,8 +85,8 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
     told.extend(never_due(manifest).map(silent));
     if history.rollbacks.is_empty() {
         told.push(silent(match (history.failures.is_empty(), early.is_some()) {
-            (true, false) => "Nothing failed and nothing was rolled back.".to_owned(),
-            (true, true) => "Until then nothing failed and nothing was rolled back.".to_owned(),
+            (true, false) => "There were no failures and no rollbacks.".to_owned(),
+            (true, true) => "Until then, there were no failures and no rollbacks.".to_owned(),
             (false, _) => "No cluster rolled back.".to_owned(),
         }));
     }
@@ -113,14 +113,14 @@ pub fn unrecoverable(
     for (image, asked) in missing.iter().take(MOST_NAMED) {
         let asked: Vec<_> = asked.iter().map(|it| cast.process(*it)).collect();
         let whom = if asked.is_empty() {
-            "nobody holds it".to_owned()
+            "it has no holder".to_owned()
         } else {
-            format!("asked in vain: {}", asked.join(", "))
+            format!("not found at {}", asked.join(", "))
         };
-        text.push_str(&format!(" Missing is {} ({whom}).", cast.image(*image)));
+        text.push_str(&format!(" Missing: {} ({whom}).", cast.image(*image)));
     }
     if missing.len() > MOST_NAMED {
-        text.push_str(&format!(" And {} more parts.", missing.len() - MOST_NAMED));
+        text.push_str(&format!(" {} more parts are missing.", missing.len() - MOST_NAMED));
     }
     text
 }
@@ -129,9 +129,9 @@ pub fn unrecoverable(
 fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
     let end = history.seconds(history.end);
     match manifest.outcome {
-        None => Some(format!("The run was cut short: nothing is recorded of what came after {end:.2} s.")),
+        None => Some(format!("The run was cut short: the record ends at {end:.2} s.")),
         Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end:.2} s.")),
-        Some(Outcome::Deadline) => Some(format!("The deadline passed at {end:.2} s.")),
+        Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end:.2} s.")),
         _ => None,
     }
 }
@@ -142,10 +142,12 @@ pub fn never_due(manifest: &Manifest) -> Option<String> {
     let numbers: Vec<_> = pending.map(|(no, _)| no.0.to_string()).collect();
     match &numbers[..] {
         [] => None,
-        [only] => Some(format!("Fault {only} never came due.")),
-        many if many.len() <= MOST_NAMED => Some(format!("Faults {} never came due.", many.join(", "))),
+        [only] => Some(format!("The run ended before fault {only} was due.")),
+        many if many.len() <= MOST_NAMED => {
+            Some(format!("The run ended before faults {} were due.", many.join(", ")))
+        }
         many => Some(format!(
-            "Faults {} and {} more never came due.",
+            "The run ended before faults {} and {} more were due.",
             many[..MOST_NAMED].join(", "),
             many.len() - MOST_NAMED
         )),
@@ -189,7 +191,7 @@ impl Narrator<'_> {
         };
         match *fault {
             Fault::Crash { process, storage, returns } => format!(
-                "At {at} {} was killed{} ({name}, crash{}).",
+                "At {at}, {} was killed{} ({name}, crash{}).",
                 self.cast.process(process),
                 for_good(returns),
                 lost(storage)
@@ -197,7 +199,7 @@ impl Narrator<'_> {
             Fault::LoseCluster { cluster, storage, returns } => {
                 let skew = self.manifest.effects.iter().find(|it| it.no == no).and_then(EffectEntry::skew);
                 format!(
-                    "At {at} all {killed} processes of {} were killed {}{} ({name}, cluster loss{}).",
+                    "At {at}, all {killed} processes of {} were killed {}{} ({name}, cluster loss{}).",
                     self.cast.cluster(cluster),
                     skew.map_or_else(|| "at once".to_owned(), |it| format!("within {it}")),
                     for_good(returns),
@@ -207,17 +209,17 @@ impl Narrator<'_> {
             Fault::Pause { process, span } => {
                 let end = match self.killed_by(no).next() {
                     Some(failure) => {
-                        format!("; it was taken for dead and therefore killed at {}", self.time(failure.at))
+                        format!("; it was declared failed and killed at {}", self.time(failure.at))
                     }
                     None if instant + span > self.history.end => {
-                        "; nothing is recorded of what came after that".to_owned()
+                        "; the record ends before it could resume".to_owned()
                     }
-                    None => " and then went on: a delay, not a failure".to_owned(),
+                    None => " and then resumed: a delay, not a failure".to_owned(),
                 };
-                format!("At {at} {} stood still for {span} ({name}, pause){end}.", self.cast.process(process))
+                format!("At {at}, {} was paused for {span} ({name}, pause){end}.", self.cast.process(process))
             }
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
-                format!("At {at} {} ({name}).", describe_fault(fault, self.cast))
+                format!("At {at}, {} ({name}).", describe_fault(fault, self.cast))
             }
         }
     }
@@ -232,23 +234,23 @@ impl Narrator<'_> {
         let (was, its) = if group.len() == 1 { ("was", "its") } else { ("were", "their") };
         match group[0].by {
             Some(EndedBy::PlaceLost) => format!(
-                "At {at} {names} {was} lost with the place where it was (on Kubernetes, the pod), without a fault of the plan."
+                "At {at}, {names} {was} lost together with {its} place (on Kubernetes, the pod), without a planned fault."
             ),
-            Some(EndedBy::StorageLost) => format!(
-                "At {at} {names} had a new place, without what it had stored: {its} storage had gone with the old one."
-            ),
+            Some(EndedBy::StorageLost) => {
+                format!("At {at}, {names} had a new place, and had lost {its} storage with the old one.")
+            }
             Some(EndedBy::SupervisorRestarted) => format!(
-                "At {at} the supervisor was started again; {names}, which had ended with the one before, {was} started anew."
+                "At {at}, the supervisor was restarted; {names}, which had ended with the previous supervisor, {was} restarted too."
             ),
             Some(EndedBy::Silence | EndedBy::Fault(_)) => {
                 let silent = self.manifest.bounds.as_ref();
-                let silent = silent.map(|it| format!(": no sign of life for {}", it.detect_after));
+                let silent = silent.map(|it| format!(": no heartbeat for {}", it.detect_after));
                 format!(
-                    "At {at} {names} {was} taken for dead and killed, without a fault of the plan{}.",
+                    "At {at}, {names} {was} declared failed and killed, without a planned fault{}.",
                     silent.unwrap_or_default()
                 )
             }
-            None => format!("At {at} {names} ended without a fault of the plan, and without being killed."),
+            None => format!("At {at}, {names} ended unexpectedly, without being killed."),
         }
     }
 
@@ -257,18 +259,18 @@ impl Narrator<'_> {
         let mut text = match rollback.cause {
             Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
             Some(Cause::Failure) | None if rollback.failures.is_empty() => {
-                format!("{cluster} rolled back with the rest, to {}", target(rollback))
+                format!("{cluster} rolled back together with the others, to {}", target(rollback))
             }
             Some(Cause::Failure) | None => {
                 let noticed = self.noticed(rollback);
-                format!("{cluster} {noticed}rolled back to {}", target(rollback))
+                format!("{cluster}{noticed} rolled back to {}", target(rollback))
             }
         };
         let saved = rollback.members.values().map(|it| it.saved).min().unwrap_or(rollback.began);
         let age = match rollback.checkpoint {
             Some(_) if rollback.given_up => {
                 format!(
-                    "saved {} before, then given up, but all of it was durable; ",
+                    "saved {} before and then discarded, but all of it was durable; ",
                     rollback.began.since(saved)
                 )
             }
@@ -276,7 +278,7 @@ impl Narrator<'_> {
             None => String::new(),
         };
         text.push_str(&format!(
-            " ({age}{}). It went on after {}.",
+            " ({age}{}). It resumed after {}.",
             self.lost(rollback),
             self.history.lasted(rollback.began, rollback.ended),
         ));
@@ -289,10 +291,10 @@ impl Narrator<'_> {
             text.push_str(&format!(" {since} that it had run since then had to run again, {cost} of work."));
         }
         if rollback.resent > 0 {
-            text.push_str(&format!(" {} sent to it again from logs.", was(rollback.resent, "message")));
+            text.push_str(&format!(" {} re-sent to it from logs.", was(rollback.resent, "message")));
         }
         if !rollback.complete {
-            text.push_str(" This recovery did not reach all of its processes.");
+            text.push_str(" The recovery did not reach all of its processes.");
         }
         let spared: Vec<_> = self
             .cast
@@ -305,8 +307,8 @@ impl Narrator<'_> {
             let spared = spared.join(", ");
             text.push_str(&match self.manifest.promises.include(Promise::Containment) {
                 // What others had of the cluster it sends again.
-                true => format!(" {spared} did not go back."),
-                false => format!(" {spared} had delivered nothing that this undid, and kept on."),
+                true => format!(" {spared} did not roll back."),
+                false => format!(" {spared} had not delivered any undone message, and did not roll back."),
             });
         }
         text
@@ -327,17 +329,17 @@ impl Narrator<'_> {
         let is_killed = |no| self.history.injections.iter().any(|it| it.no == no && kills(&it.fault));
         let was_killed = first.fault().is_some_and(is_killed);
         let Some(noticed) = first.detected.filter(|_| was_killed) else { return String::new() };
-        let mut text = format!("noticed after {}", noticed.since(first.at));
+        let mut text = format!(", whose failure was detected after {}", noticed.since(first.at));
         let later: Vec<_> = failures.iter().filter(|it| it.at > noticed).collect();
         if let Some(next) = later.first() {
             let processes: BTreeSet<_> = later.iter().map(|it| it.process).collect();
             let processes = count(processes.len() as u64, "process");
             text.push_str(&format!(
-                " (and lost {processes} more before it went on, from {})",
+                " (and {processes} failed before it resumed, from {} on)",
                 self.time(next.at)
             ));
         }
-        text + " and "
+        text + ","
     }
 
     /// Another process goes on with the work of one that never returns.
@@ -362,13 +364,13 @@ impl Narrator<'_> {
             .unwrap_or_default();
         let had = match orphans.first() {
             Some(first) => format!(
-                "{cluster} had delivered {} that {sender} sent after it (first: {})",
+                "{cluster} had delivered {} that the rollback of {sender} undid (first: {})",
                 count(orphans.len() as u64, "message"),
                 self.cast.message(*first)
             ),
             None => format!("{cluster} was alerted by {sender}"),
         };
-        format!("{had}, so at {} it rolled back to {}", self.time(rollback.began), target(rollback))
+        format!("{had}, so it rolled back at {} to {}", self.time(rollback.began), target(rollback))
     }
 
     fn lost(&self, rollback: &Rollback) -> String {
@@ -380,9 +382,7 @@ impl Narrator<'_> {
         let all = rollback.lost();
         match members {
             1 => format!("{all} of work of 1 process lost"),
-            _ => format!(
-                "{all} of work of {members} processes lost until they stopped for this, at most {most} each"
-            ),
+            _ => format!("{all} of work of {members} processes lost, at most {most} each"),
         }
     }
 
@@ -411,7 +411,7 @@ impl Narrator<'_> {
         let FaultState::Ineffective(reason) = state else { return None };
         let planned = self.manifest.plan.iter().find(|it| it.no == no)?;
         let what = describe_fault(&planned.fault, self.cast);
-        Some(format!("Fault {} ({what}) took no effect: {reason}.", no.0))
+        Some(format!("Fault {} ({what}) had no effect: {reason}.", no.0))
     }
 }
 

@@ -9,23 +9,22 @@ use crate::cast::Cast;
 pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
     let lost = |storage: &StorageFate| match storage {
         StorageFate::Kept => "",
-        StorageFate::Lost => ", its storage is lost",
+        StorageFate::Lost => ", and its storage is lost",
     };
     match fault {
         Fault::Crash { process, storage, returns } => {
             format!("{} is killed{}{}", cast.process(*process), for_good(*returns), lost(storage))
         }
-        Fault::Pause { process, span } => format!("{} stands still for {span}", cast.process(*process)),
+        Fault::Pause { process, span } => format!("{} is paused for {span}", cast.process(*process)),
         Fault::LoseCluster { cluster, storage, returns } => {
             let name = cast.cluster(*cluster);
             format!("all of {name} is killed at once{}{}", for_good(*returns), lost(storage))
         }
         Fault::Link { from, to, properties, span } => {
             let which = link(*from, *to, cast);
-            let how = properties.as_ref().map_or_else(
-                || "is as the federation says again".to_owned(),
-                |it| format!("becomes {}", describe_link(it)),
-            );
+            let how = properties
+                .as_ref()
+                .map_or_else(|| "is restored".to_owned(), |it| format!("becomes {}", describe_link(it)));
             match span {
                 Some(span) => format!("{which} {how} for {span}"),
                 None => format!("{which} {how}"),
@@ -33,13 +32,13 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
         }
         Fault::Partition { from, to, both, span } => {
             let arrow = if *both { "<->" } else { "->" };
-            format!("nothing passes {}{arrow}{} for {span}", cast.cluster(*from), cast.cluster(*to))
+            format!("{}{arrow}{} is cut for {span}", cast.cluster(*from), cast.cluster(*to))
         }
         Fault::Storage { process, how, span } => {
             let how = match how {
-                StorageFault::Slow(extra) => format!("writes {extra} slower"),
+                StorageFault::Slow(extra) => format!("takes {extra} longer per write"),
                 StorageFault::Full => "is full".to_owned(),
-                StorageFault::Corrupt => "corrupts what it reads".to_owned(),
+                StorageFault::Corrupt => "returns corrupt data".to_owned(),
             };
             let span = span.map_or_else(|| "until the end".to_owned(), |it| format!("for {it}"));
             format!("the storage of {} {how} {span}", cast.process(*process))
@@ -56,14 +55,14 @@ pub(crate) fn for_good(returns: bool) -> &'static str {
 pub fn describe_change(change: &Change, cast: &Cast) -> String {
     match change {
         Change::Link { from, to, properties } => {
-            format!("{} is asked to be {} from now on", link(*from, *to, cast), describe_link(properties))
+            format!("{} is changed to {}", link(*from, *to, cast), describe_link(properties))
         }
         Change::Fault(planned) => {
             let when = describe_trigger(&planned.trigger, cast);
             format!("fault {} is added, {when}: {}", planned.no.0, describe_fault(&planned.fault, cast))
         }
-        Change::Pause(true) => "everyone is made to stand still".to_owned(),
-        Change::Pause(false) => "everyone may go on".to_owned(),
+        Change::Pause(true) => "the federation is paused".to_owned(),
+        Change::Pause(false) => "the federation is resumed".to_owned(),
     }
 }
 

@@ -67,7 +67,7 @@ impl Narrator {
         let cluster = self.cast.cluster_of(process);
         let group = self.cast.group_of(process);
         match fact {
-            Fact::Begun => tell("Begun", "the application begins".to_owned()),
+            Fact::Begun => tell("Begun", "the application starts".to_owned()),
             Fact::Injecting { no, fault } => {
                 if matches!(**fault, Fault::Pause { .. }) {
                     self.pauses.insert(*no);
@@ -79,7 +79,7 @@ impl Narrator {
             }
             Fact::Failed { process, by, .. } => self.ended(*process, *by),
             Fact::Detected { process, .. } if self.failing.insert(self.cast.group_of(*process)) => {
-                warn("FailureDetected", format!("the end of {} is noticed", self.cast.process(*process)))
+                warn("FailureDetected", format!("the failure of {} is detected", self.cast.process(*process)))
             }
             Fact::Changed(change) => {
                 let reason = match &**change {
@@ -92,7 +92,7 @@ impl Narrator {
             }
             Fact::Joined(cluster) => tell("Joined", format!("{} joins", self.cast.cluster(*cluster))),
             Fact::Left(cluster) => {
-                tell("Left", format!("{} leaves; its storage is given back", self.cast.cluster(*cluster)))
+                tell("Left", format!("{} leaves; its storage is released", self.cast.cluster(*cluster)))
             }
             Fact::Absorbed(absorbed) => {
                 let (by, of) = (self.cast.process(process), self.cast.process(absorbed.0));
@@ -110,11 +110,11 @@ impl Narrator {
                 }
                 Claim::RolledBack { to, checkpoint, .. } if self.returns.insert((group, to.incarnation)) => {
                     let target = match checkpoint.sn.0 {
-                        0 => "its beginning".to_owned(),
+                        0 => "its initial state".to_owned(),
                         _ => format!("checkpoint {}", cast::checkpoint(*checkpoint)),
                     };
                     self.failing.remove(&group);
-                    tell("RolledBack", format!("{} goes on from {target}", self.cast.group(group)))
+                    tell("RolledBack", format!("{} rolls back to {target}", self.cast.group(group)))
                 }
                 Claim::Unrecoverable { cluster: group, .. } if self.given_up.insert(*group) => warn(
                     "Unrecoverable",
@@ -132,27 +132,24 @@ impl Narrator {
         match by {
             EndedBy::Fault(no) if self.pauses.contains(&no) => warn(
                 "TakenForDead",
-                format!("{name} stands for so long (fault {}) that it is taken for dead and killed", no.0),
+                format!("{name} is paused for too long (fault {}), and is declared failed and killed", no.0),
             ),
             EndedBy::Silence => warn(
                 "TakenForDead",
                 format!(
-                    "{name} gave no sign of life for so long that it is taken for dead and killed; that is no fault of the \
-                     plan"
+                    "{name} sent no heartbeat for too long, and is declared failed and killed; this is not a planned \
+                     fault"
                 ),
             ),
             EndedBy::PlaceLost => warn(
                 "PlaceLost",
                 format!(
-                    "{name} is lost with the place where it was (on Kubernetes, its pod); that is no fault of the plan"
+                    "{name} is lost together with its place (on Kubernetes, its pod); this is not a planned fault"
                 ),
             ),
-            EndedBy::StorageLost => warn(
-                "StorageLost",
-                format!(
-                    "{name} has a new place, without what it had stored: its storage has gone with the old one"
-                ),
-            ),
+            EndedBy::StorageLost => {
+                warn("StorageLost", format!("{name} has a new place, and lost its storage with the old one"))
+            }
             EndedBy::Fault(_) | EndedBy::SupervisorRestarted => None,
         }
     }
@@ -162,8 +159,8 @@ impl Narrator {
         let all = count(links.len() as u64, "link");
         let off = links.iter().filter(|it| it.as_asked() == Some(false)).count();
         let (warning, text) = match off {
-            0 => (false, format!("{all} measured, the delay of each as asked for")),
-            _ => (true, format!("{off} of {all}: the measured delay is not the one asked for")),
+            0 => (false, format!("{all} measured, each with the requested delay")),
+            _ => (true, format!("{off} of {all}: the measured delay differs from the requested one")),
         };
         Event { reason: "LinksMeasured", warning, text }
     }

@@ -55,7 +55,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
     let body = html! {
         main {
             (head(summary))
-            h2 { "Space and time" }
+            h2 { "Space-time diagram" }
             (stage(diagram))
             h2 { "What happened" }
             (story(&summary.explanation))
@@ -71,9 +71,9 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
                 h2 { "Links" }
                 (links(summary))
             }
-            h2 { "The federation" }
+            h2 { "Federation" }
             details {
-                summary { "The file as it was run" }
+                summary { "File of this run" }
                 pre { (federation) }
             }
             footer {
@@ -127,7 +127,7 @@ fn head(summary: &Summary) -> Markup {
         div.numbers {
             div { b { (unforced + forced) } span { "checkpoints, " (forced) " forced" } }
             div { b { (rollbacks) } span { "rollbacks of clusters" } }
-            div { b { (if rollbacks > 0.0 { span(all(|it| it.lost_work_seconds)) } else { "none".to_owned() }) } span { "of work lost, all processes" } }
+            div { b { (if rollbacks > 0.0 { span(all(|it| it.lost_work_seconds)) } else { "none".to_owned() }) } span { "work lost, all processes" } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
             div { b { (all(|it| it.resent as f64)) } span { "messages re-sent" } }
         }
@@ -143,15 +143,15 @@ fn praise(summary: &Summary) -> String {
     };
     let result = match (&summary.result.compared_with, summary.result.equal) {
         (Some(source), Some(true)) => format!("the result equals that of {source}"),
-        _ => "there is no result to compare with".to_owned(),
+        _ => "there is no reference result to compare with".to_owned(),
     };
     let (hold, judged) = summary.holding();
     let idle = match summary.nothing_to_judge().as_slice() {
         [] => String::new(),
-        names => format!(" {} had nothing to judge: {}.", names.len(), names.join(", ")),
+        names => format!(" Not exercised ({}): {}.", names.len(), names.join(", ")),
     };
     format!(
-        "{faults}, {result}, and {hold} of {judged} properties that had something to judge hold in {}.{idle}",
+        "{faults}, {result}, and {hold} of {judged} exercised properties hold in {}.{idle}",
         count(instances, "instance"),
     )
 }
@@ -167,7 +167,7 @@ fn stage(diagram: &Diagram) -> Markup {
         html! { span.hint { canvas data-sign=(sign) width="26" height="14" style="width:26px;height:14px;vertical-align:-2px" aria-hidden="true" {} " " (text) } }
     };
     html! {
-        div.bar role="group" aria-label="What is drawn" {
+        div.bar role="group" aria-label="Layers" {
             (toggle("between", "between", "between clusters", true))
             (toggle("within", "within", &format!("within clusters ({within})"), within > 0 && within <= MANY))
             (toggle("undone", "undone", "undone", true))
@@ -183,25 +183,25 @@ fn stage(diagram: &Diagram) -> Markup {
         }
         div.stage {
             canvas #plot tabindex="0" role="img"
-                aria-label="Space-time diagram: one lane per process, time to the right. What it shows is told in sentences below." {}
+                aria-label="Space-time diagram: one lane per process, time to the right. The section below describes its content in sentences." {}
             canvas #overview aria-hidden="true" {}
             div #tip role="status" {}
         }
         div.bar {
             (sign("initial", "initial checkpoint"))
-            (sign("past", "rolled past"))
+            (sign("past", "undone checkpoint"))
             (sign("failure", "failure"))
             (sign("down", "down"))
             (sign("recovering", "recovering"))
             (sign("lost", "work undone"))
         }
         p.hint {
-            "Drag to move, double-click or " kbd { "Ctrl" } "+wheel to zoom, point at anything to read it. Keys: "
+            "Drag to move, double-click or " kbd { "Ctrl" } "+wheel to zoom, hover over an item for details. Keys: "
             kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " " kbd { "0" } " whole run, "
             kbd { "n" } " " kbd { "p" } " next and previous event."
             @for note in &diagram.notes { " " (note) }
         }
-        noscript { p.hint { "The diagram needs scripts; a static picture of it lies beside this page as " code { "diagram.svg" } "." } }
+        noscript { p.hint { "The interactive diagram requires JavaScript. A static picture is next to this page: " code { "diagram.svg" } "." } }
     }
 }
 
@@ -279,7 +279,7 @@ fn rollbacks(summary: &Summary) -> Markup {
             h2 { "Rollbacks" }
             div.table { table {
                 thead { tr {
-                    th { "cluster" } th.num { "at" } th { "because of" } th { "back to" } th.num { "checkpoints undone" }
+                    th { "cluster" } th.num { "at" } th { "cause" } th { "restored" } th.num { "checkpoints undone" }
                     th.num { "lost work" } th.num { "recovered in" } th.num { "messages re-sent" }
                 } }
                 tbody { @for (index, name, it) in all { tr {
@@ -296,7 +296,7 @@ fn faults(summary: &Summary) -> Markup {
     html! {
         @if summary.faults.is_empty() { p { "No faults were planned." } } @else {
             div.table { table {
-                thead { tr { th.num { "no." } th { "due" } th { "what" } th { "effect" } } }
+                thead { tr { th.num { "no." } th { "due" } th { "action" } th { "effect" } } }
                 tbody { @for it in &summary.faults { tr {
                     td.num { (it.no) } td { (it.when) } td { (it.what) }
                     td {
@@ -305,7 +305,7 @@ fn faults(summary: &Summary) -> Markup {
                                 (chip(Verdict::Pass, "took effect"))
                                 @if let Some(at) = it.injected_seconds { " at " (format!("{at:.2} s")) (it.measured()) }
                             }
-                            "pending" => (chip(Verdict::Unknown, "never came due")),
+                            "pending" => (chip(Verdict::Unknown, "not due before the end")),
                             _ => { (chip(Verdict::Unknown, "none")) @if let Some(reason) = &it.reason { " " (reason) } }
                         }
                     }
@@ -318,11 +318,11 @@ fn faults(summary: &Summary) -> Markup {
 fn properties(summary: &Summary) -> Markup {
     html! {
         div.table { table {
-            thead { tr { th { "found" } th { "property" } th.num { "instances judged" } } }
+            thead { tr { th { "result" } th { "property" } th.num { "instances judged" } } }
             tbody { @for it in &summary.properties { tr {
                 td { @match it.found {
                     Found::Holds => (chip(Verdict::Pass, "holds")),
-                    Found::NothingToJudge => span.hint { "nothing to judge" },
+                    Found::NothingToJudge => span.hint { "not exercised" },
                     Found::Unknown => (chip(Verdict::Unknown, "unknown")),
                     Found::Violated => (chip(Verdict::Fail, "violated")),
                 } }
@@ -344,13 +344,13 @@ fn properties(summary: &Summary) -> Markup {
 fn links(summary: &Summary) -> Markup {
     html! {
         div.table { table {
-            thead { tr { th { "link" } th { "asked for" } th.num { "measured delay" } th { "judged" } th.num { "measured jitter (not judged)" } th.num { "echoes" } th.num { "times measured" } } }
+            thead { tr { th { "link" } th { "requested" } th.num { "measured delay" } th { "result" } th.num { "measured jitter (not judged)" } th.num { "echoes" } th.num { "measurements" } } }
             tbody { @for it in &summary.links { tr {
                 td { (it.link) } td { (it.asked()) }
                 td.num { (it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span)) }
                 td { @match it.as_asked {
-                    Some(true) => { (chip(Verdict::Pass, "delay as asked")) " within " (span(it.tolerance_seconds)) }
-                    Some(false) => { (chip(Verdict::Fail, "delay not as asked")) " off by more than " (span(it.tolerance_seconds)) }
+                    Some(true) => { (chip(Verdict::Pass, "delay as requested")) " within " (span(it.tolerance_seconds)) }
+                    Some(false) => { (chip(Verdict::Fail, "delay not as requested")) " off by more than " (span(it.tolerance_seconds)) }
                     None => {}
                 } }
                 td.num { (it.measured_jitter_seconds.map_or_else(|| "-".to_owned(), span)) }

@@ -346,19 +346,16 @@ fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
     const NOBODY_PLANNED: [(Option<EndedBy>, &str); 5] = [
         (
             Some(EndedBy::Silence),
-            "taken for dead and killed without a fault of the plan: the machine may be too slow for this federation \
-             (a longer `failures.detectAfter` gives it more time, `--backend simulate` needs none)",
+            "declared failed and killed without a planned fault: the machine may be too slow for this federation \
+             (raise `failures.detectAfter`, or use `--backend simulate`)",
         ),
         (
             Some(EndedBy::PlaceLost),
-            "lost with the place where it was (on Kubernetes, the pod), without a fault of the plan",
+            "lost together with the place (on Kubernetes, the pod), without a planned fault",
         ),
-        (
-            Some(EndedBy::StorageLost),
-            "to begin at a place without what had been stored: its storage was gone",
-        ),
-        (Some(EndedBy::SupervisorRestarted), "ended because the supervisor was started again"),
-        (None, "over, neither by a fault nor by the supervisor: see the logs of the nodes"),
+        (Some(EndedBy::StorageLost), "started at a new place, without the storage of the old one"),
+        (Some(EndedBy::SupervisorRestarted), "ended by a restart of the supervisor"),
+        (None, "ended unexpectedly, without being killed: see the logs of the nodes"),
     ];
     let ended = |by| history.failures.iter().filter(|it| it.by == by).count();
     let told = NOBODY_PLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
@@ -551,7 +548,7 @@ fn lives_were(number: usize) -> String {
 /// A rolled-back checkpoint in a table: `3`, or `3 of incarnation 2`.
 pub(crate) fn target(it: &RollbackSummary) -> String {
     match it.checkpoint {
-        0 => "its beginning".to_owned(),
+        0 => "initial state".to_owned(),
         sn => {
             format!("checkpoint {}", checkpoint(faultline_core::Position::new(it.checkpoint_incarnation, sn)))
         }

@@ -147,9 +147,9 @@ impl Writer<'_> {
         let mut table = self.titled([
             "rollback of",
             "at",
-            "because of",
+            "cause",
             "to",
-            "undid",
+            "undone",
             "lost work",
             "recovered in",
             "re-sent",
@@ -180,12 +180,12 @@ impl Writer<'_> {
         if self.summary.faults.is_empty() {
             return "No faults were planned.".to_owned();
         }
-        let mut table = self.titled(["fault", "due", "what", "effect"]);
+        let mut table = self.titled(["fault", "due", "action", "effect"]);
         for it in &self.summary.faults {
             let (effect, colour) = match (it.state, &it.reason, it.injected_seconds) {
                 ("effective", _, Some(at)) => (format!("took effect at {at:.2} s{}", it.measured()), GOOD),
                 ("effective", _, None) => ("took effect".to_owned(), GOOD),
-                ("pending", ..) => ("never came due".to_owned(), OPEN),
+                ("pending", ..) => ("not due before the end".to_owned(), OPEN),
                 (_, Some(reason), _) => (format!("none: {reason}"), OPEN),
                 _ => ("none".to_owned(), OPEN),
             };
@@ -204,12 +204,12 @@ impl Writer<'_> {
             return String::new();
         }
         let mut table =
-            self.titled(["link", "asked for", "measured delay", "judged", "measured jitter (not judged)"]);
+            self.titled(["link", "requested", "measured delay", "result", "measured jitter (not judged)"]);
         for it in &self.summary.links {
             let latency = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
             let jitter = it.measured_jitter_seconds.map_or_else(String::new, span);
             let (mut said, colour) = match it.as_asked {
-                Some(true) => (format!("delay: as asked, within {}", span(it.tolerance_seconds)), GOOD),
+                Some(true) => (format!("delay: as requested, within {}", span(it.tolerance_seconds)), GOOD),
                 Some(false) => (format!("delay: off by more than {}", span(it.tolerance_seconds)), BAD),
                 None => (String::new(), OPEN),
             };
@@ -237,14 +237,14 @@ impl Writer<'_> {
         let (hold, judged) = self.summary.holding();
         let instances: u64 = all.iter().map(|it| it.instances).sum();
         let mut text = format!(
-            "{}\n{hold} of {judged} properties that had something to judge hold ({}).",
+            "{}\n{hold} of {judged} exercised properties hold ({}).",
             self.result(),
             count(instances, "instance"),
         );
         let idle = self.summary.nothing_to_judge();
         if !idle.is_empty() {
             text.push('\n');
-            text.push_str(&listed(&format!("{} had nothing to judge:", idle.len()), &idle));
+            text.push_str(&listed(&format!("Not exercised ({}):", idle.len()), &idle));
         }
         let told: Vec<_> =
             all.iter().filter(|it| self.layout.verbose || it.verdict != Verdict::Pass).collect();
@@ -255,7 +255,7 @@ impl Writer<'_> {
         for it in told {
             let (found, colour) = match it.found {
                 Found::Holds => ("holds".to_owned(), GOOD),
-                Found::NothingToJudge => ("nothing to judge".to_owned(), Color::DarkGrey),
+                Found::NothingToJudge => ("not exercised".to_owned(), Color::DarkGrey),
                 Found::Unknown => ("unknown".to_owned(), OPEN),
                 Found::Violated => (count(it.violation_count, "violation"), BAD),
             };
@@ -283,7 +283,10 @@ impl Writer<'_> {
             }
             (Some(_), _) => format!("{} of {ranks} ranks finished.", result.finished),
             (None, _) => {
-                format!("{} of {ranks} ranks finished; there is no result to compare with.", result.finished)
+                format!(
+                    "{} of {ranks} ranks finished; there is no reference result to compare with.",
+                    result.finished
+                )
             }
         }
     }
@@ -291,10 +294,13 @@ impl Writer<'_> {
     fn closing(&self) -> String {
         let dir = &self.summary.run.bundle;
         let mut table = self.bare();
-        table.add_row([format!("faultline explain {dir}"), "what happened, in sentences".to_owned()]);
-        table.add_row([format!("faultline report {dir}"), "one page with a space-time diagram".to_owned()]);
+        table.add_row([format!("faultline explain {dir}"), "explain what happened".to_owned()]);
+        table.add_row([
+            format!("faultline report {dir}"),
+            "write a page with a space-time diagram".to_owned(),
+        ]);
         table.add_row([format!("faultline check {dir}"), "judge the record again".to_owned()]);
-        format!("The run is recorded in {dir}; look closer with\n{}", lines(&table))
+        format!("The run is recorded in {dir}. To examine it:\n{}", lines(&table))
     }
 
     fn bare(&self) -> Table {
@@ -327,7 +333,7 @@ impl Writer<'_> {
 pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
     match &it.because_of {
         Some(cluster) => format!("rollback of {cluster}"),
-        None if it.faults.is_empty() && it.unplanned == 0 => "the failure before".to_owned(),
+        None if it.faults.is_empty() && it.unplanned == 0 => "the previous failure".to_owned(),
         None if it.faults.is_empty() => "an unplanned failure".to_owned(),
         None => it.faults.iter().map(|no| format!("fault {no}")).collect::<Vec<_>>().join(", "),
     }
@@ -337,7 +343,7 @@ pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
 pub(crate) fn ended(outcome: &str) -> &'static str {
     match outcome {
         "completed" => "completed",
-        "deadline" => "ended by its deadline",
+        "deadline" => "deadline exceeded",
         "interrupted" => "interrupted",
         "unrecoverable" => "unrecoverable",
         _ => "cut short",

@@ -79,11 +79,11 @@ impl Writer<'_> {
                 self.line(at, me, format!("sends {name} to {}", self.cast.process(id.to)));
             }
             Fact::Transmitted { id, position } => {
-                let text = format!("{} leaves, stamped {}", self.name(*id), stamp(*position));
+                let text = format!("transmits {} with position {}", self.name(*id), stamp(*position));
                 self.line(at, me, text);
             }
             Fact::Suppressed(id) => {
-                let text = format!("keeps {} back: its receiver has it", self.name(*id));
+                let text = format!("suppresses {}: its receiver already has it", self.name(*id));
                 self.line(at, me, text);
             }
             Fact::Delivered(id) => {
@@ -95,7 +95,7 @@ impl Writer<'_> {
                 self.line(at, me, text);
             }
             Fact::DroppedStale(id) => {
-                let text = format!("drops {}: a rollback has undone its sending", self.name(*id));
+                let text = format!("drops {}: a rollback undid its send", self.name(*id));
                 self.line(at, me, text);
             }
             Fact::Restored(restored) => {
@@ -103,17 +103,17 @@ impl Writer<'_> {
                     Some(name) => format!("its part of checkpoint {}", checkpoint(name.position())),
                     None => "its initial state".to_owned(),
                 };
-                self.line(at, me, format!("restores {what}, and is incarnation {}", restored.1.0));
+                self.line(at, me, format!("restores {what} as incarnation {}", restored.1.0));
             }
             // Told by what they lead to.
             Fact::Saved(_) | Fact::Durable(_) | Fact::Completed | Fact::LifeStarted { .. } => {
                 if let Fact::LifeStarted { process, life, .. } = fact
                     && life.0 > 1
                 {
-                    self.line(at, self.cast.process(*process), format!("is started again ({life})"));
+                    self.line(at, self.cast.process(*process), format!("restarts ({life})"));
                 }
             }
-            Fact::Finished(_) => self.line(at, me, "has finished".to_owned()),
+            Fact::Finished(_) => self.line(at, me, "finishes".to_owned()),
             Fact::Ran { .. } | Fact::Theft { .. } | Fact::Absorbed(_) => {
                 let cast = self.cast;
                 let known = |number| Some(cast.process(ProcessId(number)));
@@ -121,7 +121,7 @@ impl Writer<'_> {
                 self.line(at, me, text);
             }
             Fact::Claim(claim) => self.claim(at, process, life, claim),
-            Fact::Begun => self.line(at, String::new(), "the application begins".to_owned()),
+            Fact::Begun => self.line(at, String::new(), "the application starts".to_owned()),
             Fact::Injecting { no, fault } => {
                 let text = format!("FAULT {}: {}", no.0, describe_fault(fault, self.cast));
                 self.line(at, String::new(), text);
@@ -129,20 +129,20 @@ impl Writer<'_> {
             Fact::Changed(change) => self.line(at, String::new(), describe_change(change, self.cast)),
             Fact::Joined(cluster) => self.line(at, self.cast.cluster(*cluster), "joins".to_owned()),
             Fact::Left(cluster) => {
-                self.line(at, self.cast.cluster(*cluster), "leaves, and gives its storage back".to_owned());
+                self.line(at, self.cast.cluster(*cluster), "leaves and releases its storage".to_owned());
             }
             Fact::Ineffective { no, reason } => {
                 self.line(at, String::new(), format!("fault {} has no effect: {reason}", no.0));
             }
             Fact::Failed { process, storage, .. } => {
                 let lost = if *storage == StorageFate::Lost { ", and its storage is lost" } else { "" };
-                self.line(at, self.cast.process(*process), format!("DIES{lost}"));
+                self.line(at, self.cast.process(*process), format!("FAILS{lost}"));
             }
             Fact::Detected { process, .. } => {
                 self.line(
                     at,
                     String::new(),
-                    format!("the death of {} is announced", self.cast.process(*process)),
+                    format!("the failure of {} is announced", self.cast.process(*process)),
                 );
             }
         }
@@ -155,7 +155,7 @@ impl Writer<'_> {
             Claim::CheckpointRequested { position, forced, attempt } => {
                 let why = if *forced { ", forced by a message" } else { "" };
                 let key = format!("request {group} {position} {attempt} {life}");
-                self.once(key, at, name, format!("begins checkpoint {}{why}", checkpoint(*position)));
+                self.once(key, at, name, format!("starts checkpoint {}{why}", checkpoint(*position)));
             }
             Claim::Committed { position, .. } => {
                 let key = format!("commit {group} {position}");
@@ -163,11 +163,11 @@ impl Writer<'_> {
             }
             Claim::Aborted { position, attempt } => {
                 let key = format!("abort {group} {position} {attempt}");
-                self.once(key, at, name, format!("gives up checkpoint {}", checkpoint(*position)));
+                self.once(key, at, name, format!("discards checkpoint {}", checkpoint(*position)));
             }
             Claim::RecoveryStarted { lives, round } => {
                 let key = format!("round {group} {lives} {round}");
-                self.once(key, at, name, "begins to recover".to_owned());
+                self.once(key, at, name, "starts to recover".to_owned());
             }
             Claim::RolledBack { to, checkpoint: from, cause, .. } => {
                 let why = match cause {
@@ -176,7 +176,7 @@ impl Writer<'_> {
                 };
                 let key = format!("back {group} {to}");
                 let text = format!(
-                    "goes on from checkpoint {} as incarnation {}, because {why}",
+                    "rolls back to checkpoint {} as incarnation {}, because {why}",
                     checkpoint(*from),
                     to.incarnation.0
                 );
@@ -184,11 +184,11 @@ impl Writer<'_> {
             }
             Claim::Alerted { from, position } => {
                 let (who, key) = (self.cast.group(*from), format!("alert {group} {from} {position}"));
-                let text = format!("learns that {who} went back to {}", stamp(*position));
+                let text = format!("learns that {who} rolled back to {}", stamp(*position));
                 self.once(key, at, name, text);
             }
             Claim::Resent { id } => {
-                let text = format!("sends {} again from its log", self.name(*id));
+                let text = format!("re-sends {} from its log", self.name(*id));
                 self.line(at, self.cast.process(process), text);
             }
             Claim::Forcing { id } => {
@@ -197,31 +197,31 @@ impl Writer<'_> {
             }
             Claim::Collected { below, kept, log, .. } => {
                 let key = format!("collected {group} {below} {kept} {log}");
-                let text = format!("removes checkpoints below {below}, and {log} log entries");
+                let text = format!("collects checkpoints below {below} and {log} log entries");
                 self.once(key, at, name, text);
             }
             Claim::Released { .. } => {
-                self.line(at, name, "finds that nobody can want anything of it any more".to_owned());
+                self.line(at, name, "is no longer needed by any recovery".to_owned());
             }
             Claim::Spilled { messages, bytes, left } => {
                 let text = format!(
-                    "moves {messages} logged messages ({bytes} bytes) to its storage; {left} bytes stay in memory"
+                    "moves {messages} logged messages ({bytes} bytes) to its storage; {left} bytes remain in memory"
                 );
                 self.line(at, self.cast.process(process), text);
             }
             Claim::Protected => {
-                self.line(at, self.cast.process(process), "holds all copies again".to_owned());
+                self.line(at, self.cast.process(process), "is protected again".to_owned());
             }
             Claim::Orphaned { id, phase } => {
-                let text = format!("has {} of phase {phase}, whose send is undone", self.name(*id));
+                let text = format!("has the orphan {} of phase {phase}", self.name(*id));
                 self.line(at, self.cast.process(process), text);
             }
             Claim::NotRepeated { id, .. } => {
-                let text = format!("does not send {} as it did before", self.name(*id));
+                let text = format!("does not repeat {} in its re-execution", self.name(*id));
                 self.line(at, self.cast.process(process), text);
             }
             Claim::Unrecoverable { cluster: group, .. } => {
-                let text = format!("finds no checkpoint of {} to restore", self.cast.group(*group));
+                let text = format!("finds no checkpoint of {} that can be restored", self.cast.group(*group));
                 self.line(at, self.cast.process(process), text);
             }
         }

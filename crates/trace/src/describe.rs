@@ -61,13 +61,13 @@ impl Display for Predicate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Fact::Sent { id, .. } => write!(f, "sent {id}"),
-            Fact::Transmitted { id, position } => write!(f, "gave {id} to the network at {position}"),
-            Fact::Suppressed(id) => write!(f, "kept {id} from the network"),
+            Fact::Transmitted { id, position } => write!(f, "transmitted {id} at {position}"),
+            Fact::Suppressed(id) => write!(f, "suppressed {id}"),
             Fact::Delivered(id) => write!(f, "delivered {id}"),
             Fact::Consumed(id) => write!(f, "consumed {id}"),
-            Fact::DroppedStale(id) => write!(f, "dropped {id}, which a rollback had undone"),
-            Fact::Saved(saved) => write!(f, "handed {} to its storage", saved.0),
-            Fact::Durable(name) => write!(f, "holds {name} durably"),
+            Fact::DroppedStale(id) => write!(f, "dropped {id} as stale"),
+            Fact::Saved(saved) => write!(f, "saved {} to its storage", saved.0),
+            Fact::Durable(name) => write!(f, "holds {name} on stable storage"),
             Fact::Restored(restored) => match &restored.0 {
                 Some(name) => write!(f, "restored {name} under {}", restored.1),
                 None => write!(f, "restored its initial state under {}", restored.1),
@@ -84,7 +84,7 @@ impl Display for Predicate<'_> {
                     TheftStep::Returned => write!(f, "sent the result of task {task} to {victim}"),
                     TheftStep::Merged => write!(f, "merged the result of task {task} from {thief}"),
                     TheftStep::Receipted => {
-                        write!(f, "told {thief} that the result of task {task} is safe")
+                        write!(f, "confirmed to {thief} that the result of task {task} is durable")
                     }
                     TheftStep::Forgotten => write!(f, "dropped task {task} of {victim}"),
                     TheftStep::Voided => write!(f, "took task {task} back from {thief}"),
@@ -92,27 +92,27 @@ impl Display for Predicate<'_> {
             }
             Fact::Absorbed(absorbed) => match &absorbed.1 {
                 Some(name) => write!(f, "took over the work of {} from {name}", absorbed.0),
-                None => write!(f, "took over the work of {} from its beginning", absorbed.0),
+                None => write!(f, "took over the work of {} from its initial state", absorbed.0),
             },
             Fact::Claim(claim) => describe_claim(claim, f),
             Fact::LifeStarted { process, life, boot } => {
                 let how = match boot {
                     Boot::Fresh => "for the first time",
-                    Boot::Restarted => "on its old storage",
-                    Boot::Replaced => "on an empty storage",
+                    Boot::Restarted => "with its old storage",
+                    Boot::Replaced => "with an empty storage",
                 };
                 write!(f, "started {life} of {process} {how}")
             }
-            Fact::Begun => f.write_str("let the application begin"),
+            Fact::Begun => f.write_str("started the application"),
             Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", Order(fault)),
             Fact::Ineffective { no, reason } => write!(f, "saw no effect of {no}: {reason}"),
             Fact::Failed { process, life, storage, by } => {
                 write!(f, "ended {life} of {process}{} ({})", storage_clause(*storage), By(*by))
             }
-            Fact::Detected { process, life } => write!(f, "detected the end of {life} of {process}"),
+            Fact::Detected { process, life } => write!(f, "detected the failure of {life} of {process}"),
             Fact::Joined(cluster) => write!(f, "saw {cluster} join"),
-            Fact::Left(cluster) => write!(f, "let {cluster} leave, and gave its storage back"),
-            Fact::Completed => f.write_str("saw every rank finished and no message under way"),
+            Fact::Left(cluster) => write!(f, "let {cluster} leave and released its storage"),
+            Fact::Completed => f.write_str("saw all ranks finished and no messages in transit"),
             Fact::Changed(change) => match &**change {
                 Change::Link { from, to, properties } => {
                     write!(f, "was asked for a latency of {} from {from} to {to}", properties.latency)
@@ -120,8 +120,8 @@ impl Display for Predicate<'_> {
                 Change::Fault(planned) => {
                     write!(f, "was asked for {}: {}", planned.no, Order(&planned.fault))
                 }
-                Change::Pause(true) => f.write_str("was asked to let everyone stand still"),
-                Change::Pause(false) => f.write_str("was asked to let everyone go on"),
+                Change::Pause(true) => f.write_str("was asked to pause the federation"),
+                Change::Pause(false) => f.write_str("was asked to resume the federation"),
             },
         }
     }
@@ -131,45 +131,45 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let kind = |forced| if forced { "forced" } else { "unforced" };
     match claim {
         Claim::CheckpointRequested { position, attempt, forced } => {
-            write!(f, "asked for {} checkpoint {position}, {attempt}", kind(*forced))
+            write!(f, "requested {} checkpoint {position}, {attempt}", kind(*forced))
         }
         Claim::Committed { position, forced, frozen, .. } => {
-            write!(f, "committed {} checkpoint {position} after {frozen} frozen", kind(*forced))
+            write!(f, "committed {} checkpoint {position} after a freeze of {frozen}", kind(*forced))
         }
-        Claim::Aborted { position, attempt } => write!(f, "gave up checkpoint {position}, {attempt}"),
+        Claim::Aborted { position, attempt } => write!(f, "discarded checkpoint {position}, {attempt}"),
         Claim::RecoveryStarted { lives, round } => write!(f, "entered recovery round {lives}.{round}"),
         Claim::RolledBack { to, checkpoint, cause, .. } => {
-            write!(f, "rolled back to checkpoint {checkpoint} and goes on as {to}, because ")?;
+            write!(f, "rolled back to checkpoint {checkpoint} as {to}, because ")?;
             match cause {
                 Cause::Failure => f.write_str("a process of its cluster failed"),
                 Cause::Alert { from, position } => write!(f, "{from} rolled back to {position}"),
             }
         }
-        Claim::Alerted { from, position } => write!(f, "learnt that {from} rolled back to {position}"),
+        Claim::Alerted { from, position } => write!(f, "learned that {from} rolled back to {position}"),
         Claim::Resent { id } => write!(f, "re-sent {id}"),
         Claim::Forcing { id } => write!(f, "holds {id} until the checkpoint that it forces"),
         Claim::Collected { round, below, kept, log } => {
             write!(
                 f,
-                "collected checkpoints below {below} (round {round}; {kept} kept, {log} log entries gone)"
+                "collected checkpoints below {below} (round {round}; {kept} kept, {log} log entries removed)"
             )
         }
         Claim::NotRepeated { id, recorded, repeated } => {
-            write!(f, "found {id} sent again in phase {repeated}, which had been {recorded}")
+            write!(f, "found {id} re-executed in phase {repeated} instead of {recorded}")
         }
         Claim::Orphaned { id, phase } => {
-            write!(f, "has {id} of phase {phase}, whose send was undone")
+            write!(f, "has the orphan {id} of phase {phase}")
         }
         Claim::Released { cluster } => {
-            write!(f, "found nothing of {cluster} that anybody could want, and lets it leave")
+            write!(f, "found that no recovery needs {cluster}, and lets it leave")
         }
         Claim::Spilled { messages, bytes, left } => {
             write!(
                 f,
-                "moved {messages} logged messages of {bytes} bytes to its storage; {left} bytes stay in memory"
+                "moved {messages} logged messages of {bytes} bytes to its storage; {left} bytes remain in memory"
             )
         }
-        Claim::Protected => f.write_str("holds everything again that it should hold"),
+        Claim::Protected => f.write_str("is protected again"),
         Claim::Unrecoverable { cluster, missing } => {
             write!(f, "found no checkpoint of {cluster} that could be restored")?;
             for (name, asked) in missing.iter() {
@@ -187,10 +187,10 @@ impl Display for By {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             EndedBy::Fault(no) => write!(f, "{no}"),
-            EndedBy::Silence => f.write_str("no sign of life"),
-            EndedBy::PlaceLost => f.write_str("its place is gone"),
-            EndedBy::StorageLost => f.write_str("its new place has nothing of what it had stored"),
-            EndedBy::SupervisorRestarted => f.write_str("the supervisor was started again"),
+            EndedBy::Silence => f.write_str("no heartbeat"),
+            EndedBy::PlaceLost => f.write_str("its place was lost"),
+            EndedBy::StorageLost => f.write_str("its storage was lost with its old place"),
+            EndedBy::SupervisorRestarted => f.write_str("the supervisor was restarted"),
         }
     }
 }
@@ -263,7 +263,7 @@ mod tests {
         };
         assert_eq!(
             describe(&Fact::Claim(Box::new(claim))).to_string(),
-            "rolled back to checkpoint 0.2 and goes on as 1.2, because c1 rolled back to 1.3"
+            "rolled back to checkpoint 0.2 as 1.2, because c1 rolled back to 1.3"
         );
         let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost, returns: true };
         assert_eq!(describe_fault(&fault).to_string(), "crash p4 with its storage");

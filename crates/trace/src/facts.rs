@@ -138,13 +138,13 @@ pub struct FactsFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FactsReadError {
     /// The file ends within the header.
-    #[error("it ends before its header is complete")]
+    #[error("it ends within its header")]
     Header,
     /// The file begins with different bytes.
-    #[error("it does not begin as a file of facts does")]
+    #[error("its header is invalid")]
     Magic,
     /// The file has another format version.
-    #[error("it has format version {0}, this program reads version {version}", version = MAGIC[7])]
+    #[error("it has format version {0}, but this program reads version {version}", version = MAGIC[7])]
     Version(u8),
 }
 

@@ -86,7 +86,7 @@ impl Flaw {
 impl fmt::Display for FlawKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FlawKind::Absent => write!(f, "are missing: their file is gone"),
+            FlawKind::Absent => write!(f, "are missing: there is no file"),
             FlawKind::Unreadable(why) => write!(f, "cannot be read: {why}"),
             FlawKind::Gap(number) => write!(f, "have a gap: {number} and later ones are missing"),
             FlawKind::Torn(found) => write!(f, "are cut off in the middle of a record, after {found} facts"),
@@ -96,13 +96,13 @@ impl fmt::Display for FlawKind {
             FlawKind::BrokenSeal { sealed, found } if sealed != found => {
                 write!(
                     f,
-                    "are not those that were sealed: the seal speaks of {sealed}, the file holds {found}"
+                    "are not those that were sealed: the seal counts {sealed}, the file contains {found}"
                 )
             }
             FlawKind::BrokenSeal { found, .. } => {
                 write!(f, "are not those that were sealed: the digest of all {found} differs")
             }
-            FlawKind::AfterSeal => write!(f, "are followed by something after their seal"),
+            FlawKind::AfterSeal => write!(f, "are followed by other content after their seal"),
             FlawKind::Incomplete(found) => {
                 write!(f, "may be incomplete: {found} were received, and later ones may never have arrived")
             }
@@ -111,22 +111,19 @@ impl fmt::Display for FlawKind {
                 let count = |entry: &FactsEntry| entry.seal.map_or(0, |it| it.facts);
                 match (count(listed), count(found)) {
                     (listed, found) if listed != found => {
-                        write!(f, "are not those that the manifest lists: {listed} there, {found} here")
+                        write!(f, "differ from the manifest, which lists {listed} (found {found})")
                     }
-                    _ => write!(f, "are not those that the manifest lists: their seal differs"),
+                    _ => write!(f, "differ from the manifest: their seals are different"),
                 }
             }
-            FlawKind::Misnamed(file) => write!(f, "stand in a file of another name, {file}"),
-            FlawKind::Twice(file) => write!(f, "stand in a second file, {file}"),
-            FlawKind::Stranger(file) => write!(f, "{file}, among the facts, is of no process"),
-            FlawKind::TimeGoesBack(number) => write!(f, "go back in time at {number}"),
+            FlawKind::Misnamed(file) => write!(f, "are in a file with the wrong name, {file}"),
+            FlawKind::Twice(file) => write!(f, "are also in a second file, {file}"),
+            FlawKind::Stranger(file) => write!(f, "{file}, among the facts, belongs to no process"),
+            FlawKind::TimeGoesBack(number) => write!(f, "have decreasing times at {number}"),
             FlawKind::Contradiction(text) => write!(f, "{text}"),
-            FlawKind::NoDigest => write!(f, "the manifest carries no digest of itself"),
+            FlawKind::NoDigest => write!(f, "the manifest contains no digest of itself"),
             FlawKind::Edited => {
-                write!(
-                    f,
-                    "manifest.json or federation.yaml has changed since it was written: its digest differs"
-                )
+                write!(f, "manifest.json or federation.yaml was changed after the run: the digest differs")
             }
         }
     }

@@ -252,13 +252,13 @@ pub struct InputsFile<P: Process> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InputsReadError {
     /// The file ends within the header.
-    #[error("it ends before its header is complete")]
+    #[error("it ends within its header")]
     Header,
     /// The file begins with different bytes.
-    #[error("it does not begin as a file of inputs does")]
+    #[error("its header is invalid")]
     Magic,
     /// The file has another format version.
-    #[error("it has format version {0}, this program reads version {version}", version = MAGIC[7])]
+    #[error("it has format version {0}, but this program reads version {version}", version = MAGIC[7])]
     Version(u8),
 }
 

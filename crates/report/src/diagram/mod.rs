@@ -237,10 +237,10 @@ impl Diagram {
             });
         let returns = history.rollbacks.iter().map(|rollback| Return {
             text: format!(
-                "{} went back to {} ({} of work lost)",
+                "{} rolled back to {} ({} of work lost)",
                 cast.group(rollback.group),
                 rollback.checkpoint.map_or_else(
-                    || "its beginning".to_owned(),
+                    || "its initial state".to_owned(),
                     |it| format!("checkpoint {}", checkpoint(it))
                 ),
                 rollback.lost(),
@@ -304,7 +304,7 @@ fn lanes(history: &History, cast: &Cast, limit: usize) -> (Vec<Group>, Lanes, Ve
     let notes = match left_out {
         0 => Vec::new(),
         _ => vec![format!(
-            "{left_out} of {all} processes have no lane: shown are those that failed, then those that talk to other clusters."
+            "{left_out} of {all} processes have no lane. Processes that failed come first, then processes that communicate with other clusters."
         )],
     };
     (groups, lane_of, notes)
@@ -391,7 +391,7 @@ fn thin(lines: &mut Vec<Line>, limit: usize, which: &str, notes: &mut Vec<String
         it.fate != Fate::Delivered || count % step == 0
     });
     lines.truncate(limit);
-    notes.push(format!("{} of {all} messages {which} are drawn.", lines.len()));
+    notes.push(format!("Only {} of {all} messages {which} are drawn.", lines.len()));
 }
 
 fn marks(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {

@@ -68,7 +68,7 @@ pub enum BundleError {
         source: serde_json::Error,
     },
     /// The bundle has the format of another version of the program.
-    #[error("{} has format version {found}, this program reads version {FORMAT}", path.display())]
+    #[error("{} has format version {found}, but this program reads version {FORMAT}", path.display())]
     Format {
         /// Path of the manifest.
         path: PathBuf,
@@ -76,7 +76,7 @@ pub enum BundleError {
         found: u64,
     },
     /// A file of facts is invalid.
-    #[error("{} does not hold facts: {source}", path.display())]
+    #[error("{} is not a file of facts: {source}", path.display())]
     Facts {
         /// Path of the file.
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum BundleError {
         source: FactsReadError,
     },
     /// A file of inputs is invalid.
-    #[error("{} does not hold inputs: {source}", path.display())]
+    #[error("{} is not a file of inputs: {source}", path.display())]
     Inputs {
         /// Path of the file.
         path: PathBuf,
