@@ -85,7 +85,7 @@ impl<'a> Demands<'a> {
             let missing = expected.zip(lives.iter().copied().map(Some).chain([None]));
             if let Some((life, _)) = missing.into_iter().find(|(expected, found)| *found != Some(*expected)) {
                 reasons.push(format!(
-                    "the supervisor does not say that it started {}",
+                    "the supervisor's facts do not contain the start of {}",
                     self.named(process, life)
                 ));
             }
@@ -104,8 +104,7 @@ impl<'a> Demands<'a> {
                     let before = Life(life.0.saturating_sub(1));
                     if before > Life(0) && !detected.contains(&(*process, before)) {
                         let (before, next) = (self.named(*process, before), life);
-                        reasons
-                            .push(format!("the end of {before} was never detected, although {next} began"));
+                        reasons.push(format!("the end of {before} was never detected, but {next} started"));
                     }
                 }
                 Fact::Failed { process, life, .. } => {
@@ -135,12 +134,12 @@ impl<'a> Demands<'a> {
         let begun = self.facts.iter().position(|(_, fact)| *fact == Fact::Begun);
         let Some(begun) = begun else {
             if self.is_completed || self.history.segments.iter().any(|it| it.is_active) {
-                reasons.push("the supervisor does not say that the application began".to_owned());
+                reasons.push("the supervisor's facts do not contain the start of the application".to_owned());
             }
             return;
         };
         if begins > 1 {
-            reasons.push(format!("the supervisor says {begins} times that the application began"));
+            reasons.push(format!("the supervisor's facts contain {begins} starts of the application"));
         }
         let follows = |fact: &Fact| {
             matches!(
@@ -157,7 +156,7 @@ impl<'a> Demands<'a> {
             .iter()
             .any(|(_, fact)| matches!(fact, Fact::LifeStarted { life: Life(1), .. }));
         if early || late {
-            reasons.push("the supervisor's facts about the beginning are out of order".to_owned());
+            reasons.push("the supervisor's facts about the start are out of order".to_owned());
         }
         let (at, _) = self.facts[begun];
         let acts = |(_, fact): &&(Time, Fact)| {
@@ -167,7 +166,7 @@ impl<'a> Demands<'a> {
             let first = stream.iter().find(acts).filter(|_| self.context.common_clock);
             if first.is_some_and(|(first, _)| *first < at) {
                 let who = self.named(process, life);
-                reasons.push(format!("{who} sent or received something before the application began"));
+                reasons.push(format!("{who} sent or received something before the application started"));
             }
         }
     }
@@ -178,15 +177,15 @@ impl<'a> Demands<'a> {
         let (last, _) = self.facts[self.facts.len() - 1];
         match place {
             None if self.is_completed => {
-                reasons.push("the supervisor does not say that the run completed".to_owned());
+                reasons.push("the supervisor's facts do not contain the completion of the run".to_owned());
             }
             Some(_) if !self.is_completed && self.context.outcome.is_some() => {
                 reasons.push(
-                    "the supervisor says that the run completed, the manifest says otherwise".to_owned(),
+                    "the run completed according to the supervisor's facts, but not according to the manifest".to_owned(),
                 );
             }
             Some(place) if place + 1 < self.facts.len() => {
-                reasons.push("the supervisor states facts after the end of the run".to_owned());
+                reasons.push("the supervisor stated facts after the end of the run".to_owned());
             }
             _ => {}
         }
@@ -195,7 +194,7 @@ impl<'a> Demands<'a> {
         }
         let is_exact = self.is_completed && self.context.common_clock && place.is_some();
         if last > self.context.end || is_exact && last < self.context.end {
-            reasons.push(format!("the run ended after {}, its last fact is of {last}", self.context.end));
+            reasons.push(format!("the run ended after {}, but its last fact is of {last}", self.context.end));
         }
         if !self.is_completed {
             return;
@@ -208,7 +207,7 @@ impl<'a> Demands<'a> {
                 stream.iter().rev().any(|(_, fact)| matches!(fact, Fact::Finished(_)))
             };
             if !stream.is_some_and(is_finished) && !self.history.trace.has_gap(rank, newest) {
-                reasons.push(format!("{} never states its result", self.named(rank, newest)));
+                reasons.push(format!("{} never stated its result", self.named(rank, newest)));
             }
         }
     }
@@ -223,7 +222,7 @@ impl<'a> Demands<'a> {
                     states.insert(*no, FaultState::Effective);
                     let planned = self.context.plan.iter().find(|it| it.no == *no);
                     if self.context.faults.is_some() && planned.is_none_or(|it| it.fault != **fault) {
-                        reasons.push(format!("{no} was injected, and the plan does not hold it"));
+                        reasons.push(format!("{no} was injected, but is not in the plan"));
                     }
                 }
                 Fact::Ineffective { no, reason } => {
@@ -235,7 +234,7 @@ impl<'a> Demands<'a> {
                     if states.get(&no) != Some(&FaultState::Effective) {
                         let who = self.named(*process, *life);
                         reasons.push(format!(
-                            "{no} ended {who}, but the supervisor does not say that it was injected"
+                            "{no} ended {who}, but the supervisor's facts do not contain its injection"
                         ));
                     }
                 }
@@ -251,7 +250,7 @@ impl<'a> Demands<'a> {
                 _ => true,
             };
             if !struck {
-                reasons.push(format!("{no} was injected, and no life ended by it"));
+                reasons.push(format!("{no} was injected, but ended no life"));
             }
         }
         let Some(account) = self.context.faults.as_ref().filter(|_| self.context.outcome.is_some()) else {
@@ -263,20 +262,23 @@ impl<'a> Demands<'a> {
             let found = states.get(&no).unwrap_or(&FaultState::Pending);
             match account.iter().find(|(it, _)| *it == no) {
                 Some((_, stated)) if stated == found => {}
-                _ => reasons
-                    .push(format!("what the manifest says became of {no} is not what the supervisor states")),
+                _ => reasons.push(format!(
+                    "the manifest and the supervisor's facts disagree about the outcome of {no}"
+                )),
             }
             let due = match (&planned.trigger, begun) {
                 (Trigger::At(at), Some(begun)) => begun + at.since(Time::ZERO) + self.late,
                 _ => continue,
             };
             if *found == FaultState::Pending && due < self.context.end && !self.is_paused {
-                reasons.push(format!("the time of {no} came, and the supervisor says nothing of it"));
+                reasons.push(format!("{no} was due, but is missing from the supervisor's facts"));
             }
         }
         if account.len() != self.context.plan.len() {
             let (accounted, planned) = (account.len(), self.context.plan.len());
-            reasons.push(format!("the manifest accounts for {accounted} faults, planned were {planned}"));
+            reasons.push(format!(
+                "the manifest has outcomes for {accounted} faults, but {planned} were planned"
+            ));
         }
     }
 
@@ -290,7 +292,7 @@ impl<'a> Demands<'a> {
             if (0..).zip(stream).any(is_elsewhere) && !self.history.trace.has_gap(process, life) {
                 let who = self.named(process, life);
                 reasons.push(format!(
-                    "the result of {who} is not where its witness says: facts before it changed"
+                    "the result of {who} is not at the place that its witness names: facts before it were changed"
                 ));
             }
         }
@@ -318,7 +320,7 @@ impl<'a> Demands<'a> {
             };
             if is_measured && self.context.outcome.is_some() {
                 let (from, to) = (self.context.cluster(link.from), self.context.cluster(link.to));
-                reasons.push(format!("there is no measurement of the link {from} to {to}"));
+                reasons.push(format!("the link {from} to {to} was not measured"));
             }
         }
     }
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(why, "there are no facts of life 1 of server");
         let why =
             told(|run| remove(run, |fact| matches!(fact, Fact::LifeStarted { process: ProcessId(2), .. })));
-        assert_eq!(why, "the supervisor does not say that it started life 1 of server");
+        assert_eq!(why, "the supervisor's facts do not contain the start of life 1 of server");
         let why = told(|run| remove(run, |_| true));
         assert_eq!(why, "the supervisor's facts are missing");
     }
@@ -387,7 +389,7 @@ mod tests {
     #[test]
     fn an_end_that_was_never_detected_is_missed() {
         let why = told(|run| remove(run, |fact| matches!(fact, Fact::Detected { .. })));
-        assert_eq!(why, "the end of life 1 of paris-0 was never detected, although life 2 began");
+        assert_eq!(why, "the end of life 1 of paris-0 was never detected, but life 2 started");
         let fails = |run: &mut Run, wait| {
             let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Silence);
             remove(run, |fact| *fact == Fact::Completed);
@@ -403,19 +405,22 @@ mod tests {
     #[test]
     fn the_beginning_and_the_end_have_their_places() {
         let why = told(|run| remove(run, |fact| *fact == Fact::Begun));
-        assert_eq!(why, "the supervisor does not say that the application began");
+        assert_eq!(why, "the supervisor's facts do not contain the start of the application");
         let why = told(|run| {
             run.supervisor(Fact::Begun);
         });
-        assert!(why.contains("says 2 times") && why.contains("after the end of the run"), "{why}");
+        assert!(why.contains("contain 2 starts") && why.contains("after the end of the run"), "{why}");
         let why = told(|run| remove(run, |fact| *fact == Fact::Completed));
-        assert_eq!(why, "the supervisor does not say that the run completed");
+        assert_eq!(why, "the supervisor's facts do not contain the completion of the run");
         let why = told(|run| run.context.outcome = Some(Outcome::Deadline));
-        assert_eq!(why, "the supervisor says that the run completed, the manifest says otherwise");
+        assert_eq!(
+            why,
+            "the run completed according to the supervisor's facts, but not according to the manifest"
+        );
         let why = told(|run| {
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().clear();
         });
-        assert_eq!(why, "life 1 of lyon-0 never states its result");
+        assert_eq!(why, "life 1 of lyon-0 never stated its result");
     }
 
     #[test]
@@ -427,27 +432,33 @@ mod tests {
             run.finish(1, Digest([0; 16]));
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().remove(1);
         });
-        assert!(why.starts_with("the result of life 1 of lyon-0 is not where its witness says"), "{why}");
+        assert!(
+            why.starts_with("the result of life 1 of lyon-0 is not at the place that its witness names"),
+            "{why}"
+        );
     }
 
     #[test]
     fn faults_leave_the_facts_that_they_must_leave() {
         let why = told(|run| remove(run, |fact| matches!(fact, Fact::Injecting { .. })));
-        assert!(why.contains("fault 0 ended life 1 of paris-0, but the supervisor does not say"), "{why}");
+        assert!(
+            why.contains("fault 0 ended life 1 of paris-0, but the supervisor's facts do not contain"),
+            "{why}"
+        );
         let why = told(|run| remove(run, |fact| matches!(fact, Fact::Failed { .. })));
-        assert_eq!(why, "fault 0 was injected, and no life ended by it");
+        assert_eq!(why, "fault 0 was injected, but ended no life");
         let why = told(|run| run.context.faults = Some(vec![(FaultNo(0), FaultState::Pending)]));
-        assert_eq!(why, "what the manifest says became of fault 0 is not what the supervisor states");
+        assert_eq!(why, "the manifest and the supervisor's facts disagree about the outcome of fault 0");
         let other = Fault::Pause { process: p(0), span: Span(1) };
         let why = told(|run| run.context.plan[0].fault = other);
-        assert_eq!(why, "fault 0 was injected, and the plan does not hold it");
+        assert_eq!(why, "fault 0 was injected, but is not in the plan");
         let why = told(|run| {
             let later = PlannedFault { no: FaultNo(1), ..run.context.plan[0].clone() };
             run.context.plan.push(later);
             run.context.faults.as_mut().unwrap().push((FaultNo(1), FaultState::Pending));
             run.context.end += Span::from_secs(60);
         });
-        assert_eq!(why, "the time of fault 1 came, and the supervisor says nothing of it");
+        assert_eq!(why, "fault 1 was due, but is missing from the supervisor's facts");
     }
 
     #[test]
@@ -463,6 +474,6 @@ mod tests {
         let links = vec![link(0, 0), link(0, 1)];
         assert_eq!(told(|run| run.context.links = links.clone()), "", "virtual links are as asked for");
         let why = told(|run| (run.context.links, run.context.measures_links) = (links.clone(), true));
-        assert_eq!(why, "there is no measurement of the link c0 to c1", "within a cluster of one is no link");
+        assert_eq!(why, "the link c0 to c1 was not measured", "within a cluster of one is no link");
     }
 }

@@ -77,7 +77,7 @@ pub enum Property {
     BoundedLoss,
     /// At most one life of a process acted at a time.
     OneLife,
-    /// No process ended by itself.
+    /// No process ended unexpectedly.
     NoUnplannedDeath,
 }
 
@@ -114,40 +114,44 @@ impl Property {
     pub fn statement(self) -> &'static str {
         match self {
             Property::RecordComplete => "the record is complete and unchanged",
-            Property::Completed => "the run came to its end",
+            Property::Completed => "the run completed",
             Property::FaultsTookEffect => "the planned faults took effect",
-            Property::AtOnce => "cluster losses end all processes at once",
-            Property::LinksAsAsked => "the delay of every link was as asked for",
+            Property::AtOnce => "cluster losses ended all processes at once",
+            Property::LinksAsAsked => "every link had the requested delay",
             Property::SameResult => "every result equals that of a run without faults",
-            Property::NoGhost => "no delivered message is unsent",
-            Property::NoLoss => "no sent message is undelivered",
-            Property::ExactlyOnce => "no message is delivered twice",
-            Property::CausalOrder => "no message is consumed by what led to it",
-            Property::TasksOnce => "every task is run exactly once",
-            Property::OneOwner => "every task has one owner",
-            Property::WitnessAgrees => "checkpoints contain what the facts say",
-            Property::ForcedBeforeDelivery => "messages are delivered after the checkpoints that they force",
-            Property::CheckpointedFirst => "stolen tasks and results are durable before they are sent",
-            Property::ForcedPerTheft => "only thefts and recoveries force checkpoints",
-            Property::MembersAgree => "the processes of a cluster agree on its checkpoints",
+            Property::NoGhost => "every delivered message was sent",
+            Property::NoLoss => "every sent message was delivered",
+            Property::ExactlyOnce => "no message was delivered twice",
+            Property::CausalOrder => "no message was consumed before its causes",
+            Property::TasksOnce => "every task ran exactly once",
+            Property::OneOwner => "every task had one owner at a time",
+            Property::WitnessAgrees => "the content of every checkpoint matches the facts",
+            Property::ForcedBeforeDelivery => {
+                "messages were delivered after the checkpoints that they forced"
+            }
+            Property::CheckpointedFirst => "stolen tasks and results were durable before they were sent",
+            Property::ForcedPerTheft => "only thefts and recoveries forced checkpoints",
+            Property::MembersAgree => "the processes of each cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
-            Property::DurableBeforeCommit => "checkpoints are durable before they are committed",
-            Property::MaximalLine => "no cluster rolled back too far",
-            Property::DurableBeforeResume => "restored checkpoints are durable before processes resume",
-            Property::RollbackCaused => "every rollback has a cause",
+            Property::DurableBeforeCommit => "checkpoints were durable before they were committed",
+            Property::MaximalLine => "every rollback restored the newest consistent checkpoint",
+            Property::DurableBeforeResume => "restored checkpoints were durable before processes resumed",
+            Property::RollbackCaused => "every rollback had a cause",
             Property::Contained => "only failed clusters rolled back",
-            Property::OrphansReplayed => "messages whose send was undone are sent again",
-            Property::OrphansFirst => "nothing overtakes a message that has to be sent again",
-            Property::PhasesAgree => "phases follow from what was consumed",
-            Property::RepeatedOrder => "messages are delivered in the same order again",
-            Property::RecoveryTerminates => "recovery comes to an end",
-            Property::Progress => "after the last fault everything goes on",
-            Property::UnrecoverableJustified => "no cluster was given up that could be restored",
-            Property::SafeCollection => "nothing that was collected was needed again",
-            Property::LogKept => "no logged message is forgotten too early",
+            Property::OrphansReplayed => "orphan messages were re-sent",
+            Property::OrphansFirst => "no message overtook an orphan message",
+            Property::PhasesAgree => "the phases of orphan messages follow from what was consumed",
+            Property::RepeatedOrder => "re-execution delivered messages in the same order",
+            Property::RecoveryTerminates => "every recovery terminated",
+            Property::Progress => "after the last fault, every process resumed",
+            Property::UnrecoverableJustified => {
+                "no cluster was declared unrecoverable that could be restored"
+            }
+            Property::SafeCollection => "nothing was collected that a rollback needed",
+            Property::LogKept => "no logged message was collected too early",
             Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
-            Property::OneLife => "one life of a process acts at a time",
-            Property::NoUnplannedDeath => "no process ended by itself",
+            Property::OneLife => "at most one life of each process acted at a time",
+            Property::NoUnplannedDeath => "no process ended unexpectedly",
         }
     }
 }
@@ -268,7 +272,7 @@ impl Judgement {
                 others => format!("{first} (and {others} more of this kind)"),
             };
             if is_flawed && !finding.property.needs_no_other_fact() {
-                doubtful.push(format!("{text}; or so it seems, as facts are missing"));
+                doubtful.push(format!("{text} (doubtful, because facts are missing)"));
             } else {
                 wrong.push(text);
             }

@@ -43,8 +43,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 finding.violated([history.source(restored.at)], || {
                     let cluster = history.context.group(number);
                     format!(
-                        "{cluster} had taken no checkpoint for {waited} when it failed, although it takes one \
-                         every {every} and notices a failure within {}",
+                        "{cluster} had taken no checkpoint for {waited} when it failed, although it should take one \
+                         every {every} and detect a failure within {}",
                         bounds.detect_after
                     )
                 });

@@ -20,7 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let context = history.context;
         finding.violated([at], || {
             let (receiver, message) = (context.process(id.to), context.message(id));
-            format!("{receiver} consumed {message}, which was sent because of what {receiver} did after that")
+            format!("{receiver} consumed {message}, whose send depends on what {receiver} did afterwards")
         });
     }
     finding
@@ -59,6 +59,9 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 0, "the cause is not there any more");
         run.send_as(cause);
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("because of what p0 did after that"), "{finding:?}");
+        assert!(
+            finding.violations[0].text.contains("whose send depends on what p0 did afterwards"),
+            "{finding:?}"
+        );
     }
 }

@@ -14,10 +14,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         Some(Outcome::Completed) => {}
         Some(Outcome::Deadline) => {
             let before = match history.supervision.begun {
-                Some(_) => "every rank had finished",
-                None => "the application could begin: not every process was up, with its links measured",
+                Some(_) => "all ranks had finished",
+                None => "all processes were up and all links were measured",
             };
-            finding.unjudged(|| format!("the deadline passed before {before}"));
+            finding.unjudged(|| format!("the deadline was exceeded before {before}"));
         }
         Some(Outcome::Interrupted) => finding.unjudged(|| "the run was interrupted".into()),
         Some(Outcome::Unrecoverable { cluster, missing }) => finding.unjudged(|| {
@@ -28,24 +28,27 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                     let (owner, asked) = (context.process(name.owner), asked.join(", "));
                     match history.member(name.owner) {
                         Some(_) => {
-                            format!("the part of {owner} (checkpoint {}), asked of {asked}", name.position())
+                            format!(
+                                "the part of {owner} (checkpoint {}), not found at {asked}",
+                                name.position()
+                            )
                         }
                         None => format!(
-                            "what {owner} held since checkpoint {}, asked of {asked}",
+                            "the log of {owner} since checkpoint {}, not found at {asked}",
                             name.position()
                         ),
                     }
                 })
                 .collect();
             let missing = if parts.is_empty() { "every checkpoint".into() } else { parts.join("; ") };
-            format!("{} is unrecoverable by design: missing is {missing}", context.group(cluster.index()))
+            format!("{} is unrecoverable by design; missing: {missing}", context.group(cluster.index()))
         }),
         Some(Outcome::NotRepeated { id }) => {
             let text = || {
                 let (text, sender) = (context.message(*id), context.process(id.from));
                 format!(
-                    "the program does not repeat itself: {sender} did not send {text} again after the same messages \
-                     as before; run it under a protocol that does not rely on that"
+                    "the program is not piecewise deterministic: {sender} did not send {text} again after the same messages \
+                     as before; choose a protocol that does not require this"
                 )
             };
             let is_it = |claim: &Claim| matches!(claim, Claim::NotRepeated { id: of, .. } if of == id);
@@ -74,7 +77,7 @@ mod tests {
         run.claim(1, faultline_core::Claim::NotRepeated { id, recorded: 2, repeated: 1 });
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
-        assert!(finding.violations[0].text.contains("a protocol that does not rely on that"));
+        assert!(finding.violations[0].text.contains("a protocol that does not require this"));
     }
 
     #[test]
@@ -92,9 +95,9 @@ mod tests {
         let mut run = Run::new(&[&[0]]);
         run.context.outcome = Some(Outcome::Deadline);
         let why = |run: &Run| check_alone(check, run).unknown.expect("a deadline is no completion");
-        assert!(why(&run).contains("before the application could begin"));
+        assert!(why(&run).contains("before all processes were up"));
         run.supervisor(faultline_core::Fact::Begun);
-        assert!(why(&run).contains("before every rank had finished"));
+        assert!(why(&run).contains("before all ranks had finished"));
     }
 
     #[test]
@@ -103,6 +106,6 @@ mod tests {
         let missing = [(run.image(0, 0, 3), vec![p(0), p(1)])].into();
         run.context.outcome = Some(Outcome::Unrecoverable { cluster: ClusterId(0), missing });
         let reason = check_alone(check, &run).unknown.unwrap();
-        assert!(reason.contains("the part of p0 (checkpoint 0.3), asked of p0, p1"), "{reason}");
+        assert!(reason.contains("the part of p0 (checkpoint 0.3), not found at p0, p1"), "{reason}");
     }
 }

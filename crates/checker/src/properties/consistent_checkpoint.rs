@@ -22,7 +22,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             let Some(cut) = checkpoint.parts[sender.1].cut else {
                 finding.unjudged(|| {
                     let owner = context.process(message.id.from);
-                    format!("what {owner} saved as checkpoint {} is not known", name.position)
+                    format!("the content of checkpoint {} of {owner} is unknown", name.position)
                 });
                 continue;
             };

@@ -20,7 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             finding.violated([history.source(restored.at)], || {
                 let cluster = history.context.group(number);
                 let (times, deaths) = (rollbacks.len(), counted(deaths));
-                format!("{cluster} went back {times} times, but {deaths} in it died")
+                format!("{cluster} rolled back {times} times, but {deaths} failed in it")
             });
         }
     }
@@ -29,7 +29,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 
 fn counted(deaths: usize) -> String {
     match deaths {
-        0 => "nobody".into(),
+        0 => "no process".into(),
         1 => "only one process".into(),
         more => format!("only {more} processes"),
     }
@@ -62,7 +62,7 @@ mod tests {
         let mut run = run();
         run.restore(2, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("nobody in it died"), "{finding:?}");
+        assert!(finding.violations[0].text.contains("no process failed in it"), "{finding:?}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
             finding.violated([history.source(first.at)], || {
                 let (owner, holder) = (context.process(group.members[place]), context.process(holder));
                 let (cluster, position) = (context.group(number), name.position);
-                format!("checkpoint {position} of {cluster} was committed before {holder} held the part of {owner}")
+                format!("checkpoint {position} of {cluster} was committed before the part of {owner} was durable at {holder}")
             });
         }
     }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_commit_without_a_copy_is_found() {
         let finding = check_alone(check, &run(None));
-        assert!(finding.violations[0].text.contains("before p1 held the part of p0"));
+        assert!(finding.violations[0].text.contains("before the part of p0 was durable at p1"));
         assert_eq!(finding.violation_count(), 1);
     }
 

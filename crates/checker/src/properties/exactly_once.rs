@@ -12,7 +12,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let sends: Vec<_> = message.sent.iter().copied().collect();
         if let Some((first, second)) = same_identity(history, &sends) {
             finding.violated([history.source(first), history.source(second)], || {
-                format!("two messages were sent as {}", context.message(message.id))
+                format!("two messages have the identity {}", context.message(message.id))
             });
         }
         let deliveries: Vec<_> = match message.delivered.len() {
@@ -41,7 +41,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         finding.violated([history.source(one), history.source(other)], || {
             let receiver = context.process(messages[0].id.to);
             let [one, other] = messages.map(|it| context.message(it.id));
-            format!("{receiver} delivered both {one} and {other}, of which one replaces the other")
+            format!("{receiver} delivered both {one} and {other}, although one replaces the other")
         });
     }
     finding
@@ -106,7 +106,7 @@ mod tests {
         run.send(0, 1);
         run.restore(0, 0, Some((0, 1)));
         run.send(0, 1);
-        assert!(check_alone(check, &run).violations[0].text.starts_with("two messages were sent as"));
+        assert!(check_alone(check, &run).violations[0].text.starts_with("two messages have the identity"));
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         let again = run.send(0, 1);
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.send_as(again);
-        assert!(check_alone(check, &run).violations[0].text.starts_with("two messages were sent as"));
+        assert!(check_alone(check, &run).violations[0].text.starts_with("two messages have the identity"));
     }
 
     #[test]

@@ -9,12 +9,12 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     let supervision = &history.supervision;
     finding.instances = planned;
     for (no, reason) in &supervision.ineffective {
-        finding.remarks.push(format!("{no} took no effect: {reason}"));
+        finding.remarks.push(format!("{no} had no effect: {reason}"));
     }
     let effective = supervision.injected.len() as u64;
     let never = planned.saturating_sub(effective + supervision.ineffective.len() as u64);
     if never > 0 {
-        finding.remarks.push(format!("{never} of {planned} faults never came due"));
+        finding.remarks.push(format!("{never} of {planned} faults were not due before the end"));
     }
     if planned > 0 && effective == 0 {
         finding.unjudged(|| format!("none of the {planned} planned faults took effect"));
@@ -36,7 +36,10 @@ mod tests {
         run.supervisor(Fact::Ineffective { no: FaultNo(0), reason: "it was late".into() });
         let finding = check_alone(check, &run);
         assert_eq!(finding.unknown.unwrap(), "none of the 2 planned faults took effect");
-        assert_eq!(finding.remarks, ["fault 0 took no effect: it was late", "1 of 2 faults never came due"]);
+        assert_eq!(
+            finding.remarks,
+            ["fault 0 had no effect: it was late", "1 of 2 faults were not due before the end"]
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn check_stamps(history: &History<'_>, finding: &mut Finding) {
         if let (Some((first, at)), Some((second, again))) = (message.stamp, message.restamped) {
             finding.violated([history.source(at), history.source(again)], || {
                 let text = history.context.message(message.id);
-                format!("{text} was sent as of {first} first and as of {second} later")
+                format!("{text} was first sent with position {first}, and later with {second}")
             });
         }
     }
@@ -39,7 +39,7 @@ fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding
     let message = history.messages.get(delivery.message);
     let (text, receiver) = (|| context.message(message.id), || context.process(message.id.to));
     let (Some((stamp, stamped)), Some(vectors)) = (message.stamp, delivery.vectors) else {
-        finding.unjudged(|| format!("it is not known which checkpoint {} forced at {}", text(), receiver()));
+        finding.unjudged(|| format!("the checkpoint that {} forced at {} is unknown", text(), receiver()));
         return;
     };
     let Some(cluster) = history.group_of(message.id.from).map(|group| ClusterId(group as u16)) else {
@@ -49,8 +49,8 @@ fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding
     let known = vectors.ddv.get(cluster.index()).copied().unwrap_or_default();
     if known < stamp {
         finding.violated([history.source(delivery.at), history.source(stamped)], || {
-            let before = format!("with {} at {known}", context.cluster(cluster));
-            format!("{} delivered {}, sent at {stamp}, on a checkpoint {before}", receiver(), text())
+            let before = format!("that covers {} only up to {known}", context.cluster(cluster));
+            format!("{} delivered {}, sent at {stamp}, after a checkpoint {before}", receiver(), text())
         });
     }
     if let Some((name, checkpoint)) = history.first_checkpoint_with(delivery.at)
@@ -59,7 +59,7 @@ fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding
         finding.violated([history.source(delivery.at), history.source(commit.at)], || {
             let position = name.position;
             format!(
-                "checkpoint {position} of {} contains {}, of which its vector does not know",
+                "checkpoint {position} of {} contains {}, which its vector does not cover",
                 receiver(),
                 text()
             )
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(check_alone(check, &good).violation_count(), 0);
         let mut bad = run(position(0, 1));
         bad.commit_with(1, &[1], &ddv, &[]);
-        assert!(check_alone(check, &bad).violations[0].text.contains("does not know"));
+        assert!(check_alone(check, &bad).violations[0].text.contains("does not cover"));
     }
 
     #[test]

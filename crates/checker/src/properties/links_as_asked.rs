@@ -22,7 +22,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             finding.unjudged(|| {
                 let ends = format!("{} to {}", context.cluster(link.from), context.cluster(link.to));
                 let asked = link.requested.latency;
-                format!("the link {ends} has a latency of {}, asked for was {asked}", measured.latency)
+                format!("the link {ends} has a latency of {} instead of {asked}", measured.latency)
             });
         }
     }

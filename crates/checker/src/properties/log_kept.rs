@@ -31,7 +31,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         if log > 0 && sum > held {
             finding.violated([history.source(claimed.at)], || {
                 let process = history.context.process(process);
-                format!("{process} had forgotten {sum} logged messages, but checkpoints of their receivers hold {held}")
+                format!("{process} had collected {sum} logged messages, but checkpoints of their receivers contain only {held}")
             });
         }
     }
@@ -98,7 +98,7 @@ mod tests {
         let mut run = run();
         collects(&mut run, 0, 2);
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("hold 1"), "{finding:?}");
+        assert!(finding.violations[0].text.contains("contain only 1"), "{finding:?}");
     }
 
     #[test]

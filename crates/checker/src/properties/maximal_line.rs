@@ -55,7 +55,7 @@ impl Judge<'_> {
         if !Group::is_on(&line, target) && target.sn.0 > 0 {
             finding.violated([evidence], || {
                 format!(
-                    "{} went back to checkpoint {target}, which an earlier rollback had undone",
+                    "{} rolled back to checkpoint {target}, which an earlier rollback had undone",
                     cluster()
                 )
             });
@@ -71,21 +71,21 @@ impl Judge<'_> {
                     finding.violated([evidence, commit], || {
                         let newer = name.position;
                         format!(
-                            "{} went back to checkpoint {target} although {newer} could be restored",
+                            "{} rolled back to checkpoint {target} although {newer} could be restored",
                             cluster()
                         )
                     });
                     break;
                 }
                 State::Lost => finding.remarks.push(format!(
-                    "{} lost checkpoint {} with every copy of a part, and went back to {target}",
+                    "{} lost all replicas of a part of checkpoint {}, and rolled back to {target}",
                     cluster(),
                     name.position
                 )),
                 State::NotKnown => {
                     finding.unjudged(|| {
                         let (newer, cluster) = (name.position, cluster());
-                        format!("what checkpoint {newer} of {cluster} contains is not known")
+                        format!("the content of checkpoint {newer} of {cluster} is unknown")
                     });
                 }
                 State::Dirty => {}
@@ -230,7 +230,11 @@ mod tests {
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
-        assert!(finding.remarks[0].contains("c0 lost checkpoint 0.2"), "{:?}", finding.remarks);
+        assert!(
+            finding.remarks[0].contains("c0 lost all replicas of a part of checkpoint 0.2"),
+            "{:?}",
+            finding.remarks
+        );
     }
 
     #[test]
@@ -260,7 +264,7 @@ mod tests {
         run.restore_because(0, 1, Some((0, 1)), because);
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1, "{:?}", finding.violations);
-        assert!(finding.violations[0].text.starts_with("c1 went back to checkpoint 0.1"));
+        assert!(finding.violations[0].text.starts_with("c1 rolled back to checkpoint 0.1"));
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn check_rollbacks(history: &History<'_>, number: usize, group: &Group<'_>, find
             if !is_same {
                 finding.violated([history.source(at)], || {
                     let process = context.process(process);
-                    format!("{process} claims to have gone back to checkpoint {claimed}, but restored another state")
+                    format!("{process} claims to have rolled back to checkpoint {claimed}, but restored another state")
                 });
             }
         }

@@ -23,7 +23,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             let (text, receiver) = (context.message(message.id), context.process(message.id.to));
             match message.sent.first() {
                 Some(sent) => finding.violated([history.source(at), history.source(sent)], || {
-                    format!("{text} is part of what {receiver} has done, but its send was undone")
+                    format!("{text} is in the final state of {receiver}, but its send was undone")
                 }),
                 None => finding.violated([history.source(at)], || {
                     format!("{receiver} delivered {text}, which was never sent")
@@ -32,8 +32,9 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         }
     }
     if unjudged > 0 && history.is_settled {
-        finding
-            .unjudged(|| format!("the senders of {unjudged} delivered messages have no known final state"));
+        finding.unjudged(|| {
+            format!("the final states of the senders of {unjudged} delivered messages are unknown")
+        });
     }
     finding
 }

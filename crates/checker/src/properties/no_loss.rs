@@ -34,7 +34,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 None => finding.violated([history.source(sent)], || format!("{text} was never delivered")),
                 Some(delivered) => {
                     finding.violated([history.source(sent), history.source(delivered)], || {
-                        format!("{text} was not delivered again after {receiver} had gone back")
+                        format!("{text} was not delivered again after {receiver} had rolled back")
                     });
                 }
             }
@@ -46,10 +46,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
     if finding.instances == 0 && ranks > 1 && history.is_settled {
-        finding.unjudged(|| "no message was sent that had to be delivered".into());
+        finding.unjudged(|| "no message had to be delivered".into());
     }
     if unjudged > 0 {
-        finding.unjudged(|| format!("the receivers of {unjudged} messages have no known final state"));
+        finding.unjudged(|| format!("the final states of the receivers of {unjudged} messages are unknown"));
     }
     finding
 }

@@ -30,7 +30,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let end = supervision.end_of(process, older);
         if end.is_none_or(|end| end.fact > started) {
             finding.violated([word(started)], || {
-                format!("{newer} of {} was started before the end of {older} was noticed", name())
+                format!("{newer} of {} was started before the end of {older} was detected", name())
             });
         }
         let last = history.trace.streams.get(&(process, older)).and_then(|stream| stream.last());
@@ -49,7 +49,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         finding.instances += 1;
         if starts.binary_search_by_key(&(process, life), |&(process, life, _)| (process, life)).is_err() {
             finding.violated([Source { process, life, number: FactNo(0) }], || {
-                format!("{life} of {} states facts, but was never started", context.process(process))
+                format!("{life} of {} stated facts, but was never started", context.process(process))
             });
         }
     }

@@ -26,8 +26,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 let (message, orphan) = (history.messages.get(delivery.message).id, id);
                 let (message, orphan) = (context.message(message), context.message(orphan));
                 format!(
-                    "{process} was delivered {message} of phase {early} before it had sent {orphan} of phase {phase} \
-                     again"
+                    "{process} was delivered {message} of phase {early} before it had re-sent {orphan} of phase \
+                     {phase}"
                 )
             });
         }
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn what_comes_before_the_orphan_is_found() {
         let finding = check_alone(check, &run(true));
-        assert!(finding.violations[0].text.contains("of phase 2 before it had sent"), "{finding:?}");
+        assert!(finding.violations[0].text.contains("of phase 2 before it had re-sent"), "{finding:?}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         if !is_there && history.ending(id.to) != Ending::Incomplete {
             finding.violated([history.source(at)], || {
                 let (sender, message) = (context.process(id.from), context.message(id));
-                format!("{sender} kept {message} from the network, although it had never been delivered")
+                format!("{sender} suppressed {message}, although it had never been delivered")
             });
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         if !has_it && history.ending(id.to) != Ending::Incomplete {
             finding.violated([history.source(claimed.at)], || {
                 let (receiver, message) = (context.process(id.to), context.message(id));
-                format!("{receiver} reports {message} as an orphan, but had not delivered it")
+                format!("{receiver} reported {message} as an orphan, but had not delivered it")
             });
         }
         let is_over = history.is_settled && matches!(history.ending(id.from), Ending::Known(_));
@@ -51,7 +51,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             finding.violated([history.source(claimed.at)], || {
                 let (sender, message) = (context.process(id.from), context.message(id));
                 let receiver = context.process(id.to);
-                format!("{sender} never sent {message} again, which {receiver} had as an orphan")
+                format!("{sender} never re-sent {message}, which {receiver} had as an orphan")
             });
         }
     }
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn an_orphan_that_is_never_sent_again_is_found() {
         let finding = check_alone(check, &run(true).0);
-        assert!(finding.violations[0].text.contains("never sent"), "{finding:?}");
+        assert!(finding.violations[0].text.contains("never re-sent"), "{finding:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 let process = context.process(history.process_of(claimed.at));
                 let message = context.message(id);
                 format!(
-                    "{process} has {message} in phase {phase}, but by what its sender had consumed it is of phase \
+                    "{process} has {message} in phase {phase}, but what its sender had consumed gives phase \
                      {computed}"
                 )
             });
@@ -70,7 +70,7 @@ mod tests {
     fn another_phase_is_found() {
         for wrong in [1, 3] {
             let finding = check_alone(check, &run(wrong));
-            assert!(finding.violations[0].text.contains("it is of phase 2"), "{finding:?}");
+            assert!(finding.violations[0].text.contains("gives phase 2"), "{finding:?}");
         }
     }
 

@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(finding.violation_count(), 0);
         assert_eq!(
             finding.unknown.unwrap(),
-            "the facts of p1, life 1 are missing: their file is gone; it was edited"
+            "the facts of p1, life 1 are missing: there is no file; it was edited"
         );
         run.trace.flaws.extend(vec![Flaw { stream: None, kind: FlawKind::NoDigest }; 5]);
         assert!(check_alone(check, &run).unknown.unwrap().ends_with("; and 3 more of this kind"));

@@ -28,7 +28,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 let at = rollback.restores().map(|it| it.at).next().or(rollback.cause.map(|(_, at)| at));
                 let evidence = history.source(at.expect("a rollback is known by a fact"));
                 finding.violated([evidence], || {
-                    format!("{} went back {visits} times for the same failure", history.context.group(number))
+                    format!(
+                        "{} rolled back {visits} times for the same failure",
+                        history.context.group(number)
+                    )
                 });
                 break;
             }

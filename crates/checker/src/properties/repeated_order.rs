@@ -40,7 +40,7 @@ fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding:
                 let (context, receiver) = (history.context, history.process_of(again.at));
                 let (receiver, was, is) =
                     (context.process(receiver), context.message(was.id), context.message(again.id));
-                format!("{receiver} was delivered {is} where it had been delivered {was}, and others depend on that")
+                format!("{receiver} was delivered {is} instead of {was}, on which other processes depend")
             });
             return;
         }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn another_order_is_found_when_somebody_has_seen_the_first() {
         let finding = check_alone(check, &run(true, [1, 0]));
-        assert!(finding.violations[0].text.contains("others depend on that"), "{finding:?}");
+        assert!(finding.violations[0].text.contains("on which other processes depend"), "{finding:?}");
         assert_eq!(check_alone(check, &run(false, [1, 0])).violation_count(), 0, "nobody has seen it");
     }
 

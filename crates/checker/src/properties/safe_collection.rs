@@ -31,7 +31,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         if let Some(&(at, below)) = earlier.max_by_key(|(_, below)| *below).filter(|(_, below)| sn < *below) {
             finding.violated([history.source(at), history.source(restored.at)], || {
                 let process = context.process(process);
-                format!("{process} had collected everything below {below}, and then went back to {sn}")
+                format!("{process} had collected everything below {below}, and then rolled back to {sn}")
             });
         }
     }

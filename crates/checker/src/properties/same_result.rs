@@ -17,7 +17,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             continue;
         }
         let Ending::Known(end) = history.ending(rank) else {
-            finding.unjudged(|| format!("the final state of {} is not known", context.process(rank)));
+            finding.unjudged(|| format!("the final state of {} is unknown", context.process(rank)));
             continue;
         };
         finding.instances += 1;

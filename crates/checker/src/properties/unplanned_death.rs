@@ -1,4 +1,4 @@
-//! No process ended by itself. One that did was recovered from like any other, but the run was not the one that was asked
+//! No process ended unexpectedly. One that did was recovered from like any other, but the run was not the one that was asked
 //! for: something broke, or somebody else has killed it.
 
 use crate::history::History;
@@ -12,7 +12,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             let process = history.context.process(end.process);
             finding.unjudged(|| {
                 format!(
-                    "{process} ended by itself at {:.2} s, which no planned fault explains",
+                    "{process} ended unexpectedly at {:.2} s, without a planned fault",
                     end.at.as_secs_f64()
                 )
             });
@@ -34,6 +34,6 @@ mod tests {
         assert_eq!(check_alone(check, &run).unknown, None);
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
         let reason = check_alone(check, &run).unknown.expect("nobody ordered it");
-        assert!(reason.contains("p1 ended by itself"), "{reason}");
+        assert!(reason.contains("p1 ended unexpectedly"), "{reason}");
     }
 }

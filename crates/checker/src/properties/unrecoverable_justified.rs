@@ -59,7 +59,7 @@ impl<'a> GivingUp<'a> {
                 finding.violated([at], || {
                     let (owner, position) = (context.process(name.owner), name.position());
                     let holder = context.process(copy.holder);
-                    format!("the part of {owner} in checkpoint {position} was given up, but {holder} had it durably")
+                    format!("the part of {owner} in checkpoint {position} was reported missing, but was durable at {holder}")
                 });
                 is_explained = true;
             }
@@ -77,12 +77,15 @@ impl<'a> GivingUp<'a> {
             return;
         }
         if !is_explained {
-            finding.violated([at], || format!("{} was given up, but no part of it was lost", name()));
+            finding.violated([at], || format!("{} was declared unrecoverable, but no part was lost", name()));
         } else if let Some(position) = self.restorable(group)
             && !self.may_be_collected(position, missing)
         {
             finding.violated([at], || {
-                format!("{} was given up, but every part of checkpoint {position} was there", name())
+                format!(
+                    "{} was declared unrecoverable, but every part of checkpoint {position} was available",
+                    name()
+                )
             });
         }
     }
@@ -100,7 +103,7 @@ impl<'a> GivingUp<'a> {
         if !history.supervision.may_have_lost(holder, since, self.before) {
             finding.violated([history.source(self.claimed.at)], || {
                 format!(
-                    "{} was given up for its log, but {} had lost nothing",
+                    "{} was declared unrecoverable because of its log, but {} had lost nothing",
                     self.group(),
                     context.process(holder)
                 )
@@ -257,7 +260,7 @@ mod tests {
         run.kill(0, true);
         run.kill(1, false);
         give_up(&mut run);
-        assert!(check_alone(check, &run).violations[0].text.contains("but p1 had it"));
+        assert!(check_alone(check, &run).violations[0].text.contains("but was durable at p1"));
     }
 
     #[test]
@@ -276,7 +279,7 @@ mod tests {
     fn a_part_that_was_never_durable_needs_a_loss_too() {
         let mut run = Run::new(&[&[0], &[1]]);
         give_up(&mut run);
-        assert!(check_alone(check, &run).violations[0].text.contains("no part of it was lost"));
+        assert!(check_alone(check, &run).violations[0].text.contains("no part was lost"));
     }
 
     #[test]
@@ -319,7 +322,7 @@ mod tests {
         run.kill(1, true);
         run.durable(1, run.image(0, 0, 1));
         give_up(&mut run);
-        assert!(check_alone(check, &run).violations[0].text.contains("but p1 had it"));
+        assert!(check_alone(check, &run).violations[0].text.contains("but was durable at p1"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         {
             finding.instances += 1;
             finding.violated([history.source(at), history.source(witnessed.at)], || {
-                format!("two different states were stored as the part {name}")
+                format!("two different states were saved as {name}")
             });
             continue;
         }
@@ -65,7 +65,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                     (Some(_), "delivered") => ("tasks", "run"),
                     (Some(_), _) => ("tasks", "spawned and run"),
                 };
-                format!("{what} of {} does not contain the {things} that it had {which}", owner())
+                format!("{what} of {} does not match the {things} that it had {which}", owner())
             });
         }
     }

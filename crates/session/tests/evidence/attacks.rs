@@ -144,7 +144,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
 
     for (stream, who) in streams.clone() {
         let is_supervisor = stream == SUPERVISOR;
-        attacks.raw(format!("stream of {who} removed"), &["are missing: their file is gone"], move |dir| {
+        attacks.raw(format!("stream of {who} removed"), &["are missing: there is no file"], move |dir| {
             fs::remove_file(Bundle::open(dir).facts_path(stream.0, stream.1)).unwrap();
         });
         let told: &[_] =
@@ -171,13 +171,13 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         attacks.bytes(format!("seal of {who} cut off"), &["without a seal"], stream, |bytes| {
             bytes[..bytes.len() - SEAL].to_vec()
         });
-        attacks.bytes(format!("first record of {who} removed"), &["the seal speaks of"], stream, |bytes| {
+        attacks.bytes(format!("first record of {who} removed"), &["the seal counts"], stream, |bytes| {
             let first = records(bytes)[0].clone();
             [&bytes[..first.start], &bytes[first.end..]].concat()
         });
         attacks.bytes(
             format!("one record in the middle of {who} removed"),
-            &["the seal speaks of"],
+            &["the seal counts"],
             stream,
             |bytes| {
                 let records = records(bytes);
@@ -190,7 +190,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             let (a, b) = (records[records.len() / 2 - 1].clone(), records[records.len() / 2].clone());
             [&bytes[..a.start], &bytes[b.clone()], &bytes[a.clone()], &bytes[b.end..]].concat()
         });
-        attacks.bytes(format!("one record of {who} doubled"), &["the seal speaks of"], stream, |bytes| {
+        attacks.bytes(format!("one record of {who} doubled"), &["the seal counts"], stream, |bytes| {
             let records = records(bytes);
             let one = records[records.len() / 2].clone();
             [&bytes[..one.end], &bytes[one.start..]].concat()
@@ -205,17 +205,21 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         attacks.bytes(format!("only the header of {who} left"), &["without a seal"], stream, |bytes| {
             bytes[..HEADER].to_vec()
         });
-        attacks.resealed(format!("a time of {who} moved back"), &["go back in time"], move |_, trace| {
-            let facts = trace.streams.get_mut(&stream).unwrap();
-            let at = (1..facts.len()).rev().find(|&at| facts[at - 1].0 > Time::ZERO).unwrap();
-            facts[at].0 = Time::ZERO;
-        });
+        attacks.resealed(
+            format!("a time of {who} moved back"),
+            &["have decreasing times"],
+            move |_, trace| {
+                let facts = trace.streams.get_mut(&stream).unwrap();
+                let at = (1..facts.len()).rev().find(|&at| facts[at - 1].0 > Time::ZERO).unwrap();
+                facts[at].0 = Time::ZERO;
+            },
+        );
     }
 
     // Seals.
     for (name, at, bit, told) in [
         ("who sealed it", SEAL - 6, 1, &["the digest of all"][..]),
-        ("how many facts it seals", SEAL - 8, 1, &["the seal speaks of"][..]),
+        ("how many facts it seals", SEAL - 8, 1, &["the seal counts"][..]),
         ("the digest", 1, 0x80, &["the digest of all"][..]),
         ("whether it is complete", SEAL - 7, 1, &["the digest of all"][..]),
         ("its mark", SEAL, 1, &["have a gap", "in the middle of a record"][..]),
@@ -246,10 +250,10 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let path = |(process, life): Stream| Bundle::open(dir).facts_path(process, life);
         fs::rename(path(from), path(to)).unwrap();
     };
-    attacks.raw("an earlier life renamed to the later one", &["their file is gone"], move |dir| {
+    attacks.raw("an earlier life renamed to the later one", &["there is no file"], move |dir| {
         rename(dir, earlier, later);
     });
-    attacks.raw("files of two lives exchanged", &["another name", "their file is gone"], move |dir| {
+    attacks.raw("files of two lives exchanged", &["the wrong name", "there is no file"], move |dir| {
         let spare = (ProcessId(9999), Life(1));
         rename(dir, earlier, spare);
         rename(dir, later, earlier);
@@ -265,7 +269,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         trace.streams.insert(other, b);
         trace.streams.insert(later, a);
     });
-    attacks.raw("a stream of nobody added", &["another name"], move |dir| {
+    attacks.raw("a stream of nobody added", &["the wrong name"], move |dir| {
         let path = |process| Bundle::open(dir).facts_path(process, Life(1));
         fs::copy(path(other.0), path(ProcessId(9999))).unwrap();
     });
@@ -273,29 +277,30 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let stream = trace.streams[&other].clone();
         trace.streams.insert((ProcessId(9999), Life(1)), stream);
     });
-    attacks.raw("a file of no life among the facts", &["is of no process"], |dir| {
+    attacks.raw("a file of no life among the facts", &["belongs to no process"], |dir| {
         fs::write(dir.join("facts/story.facts"), "once").unwrap();
     });
 
     // The supervisor's facts.
-    attacks.without("lifeStarted (first life)", &["does not say that it started"], |fact| {
+    attacks.without("lifeStarted (first life)", &["do not contain the start of"], |fact| {
         matches!(fact, Fact::LifeStarted { life: Life(1), .. })
     });
     attacks.without(
         "lifeStarted (second life)",
-        &["was never started", "does not say that it started"],
+        &["was never started", "do not contain the start of"],
         |fact| matches!(fact, Fact::LifeStarted { life: Life(2), .. }),
     );
-    attacks.without("begun", &["does not say that the application began"], |fact| *fact == Fact::Begun);
-    attacks.without("injecting", &["does not say that it was injected"], |fact| {
+    attacks.without("begun", &["do not contain the start of the application"], |fact| *fact == Fact::Begun);
+    attacks.without("injecting", &["do not contain its injection"], |fact| {
         matches!(fact, Fact::Injecting { .. })
     });
-    attacks.without("failed", &["no life ended by it"], |fact| matches!(fact, Fact::Failed { .. }));
+    attacks.without("failed", &["ended no life"], |fact| matches!(fact, Fact::Failed { .. }));
     attacks.without("detected", &["was never detected"], |fact| matches!(fact, Fact::Detected { .. }));
-    attacks.without("completed", &["does not say that the run completed"], |fact| *fact == Fact::Completed);
+    attacks
+        .without("completed", &["do not contain the completion of the run"], |fact| *fact == Fact::Completed);
     attacks.resealed(
         "a fault's facts removed, and its account edited",
-        &["says nothing of it", "which no planned fault explains"],
+        &["missing from the supervisor's facts", "without a planned fault"],
         |manifest, trace| {
             let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
             facts.retain(|(_, fact)| {
@@ -317,7 +322,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let (_, fact) = facts.remove(at);
         facts.insert(0, (Time::ZERO, fact));
     });
-    attacks.resealed("a second beginning", &["2 times"], |_, trace| {
+    attacks.resealed("a second beginning", &["2 starts"], |_, trace| {
         let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
         let at = facts.iter().position(|(_, fact)| *fact == Fact::Begun).unwrap();
         facts.insert(at, facts[at].clone());
@@ -326,21 +331,21 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
         facts.push((facts[facts.len() - 1].0, Fact::Left(faultline_core::ClusterId(0))));
     });
-    attacks.resealed("another fault injected than planned", &["the plan does not hold it"], |_, trace| {
+    attacks.resealed("another fault injected than planned", &["is not in the plan"], |_, trace| {
         for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
             if let Fact::Injecting { fault, .. } = fact {
                 **fault = Fault::Pause { process: ProcessId(1), span: Span(1) };
             }
         }
     });
-    attacks.resealed("results removed", &["never states its result"], |_, trace| {
+    attacks.resealed("results removed", &["never stated its result"], |_, trace| {
         for stream in trace.streams.values_mut() {
             stream.retain(|(_, fact)| !matches!(fact, Fact::Finished(_)));
         }
     });
     for (stream, who) in streams.into_iter().skip(1) {
         let told: &[_] = if manifest.processes[stream.0.index()].role == Role::RANK && stream != earlier {
-            &["never states its result"]
+            &["never stated its result"]
         } else {
             &[]
         };
@@ -356,7 +361,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             });
             attacks.resealed(
                 format!("first fact of {who} removed"),
-                &["is not where its witness says"],
+                &["is not at the place that its witness names"],
                 move |_, trace| {
                     trace.streams.get_mut(&stream).unwrap().remove(0);
                 },
@@ -370,7 +375,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     }
 
     // The description of the run.
-    const EDITED: &[&str] = &["has changed since it was written"];
+    const EDITED: &[&str] = &["was changed after the run"];
     attacks.raw("federation.yaml: a comment added", EDITED, |dir| {
         let path = dir.join("federation.yaml");
         let text = fs::read_to_string(&path).unwrap();
@@ -392,7 +397,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
     });
     attacks.raw("facts removed", &[], |dir| fs::remove_dir_all(dir.join("facts")).unwrap());
-    attacks.entry("digest removed", &["carries no digest"], |it| {
+    attacks.entry("digest removed", &["contains no digest"], |it| {
         drop(it.as_object_mut().unwrap().remove("digest"))
     });
     attacks.entry("digest changed", EDITED, |it| it["digest"] = "00".repeat(32).into());
@@ -463,15 +468,15 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     });
     attacks.resealed(
         "`faults` emptied",
-        &["accounts for 0 faults", "is not what the supervisor states"],
+        &["outcomes for 0 faults", "disagree about the outcome"],
         |it, _| {
             it.faults.clear();
         },
     );
-    attacks.resealed("a fault said to be ineffective", &["is not what the supervisor states"], |it, _| {
+    attacks.resealed("a fault said to be ineffective", &["disagree about the outcome"], |it, _| {
         it.faults[0].1 = FaultState::Ineffective("it was late".into());
     });
-    attacks.resealed("`outcome` changed", &["the manifest says otherwise"], |it, _| {
+    attacks.resealed("`outcome` changed", &["not according to the manifest"], |it, _| {
         it.outcome = Some(Outcome::Deadline);
     });
     attacks.resealed("`duration` shortened", &["the run ended after"], |it, _| it.duration = Span(1));
@@ -483,12 +488,11 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         it.federation.clear()
     });
     if manifest.backend == Backend::Simulate {
-        attacks
-            .resealed("`backend` changed", &["there is no measurement"], |it, _| it.backend = Backend::Local);
+        attacks.resealed("`backend` changed", &["was not measured"], |it, _| it.backend = Backend::Local);
         attacks.resealed("`duration` lengthened", &["the run ended after"], |it, _| it.duration.0 *= 10);
         attacks.resealed(
             "all times moved before the beginning",
-            &["before the application began"],
+            &["before the application started"],
             |_, trace| {
                 let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
                 let end = facts.last().unwrap().0;
@@ -500,12 +504,11 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         attacks.resealed("`backend` changed", &["although they are simulated"], |it, _| {
             it.backend = Backend::Simulate
         });
-        attacks.resealed("measurements removed", &["there is no measurement"], |it, _| {
+        attacks.resealed("measurements removed", &["was not measured"], |it, _| {
             it.links.iter_mut().for_each(|it| it.measured = None);
         });
-        attacks.resealed("one measurement removed", &["there is no measurement"], |it, _| {
-            it.links[0].measured = None
-        });
+        attacks
+            .resealed("one measurement removed", &["was not measured"], |it, _| it.links[0].measured = None);
         attacks.entry("a measurement changed", EDITED, |it| it["links"][0]["measured"]["latency"] = 1.into());
     }
     attacks.0
