@@ -69,8 +69,8 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
     assert!(none.cannot_with_faults.is_some() && !compared.has_failed());
 
     let text = tell::text(&compared);
-    assert!(text.contains("seeds 3 to 4") && text.contains("processes that go back, per outage"), "{text}");
-    assert!(text.contains("none is not run with the faults"), "{text}");
+    assert!(text.contains("seeds 3 to 4") && text.contains("processes rolled back, per outage"), "{text}");
+    assert!(text.contains("none does not run with faults"), "{text}");
     let json: serde_json::Value = serde_json::from_str(&tell::json(&compared)).expect("one object");
     let hydee = &json["protocols"][1];
     assert_eq!((&hydee["protocol"], &hydee["withFaults"]["pass"]), (&"hydee".into(), &2.into()));

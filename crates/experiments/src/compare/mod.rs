@@ -315,7 +315,7 @@ impl Bench<'_, '_> {
     ) -> Result<(), Stop> {
         let calm = self.runs(&without_faults(federation))?;
         row.cannot_with_faults = if row.protocol == UNPROTECTED {
-            Some("without protection the first failure ends the run".to_owned())
+            Some("without a protocol, the first failure ends the run".to_owned())
         } else {
             problem_of(federation)
         };

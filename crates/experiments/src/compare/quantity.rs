@@ -73,7 +73,7 @@ pub const QUANTITIES: [Quantity; 15] = [
     },
     Quantity {
         name: "checkpointBytes",
-        title: "state saved, with copies",
+        title: "state saved, with replicas",
         unit: Unit::Bytes,
         faulty: false,
         drawn: true,
@@ -100,7 +100,7 @@ pub const QUANTITIES: [Quantity; 15] = [
     },
     Quantity {
         name: "loggedPercent",
-        title: "logged, of all sent",
+        title: "logged, share of all messages",
         unit: Unit::Percent,
         faulty: false,
         drawn: true,
@@ -149,7 +149,7 @@ pub const QUANTITIES: [Quantity; 15] = [
     },
     Quantity {
         name: "rolledBackPercent",
-        title: "processes that go back, per outage",
+        title: "processes rolled back, per outage",
         unit: Unit::Percent,
         faulty: true,
         drawn: true,
@@ -158,7 +158,7 @@ pub const QUANTITIES: [Quantity; 15] = [
     },
     Quantity {
         name: "lostSeconds",
-        title: "work undone, per outage",
+        title: "lost work, per outage",
         unit: Unit::Seconds,
         faulty: true,
         drawn: true,
@@ -176,7 +176,7 @@ pub const QUANTITIES: [Quantity; 15] = [
     },
     Quantity {
         name: "recoverySeconds",
-        title: "until all have gone on",
+        title: "time to recover",
         unit: Unit::Seconds,
         faulty: true,
         drawn: true,

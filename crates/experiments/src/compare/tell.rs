@@ -26,7 +26,7 @@ pub fn text(it: &Comparison) -> String {
     );
     if let Some(unprotected) = &it.unprotected {
         let seconds = Unit::Seconds.text(unprotected);
-        writeln!(text, "Unprotected and without faults it takes {seconds}.")
+        writeln!(text, "The unprotected run without faults takes {seconds}.")
             .expect("a string takes everything");
     }
     text.push('\n');
@@ -125,7 +125,7 @@ pub(super) fn seeds(it: &Comparison) -> String {
 pub(super) fn on(it: &Comparison) -> &'static str {
     match it.backend {
         Backend::Simulate => "in virtual time",
-        Backend::Local => "on real processes of one machine",
+        Backend::Local => "on real processes on one machine",
         Backend::Kubernetes => "in pods",
     }
 }
@@ -135,7 +135,7 @@ pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
     let cannot = row.cannot.iter().map(|it| format!("{} cannot run this: {it}", row.protocol));
     let left_out = row.left_out.iter().map(|it| format!("{} runs without {it}", row.protocol));
     let faulty = row.cannot_with_faults.iter().filter(|_| it.has_faults);
-    let faulty = faulty.map(|it| format!("{} is not run with the faults: {it}", row.protocol));
+    let faulty = faulty.map(|it| format!("{} does not run with faults: {it}", row.protocol));
     let side = |when: &'static str, tally: &Tally| {
         let lines: Vec<String> =
             tally.reasons.iter().map(|it| format!("{} {when}, {it}", row.protocol)).collect();
@@ -156,7 +156,7 @@ fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
     let is_measure = row.protocol == UNPROTECTED && it.backend != Backend::Simulate && row.calm.completed > 0;
     is_measure.then(|| {
         format!(
-            "{UNPROTECTED} is the measure, run once more: how much longer that takes is how far equal runs differ on this machine"
+            "{UNPROTECTED} is the reference, run a second time: its overhead shows how much identical runs differ on this machine"
         )
     })
 }
@@ -169,8 +169,8 @@ fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
     (most > own).then(|| {
         let [own, most] = [own, most].map(|it| Unit::Count.brief(it));
         format!(
-            "{} met fewer faults than others, {own} of {most} on average: the rest came too late, or waited for what it \
-             does not do. Its costs with faults are not comparable (`faultline run` with this protocol tells which fault)",
+            "{} met fewer faults than others, {own} of {most} on average: the rest were due too late, or waited for an event \
+             that it does not have. Its costs with faults are not comparable (`faultline run` with this protocol shows which faults)",
             row.protocol
         )
     })

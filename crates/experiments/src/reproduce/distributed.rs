@@ -57,30 +57,30 @@ pub(super) fn without_initiator(lab: &mut Lab<'_>) -> Result<Vec<Section>, Inter
         title: "Garbage collection without an initiator".into(),
         place: "7, future work",
         text: vec![
-            "With the option \"collectBy: everyCluster\" each cluster tells all others what it stores when its time comes, and \
-             decides for itself when it has heard all others, or by what it heard last when its next time comes. The same \
-             seeds, with a collection every two hours in both cases. A list holds one DDV (8 bytes a cluster) for each stored \
-             checkpoint."
+            "With the option \"collectBy: everyCluster\", each cluster periodically announces what it stores to all \
+             other clusters. It decides for itself once it has heard from all of them, or at its next announcement, \
+             based on the latest news. The same seeds, with a collection every two hours in both cases. A list holds \
+             one DDV (8 bytes per cluster) for each stored checkpoint."
                 .into(),
         ],
         findings: vec![
             Finding {
-                what: "without an initiator as much is removed".into(),
+                what: "the same checkpoints are collected without an initiator".into(),
                 published: "\"the garbage collector should be more distributed\"".into(),
                 ours: match alike {
-                    true => "in every collection of every run the same".into(),
-                    false => "not in every collection the same".into(),
+                    true => "the same in every collection of every run".into(),
+                    false => "not the same in every collection".into(),
                 },
                 agreement: Agreement::Measured,
                 sentence: format!(
-                    "N(N-1) messages between N clusters take the place of 3(N-1): fewer with two, as many with three, more with \
-                     more; and all lists go to everybody. It takes one message's time instead of three: the last node was \
-                     done {} ms earlier with two clusters.",
+                    "N(N-1) messages between N clusters replace 3(N-1): fewer with two clusters, the same number \
+                     with three, more beyond; and all clusters receive all lists. A collection takes one message \
+                     delay instead of three: with two clusters, the last node finished {} ms earlier.",
                     short(earlier[0])
                 ),
             },
             Finding {
-                what: "a cluster that is cut off holds nobody up that does not depend on it".into(),
+                what: "a cluster that is cut off delays no cluster that does not depend on it".into(),
                 published: String::new(),
                 ours: format!(
                     "cluster 1 stores at most {} checkpoints instead of {}",
@@ -89,9 +89,10 @@ pub(super) fn without_initiator(lab: &mut Lab<'_>) -> Result<Vec<Section>, Inter
                 ),
                 agreement: Agreement::Measured,
                 sentence: match fewer {
-                    true => "What the silent cluster told last goes on counting. A cluster that has delivered what the silent \
-                             one sent since then keeps what it may need because of it, with or without an initiator.",
-                    false => "Nothing was saved here.",
+                    true => "The last announcement of the silent cluster remains valid. A cluster that has delivered \
+                        later messages of the silent cluster keeps what it may need because of them, with or without \
+                        an initiator.",
+                    false => "There was no saving here.",
                 }
                 .into(),
             },
@@ -100,12 +101,12 @@ pub(super) fn without_initiator(lab: &mut Lab<'_>) -> Result<Vec<Section>, Inter
         tables: vec![
             Table {
                 name: "without-initiator",
-                caption: "Per collection, in the mean of a run".into(),
+                caption: "Per collection, mean of a run".into(),
                 columns: vec![
                     "setting",
                     "who decides",
                     "messages between clusters",
-                    "messages inside clusters",
+                    "messages within clusters",
                     "DDVs sent between clusters",
                     "stored before",
                     "stored after",
@@ -117,7 +118,7 @@ pub(super) fn without_initiator(lab: &mut Lab<'_>) -> Result<Vec<Section>, Inter
                 caption: "Three in a pipeline, the last one cut off from the third hour to the ninth".into(),
                 columns: vec![
                     "who decides",
-                    "collections meanwhile",
+                    "collections in that time",
                     "most stored in cluster 0",
                     "in cluster 1",
                     "in cluster 2",

@@ -22,7 +22,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_>) -> Result<Vec<Section>, Int
     let base = federation(&three_clusters(|_, _| 100));
     let (two, six) = (Some(2), Some(6));
     let settings = [
-        ("all stay", with_guest(&base, None, None)),
+        ("all clusters stay", with_guest(&base, None, None)),
         ("cluster 2 joins after 2 h", with_guest(&base, two, None)),
         ("it leaves after 6 h", with_guest(&base, None, six)),
         ("it joins and leaves", with_guest(&base, two, six)),
@@ -38,7 +38,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_>) -> Result<Vec<Section>, Int
 
     // A failure in cluster 0 after the guest has left, and one in a federation in which it is still there.
     let mut failures = Vec::new();
-    for (name, leaves) in [("all stay", None), ("cluster 2 has left", Some(3))] {
+    for (name, leaves) in [("all clusters stay", None), ("cluster 2 has left", Some(3))] {
         let mut setting = every_ten_minutes(with_guest(&base, None, leaves));
         kill(&mut setting, "cluster-0", 10..11);
         let runs = lab.run(&format!("a failure when {name}"), &setting)?;
@@ -60,15 +60,16 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_>) -> Result<Vec<Section>, Int
         title: "Clusters that join and leave".into(),
         place: "7, future work",
         text: vec![
-            "With \"joinsAfter\" and \"leavesAfter\" a cluster takes part in a stretch of the run. One that leaves waits until \
-             collections have shown that nobody can want anything of it any more; then its processes end, and its storage is \
-             given back. Three clusters of 100 nodes, ten hours, a hundred messages from each to each other, all of them sent \
-             while both are there, and a collection every two hours where nothing else is said."
+            "With \"joinsAfter\" and \"leavesAfter\", a cluster takes part in a part of the run. A leaving cluster \
+             waits until collections have shown that no recovery can need anything from it. Then its processes end \
+             and its storage is released. Three clusters of 100 nodes, ten hours, a hundred messages from each \
+             cluster to each other cluster, all sent while both are present, and a collection every two hours unless \
+             stated otherwise."
                 .into(),
         ],
         findings: vec![
             Finding {
-                what: "how long a cluster has to wait before it may go is up to the collections".into(),
+                what: "the time until a cluster may leave depends on the collections".into(),
                 published: "\"we want to manage dynamism\"".into(),
                 ours: format!(
                     "{} minutes with a collection every two hours, {} with one every ten minutes",
@@ -76,21 +77,21 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_>) -> Result<Vec<Section>, Int
                     waits[4].text()
                 ),
                 agreement: Agreement::Measured,
-                sentence: "Until then it keeps its last checkpoints and its log, and would recover.".into(),
+                sentence: "Until then, it keeps its last checkpoints and its log, and could still recover.".into(),
             },
             Finding {
-                what: "a failure after it has left does not concern it".into(),
+                what: "a failure after it has left does not affect it".into(),
                 published: String::new(),
                 ours: format!("it rolls back {} times", short(concerned)),
                 agreement: Agreement::Measured,
-                sentence: "Every run was judged: no message to or from it is missing or unsent in the end.".into(),
+                sentence: "Every run was judged: no message to or from it is lost or unsent in the final state.".into(),
             },
         ],
         figures: Vec::new(),
         tables: vec![
             Table {
                 name: "joining-and-leaving",
-                caption: "In the mean of a run of ten hours".into(),
+                caption: "Mean of a run of ten hours".into(),
                 columns: vec![
                     "cluster 2",
                     "messages of the application between clusters",
@@ -98,8 +99,8 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_>) -> Result<Vec<Section>, Int
                     "forced checkpoints",
                     "unforced",
                     "most stored in cluster 2",
-                    "stored there in the end",
-                    "waited to go, min",
+                    "stored there at the end",
+                    "waited to leave, min",
                 ],
                 rows,
             },

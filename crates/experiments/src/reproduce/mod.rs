@@ -65,13 +65,14 @@ pub struct Paper {
 
 /// The HC3I paper.
 pub const HC3I: Paper = Paper {
-    title: "HC3I, repeated",
-    heading: "Hybrid Checkpointing for Parallel Applications in Cluster Federations, repeated",
+    title: "HC3I, reproduced",
+    heading: "Hybrid Checkpointing for Parallel Applications in Cluster Federations, reproduced",
     meta: "S. Monnet, C. Morin, R. Badrinath, 2003: the evaluation of the HC3I protocol (sections 5.2 to 5.4)",
     prose: &[
-        "The protocol is the code that also runs on real processes; three files as the paper describes them (topology, \
-         application, timers) say what is simulated. Every run was judged by independent checkers: no message lost, none \
-         delivered twice, none without its sender, every forced checkpoint before its delivery, every collection safe.",
+        "The protocol is the same code that runs on real processes. Three files as the paper describes them \
+         (topology, application, timers) define what is simulated. Every run was judged by independent checkers: no \
+         message was lost, delivered twice, or delivered without having been sent, every forced checkpoint was taken \
+         before the delivery, and every garbage collection was safe.",
     ],
     command: "faultline reproduce hc3i",
 };

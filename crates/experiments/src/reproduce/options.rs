@@ -97,12 +97,13 @@ fn whole_vector(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
     let [(_, two), (exchange, _), (busy, _), (pipeline, _)] = saved[..] else { panic!("four settings") };
     Ok(vec![Section {
         id: "whole-vector",
-        title: "The whole DDV on every message".into(),
+        title: "Piggybacking the whole DDV".into(),
         place: "7, future work",
         text: vec![
-            "With the option \"piggyback: ddv\" a message carries its sender's whole vector. A checkpoint that it forces then also counts \
-             for what its sender had received from third clusters, whose own messages force none any more. It costs one \
-             number (8 bytes) per cluster on each message between clusters; the same seeds, compared one by one."
+            "With the option \"piggyback: ddv\", a message carries its sender's whole DDV. A checkpoint that it \
+             forces then also covers what its sender had received from third clusters, whose own messages then force \
+             no checkpoint. This costs one number (8 bytes) per cluster on each message between clusters. The same \
+             seeds, compared one by one."
                 .into(),
         ],
         findings: vec![
@@ -116,15 +117,17 @@ fn whole_vector(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                     short(pipeline)
                 ),
                 agreement: Agreement::of(exchange > 1.0 && busy > 1.0 && pipeline > 1.0),
-                sentence: "The paper expects it and does not measure it. The order of the settings is that of the table."
+                sentence: "The paper expects this, but does not measure it. The settings are in the order of the \
+                    table."
                     .into(),
             },
             Finding {
-                what: "with two clusters there is nothing to learn".into(),
+                what: "with two clusters, the DDV makes no difference".into(),
                 published: String::new(),
                 ours: format!("{} fewer", two.text()),
                 agreement: Agreement::Measured,
-                sentence: "A message then carries what its receiver knows already: itself and its sender.".into(),
+                sentence: "A message then carries only what its receiver already knows: the positions of itself and \
+                    of its sender.".into(),
             },
         ],
         figures: Vec::new(),
@@ -146,7 +149,7 @@ fn replicas(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
     for copies in 1..=3 {
         let mut setting = base.clone();
         options(&mut setting).replicas = Some(copies);
-        let quiet = lab.run(&format!("{copies} copies"), &setting)?;
+        let quiet = lab.run(&format!("{copies} replicas"), &setting)?;
         let gigabytes = of(&quiet, |run| {
             let images = run.traffic.iter().find(|it| it.kind == "image");
             images.map_or(0.0, |it| it.bytes_within as f64 / 1e9)
@@ -159,7 +162,7 @@ fn replicas(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         for failures in 1..=4 {
             let mut setting = setting.clone();
             kill(&mut setting, "cluster-0", 10..10 + failures);
-            let what = format!("{copies} copies, {failures} neighbours killed");
+            let what = format!("{copies} replicas, {failures} neighbours killed");
             let survives = failures <= copies;
             let runs = if survives { lab.run(&what, &setting)? } else { lab.run_whatever(&what, &setting)? };
             let completed = runs.iter().filter(|it| it.outcome == "completed").count();
@@ -174,22 +177,22 @@ fn replicas(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
     }
     Ok(vec![Section {
         id: "replicas",
-        title: "More than one copy".into(),
+        title: "More than one replica".into(),
         place: "7, future work",
         text: vec![
-            "With the option \"replicas: k\" each node's part of a checkpoint is kept in its own memory and by k neighbours. At half-time \
-             neighbouring nodes of cluster 0 are killed at the same instant and lose their memory; that is the worst case, \
-             since neighbours keep each other's copies."
+            "With the option \"replicas: k\", each node's part of a checkpoint is stored in its own memory and at k \
+             neighbours. At half-time, neighbouring nodes of cluster 0 are killed at the same instant and lose their \
+             memory. This is the worst case, because neighbours hold each other's replicas."
                 .into(),
         ],
         findings: vec![Finding {
-            what: "k copies survive k failures of neighbours at once".into(),
+            what: "k replicas survive k simultaneous failures of neighbours".into(),
             published: "\"this implies more redundancy in the stable storage implementation\"".into(),
-            ours: if as_expected { "so in every run, and not one more".into() } else { "not always".into() },
+            ours: if as_expected { "in every run, and no more than k".into() } else { "not always".into() },
             agreement: Agreement::of(as_expected),
             sentence: format!(
-                "A run that lost a checkpoint says so, and with which parts; none goes on with a wrong state. The price is \
-                 the network: freezes grow from {} to {} ms with 10 MB a node.",
+                "A run that lost a checkpoint reports which parts are missing; none continues with a wrong state. \
+                 The price is network traffic: freezes grow from {} to {} ms with 10 MB per node.",
                 short(freezes[0]),
                 short(freezes[2])
             ),
@@ -197,9 +200,9 @@ fn replicas(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         figures: Vec::new(),
         tables: vec![Table {
             name: "replicas",
-            caption: "Copies, their cost in ten hours, and what they survive".into(),
+            caption: "Replicas, their cost in ten hours, and what they survive".into(),
             columns: vec![
-                "copies",
+                "replicas",
                 "images sent, GB",
                 "longest freeze, ms",
                 "1 killed",
@@ -254,36 +257,37 @@ fn failures_at_once(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
     let deepest = rollbacks.iter().map(|it| it.2.most).fold(0.0, f64::max);
     Ok(vec![Section {
         id: "failures-at-once",
-        title: "Failures in several clusters at once".into(),
+        title: "Simultaneous failures in several clusters".into(),
         place: "7, future work",
         text: vec![
-            "One node is killed at half-time and loses its memory, in one cluster or in both at the same instant, with \
-             collections every two hours."
+            "One node is killed at half-time and loses its memory, in one cluster or in both clusters at the same \
+             instant, with a collection every two hours."
                 .into(),
         ],
         findings: vec![Finding {
-            what: "failures in both clusters at once are survived, also after collections".into(),
+            what: "simultaneous failures in both clusters are survived, even after collections".into(),
             published: "\"should tolerate simultaneous faults in different clusters\"".into(),
-            ours: if completed { "every run recovers and completes".into() } else { "not every run".into() },
+            ours: if completed { "every run recovers and completes".into() } else { "not in every run".into() },
             agreement: Agreement::of(completed),
             sentence: format!(
-                "Recovery lines of several failures are the older ones of each, so that a collection which is safe for one \
-                 failure is safe for all. No rollback passed over more than {} committed checkpoints.",
+                "The recovery line of several failures consists of the older checkpoint of each cluster, so that a \
+                 collection that is safe for one failure is safe for all. No rollback skipped more than {} committed \
+                 checkpoints.",
                 short(deepest)
             ),
         }],
         figures: Vec::new(),
         tables: vec![Table {
             name: "failures-at-once",
-            caption: "What a failure costs".into(),
+            caption: "Cost of a failure".into(),
             columns: vec![
                 "a node fails in",
                 "rollbacks of cluster 0",
                 "rollbacks of cluster 1",
                 "lost work of 0, node hours",
                 "lost work of 1, node hours",
-                "checkpoints passed over",
-                "messages sent again",
+                "checkpoints skipped",
+                "messages re-sent",
             ],
             rows,
         }],

@@ -87,15 +87,15 @@ fn messages(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         title: "Messages".into(),
         place: "5.2, table",
         text: vec![
-            "Two clusters of 100 nodes; 10 us and 80 MB/s inside, 150 us and 100 MB/s between them; ten hours. The \
-             paper's files give probabilities, which it does not print. Here an application file gives counts or \
-             probabilities; those here are the paper's counts divided by the number of computations, one every two \
-             minutes in the mean."
+            "Two clusters of 100 nodes; 10 us and 80 MB/s within, 150 us and 100 MB/s between them; ten hours. The \
+             paper's files give probabilities, which it does not print. Here, an application file gives numbers of \
+             messages or probabilities; the probabilities used here are the paper's numbers divided by the number of \
+             computations, one every two minutes on average."
                 .into(),
-            "The figures below use counts, so that the number on an axis is the number of messages. Their instants are \
-             drawn uniformly from the ten hours, their processes evenly. The paper gives neither the length of a \
-             message nor the size of a state; here they are 10 kB and 10 MB, and change only how long a checkpoint \
-             takes (a tenth of a second)."
+            "The figures below use exact numbers of messages, so that an axis shows the number of messages. Their \
+             times are drawn uniformly from the ten hours, and their processes evenly. The paper gives neither the \
+             length of a message nor the size of a state. Here they are 10 kB and 10 MB, which affects only how long \
+             a checkpoint takes (a tenth of a second)."
                 .into(),
         ],
         findings: vec![
@@ -104,7 +104,7 @@ fn messages(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 published: "2920, 2497, 145, 11".into(),
                 ours: if exact { "the same in every run".into() } else { "other numbers".into() },
                 agreement: Agreement::of(exact),
-                sentence: "The file says how many messages there are, and so many were sent and delivered.".into(),
+                sentence: "The file states the number of messages, and this number was sent and delivered.".into(),
             },
             Finding {
                 what: "messages from cluster 1 to cluster 0, by probability".into(),
@@ -112,8 +112,8 @@ fn messages(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 ours: few.text(),
                 agreement: Agreement::UnderSpecified,
                 sentence: format!(
-                    "With probabilities the count is itself drawn (deviation {} here, 3.3 in theory), so that 11 is one \
-                     draw. The probabilities behind it are not printed.",
+                    "With probabilities, the number itself is random (deviation {} here, 3.3 in theory), so that 11 \
+                     is one sample. The probabilities behind it are not printed.",
                     short(few.deviation)
                 ),
             },
@@ -153,8 +153,7 @@ fn figures_5_and_6(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         series: vec![series("unforced", &unforced(cluster)), series("forced", &forced(cluster))],
         stated,
     };
-    let caption =
-        "Mean of all runs; the band is their range. The paper's curve cannot be read from its text.";
+    let caption = "Mean of all runs; the band is their range. The values of the paper's curve are not stated in its text.";
     let rows = points.iter().map(|(x, runs)| {
         let ratio = of(runs, |it| forced(1)(it) / checkpoints(0)(it));
         let mut row = vec![Cell::Number(*x)];
@@ -186,34 +185,35 @@ fn figures_5_and_6(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
             title: "Figure 5: checkpoints in cluster 0".into(),
             place: "5.2, Figure 5",
             text: vec![
-                "Cluster 0 takes a checkpoint every x minutes, cluster 1 only forced ones. The initial checkpoint is not \
-                 counted, and nothing is collected."
+                "Cluster 0 takes a checkpoint every x minutes, cluster 1 only forced ones. The initial checkpoint is \
+                 not counted, and there is no garbage collection."
                     .into(),
             ],
             findings: vec![
                 Finding {
-                    what: "forced checkpoints of cluster 0 are constant".into(),
+                    what: "the number of forced checkpoints of cluster 0 is constant".into(),
                     published: "constant: \"there are few messages from cluster 1\"".into(),
                     ours: format!("means from {} to {}", short(means.least), short(means.most)),
                     agreement: Agreement::of(is_constant),
-                    sentence: "Over all delays the mean stays within one checkpoint, because almost every one of the 11 \
-                               messages finds cluster 1 with a new checkpoint."
+                    sentence: "Over all delays, the mean stays within one checkpoint, because almost every one of \
+                        the 11 messages meets a new checkpoint of cluster 1."
                         .into(),
                 },
                 Finding {
-                    what: "how many they are".into(),
+                    what: "the number of forced checkpoints".into(),
                     published: "8".into(),
                     ours: all.text(),
                     agreement: Agreement::UnderSpecified,
                     sentence: format!(
-                        "Differs by {:+.1}. The paper does not say when the 11 messages are sent. A message forces no \
-                         checkpoint when it follows another without one of cluster 1 in between, so that 8 means that \
-                         three came in groups; drawn uniformly from ten hours, they rarely do.",
+                        "Differs by {:+.1}. The paper does not state when the 11 messages are sent. A message forces \
+                         no checkpoint if it follows another one without a checkpoint of cluster 1 in between. The \
+                         number 8 thus means that three messages came in groups. Drawn uniformly from ten hours, \
+                         they rarely do.",
                         all.mean - 8.0
                     ),
                 },
                 Finding {
-                    what: "fewer unforced ones than the time divided by the delay".into(),
+                    what: "fewer unforced checkpoints than the time divided by the delay".into(),
                     published: "\"smaller … because the timer is reset when a forced CLC is established\"".into(),
                     ours: format!(
                         "{} at {} min, where the quotient is {}",
@@ -222,7 +222,7 @@ fn figures_5_and_6(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                         short(MINUTES / at_longest.0)
                     ),
                     agreement: Agreement::of(below),
-                    sentence: "Holds in every run at every delay.".into(),
+                    sentence: "Holds in every run and for every delay.".into(),
                 },
             ],
             figures: vec![Figure {
@@ -255,18 +255,18 @@ fn figures_5_and_6(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                     published: "none: its timer is infinite".into(),
                     ours: if never_unforced { "none in any run".into() } else { "some".into() },
                     agreement: Agreement::of(never_unforced),
-                    sentence: "A cluster whose timer is infinite takes no checkpoint of its own.".into(),
+                    sentence: "A cluster with an infinite timer takes no unforced checkpoints.".into(),
                 },
                 Finding {
-                    what: "forced ones are proportional to the checkpoints of cluster 0".into(),
+                    what: "forced checkpoints are proportional to the checkpoints of cluster 0".into(),
                     published: "\"proportional … numerous messages come from cluster 0\"".into(),
                     ours: format!("mean ratio {} to {} over all delays", short(ratio.least), short(ratio.most)),
                     agreement: Agreement::of(is_proportional(&ratio)),
                     sentence: format!(
-                        "Proportional means here that no delay's mean ratio differs from the mean of all by more than a tenth of \
-                         it. The paper does not say for which delays it means it. With {narrowest} min the ratio is {}: most \
-                         intervals of cluster 0 then pass without a message, and 145 messages cannot force more than 145 (most \
-                         seen: {}).",
+                        "Proportional means here that no delay's mean ratio differs from the mean of all by more \
+                         than a tenth of it. The paper does not state for which delays it claims this. With \
+                         {narrowest} min, the ratio is {}: most intervals of cluster 0 then pass without a message, \
+                         and 145 messages cannot force more than 145 checkpoints (most observed: {}).",
                         short(at_narrowest),
                         short(most_forced)
                     ),
@@ -318,8 +318,8 @@ fn figure_7(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         title: "Figure 7: more checkpoints in cluster 1".into(),
         place: "5.2, Figure 7",
         text: vec![
-            "Cluster 0 takes a checkpoint every 30 minutes, cluster 1 every x. A seed has the same messages at the same \
-             instants whatever x is, so that runs are compared seed by seed."
+            "Cluster 0 takes a checkpoint every 30 minutes, cluster 1 every x minutes. A seed gives the same \
+             messages at the same times whatever x is, so that runs are compared seed by seed."
                 .into(),
         ],
         findings: vec![Finding {
@@ -333,7 +333,8 @@ fn figure_7(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         }],
         figures: vec![Figure {
             name: "figure-7",
-            caption: "Mean of all runs; the band is their range. The paper's curves cannot be read from its text.".into(),
+            caption: "Mean of all runs; the band is their range. The values of the paper's curves are not stated in \
+                its text.".into(),
             chart: Chart {
                 title: "Checkpoints against the delay of cluster 1".into(),
                 x: "delay between unforced checkpoints of cluster 1, minutes".into(),
@@ -355,7 +356,7 @@ fn figure_7(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 "cluster 0, forced",
                 "cluster 1, forced",
                 "cluster 1, unforced",
-                "cluster 0, more than with never",
+                "cluster 0, more than without timer",
             ],
             rows,
         }],
@@ -404,8 +405,8 @@ fn figure_8(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         title: "Figure 8: more messages from cluster 1 to cluster 0".into(),
         place: "5.3, Figure 8",
         text: vec![
-            "Both clusters take a checkpoint every 30 minutes; everything but the messages from cluster 1 to cluster 0 is \
-             as in the table above."
+            "Both clusters take a checkpoint every 30 minutes. Everything except the messages from cluster 1 to \
+             cluster 0 is as in the table above."
                 .into(),
         ],
         findings: vec![
@@ -414,10 +415,10 @@ fn figure_8(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 published: "\"increases fast with the number of messages from cluster 1 to cluster 0\"".into(),
                 ours: format!("{} in both clusters with 11 messages, {} with 103", short(few), short(many)),
                 agreement: Agreement::of(grows && many > 2.0 * few),
-                sentence: format!("They are {} times as many, and the mean grows with every step.", short(many / few)),
+                sentence: format!("{} times as many; the mean grows with every step.", short(many / few)),
             },
             Finding {
-                what: "with much traffic both ways most messages force a checkpoint".into(),
+                what: "with much traffic both ways, most messages force a checkpoint".into(),
                 published: "\"most of the messages will induce a forced CLC\"".into(),
                 ours: points
                     .last()
@@ -429,13 +430,15 @@ fn figure_8(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 agreement: Agreement::of(points.last().is_some_and(|(x, runs)| {
                     of(runs, |it| both(it) / (145.0 + x)).mean > 0.5
                 })),
-                sentence: "A message forces one unless another has come the same way since the last checkpoint there."
+                sentence: "A message forces a checkpoint unless another message has arrived the same way since the \
+                    last checkpoint."
                     .into(),
             },
         ],
         figures: vec![Figure {
             name: "figure-8",
-            caption: "Mean of all runs; the band is their range. The paper's curves cannot be read from its text.".into(),
+            caption: "Mean of all runs; the band is their range. The values of the paper's curves are not stated in \
+                its text.".into(),
             chart: Chart {
                 title: "Checkpoints against the messages from cluster 1 to cluster 0".into(),
                 x: "messages from cluster 1 to cluster 0".into(),
@@ -545,19 +548,20 @@ fn collection(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         title: "Garbage collection with two clusters".into(),
         place: "5.4, first table",
         text: vec![
-            "Both timers at 30 minutes, 103 messages from cluster 1 to cluster 0, a collection every two hours. The paper's \
-             table has four collections; the fifth, at the tenth hour, falls on the end of the application."
+            "Both timers at 30 minutes, 103 messages from cluster 1 to cluster 0, a collection every two hours. The \
+             paper's table has four collections; the fifth, at the tenth hour, coincides with the end of the \
+             application."
                 .into(),
         ],
         findings: vec![
             Finding {
-                what: "checkpoints in each cluster without a collection".into(),
+                what: "checkpoints in each cluster without garbage collection".into(),
                 published: "63".into(),
                 ours: format!("{} and {} (the initial one included)", stored(0).text(), stored(1).text()),
                 agreement: Agreement::of((60.0..=66.0).contains(&both.mean)),
                 sentence: format!(
-                    "The mean is {}, which makes {} local states on every node, its own and those of a neighbour (the paper: \
-                     126).",
+                    "The mean is {}, which means {} local states on every node, its own and those of a neighbour \
+                     (126 in the paper).",
                     short(both.mean),
                     short(both.mean * 2.0)
                 ),
@@ -565,11 +569,12 @@ fn collection(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
             Finding {
                 what: "checkpoints just before a collection".into(),
                 published: "10 to 18".into(),
-                ours: format!("{} in the mean", short(before_mean.mean)),
+                ours: format!("{} on average", short(before_mean.mean)),
                 agreement: Agreement::of(is_as_published(&before_mean, &published)),
                 sentence: format!(
-                    "The mean of the paper's eight numbers is {}. They are single draws, which depend on the instants of the \
-                     messages: twice the standard error of their mean is {}, and the mean here agrees if it is no farther away.",
+                    "The mean of the paper's eight numbers is {}. They are single samples, which depend on the times \
+                     of the messages. Twice the standard error of their mean is {}; the mean here agrees if it is \
+                     within that distance.",
                     short(published.mean),
                     short(published.uncertainty())
                 ),
@@ -579,20 +584,21 @@ fn collection(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 published: "2, always".into(),
                 ours: after.text(),
                 agreement: Agreement::Differs,
-                sentence: "Fewer are kept here. What is necessary is the checkpoint to which a cluster would go back if all \
-                           failed at once, and what is newer; that is mostly the newest one alone, because a message \
-                           forces a checkpoint just before it is delivered. The paper does not say why there is a second \
-                           one; keeping the one before the worst would give 2."
+                sentence: "Fewer are kept here. Only the checkpoint to which a cluster would roll back if all \
+                    clusters failed at once, and newer ones, are necessary. That is mostly the newest one alone, \
+                    because a message forces a checkpoint just before it is delivered. The paper does not explain \
+                    the second one; keeping the checkpoint before the worst case would give 2."
                     .into(),
             },
             Finding {
-                what: "most logged messages".into(),
+                what: "largest number of logged messages".into(),
                 published: "4 in both clusters".into(),
                 ours: format!("{} on one node, {} in one cluster", logged(true).text(), logged(false).text()),
                 agreement: Agreement::UnderSpecified,
                 sentence: format!(
-                    "The paper does not say whose log it counts. On one node the most is {} here in the mean, {} 4; in all logs \
-                     of a cluster at once it is {}, since the 145 messages of ten hours are removed at most every two hours.",
+                    "The paper does not state whose log it counts. On one node, the largest number is {} here on \
+                     average, {} 4. In all logs of a cluster together, it is {}, because the 145 messages of ten \
+                     hours are removed at most every two hours.",
                     short(logged(true).mean),
                     if logged(true).mean < 4.0 { "less than the paper's" } else { "no less than the paper's" },
                     short(logged(false).mean)
@@ -601,9 +607,9 @@ fn collection(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
             Finding {
                 what: "cost of a collection".into(),
                 published: "N-1 requests, N-1 answers, N-1 orders between clusters, and a broadcast in each".into(),
-                ours: if cost { "exactly so in every run".into() } else { "other numbers".into() },
+                ours: if cost { "exactly this in every run".into() } else { "other numbers".into() },
                 agreement: Agreement::of(cost),
-                sentence: "1 request, 1 answer and 1 order between the two clusters, and 99 messages inside each.".into(),
+                sentence: "1 request, 1 answer and 1 order between the two clusters, and 99 messages within each.".into(),
             },
         ],
         figures: Vec::new(),
@@ -646,9 +652,9 @@ fn three_clusters(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
         title: "Garbage collection with three clusters".into(),
         place: "5.4, second table",
         text: vec![
-            "Cluster 2 is a clone of cluster 1; \"there's approximately 200 messages that leave and arrive in each cluster\". \
-             That can mean 100 messages for each ordered pair of clusters (200 leave each cluster) or 200; both are shown. \
-             Timers at 30 minutes, a collection every two hours."
+            "Cluster 2 is a clone of cluster 1; \"there's approximately 200 messages that leave and arrive in each \
+             cluster\". This can mean 100 messages for each ordered pair of clusters (200 leave each cluster) or \
+             200. Both are shown. Timers at 30 minutes, a collection every two hours."
                 .into(),
         ],
         findings: vec![
@@ -657,9 +663,9 @@ fn three_clusters(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 published: "30 to 54 in cluster 0, 50 to 80 in the others".into(),
                 ours: told.join("; "),
                 agreement: Agreement::UnderSpecified,
-                sentence: "Neither reading gives the paper's difference between cluster 0 and the others: with as many \
-                           messages for every pair the clusters are alike. How the 200 messages are shared between the \
-                           pairs is not said."
+                sentence: "Neither reading yields the paper's difference between cluster 0 and the others: with the \
+                    same number of messages for every pair, the clusters are alike. The paper does not state how the \
+                    200 messages are divided among the pairs."
                     .into(),
             },
             Finding {
@@ -668,8 +674,8 @@ fn three_clusters(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 ours: format!("{} and {}", after[0].text(), after[1].text()),
                 agreement: Agreement::Differs,
                 sentence: format!(
-                    "Fewer are kept here in the mean (at most {}), as with two clusters; a single cluster may need more than \
-                     two when a chain of messages leads back.",
+                    "Fewer are kept here on average (at most {}), as with two clusters. A single cluster may need \
+                     more than two if a chain of messages leads back.",
                     short(fewest)
                 ),
             },

@@ -99,7 +99,7 @@ struct Timed {
 const TIMED: [Timed; 3] = [
     Timed { what: "checkpoints of a by its timer", of: |it| it.unforced[0] as f64 },
     Timed { what: "forced checkpoints of b", of: |it| it.forced[1] as f64 },
-    Timed { what: "seconds from beginning to end", of: |it| it.seconds },
+    Timed { what: "seconds from start to end", of: |it| it.seconds },
 ];
 
 impl Timed {
@@ -114,13 +114,13 @@ impl Timed {
 pub fn section(pairs: &[Pair]) -> Section {
     let agree = pairs.iter().all(Pair::agrees);
     let mut findings = vec![Finding {
-        what: "what the file determines".into(),
+        what: "numbers determined by the file".into(),
         published: String::new(),
         ours: if agree { "equal with every seed".into() } else { "not equal".into() },
         agreement: measured(agree),
         sentence:
-            "Messages by sending and receiving cluster; no forced checkpoints in the cluster to which nobody \
-                   sends; no unforced one but the first in the cluster without a timer; no rollbacks."
+            "Messages by sending and receiving cluster; no forced checkpoints in the cluster that receives no \
+             messages; no unforced checkpoint except the first in the cluster without a timer; no rollbacks."
                 .into(),
     }];
     let mut rows = Vec::new();
@@ -133,7 +133,7 @@ pub fn section(pairs: &[Pair]) -> Section {
             ours: format!("{} on processes, {} simulated", real.text(), simulated.text()),
             agreement: measured(is_near),
             sentence: format!(
-                "Timing decides it: the means differ by {} than a fifth of the simulated one.",
+                "Depends on timing: the means differ by {} than a fifth of the simulated one.",
                 if is_near { "no more" } else { "more" }
             ),
         });
@@ -141,12 +141,12 @@ pub fn section(pairs: &[Pair]) -> Section {
     }
     Section {
         id: "reality",
-        title: "The simulator beside real processes".into(),
+        title: "The simulator compared with real processes".into(),
         place: "not in the paper",
         text: vec![format!(
-            "Two clusters of two processes for four seconds, with {} seeds: each once on real processes (TCP, emulated \
-             links, files written through to the disk) and once in virtual time, with the same protocol code. A busy \
-             machine delays real processes, and spreads what timing decides.",
+            "Two clusters of two processes for four seconds, with {} seeds: each once on real processes (TCP, \
+             emulated links, files flushed to disk) and once in virtual time, with the same protocol code. A busy \
+             machine delays real processes and widens the range of timing-dependent numbers.",
             pairs.len()
         )],
         findings,

@@ -59,8 +59,8 @@ impl Agreement {
         match self {
             Agreement::Agrees => "agrees",
             Agreement::Differs => "differs",
-            Agreement::UnderSpecified => "under-specified there",
-            Agreement::Measured => "measured here",
+            Agreement::UnderSpecified => "under-specified",
+            Agreement::Measured => "measured",
         }
     }
 

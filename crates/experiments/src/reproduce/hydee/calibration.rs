@@ -171,7 +171,7 @@ pub(super) fn section(
     };
     let findings = vec![
         Finding {
-            what: "what HydEE adds to a message".into(),
+            what: "cost that HydEE adds to a message".into(),
             published: String::new(),
             ours: format!(
                 "within a cluster {}; between clusters, logged, {}",
@@ -179,27 +179,28 @@ pub(super) fn section(
                 added(Setting::Logging)
             ),
             agreement: Agreement::Measured,
-            sentence: "Each run of ping-pong beside the one without a protocol before it: mean and range."
-                .into(),
+            sentence:
+                "Each run of ping-pong compared with the preceding run without a protocol: mean and range."
+                    .into(),
         },
         Finding {
-            what: "a run that is nothing but messages, predicted".into(),
+            what: "predicted time of a run that only exchanges messages".into(),
             published: String::new(),
-            ours: format!("{} % off at worst", short(furthest)),
+            ours: format!("at most {} % error", short(furthest)),
             agreement: Agreement::Measured,
             sentence: format!(
-                "The simulator charges what a message takes when {CROWD} processes play ping-pong in pairs, and lets all processes share \
-                 this machine's cores, as they did. The prediction is {}: that is said within {CLOSE} %.",
+                "The simulator charges the cost of a message when {CROWD} processes play ping-pong in pairs, and \
+                 lets all processes share this machine's cores, as they did. The prediction is {}: the limit is \
+                 {CLOSE} %.",
                 if furthest.abs() <= CLOSE { "confirmed" } else { "not confirmed" }
             ),
         },
         Finding {
-            what: "how much longer it takes under HydEE".into(),
+            what: "overhead under HydEE".into(),
             published: String::new(),
             ours: overheads.join("; "),
             agreement: Agreement::Measured,
-            sentence: "Of runs that do nothing but send and receive: the most that there can be of it."
-                .into(),
+            sentence: "For runs that only send and receive: an upper bound of the overhead.".into(),
         },
     ];
     let row = |(place, run): (usize, Predicted)| {
@@ -219,34 +220,35 @@ pub(super) fn section(
     });
     Ok(Section {
         id: "calibration",
-        title: "What a message costs, and what follows from it".into(),
+        title: "Cost of a message".into(),
         place: "V-C, V-D",
         text: vec![format!(
             "The messages of two kernels on {PROCESSES} processes in clusters of {CLUSTER}, without any computation: \
-             on real processes over TCP on this machine, links not emulated, and simulated with what ping-pong has measured. Two \
-             processes that play alone have a core each, which is idle while they wait, and waking it takes longer than the message \
-             itself: that is charged where each process has a core of its own, in the kernels below. {CROWD} processes that play in \
-             pairs keep the cores busy: that is charged here."
+             on real processes over TCP on this machine, without emulated links, and simulated with the costs that \
+             ping-pong measured. Two processes that play alone have a core each, which is idle while they wait; \
+             waking it takes longer than the message itself. This cost is charged if each process has its own core, \
+             in the kernels below. {CROWD} processes that play in pairs keep the cores busy. This cost is charged \
+             here."
         )],
         findings,
         figures: Vec::new(),
         tables: vec![
             Table {
                 name: "costs",
-                caption: "What the simulator charges at each end of a message".into(),
+                caption: "Costs that the simulator charges at each end of a message".into(),
                 columns: vec![
                     "setting",
-                    "message, a core each, ns",
-                    "each KiB, ns",
-                    "message, cores shared, ns",
-                    "each KiB, ns",
+                    "message, one core each, ns",
+                    "per KiB, ns",
+                    "message, shared cores, ns",
+                    "per KiB, ns",
                 ],
                 rows: costs.into(),
             },
             Table {
                 name: "predicted",
                 caption: "Seconds, predicted and real".into(),
-                columns: vec!["kernel", "protocol", "predicted, s", "real, s", "off by, %"],
+                columns: vec!["kernel", "protocol", "predicted, s", "real, s", "error, %"],
                 rows: Predicted::ALL.into_iter().enumerate().map(row).collect(),
             },
         ],

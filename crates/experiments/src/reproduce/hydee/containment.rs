@@ -126,56 +126,58 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
         Finding {
             what: "only the failed cluster rolls back".into(),
             published: "one failure rolls back one cluster".into(),
-            ours: if contained { "so in every run".into() } else { "not in every run".into() },
+            ours: if contained { "in every run".into() } else { "not in every run".into() },
             agreement: Agreement::of(contained),
-            sentence: "Counted are the processes that restored a state, by what surrounds the protocol and not by its word."
+            sentence: "Counts the processes that restored a state, as observed by the driver instead of reported by \
+                the protocol."
                 .into(),
         },
         Finding {
-            what: "work that is done again".into(),
+            what: "re-executed work".into(),
             published: "containment saves energy (no numbers)".into(),
             ours: format!(
-                "{} % of what global checkpoints do again",
+                "{} % of that under global checkpoints",
                 short(share(mean(&|it| it.hydee.undone.mean), mean(&|it| it.global.undone.mean)))
             ),
             agreement: Agreement::UnderSpecified,
-            sentence: "In process-seconds, over all kernels and positions. Processes that do not go back wait for those that \
-                       do, as far as they need them."
+            sentence: "In process-seconds, over all kernels and positions. Processes that do not roll back wait for \
+                those that do, as far as they need them."
                 .into(),
         },
         Finding {
-            what: "until everybody goes on".into(),
+            what: "time to recover".into(),
             published: String::new(),
-            ours: format!("{} s, globally {} s", short(recovers), short(recovers_globally)),
+            ours: format!("{} s, global checkpoints {} s", short(recovers), short(recovers_globally)),
             agreement: Agreement::Measured,
             sentence: format!(
-                "From the failure until the last process that went back goes on; noticing and restarting included, which \
-                 take the same under both. In {no_slower} of {} settings HydEE is no slower.",
+                "From the failure until the last rolled-back process resumes, including detection and restart, which \
+                 take the same time under both. In {no_slower} of {} settings, HydEE is no slower.",
                 failures.len()
             ),
         },
         Finding {
-            what: "process-seconds that the failure costs in all".into(),
+            what: "total cost of the failure, in process-seconds".into(),
             published: String::new(),
             ours: format!(
-                "{} with HydEE, {} globally",
+                "{} with HydEE, {} with global checkpoints",
                 short(mean(&|it| it.hydee.process_seconds(it.processes))),
                 short(mean(&|it| it.global.process_seconds(it.processes)))
             ),
             agreement: Agreement::Measured,
-            sentence: "How much longer the run takes, times its processes: kernels in which everybody needs everybody soon wait for \
-                       the failed cluster, so that containment saves work and energy rather than time."
+            sentence: "Additional time of the run, times the number of processes. In kernels in which all processes \
+                depend on each other, all soon wait for the failed cluster, so that containment saves work and \
+                energy rather than time."
                 .into(),
         },
     ];
     let contained = Section {
         id: "containment",
-        title: "How far a failure spreads".into(),
+        title: "Spread of failures".into(),
         place: "V-B, table I",
         text: vec![
-            "One process dies, in the first, the middle or the last cluster, early, halfway or late between two checkpoints (one a \
-             second). The same under global coordinated checkpoints. The paper computes what rolls back from its clusters and lets \
-             nothing fail."
+            "One process fails: in the first, the middle or the last cluster; early, halfway or late between two \
+             checkpoints (one per second). The same under global coordinated checkpoints. The paper computes what \
+             rolls back from its clusters, without running any failure."
                 .into(),
         ],
         findings,
@@ -187,12 +189,12 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
                 "kernel",
                 "processes",
                 "cluster",
-                "percent of the interval",
+                "% of the interval",
                 "rolled back, %",
                 "recovered in, s",
                 "undone, process-s",
                 "longer, process-s",
-                "globally: rolled back, %",
+                "global checkpoints: rolled back, %",
                 "recovered in, s",
                 "undone, process-s",
                 "longer, process-s",
@@ -251,22 +253,23 @@ fn depth(lab: &mut Lab<'_>) -> Result<Section, Interrupted> {
     let range = |it: &Spread| format!("{} to {} times", short(it.least), short(it.most));
     Ok(Section {
         id: "depth",
-        title: "How deep a recovery is".into(),
+        title: "Depth of a recovery".into(),
         place: "III-D",
         text: vec![format!(
-            "HydEE lets processes send again phase by phase, so that no message overtakes one that it depends on. The same {} seconds of \
-             computation on {PROCESSES} processes in more and more iterations: more messages between clusters follow each other, \
-             and the work that a failure undoes spans more phases. A process of the last cluster dies 0.8 s after a checkpoint.",
+            "HydEE lets processes re-send phase by phase, so that no message overtakes one that it depends on. The \
+             same {} seconds of computation on {PROCESSES} processes are divided into more and more iterations: \
+             longer chains of messages between clusters, and more phases in the work that a failure undoes. A \
+             process of the last cluster fails 0.8 s after a checkpoint.",
             COMPUTING_MS / 1_000
         )],
         findings: vec![
             Finding {
-                what: "how much longer a run takes for a failure".into(),
+                what: "additional time of a run with a failure".into(),
                 published: "recovering some processes is faster than recovering all (introduction); not evaluated".into(),
-                ours: format!("{} what it takes under global checkpoints", range(&hydee)),
+                ours: format!("{} that under global checkpoints", range(&hydee)),
                 agreement: Agreement::of(hydee.most <= NO_SLOWER),
-                sentence: "What the failed cluster does again it does phase by phase: processes that were in different phases at the \
-                           same time wait for each other."
+                sentence: "The failed cluster re-executes phase by phase: processes that were in different phases at \
+                    the same time wait for each other."
                     .into(),
             },
             Finding {
@@ -274,25 +277,26 @@ fn depth(lab: &mut Lab<'_>) -> Result<Section, Interrupted> {
                 published: String::new(),
                 ours: format!("{} under SPBC", range(&spbc)),
                 agreement: Agreement::Measured,
-                sentence: "SPBC (Ropars and others, 2013) orders what is sent again by channel only; every send-deterministic program \
-                           allows that."
+                sentence: "SPBC (Ropars and others, 2013) orders re-sent messages only by channel, which every \
+                    send-deterministic program allows."
                     .into(),
             },
         ],
         figures: vec![Figure {
             name: "depth",
-            caption: "Longer than without the failure; noticing and restarting take 0.2 s of it.".into(),
+            caption: "Additional time compared with the run without the failure. Detection and restart take 0.2 s of \
+                it.".into(),
             chart: Chart {
-                title: "time that a failure costs, by the depth of the recovery in phases".into(),
+                title: "additional time of a run with a failure, by the depth of the recovery in phases".into(),
                 x: "phases from the checkpoint to the failure".into(),
-                y: "the run takes longer, s".into(),
+                y: "additional time, s".into(),
                 series,
                 stated: Vec::new(),
             },
         }],
         tables: vec![Table {
             name: "depth",
-            caption: "Seconds that the run takes longer for a failure".into(),
+            caption: "Additional seconds of a run with a failure".into(),
             columns: vec!["kernel", "iterations", "phases", "HydEE, s", "SPBC, s", "global checkpoints, s"],
             rows,
         }],

@@ -31,17 +31,19 @@ use real::Real;
 
 /// The paper.
 pub const PAPER: Paper = Paper {
-    title: "HydEE, repeated",
-    heading: "HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI Applications, repeated",
+    title: "HydEE, reproduced",
+    heading: "HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI Applications, \
+        reproduced",
     meta: "A. Guermouche, T. Ropars, M. Snir, F. Cappello, IPDPS 2012: the evaluation (section V)",
     prose: &[
-        "What is real: the protocol is the same code everywhere; ping-pong is played by two processes over TCP on this \
-         machine; in every simulated run each message was sent, logged, delivered and checked, and every value depends on \
-         what was received before.",
-        "What is not: the kernels compute nothing, time passes instead; they send what the kernels send to whom and in which \
-         proportion, not in which length. In the simulator links have a latency and a bandwidth, and a message keeps the \
-         processes at its ends busy for as long as ping-pong has measured on this machine, so that those figures differ from \
-         machine to machine. MPICH2, Myrinet and InfiniPath of 2012 are not here.",
+        "What is real: the protocol is the same code everywhere. Ping-pong runs between two processes over TCP on \
+         this machine. In every simulated run, each message was sent, logged, delivered and checked, and every value \
+         depends on what was received before.",
+        "What is not: the kernels compute nothing; time passes instead. Their messages have the destinations and the \
+         proportions of the real kernels, but not their lengths. In the simulator, links have a latency and a \
+         bandwidth, and a message keeps the processes at its ends busy for as long as ping-pong measured on this \
+         machine, so that those figures differ from machine to machine. MPICH2, Myrinet and InfiniPath of 2012 are \
+         not available here.",
     ],
     command: "faultline reproduce hydee",
 };
@@ -196,7 +198,7 @@ mod tests {
         let beside = &done.sections[5].findings;
         assert_eq!(
             (beside[0].agreement, beside[1].ours.as_str()),
-            (super::super::Agreement::Agrees, "0 % off at worst")
+            (super::super::Agreement::Agrees, "at most 0 % error")
         );
         let page = super::super::page::render(&done);
         assert!(page.contains(PAPER.heading) && !page.contains("NaN"));

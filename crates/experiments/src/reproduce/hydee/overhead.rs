@@ -87,8 +87,8 @@ pub(super) fn overhead(lab: &mut Lab<'_>, calibration: &Calibration) -> Result<V
             published: "overhead is at most 1.25 % (2 % in the introduction)".into(),
             ours: format!("at most {} %", short(most(0))),
             agreement: Agreement::of(most(0) <= PUBLISHED_PERCENT),
-            sentence: "Simulated: every message keeps its processes busy for as long as ping-pong has measured, without a protocol, \
-                       with piggybacked data, or logged; and what is piggybacked takes its time on the links."
+            sentence: "Simulated: every message keeps its processes busy for as long as ping-pong measured, without \
+                a protocol, with piggybacked data, or logged. Piggybacked data also takes time on the links."
                 .into(),
         },
         Finding {
@@ -96,8 +96,8 @@ pub(super) fn overhead(lab: &mut Lab<'_>, calibration: &Calibration) -> Result<V
             published: "could induce a small overhead; partial logging is beneficial (figure 6, no numbers)".into(),
             ours: format!("on average {} % longer, HydEE {} %", short(mean(1)), short(mean(0))),
             agreement: Agreement::UnderSpecified,
-            sentence: "Full logging: every process counts as a cluster, and every message costs what ping-pong took between two \
-                       clusters; how much memory logging takes is the share in the table."
+            sentence: "Full logging: every process counts as a cluster, and every message costs what ping-pong \
+                measured between two clusters. The table shows the share of bytes that are logged in memory."
                 .into(),
         },
         Finding {
@@ -105,8 +105,8 @@ pub(super) fn overhead(lab: &mut Lab<'_>, calibration: &Calibration) -> Result<V
             published: String::new(),
             ours: format!("HydEE {} % longer on average, global checkpoints {} %", short(mean(2)), short(mean(3))),
             agreement: Agreement::Measured,
-            sentence: "Every process writes 1 MiB to a disk of its own, so that nobody waits for a shared one; the paper \
-                       leaves checkpoints out of its figure."
+            sentence: "Every process writes 1 MiB to its own disk, so that no process waits for a shared one. The \
+                paper's figure does not include checkpoints."
                 .into(),
         },
     ];
@@ -115,26 +115,26 @@ pub(super) fn overhead(lab: &mut Lab<'_>, calibration: &Calibration) -> Result<V
         title: "The NAS kernels without failures".into(),
         place: "V-D, figure 6",
         text: vec![
-            "The communication of the six kernels, in the clusters that \"faultline cluster\" finds for it, for three seconds of \
-             computation. Unprotected runs are the measure. Links have the latency and the bandwidth of the paper's \
-             network; every process has a core of its own. What a protocol costs depends on how many messages there are beside the \
-             computation: the table says it."
+            "The communication of the six kernels, in the clusters that \"faultline cluster\" finds, with three \
+             seconds of computation. Unprotected runs are the reference. Links have the latency and the bandwidth of \
+             the paper's network, and every process has its own core. The cost of a protocol depends on the number \
+             of messages relative to the computation, which the table shows."
                 .into(),
         ],
         findings,
         figures: Vec::new(),
         tables: vec![Table {
             name: "overhead",
-            caption: "Longer than unprotected, in percent; and the share of bytes that HydEE logs, beside table I of the \
-                      paper"
+            caption: "Overhead over unprotected runs, in percent, and the share of bytes that HydEE logs, compared \
+                with table I of the paper"
                 .into(),
             columns: vec![
                 "kernel",
                 "processes",
                 "unprotected, s",
-                "messages of a process in a second",
+                "messages per process and second",
                 "HydEE, %",
-                "all logged, %",
+                "full logging, %",
                 "HydEE with checkpoints, %",
                 "global checkpoints, %",
                 "logged here, %",

@@ -138,18 +138,19 @@ pub fn section(played: &[Played]) -> Section {
             published: "a small overhead, and only for small messages (figure 5, no numbers)".into(),
             ours: format!("{} % up to 1 KiB, {} % above", slower_small.text(), slower_large.text()),
             agreement: Agreement::of(slower_large.mean <= slower_small.mean.max(EQUIVALENT)),
-            sentence: "Both processes in one cluster beside no protocol, the quietest run of each. Here a message goes through \
-                       the protocol, the facts and the kernel's TCP; there it went over Myri-10G in 3.3 us."
+            sentence: "Both processes in one cluster, compared with no protocol; the fastest run of each. Here, a \
+                message passes through the protocol, the facts and the kernel's TCP; in the paper, it went over \
+                Myri-10G in 3.3 us."
                 .into(),
         },
         Finding {
-            what: "with logging beside without".into(),
+            what: "latency with logging".into(),
             published: "equivalent".into(),
             ours: format!("{} %", logging.text()),
             agreement: Agreement::of(logging.mean.abs() <= EQUIVALENT),
             sentence: format!(
-                "Mean over all lengths, and the range; called equivalent up to {EQUIVALENT} %. A log entry shares the bytes that \
-                 are sent: nothing is copied."
+                "Mean over all lengths, and the range; considered equivalent up to {EQUIVALENT} %. A log entry \
+                 shares the bytes that are sent: nothing is copied."
             ),
         },
     ];
@@ -168,25 +169,25 @@ pub fn section(played: &[Played]) -> Section {
         title: "Ping-pong between two real processes".into(),
         place: "V-C, figure 5",
         text: vec![format!(
-            "Two processes on this machine send each other messages over TCP, links not emulated, {runs} runs of each setting in \
-             turn. A half round trip is half the time from one send of the first process to its next; of each run the median \
-             for each length."
+            "Two processes on this machine send each other messages over TCP, without emulated links, in {runs} runs \
+             of each setting in turn. A half round trip is half the time from one send of the first process to its \
+             next. For each run and length, the median is used."
         )],
         findings,
         figures: vec![Figure {
             name: "ping-pong",
             caption: "Half round trips; the range is that of the medians of all runs.".into(),
             chart: Chart {
-                title: "half a round trip by length of the message".into(),
-                x: "length, as a power of two of bytes".into(),
-                y: "half a round trip, us".into(),
+                title: "half round trip by message length".into(),
+                x: "message length in bytes, as a power of two".into(),
+                y: "half round trip, us".into(),
                 series: Setting::ALL.map(line).into(),
                 stated: Vec::new(),
             },
         }],
         tables: vec![Table {
             name: "ping-pong",
-            caption: "Half round trips in microseconds, and bandwidth in MB/s of the quietest run".into(),
+            caption: "Half round trips in microseconds, and bandwidth of the fastest run in MB/s".into(),
             columns: vec![
                 "bytes",
                 "native, us",

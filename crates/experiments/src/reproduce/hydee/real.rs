@@ -141,34 +141,37 @@ pub(super) fn section(lab: &mut Lab<'_>, real: &Real) -> Result<Section, Interru
         title: "A failure among real processes".into(),
         place: "V-B",
         text: vec![format!(
-            "CG on {PROCESSES} real processes in clusters of {CLUSTER}, three seconds of computation, a checkpoint each second; one process \
-             is killed halfway between two. The same file in virtual time."
+            "CG on {PROCESSES} real processes in clusters of {CLUSTER}, three seconds of computation, a checkpoint \
+             every second. One process is killed halfway between two checkpoints. The same file runs in virtual \
+             time."
         )],
         findings: vec![
             Finding {
-                what: "who rolls back".into(),
+                what: "processes that roll back".into(),
                 published: "one cluster".into(),
                 ours: if as_expected {
                     format!(
-                        "{CLUSTER} of {PROCESSES} processes with HydEE, all of them globally, real and simulated"
+                        "{CLUSTER} of {PROCESSES} processes with HydEE, all processes with global checkpoints, real \
+                         and simulated"
                     )
                 } else {
-                    "not the same in every run: see the table".into()
+                    "not the same in every run (see the table)".into()
                 },
                 agreement: Agreement::of(as_expected),
-                sentence: "Counted are the processes that restored a state.".into(),
+                sentence: "Counts the processes that restored a state.".into(),
             },
             Finding {
-                what: "what the failure costs, simulated beside real".into(),
+                what: "cost of the failure, simulated compared with real".into(),
                 published: String::new(),
-                ours: format!("{} % off at worst", short(furthest)),
+                ours: format!("at most {} % error", short(furthest)),
                 agreement: Agreement::Measured,
                 sentence: format!(
-                    "How much longer the run takes; {}. Starting a process takes longer here than the simulator charges.",
+                    "Additional time of the run; {}. Starting a process takes longer here than the simulator \
+                     charges.",
                     if furthest.abs() <= CLOSE {
-                        "the simulator tells it well"
+                        "the simulator predicts it well"
                     } else {
-                        "the simulator does not tell it well"
+                        "the simulator does not predict it well"
                     }
                 ),
             },
@@ -180,10 +183,10 @@ pub(super) fn section(lab: &mut Lab<'_>, real: &Real) -> Result<Section, Interru
             columns: vec![
                 "protocol",
                 "processes",
-                "went back",
+                "rolled back",
                 "recovered in, s",
                 "undone, process-s",
-                "the run takes longer, s",
+                "additional time, s",
             ],
             rows,
         }],
