@@ -48,18 +48,18 @@ impl Default for Metrics {
     fn default() -> Metrics {
         let mut registry = Registry::with_prefix("faultline_operator");
         let looks = Family::default();
-        registry.register("reconciles", "Looks at a federation", looks.clone());
+        registry.register("reconciles", "Reconciliations of federations", looks.clone());
         let duration = Histogram::new(exponential_buckets(0.001, 4.0, 8));
         registry.register_with_unit(
             "reconcile_duration",
-            "Time of a look at a federation",
+            "Duration of a reconciliation",
             Unit::Seconds,
             duration.clone(),
         );
         let requests = Family::default();
         registry.register("api_requests", "Requests to the API server", requests.clone());
         let leader = Gauge::default();
-        registry.register("leader", "Whether this operator is the one that works", leader.clone());
+        registry.register("leader", "Whether this operator is active", leader.clone());
         Metrics { registry, looks, duration, requests, leader }
     }
 }

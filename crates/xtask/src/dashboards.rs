@@ -37,23 +37,23 @@ struct Panel {
 
 const ROWS: &[(&str, &[Panel])] = &[
     (
-        "The run",
+        "Run",
         &[
             Panel {
                 title: "Progress",
-                description: "Steps of the application that are done, of all. A rollback undoes some.",
+                description: "Share of the application's steps that are complete. Rollbacks undo steps.",
                 unit: "percentunit",
                 queries: &[("faultline_steps_done{RUN} / faultline_steps_wanted{RUN}", "done")],
             },
             Panel {
                 title: "Application messages",
-                description: "By what happened to them. A message that a rollback undid is sent or suppressed again.",
+                description: "By event. A message that a rollback undid is sent or suppressed again.",
                 unit: "ops",
                 queries: &[("sum by (event) (rate(faultline_messages_total{RUN}[INTERVAL]))", "{{event}}")],
             },
             Panel {
-                title: "Messages that recovery cost",
-                description: "Sent again from the log; dropped because they are of what a rollback undid.",
+                title: "Messages due to recovery",
+                description: "Messages re-sent from logs, suppressed, or dropped because a rollback undid them.",
                 unit: "short",
                 queries: &[(
                     "sum by (event) (faultline_messages_total{RUN, event=~\"resent|dropped|suppressed\"})",
@@ -67,25 +67,25 @@ const ROWS: &[(&str, &[Panel])] = &[
         &[
             Panel {
                 title: "Committed",
-                description: "By what asked for them: the timer, or a message that forced one.",
+                description: "By kind: taken by the timer, or forced by a message.",
                 unit: "short",
                 queries: &[("sum by (kind) (faultline_checkpoints_total{RUN})", "{{kind}}")],
             },
             Panel {
-                title: "Given up",
-                description: "Rounds that a failure or a rollback ended.",
+                title: "Discarded",
+                description: "Checkpoints interrupted by a failure or a rollback.",
                 unit: "short",
-                queries: &[("sum(faultline_checkpoints_aborted_total{RUN})", "given up")],
+                queries: &[("sum(faultline_checkpoints_aborted_total{RUN})", "discarded")],
             },
             Panel {
-                title: "Applications stood still",
-                description: "Share of the time, summed over processes.",
+                title: "Freeze",
+                description: "Share of time during which applications are frozen for checkpoints, summed over processes.",
                 unit: "percentunit",
-                queries: &[("sum(rate(faultline_checkpoint_frozen_seconds_total{RUN}[INTERVAL]))", "still")],
+                queries: &[("sum(rate(faultline_checkpoint_frozen_seconds_total{RUN}[INTERVAL]))", "frozen")],
             },
             Panel {
-                title: "Parts in the storage",
-                description: "Handed to the storage, and reported durable. What lies between is being written.",
+                title: "Parts written to storage",
+                description: "Parts passed to the storage, and parts reported durable. The difference is being written.",
                 unit: "short",
                 queries: &[
                     ("sum(faultline_images_saved_total{RUN})", "saved"),
@@ -93,17 +93,17 @@ const ROWS: &[(&str, &[Panel])] = &[
                 ],
             },
             Panel {
-                title: "Kept",
-                description: "Checkpoints that could be restored; collections remove what no recovery needs.",
+                title: "Stored",
+                description: "Checkpoints that can be restored. Garbage collections remove those that no recovery needs.",
                 unit: "short",
                 queries: &[
-                    ("sum(faultline_checkpoints_kept{RUN})", "kept"),
+                    ("sum(faultline_checkpoints_kept{RUN})", "stored"),
                     ("sum(faultline_collections_total{RUN})", "collections"),
                 ],
             },
             Panel {
                 title: "Sender logs",
-                description: "Payload of the messages that are kept to be sent again.",
+                description: "Payload of messages kept for re-sending.",
                 unit: "bytes",
                 queries: &[("sum(faultline_log_bytes{RUN})", "payload")],
             },
@@ -114,7 +114,7 @@ const ROWS: &[(&str, &[Panel])] = &[
         &[
             Panel {
                 title: "Rollbacks",
-                description: "Of processes, and the rollbacks of other clusters that they learnt of.",
+                description: "Rollbacks of processes, rollback alerts from other clusters, and recovery rounds.",
                 unit: "short",
                 queries: &[
                     ("sum(faultline_rollbacks_total{RUN})", "rollbacks"),
@@ -124,13 +124,13 @@ const ROWS: &[(&str, &[Panel])] = &[
             },
             Panel {
                 title: "Lost work",
-                description: "Between a checkpoint and the rollback to it, summed over processes.",
+                description: "Time between a checkpoint and the rollback to it, summed over processes.",
                 unit: "s",
                 queries: &[("sum(faultline_lost_work_seconds_total{RUN})", "lost")],
             },
             Panel {
                 title: "Logged messages",
-                description: "Messages that are kept to be sent again.",
+                description: "Messages kept for re-sending.",
                 unit: "short",
                 queries: &[("sum(faultline_log_messages{RUN})", "messages")],
             },
@@ -141,19 +141,19 @@ const ROWS: &[(&str, &[Panel])] = &[
         &[
             Panel {
                 title: "Delay",
-                description: "Mean since the run began, and what was asked for. A message that waits for others on a slow link takes longer.",
+                description: "Mean delay since the start of the run, and the requested latency. Queueing on a slow link adds to the delay.",
                 unit: "s",
                 queries: &[
                     ("max by (from, to) (faultline_link_delay_seen_seconds{RUN})", "{{from}} to {{to}}"),
                     (
                         "max by (from, to) (faultline_link_delay_requested_seconds{RUN})",
-                        "{{from}} to {{to}}, asked",
+                        "{{from}} to {{to}}, requested",
                     ),
                 ],
             },
             Panel {
                 title: "Packets",
-                description: "That arrived over a link.",
+                description: "Packets that arrived over a link.",
                 unit: "pps",
                 queries: &[(
                     "sum by (from, to) (rate(faultline_link_packets_total{RUN}[INTERVAL]))",

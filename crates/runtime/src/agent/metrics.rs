@@ -91,8 +91,8 @@ impl Counters {
         let mut registry = Registry::with_prefix("faultline_agent");
         let mut counter = |name: &str, help: &str, it: &Counter| registry.register(name, help, it.clone());
         counter("lives_launched", "Lives started at this place", &self.launched);
-        counter("lives_killed", "Lives killed by order", &self.killed);
-        counter("lives_collapsed", "Lives that ended by themselves", &self.collapsed);
+        counter("lives_killed", "Lives killed on request of the supervisor", &self.killed);
+        counter("lives_collapsed", "Lives that ended unexpectedly", &self.collapsed);
         counter("facts_sent_bytes", "Facts sent to the supervisor", &self.facts);
         registry.register(
             "supervisor_connected",
@@ -100,11 +100,11 @@ impl Counters {
             self.connected.clone(),
         );
         if let Some(Shaped { packets, bytes, drops, .. }) = &self.shaped {
-            let help = "Packets that traffic control has let out, by receiving cluster";
+            let help = "Packets sent through traffic control, by receiving cluster";
             registry.register("shaped_packets", help, packets.clone());
-            let help = "Their bytes, with headers";
+            let help = "Bytes sent through traffic control, with headers";
             registry.register_with_unit("shaped", help, Unit::Bytes, bytes.clone());
-            let help = "Packets that traffic control has lost, on purpose or because a queue was full";
+            let help = "Packets dropped by traffic control, intentionally or because of a full queue";
             registry.register("shaped_drops", help, drops.clone());
         }
         let page = Page { registry, shaped: self.shaped.clone() };

@@ -130,29 +130,34 @@ impl Collector for Exposition {
         ];
         let messages =
             messages.map(|(what, kind)| (vec![("event", what.to_owned())], number(counts.of(kind))));
-        family(encoder, "messages", "Application messages, by what happened to them", None, messages)?;
+        family(encoder, "messages", "Application messages by event", None, messages)?;
 
         let committed = counts.of(FactKind::CheckpointCommitted);
         let checkpoints = [("forced", counts.forced), ("timer", committed.saturating_sub(counts.forced))];
         let checkpoints = checkpoints.map(|(kind, count)| (vec![("kind", kind.to_owned())], number(count)));
-        family(encoder, "checkpoints", "Committed checkpoints, by what asked for them", None, checkpoints)?;
+        family(
+            encoder,
+            "checkpoints",
+            "Committed checkpoints by kind: forced by a message, or taken by the timer",
+            None,
+            checkpoints,
+        )?;
 
         let plain = [
-            ("checkpoints_aborted", "Checkpoints given up", FactKind::CheckpointAborted),
+            ("checkpoints_aborted", "Discarded checkpoints", FactKind::CheckpointAborted),
             ("rollbacks", "Rollbacks", FactKind::RolledBack),
-            ("recoveries", "Rounds of recovery taken part in", FactKind::RecoveryStarted),
-            ("alerts", "Rollbacks of other clusters learnt of", FactKind::Alerted),
-            ("collections", "Collections of what no recovery needs", FactKind::Collected),
-            ("images_saved", "Parts of checkpoints handed to the storage", FactKind::Saved),
+            ("recoveries", "Recovery rounds in which the processes took part", FactKind::RecoveryStarted),
+            ("alerts", "Rollback alerts received from other clusters", FactKind::Alerted),
+            ("collections", "Garbage collections", FactKind::Collected),
+            ("images_saved", "Parts of checkpoints passed to the storage", FactKind::Saved),
             ("images_durable", "Parts of checkpoints that the storage reported durable", FactKind::Durable),
         ];
         for (name, help, kind) in plain {
             family(encoder, name, help, None, [(vec![], number(counts.of(kind)))])?;
         }
-        let frozen = "Time during which applications stood still for checkpoints";
+        let frozen = "Time during which applications were frozen for checkpoints";
         family(encoder, "checkpoint_frozen", frozen, seconds.as_ref(), [(vec![], span(counts.frozen))])?;
-        let lost =
-            "Time between a checkpoint and the rollback to it, where the life that took it rolled back";
+        let lost = "Time between a checkpoint and the rollback to it, if the same life took the checkpoint";
         family(encoder, "lost_work", lost, seconds.as_ref(), [(vec![], span(counts.lost))])?;
 
         let shown = [
@@ -160,13 +165,13 @@ impl Collector for Exposition {
             ("log", "Payload in the sender logs", Some(Unit::Bytes), gauges.log_bytes),
             (
                 "log_spilled",
-                "Of the payload in the sender logs, what is on stable storage only",
+                "Payload of the sender logs that is only on stable storage",
                 Some(Unit::Bytes),
                 gauges.log_bytes_spilled,
             ),
-            ("checkpoints_kept", "Checkpoints that could be restored", None, gauges.checkpoints.into()),
-            ("steps_done", "Steps of the application done", None, gauges.progress.done),
-            ("steps_wanted", "Steps of the application in all", None, gauges.progress.total),
+            ("checkpoints_kept", "Checkpoints that can be restored", None, gauges.checkpoints.into()),
+            ("steps_done", "Completed steps of the application", None, gauges.progress.done),
+            ("steps_wanted", "Total steps of the application", None, gauges.progress.total),
         ];
         for (name, help, unit, value) in shown {
             family(encoder, name, help, unit.as_ref(), [(vec![], ConstGauge::new(value))])?;
@@ -197,7 +202,7 @@ impl Collector for Exposition {
         };
         let asked =
             requested.iter().filter(|_| !over).map(|&(pair, link)| (link_labels(pair), gauge(link.latency)));
-        family(encoder, "link_delay_requested", "Latency asked of a link", seconds.as_ref(), asked)?;
+        family(encoder, "link_delay_requested", "Requested latency of a link", seconds.as_ref(), asked)?;
         let seen = delays.iter().filter(|_| !over).map(|(&pair, &(packets, sum))| {
             (link_labels(pair), gauge(Span(sum.0.checked_div(packets).unwrap_or(0))))
         });
