@@ -43,7 +43,7 @@ pub(crate) struct AgentArguments {
 pub(crate) fn run(arguments: AgentArguments) -> Result<(), Trouble> {
     let AgentArguments { listen, key_file, data, uid, node_port, shaper } = arguments;
     let program = std::env::current_exe()
-        .map_err(|error| Trouble::machine(format!("cannot find this program's own file: {error}")))?;
+        .map_err(|error| Trouble::machine(format!("cannot find the executable of this program: {error}")))?;
     let secret = crate::key::secret(&key_file)?;
     let command = vec![program.into(), "node".into()];
     agent::run(AgentOptions { command, listen, secret, data, uid, node_port, shaper })

@@ -86,7 +86,7 @@ async fn guard(State(office): State<Arc<Office>>, request: Request, next: Next) 
         next.run(request).await
     } else {
         let wants = [(WWW_AUTHENTICATE, "Bearer")];
-        (StatusCode::UNAUTHORIZED, wants, refusal("the token of the federation's key is wanted"))
+        (StatusCode::UNAUTHORIZED, wants, refusal("the token derived from the federation's key is required"))
             .into_response()
     }
 }
@@ -94,7 +94,9 @@ async fn guard(State(office): State<Arc<Office>>, request: Request, next: Next) 
 async fn places(State(office): State<Arc<Office>>, body: Bytes) -> Response {
     let said: Places = match serde_json::from_slice(&body) {
         Ok(said) => said,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("these are no places: {error}")),
+        Err(error) => {
+            return refuse(StatusCode::BAD_REQUEST, format!("the body is not a list of places: {error}"));
+        }
     };
     let mut known: BTreeMap<ProcessId, Place> = BTreeMap::new();
     for place in said.places {
@@ -103,10 +105,10 @@ async fn places(State(office): State<Arc<Office>>, body: Bytes) -> Response {
             return unfit("the federation has no such process");
         };
         let Ok(address) = place.address.parse() else {
-            return unfit("its address is not of the form IP:PORT");
+            return unfit("its address does not have the form IP:PORT");
         };
         if known.insert(process, Place { uid: place.uid.clone(), address }).is_some() {
-            return unfit("it is named twice");
+            return unfit("it is listed twice");
         }
     }
     match office.desk.assign(said.generation, known) {
@@ -118,7 +120,7 @@ async fn places(State(office): State<Arc<Office>>, body: Bytes) -> Response {
 async fn spec(State(office): State<Arc<Office>>, body: Bytes) -> Response {
     let said: Amended = match serde_json::from_slice(&body) {
         Ok(said) => said,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("this is no spec: {error}")),
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("the body is not a spec: {error}")),
     };
     let amendment = office.amender.amend(said);
     office.ledger.amended(amendment.clone());
@@ -133,7 +135,12 @@ async fn status(State(office): State<Arc<Office>>, RawQuery(query): RawQuery) ->
     if let Some(query) = query.filter(|query| !query.is_empty()) {
         match query.strip_prefix("after=").and_then(|number| number.parse().ok()) {
             Some(number) => after = number,
-            None => return refuse(StatusCode::BAD_REQUEST, "only `after=NUMBER` can be asked".to_owned()),
+            None => {
+                return refuse(
+                    StatusCode::BAD_REQUEST,
+                    "the only query parameter is `after=NUMBER`".to_owned(),
+                );
+            }
         }
     }
     json(&office.ledger.status(after))
@@ -149,7 +156,7 @@ async fn done(State(office): State<Arc<Office>>, Segment(id): Segment<String>) -
 
 async fn bundle(State(office): State<Arc<Office>>) -> Response {
     if !office.ledger.is_closed() {
-        return refuse(StatusCode::CONFLICT, "the run goes on; its record is not complete".to_owned());
+        return refuse(StatusCode::CONFLICT, "the run has not ended; its record is incomplete".to_owned());
     }
     let (near, far) = tokio::io::duplex(PIPE);
     let dir = office.dir.clone();
@@ -159,7 +166,7 @@ async fn bundle(State(office): State<Arc<Office>>) -> Response {
         match packed.await.map_err(io::Error::other).flatten() {
             Ok(()) => None,
             Err(error) => {
-                warn!(%error, "the record was not sent whole");
+                warn!(%error, "the record was not sent completely");
                 Some(Err(error))
             }
         }

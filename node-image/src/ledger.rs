@@ -96,8 +96,8 @@ impl Ledger {
         status.verdict = Some(verdict);
         status.elapsed_seconds.get_or_insert(manifest.duration.as_secs_f64());
         let text = match verdict {
-            Verdict::Pass => "the run passes: everything that should hold was judged, and holds".to_owned(),
-            Verdict::Unknown => format!("nothing can be said of the run: {}", reasons.join("; ")),
+            Verdict::Pass => "the run passes: all required properties were judged, and hold".to_owned(),
+            Verdict::Unknown => format!("the verdict is unknown: {}", reasons.join("; ")),
             Verdict::Fail => format!("the run fails: {}", reasons.join("; ")),
         };
         status.reasons = reasons;
@@ -260,7 +260,8 @@ impl Observer for Keeper {
     }
 
     fn resumed(&mut self, at: Time) {
-        let text = "the supervisor was started again: all processes go back to what they have saved, and the run goes on";
+        let text = "the supervisor was restarted: all processes roll back to what they have saved, and the run \
+            resumes";
         let event = narrate::Event { reason: "SupervisorRestarted", warning: true, text: text.to_owned() };
         self.ledger.note(self.seconds(at), event);
     }

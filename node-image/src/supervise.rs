@@ -211,7 +211,7 @@ impl Backend for Pods {
         let (ended, collapsed) = ended(run);
         for it in collapsed {
             let name = setup.names.process(it.process);
-            let text = format!("{name}, {}, ended by itself: {}; {}", it.life, it.status, it.last_words);
+            let text = format!("{name}, {}, ended unexpectedly: {}; {}", it.life, it.status, it.last_words);
             ledger.note(None, warning("Collapsed", text));
         }
         Ok((ended, None))
@@ -222,14 +222,14 @@ impl Backend for Pods {
 fn identity() -> Result<String, Trouble> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)
-        .map_err(|error| Trouble::machine(format!("there are no random bytes: {error}")))?;
+        .map_err(|error| Trouble::machine(format!("cannot generate random bytes: {error}")))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Reads the input of the supervisor of a run that had begun.
 fn recall(out: &Path) -> Result<Past, String> {
-    let past = Past::of(out).map_err(|error| format!("the run cannot be taken up: {error}"))?;
-    past.ok_or_else(|| "the run cannot be taken up: there is no journal of it".to_owned())
+    let past = Past::of(out).map_err(|error| format!("cannot resume the run: {error}"))?;
+    past.ok_or_else(|| "cannot resume the run: it has no journal".to_owned())
 }
 
 /// Returns whether there is the record of a run whose application had begun.

@@ -138,7 +138,7 @@ pub async fn run(
             .for_each(|done| async {
                 // Failed attempts have been reported by `look`.
                 if let Err(kube::runtime::controller::Error::QueueError(error)) = done {
-                    tracing::warn!(%error, "the watch of the federations broke and begins anew");
+                    tracing::warn!(%error, "the watch of federations failed and is restarted");
                 }
             })
             .await;
@@ -203,7 +203,7 @@ where
                     }
                 }
                 Ok(None) => return,
-                Err(error) => tracing::warn!(%error, kind = %K::kind(&()), "a watch broke and begins anew"),
+                Err(error) => tracing::warn!(%error, kind = %K::kind(&()), "a watch failed and is restarted"),
             }
         }
     };
@@ -220,7 +220,7 @@ async fn look(federation: Arc<Federation>, context: Arc<Context>) -> Result<Acti
         Ok(_) => context.session(&uid, |it| it.failures = 0),
         Err(error) => {
             context.session(&uid, |it| it.failures += 1);
-            tracing::warn!(federation = name, %error, "a look failed");
+            tracing::warn!(federation = name, %error, "a reconciliation failed");
         }
     }
     result

@@ -53,7 +53,7 @@ async fn main() -> ExitCode {
     match work(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error, "the operator ends");
+            tracing::error!(error, "the operator failed");
             ExitCode::FAILURE
         }
     }
@@ -63,7 +63,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { settings, namespace, metrics: address, identity } = arguments;
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
-        .map_err(|_| "another TLS library has been installed")?;
+        .map_err(|_| "another TLS library is already installed")?;
     let metrics = Arc::new(Metrics::default());
     let client = client(Arc::clone(&metrics)).await?;
     let page = tokio::spawn(metrics::serve(address, Arc::clone(&metrics)));
@@ -82,7 +82,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
     if !changes_to(&mut leads, true, &stopped).await {
         return Ok(());
     }
-    tracing::info!(namespace = namespace.as_deref().unwrap_or("(all)"), "looking after federations");
+    tracing::info!(namespace = namespace.as_deref().unwrap_or("(all)"), "managing federations");
     metrics.lead(true);
     let context = Arc::new(Context::new(client, settings, identity, metrics));
     let over = {

@@ -152,7 +152,7 @@ fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[u32]) -> Result
     let mut memory = Memory::default();
     let ended = local::run(command, options, &mut memory)?;
     if let Some(collapse) = ended.collapsed.first() {
-        return Err(format!("a node ended by itself: {collapse:?}").into());
+        return Err(format!("a node ended unexpectedly: {collapse:?}").into());
     }
     Ok(Ended { trace: bundle.read_trace()?, peak_memory: memory.peak as f64 })
 }

@@ -19,11 +19,11 @@ use crate::frame::{Body, FrameKind};
 /// Why bytes cannot be decoded. Since their checksum was right, the writer has another version or a bug.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum CodecError {
-    #[error("{0} is cut short")]
+    #[error("{0} is truncated")]
     Short(&'static str),
     #[error("{what} cannot be decoded: {source}")]
     Decode { what: &'static str, source: postcard::Error },
-    #[error("a frame that is no packet")]
+    #[error("a frame does not contain a packet")]
     NoPacket,
 }
 

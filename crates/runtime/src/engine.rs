@@ -39,7 +39,7 @@ const BATCH: usize = 64;
 pub(crate) enum EngineError {
     #[error("cannot write facts: {0}")]
     Facts(io::Error),
-    #[error("cannot record what the process is given: {0}")]
+    #[error("cannot record the inputs of the process: {0}")]
     Inputs(io::Error),
     #[error("cannot write the journal of the storage: {0}")]
     Journal(io::Error),
@@ -49,7 +49,7 @@ pub(crate) enum EngineError {
     Alarm(io::Error),
     #[error("{0}")]
     Links(ShapingError),
-    #[error("the supervisor hung up")]
+    #[error("the supervisor closed the connection")]
     HungUp,
 }
 

@@ -58,13 +58,13 @@ pub enum HandshakeError {
     #[error("the connection broke during the handshake: {0}")]
     Io(#[from] io::Error),
     /// The operating system provided no random bytes.
-    #[error("no random bytes: {0}")]
+    #[error("cannot generate random bytes: {0}")]
     Random(#[from] getrandom::Error),
     /// The first bytes are wrong.
     #[error("the other end does not speak this protocol")]
     Magic,
     /// The other end does not have the identity that it claims, or calls another process.
-    #[error("the other end does not show the key of who it says it is")]
+    #[error("the other end does not have the key of the process that it claims to be")]
     Proof,
 }
 
@@ -145,7 +145,10 @@ impl Secret {
         let mut line = fs::read_to_string(path)?.trim().to_owned();
         line.push('\n');
         if line.len() != 65 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a key is 64 hexadecimal digits"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a key must have exactly 64 hexadecimal digits",
+            ));
         }
         Secret::read_line(line.as_bytes())
     }

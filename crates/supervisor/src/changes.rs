@@ -40,7 +40,7 @@ impl Supervisor {
                 let reached = self.paused.unwrap_or(now);
                 if due < reached {
                     let late = reached.since(due);
-                    self.dismiss(index, format!("it was asked for {late} after its time").into(), out);
+                    self.dismiss(index, format!("it was added {late} after it was due").into(), out);
                 } else {
                     self.plan_at(due, Due::Inject(index));
                 }

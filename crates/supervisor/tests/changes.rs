@@ -130,7 +130,7 @@ fn an_added_fault_is_injected_at_its_time_and_one_that_comes_too_late_is_said_to
     let orders = desk.change(Change::Fault(at(1, 10, P1)));
     assert!(
         matches!(&orders[1], Order::State(Fact::Ineffective { no: FaultNo(1), reason })
-        if reason.contains("after its time")),
+        if reason.contains("after it was due")),
         "{orders:?}"
     );
     assert!(matches!(desk.state(1), FaultState::Ineffective(_)));

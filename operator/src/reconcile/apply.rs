@@ -43,16 +43,16 @@ pub struct Trouble {
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// The finalizer could not be changed.
-    #[error("the finalizer cannot be changed: {0}")]
+    #[error("cannot change the finalizer: {0}")]
     Finalizer(#[source] kube::Error),
     /// An object could not be created or changed.
-    #[error("{0} cannot be made: {1}")]
+    #[error("cannot create {0}: {1}")]
     Make(String, #[source] kube::Error),
     /// An object could not be deleted.
-    #[error("{0} cannot be deleted: {1}")]
+    #[error("cannot delete {0}: {1}")]
     Delete(String, #[source] kube::Error),
     /// The remaining objects of a federation could not be listed.
-    #[error("what is left cannot be listed: {0}")]
+    #[error("cannot list the remaining objects: {0}")]
     List(#[source] kube::Error),
     /// The key could not be read or created.
     #[error(transparent)]
@@ -107,7 +107,7 @@ pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<St
                 .map_err(|it| ApplyError::Delete(name.clone(), it))?;
         }
         context.session(&uid, |it| it.ending.insert(ending));
-        left.push(format!("the set {name}"));
+        left.push(format!("the StatefulSet {name}"));
     }
     left.extend(belongings.pods.into_keys().map(|it| format!("the pod {it}")));
     let ending = context.session(&uid, |it| it.ending.clone());
@@ -244,8 +244,8 @@ fn taken<K: Resource<DynamicType = ()>>(
     (!mirror::belongs(there, federation)).then(|| Trouble {
         reason: "NameTaken",
         message: format!(
-            "there is a {kind} {} already, and it does not belong to this federation: delete it, or give the \
-             federation another name",
+            "the {kind} {} already exists, but does not belong to this federation; delete it, or rename the \
+             federation",
             there.name_any()
         ),
     })
@@ -281,14 +281,17 @@ async fn tell(
                 let uid = federation.uid().unwrap_or_default();
                 context.session(&uid, |it| it.pushed = Some(places.clone()));
             }
-            Err(error) => tracing::warn!(federation = federation.name_any(), %error, "places not told"),
+            Err(error) => {
+                tracing::warn!(federation = federation.name_any(), %error, "cannot send places to the \
+                supervisor")
+            }
         }
     }
     if let Some(amended) = &desired.amended
         && let Err(error) = supervisor.amend(amended).await
     {
         // The supervisor reports a refusal in its next status.
-        tracing::warn!(federation = federation.name_any(), %error, "the changed spec is not taken");
+        tracing::warn!(federation = federation.name_any(), %error, "the supervisor rejected the changed spec");
     }
     for order in &desired.orders {
         match order {
@@ -297,7 +300,8 @@ async fn tell(
             }
             Order::Done { request } => {
                 if let Err(error) = supervisor.done(*request).await {
-                    tracing::warn!(federation = federation.name_any(), request, %error, "not told to be done");
+                    tracing::warn!(federation = federation.name_any(), request, %error, "cannot report a request as \
+                        done");
                 }
             }
         }

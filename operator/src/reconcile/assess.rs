@@ -54,7 +54,7 @@ pub enum Situation {
 const CHANGE_REFUSED: &str = "ChangeRefused";
 
 /// Message of a run that is ready, and is paused by its user.
-const WAITS_FOR_ITS_USER: &str = "the application does not begin before spec.pause is taken away";
+const WAITS_FOR_ITS_USER: &str = "the application starts once spec.pause is removed";
 
 /// A change to be reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl Report<'_> {
     /// Reports that a problem is over. Without an earlier problem, there is no condition.
     fn seen(&mut self) {
         if self.status.condition(condition::RECONCILED).is_some() {
-            self.condition(condition::RECONCILED, "True", "Looked", "the operator sees the federation");
+            self.condition(condition::RECONCILED, "True", "Looked", "the federation is being reconciled");
         }
     }
 
@@ -124,7 +124,7 @@ impl Report<'_> {
     fn deleting(&mut self, left: &[String]) {
         self.status.phase = Phase::Deleting;
         let first = left.first().map_or("nothing", String::as_str);
-        self.say(&format!("waiting for {} objects to go, {first} among them", left.len()));
+        self.say(&format!("waiting for the deletion of {} objects, including {first}", left.len()));
     }
 
     fn accepted(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
@@ -141,7 +141,7 @@ impl Report<'_> {
                         condition::ACCEPTED,
                         "True",
                         "Valid",
-                        "it makes sense, and can be run here",
+                        "the federation is valid and can be run",
                     );
                 }
             },
@@ -164,7 +164,7 @@ impl Report<'_> {
 
     /// Reports that the run is over, and that the state of pods no longer matters.
     fn over(&mut self) {
-        let message = "the run is over; only its record is kept";
+        let message = "the run has ended; only its record is kept";
         self.condition(condition::PODS_READY, "False", "RunOver", message);
     }
 
@@ -197,7 +197,8 @@ impl Report<'_> {
     /// Reports a refused change, once per change.
     fn refused_change(&mut self, why: &str) {
         let message = format!(
-            "the federation goes on as it was, and no change of its spec is carried out until this is taken back: {why}"
+            "the federation keeps running as before, and ignores all changes of its spec until this one is reverted: \
+             {why}"
         );
         let generation = self.federation.metadata.generation;
         let before = self.status.condition(condition::ACCEPTED).cloned();
@@ -220,7 +221,7 @@ impl Report<'_> {
                        spec.kubernetes.results the record is on a volume, which outlives the pod";
         self.status.phase = Phase::Completed;
         self.status.verdict = Some(word(&Verdict::Unknown));
-        self.condition(condition::RUNNING, "False", "Over", "the run is over");
+        self.condition(condition::RUNNING, "False", "Over", "the run has ended");
         if self.condition(condition::COMPLETED, "True", "RecordLost", message) {
             self.tell(condition::COMPLETED, "RecordLost", message, true);
         }
@@ -259,7 +260,7 @@ impl Report<'_> {
         let trouble = applied.trouble.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
         match trouble {
             Some(Trouble { reason, message }) => {
-                let message = format!("{up} of {wanted} pods run; {message}");
+                let message = format!("{up} of {wanted} pods are running; {message}");
                 if self.condition(condition::PODS_READY, "False", reason, &message) {
                     self.tell(condition::PODS_READY, reason, &message, true);
                 }
@@ -269,11 +270,11 @@ impl Report<'_> {
                     condition::PODS_READY,
                     "False",
                     "Starting",
-                    &format!("{up} of {wanted} pods run"),
+                    &format!("{up} of {wanted} pods are running"),
                 );
             }
             None => {
-                let message = format!("all {wanted} pods run, one of them the supervisor's");
+                let message = format!("all {wanted} pods are running, including the supervisor's");
                 if self.condition(condition::PODS_READY, "True", "AllRun", &message) {
                     self.tell(condition::PODS_READY, "PodsReady", &message, false);
                 }
@@ -284,14 +285,19 @@ impl Report<'_> {
     fn supervision(&mut self, validated: &Validated, observed: &Observed) {
         match &observed.supervision {
             Supervision::Absent => {
-                self.condition(condition::SUPERVISED, "False", "NoPod", "the supervisor's pod does not run");
+                self.condition(
+                    condition::SUPERVISED,
+                    "False",
+                    "NoPod",
+                    "the supervisor's pod is not running",
+                );
                 if self.status.phase < Phase::Starting && !observed.sets.is_empty() {
                     self.status.phase = Phase::Starting;
                 }
             }
             Supervision::Silent(why) => {
                 let answered = self.status.holds(condition::SUPERVISED);
-                let message = format!("the supervisor does not answer: {why}");
+                let message = format!("the supervisor does not respond: {why}");
                 self.condition(condition::SUPERVISED, "False", "Silent", &message);
                 if answered {
                     self.tell(condition::SUPERVISED, "SupervisorSilent", &message, true);
@@ -299,7 +305,7 @@ impl Report<'_> {
                 self.status.phase = self.status.phase.max(Phase::Starting);
             }
             Supervision::Known(status) => {
-                self.condition(condition::SUPERVISED, "True", "Answers", "the supervisor answers");
+                self.condition(condition::SUPERVISED, "True", "Answers", "the supervisor responds");
                 self.supervised(validated, status);
             }
         }
@@ -353,16 +359,16 @@ impl Report<'_> {
         let off = |it: &&Link| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
         let worst = links.iter().filter(|it| it.as_asked.is_some()).max_by_key(|it| off(it));
         let fine = judged.iter().filter(|it| **it).count();
-        let mut message = format!("{sentence}; {fine} of {} are as asked for", judged.len());
+        let mut message = format!("{sentence}; {fine} of {} have the requested delay", judged.len());
         if let Some((worst, off)) = worst.and_then(|it| Some((it, off(&it)?))) {
             message += &format!(
-                ", the one from {} to {} is {off} us off the {} us that were asked for, more than any other",
+                ", and the link from {} to {} deviates most, by {off} us from the requested {} us",
                 worst.from, worst.to, worst.requested_micros
             );
         }
         let unmeasured = links.iter().filter(|it| it.measured_micros.is_none()).count();
         if unmeasured > 0 && !judged.is_empty() {
-            message += &format!("; {unmeasured} more were changed and are not measured yet");
+            message += &format!("; {unmeasured} more were changed and have not been measured yet");
         }
         let (status, reason) = match () {
             () if judged.is_empty() => ("Unknown", "NotMeasured"),
@@ -372,7 +378,7 @@ impl Report<'_> {
         if status == "Unknown" {
             let early = matches!(phase, supervision::Phase::Gathering | supervision::Phase::Measuring);
             message = if early {
-                "the links are measured once all processes are there"
+                "the links will be measured once all processes are ready"
             } else {
                 "no link was measured"
             }
@@ -389,10 +395,10 @@ impl Report<'_> {
     fn run(&mut self, validated: &Validated, said: &Status) {
         use supervision::Phase as Run;
         let waiting = || match said.missing.as_slice() {
-            [] => "all processes are there".to_owned(),
+            [] => "all processes are ready".to_owned(),
             [one] => format!("waiting for {one}"),
             many => format!(
-                "waiting for {} of {} processes, {} among them",
+                "waiting for {} of {} processes, including {}",
                 many.len(),
                 validated.nodes(),
                 many[0]
@@ -406,24 +412,29 @@ impl Report<'_> {
                 self.condition(condition::RUNNING, "False", "Paused", WAITS_FOR_ITS_USER);
             }
             Run::Paused => {
-                let message = "everyone stands still until spec.pause is taken away";
+                let message = "the federation is paused until spec.pause is removed";
                 self.condition(condition::RUNNING, "False", "Paused", message);
             }
             Run::Measuring => {
                 self.condition(condition::RUNNING, "False", "Measuring", "the links are being measured");
             }
             Run::Running => {
-                self.condition(condition::RUNNING, "True", "Running", "the application runs");
+                self.condition(condition::RUNNING, "True", "Running", "the application is running");
             }
             Run::Judging => {
-                self.condition(condition::RUNNING, "False", "Judging", "the run is over and is being judged");
+                self.condition(
+                    condition::RUNNING,
+                    "False",
+                    "Judging",
+                    "the run has ended and is being judged",
+                );
             }
             Run::Completed | Run::Failed => {
-                self.condition(condition::RUNNING, "False", "Over", "the run is over");
+                self.condition(condition::RUNNING, "False", "Over", "the run has ended");
             }
         }
         if !matches!(said.phase, Run::Completed | Run::Failed) {
-            self.condition(condition::COMPLETED, "False", "NotOver", "the run is not over");
+            self.condition(condition::COMPLETED, "False", "NotOver", "the run has not ended");
             return;
         }
         let verdict = said.verdict.unwrap_or(Verdict::Unknown);
@@ -434,7 +445,7 @@ impl Report<'_> {
             (_, Verdict::Fail) => "Fail",
         };
         let message = if said.reasons.is_empty() {
-            "everything that should hold was judged, and holds".to_owned()
+            "all required properties were judged, and hold".to_owned()
         } else {
             said.reasons.join("; ")
         };
@@ -500,20 +511,19 @@ impl Report<'_> {
         if message.contains("PodSecurity") && shapes {
             let namespace = self.federation.namespace().unwrap_or_default();
             let remedy = format!(
-                "links by traffic control need pods with NET_ADMIN: label the namespace with `kubectl label \
-                 --overwrite namespace {namespace} pod-security.kubernetes.io/enforce=privileged`, or leave \
-                 spec.kubernetes.links at inNode"
+                "traffic control requires pods with NET_ADMIN: label the namespace with `kubectl label --overwrite \
+                 namespace {namespace} pod-security.kubernetes.io/enforce=privileged`, or set spec.kubernetes.links \
+                 to inNode"
             );
             return Trouble { reason: "PodSecurity", message: format!("{remedy}; {message}") };
         }
         let reason = if message.contains("PodSecurity") {
             "PodSecurity"
         } else if message.contains("exceeded quota") || message.contains("failed quota") {
-            let remedy =
-                "use fewer nodes or smaller spec.kubernetes.resources, or have the ResourceQuota raised";
+            let remedy = "use fewer nodes, reduce spec.kubernetes.resources, or raise the ResourceQuota";
             return Trouble { reason: "Quota", message: format!("{remedy}; {message}") };
         } else if message.contains("usage per") || message.contains("limit to request ratio") {
-            let remedy = "change spec.kubernetes.resources, or have the LimitRange of the namespace changed";
+            let remedy = "change spec.kubernetes.resources, or the LimitRange of the namespace";
             return Trouble { reason: "LimitRange", message: format!("{remedy}; {message}") };
         } else {
             "Refused"
@@ -594,8 +604,9 @@ fn emulated(shaping: Option<&Shaping>) -> Emulated {
         } else {
             format!("traffic control limits bandwidth in {rates} of {places} pods")
         };
-        let sentence =
-            format!("{limits}, and delay lines in the nodes do the rest, because kernels lack {lacks}");
+        let sentence = format!(
+            "{limits}, and delay lines in the nodes emulate the rest, because the kernels lack {lacks}"
+        );
         Emulated { word: "tc+inNode", reason: "TrafficControlAndInNode", sentence }
     }
 }

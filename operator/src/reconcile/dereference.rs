@@ -62,7 +62,7 @@ pub enum DereferenceError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The events of a set without pods could not be read.
-    #[error("the events of {0} cannot be read: {1}")]
+    #[error("cannot read the events of {0}: {1}")]
     Events(String, #[source] kube::Error),
 }
 

@@ -41,30 +41,29 @@ impl Known {
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The API server did not return it.
-    #[error("the secret {0} cannot be read: {1}")]
+    #[error("cannot read the secret {0}: {1}")]
     Read(String, #[source] kube::Error),
     /// It cannot be created.
-    #[error("the secret {0} cannot be made: {1}")]
+    #[error("cannot create the secret {0}: {1}")]
     Make(String, #[source] kube::Error),
     /// There are no random bytes for a new key.
-    #[error("no random bytes: {0}")]
+    #[error("cannot generate random bytes: {0}")]
     Random(#[from] getrandom::Error),
     /// A secret of its name exists that the federation does not control.
     #[error(
-        "there is a Secret {0} already, and it does not belong to this federation: delete it, or give the federation \
-         another name"
+        "the secret {0} already exists, but does not belong to this federation; delete it, or rename the federation"
     )]
     Foreign(String),
     /// It was deleted, and the pods still depend on it.
     #[error(
-        "the secret {0} is gone, and the pods of the federation go by what was in it; put it back as it was, with the \
+        "the secret {0}, which the pods of the federation use, was deleted; restore it unchanged, with the \
          federation as its controller, or delete the federation and apply it again"
     )]
     Gone(String),
     /// The secret contains another key than before.
     #[error(
-        "the secret {0} holds another key than the pods of the federation go by; put the first one back, or delete the \
-         federation and apply it again"
+        "the secret {0} contains a different key than the pods of the federation use; restore the original key, or \
+         delete the federation and apply it again"
     )]
     Replaced(String),
     /// The secret contains no valid key.
@@ -117,7 +116,7 @@ pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> R
             key
         }
         (None, Some(Known { key, .. })) => {
-            tracing::warn!(federation = federation.name_any(), name, "the key was deleted, and is put back");
+            tracing::warn!(federation = federation.name_any(), name, "the key was deleted; restoring it");
             make(&secrets, federation, name, key).await?
         }
         (None, None) if in_use => return Err(KeyError::Gone(name)),

@@ -47,13 +47,13 @@ const SOON: Duration = Duration::from_millis(500);
 #[derive(Debug, Error)]
 pub enum ReconcileError {
     /// The existing state could not be read.
-    #[error("cannot find out what there is: {0}")]
+    #[error("cannot read the current state: {0}")]
     Dereference(#[from] dereference::DereferenceError),
     /// The desired state could not be applied.
-    #[error("cannot make what there should be: {0}")]
+    #[error("cannot apply the desired state: {0}")]
     Apply(#[from] apply::ApplyError),
     /// The status could not be written.
-    #[error("cannot say what has become of it: {0}")]
+    #[error("cannot write the status: {0}")]
     UpdateStatus(#[from] update_status::UpdateStatusError),
 }
 
@@ -67,7 +67,7 @@ pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Re
             let situation = Situation::Unseen { reason: error.reason(), message: error.to_string() };
             let observed = dereference::Observed::of(federation);
             if let Err(unsaid) = update_status::update_status(&observed, &situation, &context).await {
-                tracing::warn!(error = %unsaid, "a failed look cannot be told");
+                tracing::warn!(error = %unsaid, "cannot write the status after a failed reconciliation");
             }
         }
     }

@@ -35,10 +35,10 @@ const CREDIT: Duration = Duration::from_secs(3);
 #[derive(Debug, Error)]
 pub enum UpdateStatusError {
     /// An event could not be created.
-    #[error("an event cannot be written: {0}")]
+    #[error("cannot write an event: {0}")]
     Event(#[source] kube::Error),
     /// The status could not be written.
-    #[error("the status cannot be written: {0}")]
+    #[error("cannot write the status: {0}")]
     Status(#[source] kube::Error),
 }
 

@@ -106,17 +106,17 @@ pub enum AgentError {
 enum Trouble {
     #[error("cannot use {}: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
-    #[error("cannot make a place for facts: {0}")]
+    #[error("cannot create the directory for facts: {0}")]
     Bundle(BundleError),
-    #[error("{0:?} is no name of a file")]
+    #[error("{0:?} is not a valid file name")]
     Name(String),
-    #[error("cannot send facts on: {0}")]
+    #[error("cannot forward facts: {0}")]
     Facts(io::Error),
     #[error("cannot start {}: {source}", program.display())]
     Launch { program: OsString, source: io::Error },
     #[error("cannot signal a process: {0}")]
     Signal(nix::Error),
-    #[error("there was no post before this order")]
+    #[error("the order came before the process was assigned")]
     NoPost,
 }
 
@@ -250,7 +250,7 @@ impl Agent {
             Stimulus::Said(..) => {}
             Stimulus::HungUp(call) => {
                 if call == self.calls {
-                    debug!("the supervisor hung up");
+                    debug!("the supervisor closed the connection");
                     self.supervisor = None;
                     self.counters.connected.set(0);
                 }
@@ -291,12 +291,12 @@ impl Agent {
             ToAgent::Clock => self.say(ToPlace::Clock(monotonic())),
             ToAgent::Post(post) => {
                 if let Some(uid) = self.options.uid.as_ref().filter(|uid| **uid != post.uid) {
-                    warn!(meant = post.uid, "a supervisor looks for another place");
+                    warn!(meant = post.uid, "a supervisor expects another place at this address");
                     return self.say(ToPlace::Elsewhere(uid.clone()));
                 }
                 if let Err(error) = self.host(post) {
                     // The supervisor will connect again.
-                    warn!(%error, "a post cannot be taken");
+                    warn!(%error, "cannot accept the assignment");
                     self.supervisor = None;
                     self.calls += 1;
                 }
@@ -372,7 +372,7 @@ impl Agent {
         post.facts.resume(newest, &arrived);
         let holds_storage = post.node_dir.exists();
         self.send_facts()?;
-        info!(process = %process, "at a post");
+        info!(process = %process, "assigned to a process");
         self.say(ToPlace::Ready(Ready {
             life: self.running.as_ref().map(|it| it.life),
             holds_storage,
@@ -386,7 +386,7 @@ impl Agent {
     fn abilities_here(&self) -> Option<Abilities> {
         let abilities = self.abilities.clone()?;
         let Some(address @ IpAddr::V6(_)) = self.here else { return Some(abilities) };
-        let why = format!("this place has the address {address}, and packets of IPv6 are not told apart");
+        let why = format!("this place has the address {address}, and traffic control does not support IPv6");
         Some(Abilities { lacks: vec![("IPv4".into(), why)], ..Abilities::default() })
     }
 
@@ -450,9 +450,9 @@ impl Agent {
     fn bury(&mut self) {
         let Some((life, status)) = reap(&mut self.running) else { return };
         if status == ORDERLY {
-            info!(%life, "the process ended: its supervisor hung up");
+            info!(%life, "the process ended because the supervisor closed the connection");
         } else {
-            warn!(%life, status, "the process ended by itself");
+            warn!(%life, status, "the process ended unexpectedly");
             self.counters.collapsed.inc();
         }
         self.look();
@@ -464,7 +464,7 @@ impl Agent {
     fn look(&mut self) {
         if let Err(error) = self.send_facts() {
             // The supervisor will notice, since the facts are not reported as complete.
-            warn!(%error, "facts do not get through");
+            warn!(%error, "cannot forward facts");
             self.supervisor = None;
         }
     }
@@ -485,16 +485,16 @@ impl Agent {
 
     /// Terminates normally.
     async fn leave(mut self) {
-        info!("told to end");
+        info!("terminating");
         if let Err(error) = self.end_running().and_then(|()| self.send_facts()) {
-            warn!(%error, "the last words of the process are lost");
+            warn!(%error, "cannot read the last output of the process");
             return;
         }
         self.say(ToPlace::Leaving);
         if let Some(Link { words, writer }) = self.supervisor.take() {
             drop(words);
             if tokio::time::timeout(FAREWELL, writer).await.is_err() {
-                warn!("the supervisor does not listen");
+                warn!("the supervisor does not respond");
             }
         }
     }
@@ -540,7 +540,7 @@ fn last_words(log: &Path) -> String {
 async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToPlace>) {
     while let Some(word) = words.recv().await {
         if let Err(error) = control::send(&mut write, &word).await {
-            return debug!(%error, "the supervisor hung up");
+            return debug!(%error, "the supervisor closed the connection");
         }
     }
 }
@@ -557,7 +557,7 @@ async fn listen(
         let mut stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                warn!(%error, "a call was missed");
+                warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             }
@@ -577,8 +577,8 @@ async fn listen(
             match tokio::time::timeout(PATIENCE, meet).await {
                 Ok(Ok(true)) => drop(stimuli.send(Stimulus::Called(stream))),
                 Ok(Ok(false)) => drop(visitors.send(stream)),
-                Ok(Err(error)) => warn!(%error, "a stranger called"),
-                Err(_) => warn!("a stranger called and said nothing"),
+                Ok(Err(error)) => warn!(%error, "an unknown connection was refused"),
+                Err(_) => warn!("an unknown connection sent nothing"),
             }
         });
     }

@@ -139,7 +139,7 @@ impl Places for Children {
         let line = self.ground.keys.of(process).expect("every process has a key").to_line();
         tokio::task::spawn_local(async move {
             if let Err(error) = stdin.write_all(line.as_bytes()).await {
-                warn!(%process, %error, "the key was not taken");
+                warn!(%process, %error, "cannot pass the key to the process");
             }
         });
         let (exit, exited) = watch::channel(None);

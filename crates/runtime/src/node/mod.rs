@@ -60,10 +60,10 @@ pub struct NodeOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NodeOptionsError {
     /// An unknown option.
-    #[error("{} is no option of a node", .0.display())]
+    #[error("unknown option {}", .0.display())]
     Unknown(OsString),
     /// An option is missing, or its value cannot be parsed.
-    #[error("{0} is missing, or is not what it should be")]
+    #[error("the option {0} is missing or invalid")]
     Value(&'static str),
 }
 
@@ -71,7 +71,7 @@ pub enum NodeOptionsError {
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// The operating system did not tie the node's life to that of its parent.
-    #[error("cannot ask to die with the parent: {0}")]
+    #[error("cannot request to end with the parent: {0}")]
     Parent(nix::Error),
     /// The network namespace could not be created.
     #[error("{0}")]
@@ -80,10 +80,10 @@ pub enum NodeError {
     #[error("{0}")]
     Links(ShapingError),
     /// The supervisor's keys for this process cannot be read.
-    #[error("the keys that the supervisor gives are not for this process")]
+    #[error("the supervisor sent keys of another process")]
     Keys,
     /// The standard input did not contain the key.
-    #[error("cannot read the process's key from the standard input: {0}")]
+    #[error("cannot read the process's key from standard input: {0}")]
     Secret(io::Error),
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
@@ -95,10 +95,10 @@ pub enum NodeError {
     #[error("the supervisor: {0}")]
     Handshake(HandshakeError),
     /// The supervisor sent an unexpected message.
-    #[error("the supervisor began with something else than a setup")]
+    #[error("the supervisor's first message is not a setup")]
     Setup,
     /// The timer could not be created.
-    #[error("cannot make a timer: {0}")]
+    #[error("cannot create a timer: {0}")]
     Timer(io::Error),
     /// The port could not be opened.
     #[error("cannot listen: {0}")]
@@ -283,7 +283,7 @@ async fn host<P: Process + 'static>(
     // call between the arrival of a packet and its handling.
     match tokio::task::spawn_local(engine.run()).await.expect("the engine is not cancelled") {
         EngineError::HungUp => {
-            info!("the supervisor hung up");
+            info!("the supervisor closed the connection");
             Ok(())
         }
         error => Err(NodeError::Engine(error.to_string())),
@@ -297,7 +297,7 @@ async fn listen(listener: TcpListener, transport: Rc<Transport>, visitors: mpsc:
             Ok((stream, _)) => stream,
             Err(error) => {
                 // No file descriptor is left, or the caller has already disconnected.
-                debug!(%error, "a call was missed");
+                debug!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             }
@@ -308,7 +308,7 @@ async fn listen(listener: TcpListener, transport: Rc<Transport>, visitors: mpsc:
             match stream.peek(&mut first).await {
                 Ok(1) if first[0] == MAGIC[0] => transport.accept(stream).await,
                 Ok(_) => drop(visitors.send(stream)),
-                Err(error) => debug!(%error, "a call was not taken"),
+                Err(error) => debug!(%error, "a connection was refused"),
             }
         });
     }

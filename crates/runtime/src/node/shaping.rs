@@ -139,7 +139,7 @@ impl Shaping {
                 shaper.apply(*address, tree(Place::Sender)).await.map_err(ShapingError::Shaper)?
             }
         };
-        tracing::debug!(changes, "links are in force");
+        tracing::debug!(changes, "links are configured");
         Ok(())
     }
 }

@@ -32,13 +32,13 @@ const READINGS: usize = 8;
 enum CallError {
     #[error("its agent cannot be reached: {0}")]
     Connect(io::Error),
-    #[error("its agent does not answer")]
+    #[error("its agent does not respond")]
     Patience,
     #[error("its agent: {0}")]
     Handshake(HandshakeError),
     #[error("the connection to its agent broke: {0}")]
     Broken(io::Error),
-    #[error("another place, {0}, is at its address")]
+    #[error("its address belongs to another place, {0}")]
     Elsewhere(String),
 }
 
@@ -111,7 +111,7 @@ async fn listen(read: &mut OwnedReadHalf) -> Result<ToPlace, CallError> {
 async fn speak(mut write: OwnedWriteHalf, mut spoken: mpsc::UnboundedReceiver<ToAgent>) {
     while let Some(word) = spoken.recv().await {
         if let Err(error) = control::send(&mut write, &word).await {
-            return debug!(%error, "an agent hung up");
+            return debug!(%error, "an agent closed the connection");
         }
     }
 }

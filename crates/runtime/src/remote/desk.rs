@@ -43,7 +43,7 @@ pub enum Wanted {
 
 /// The caller's places are older than the known ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("generation {known} of the places is known already")]
+#[error("generation {known} of the places is already known")]
 pub struct Stale {
     /// The newest known generation.
     pub known: u64,

@@ -257,7 +257,7 @@ impl Places for Remote {
                 std::mem::take(&mut seat.incomplete)
             });
             for life in incomplete.into_keys() {
-                warn!(%process, %life, "some of its facts may never have arrived");
+                warn!(%process, %life, "some of its facts may be missing");
                 self.shared.bundle.seal(process, life, true).map_err(RunError::Facts)?;
             }
         }
@@ -294,7 +294,7 @@ impl Shared {
     fn note(&self, entry: &Entry) {
         self.journal.write(entry);
         if let Err(error) = self.journal.flush() {
-            warn!(%error, "a successor will not know of this");
+            warn!(%error, "cannot write the journal; a restarted supervisor will not know this");
         }
     }
 
@@ -396,7 +396,7 @@ impl Shared {
         self.desk.found(process, ready.abilities.clone());
         self.desk.note(process, true, None);
         if let Some(life) = ended {
-            let collapse = Some(("its agent was started anew".to_owned(), String::new()));
+            let collapse = Some(("its agent was restarted".to_owned(), String::new()));
             self.ground.happenings.put(Happening::Ended { process, life, collapse });
         }
         self.try_launch(process);
@@ -605,7 +605,7 @@ impl Shared {
         match words {
             ToPlace::Facts { life, offset, bytes } => {
                 if let Err(error) = self.bundle.write_facts_at(process, life, offset, &bytes) {
-                    warn!(%error, "facts are lost");
+                    warn!(%error, "cannot write facts");
                     self.with(process, |seat| seat.incomplete.insert(life, String::new()));
                 }
             }

@@ -66,7 +66,7 @@ pub struct Abilities {
 #[derive(Debug, Error)]
 pub enum ShaperError {
     /// The shaper does not answer.
-    #[error("the shaper at {} does not answer: {source}", socket.display())]
+    #[error("the shaper at {} does not respond: {source}", socket.display())]
     Silent {
         /// Path of the socket.
         socket: PathBuf,
@@ -74,10 +74,10 @@ pub enum ShaperError {
         source: io::Error,
     },
     /// The kernel refuses.
-    #[error("the shaper cannot do as it is told: {0}")]
+    #[error("the shaper cannot apply the links: {0}")]
     Refused(String),
     /// The program at the socket is not a shaper.
-    #[error("the shaper answers something else than it was asked")]
+    #[error("the shaper sent an unexpected answer")]
     Confused,
 }
 
@@ -97,7 +97,7 @@ impl Shaper {
         loop {
             match self.ask(&Question::Abilities).await {
                 Ok(Answer::Abilities(abilities)) => return Ok(abilities),
-                Err(error @ ShaperError::Silent { .. }) => warn!(%error, "waiting for it"),
+                Err(error @ ShaperError::Silent { .. }) => warn!(%error, "waiting for the shaper"),
                 Err(error) => return Err(error),
                 Ok(_) => return Err(ShaperError::Confused),
             }
@@ -131,7 +131,7 @@ impl Shaper {
                 Ok(Answer::Refused(why)) => return Err(ShaperError::Refused(why)),
                 Ok(answer) => {
                     if waited {
-                        info!("the shaper is there");
+                        info!("the shaper is ready");
                     }
                     return Ok(answer);
                 }

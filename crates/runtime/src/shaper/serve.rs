@@ -33,7 +33,7 @@ pub enum ServeError {
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     /// The features of the kernel could not be determined.
-    #[error("cannot try out what this kernel can do: {0} (this takes the capability NET_ADMIN)")]
+    #[error("cannot test the features of this kernel: {0} (requires the capability NET_ADMIN)")]
     Probe(TcError),
     /// The socket could not be opened.
     #[error("cannot listen at {}: {source}", path.display())]
@@ -44,7 +44,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The socket failed later.
-    #[error("cannot take a call: {0}")]
+    #[error("cannot accept a connection: {0}")]
     Accept(io::Error),
 }
 
@@ -60,7 +60,7 @@ pub fn serve(socket: &Path) -> Result<(), ServeError> {
         let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
         let abilities = abilities(&Probe::run().map_err(ServeError::Probe)?);
-        info!(?abilities, "the kernel was tried out");
+        info!(?abilities, "the kernel's features were tested");
         let listener = listen(socket)?;
         tokio::select! {
             Err(error) = answer_all(&listener, |question| answer(question, &abilities)) => Err(error),
@@ -91,8 +91,8 @@ pub(super) async fn answer_all(
         let (mut stream, _) = listener.accept().await.map_err(ServeError::Accept)?;
         match timeout(PATIENCE, converse(&mut stream, &answer)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => debug!(%error, "a caller hung up"),
-            Err(_) => warn!("a caller said nothing"),
+            Ok(Err(error)) => debug!(%error, "a client closed the connection"),
+            Err(_) => warn!("a client sent nothing"),
         }
     }
 }
@@ -111,7 +111,7 @@ fn answer(question: Question, abilities: &Abilities) -> Answer {
         }
     };
     answer.unwrap_or_else(|error| {
-        warn!(%error, "a question was refused");
+        warn!(%error, "a request was refused");
         Answer::Refused(error.to_string())
     })
 }
@@ -120,7 +120,7 @@ fn bring_into_force(address: Ipv4Addr, tree: &Tree) -> Result<Answer, TcError> {
     let interface = interface_of(address)?;
     cut_to_size(&interface)?;
     let changes = apply(&interface, tree)?;
-    info!(interface, changes, peers = tree.leaving.filters.len(), "links are in force");
+    info!(interface, changes, peers = tree.leaving.filters.len(), "links are configured");
     Ok(Answer::InForce(changes as u64))
 }
 
@@ -171,7 +171,7 @@ mod tests {
             let ask = async {
                 assert_eq!(waiting.await.unwrap().unwrap(), 7);
                 let refused = Shaper::at(&socket).apply(HERE, Tree::default()).await.unwrap_err();
-                assert_eq!(refused.to_string(), "the shaper cannot do as it is told: no");
+                assert_eq!(refused.to_string(), "the shaper cannot apply the links: no");
             };
             tokio::select! {
                 Err(error) = serve => panic!("{error}"),

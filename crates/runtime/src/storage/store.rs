@@ -209,7 +209,9 @@ impl<H: Wire, V: Wire> Store<H, V> {
     /// Prepares for one later write.
     pub(super) fn prepare(&mut self) -> Result<(), StoreError> {
         let Store::Disk(disk) = self else { return Ok(()) };
-        disk.slots.prepare().map_err(|source| StoreError::Write { what: "a file for later".into(), source })
+        disk.slots
+            .prepare()
+            .map_err(|source| StoreError::Write { what: "a preallocated file".into(), source })
     }
 
     /// Writes a record durably, beside its predecessor.

@@ -472,7 +472,7 @@ impl<P: Places> Host<'_, P> {
                 self.nodes.remove(&(process, life));
                 self.let_go();
                 if let Some((status, last_words)) = collapse {
-                    warn!(%process, %life, status, "a node ended by itself");
+                    warn!(%process, %life, status, "a node ended unexpectedly");
                     self.despair(process, &status, &last_words);
                     self.collapsed.push(Collapse { process, life, status, last_words });
                 }
@@ -506,7 +506,7 @@ impl<P: Places> Host<'_, P> {
         let times = 1 + self.collapsed.iter().filter(|it| it.process == process).count();
         let name = self.options.names.processes[process.index()].clone();
         if is_full(&self.options.run_dir) || tells_of_full_disk(last_words) {
-            self.hopeless = Some(RunError::DiskFull(format!("{name} ended by itself")));
+            self.hopeless = Some(RunError::DiskFull(format!("{name} ended unexpectedly")));
         } else if times >= MOST_COLLAPSES {
             let (status, last_words) = (status.to_owned(), last_words.to_owned());
             self.hopeless = Some(RunError::Collapses { name, times, status, last_words });
@@ -568,12 +568,12 @@ impl<P: Places> Host<'_, P> {
     fn introduced(&mut self, introduction: Introduction, stream: TcpStream) {
         let Introduction { process, life } = introduction;
         if !self.places.hosts(process, life) || self.nodes.contains_key(&(process, life)) {
-            return warn!(%process, %life, "someone pretended to be a node");
+            return warn!(%process, %life, "a connection claimed to be a node, but is not");
         }
         let keys = match self.keys.wrapped_pairs(process) {
             Ok(keys) => keys,
             // Disconnected, the node ends and is restarted.
-            Err(error) => return warn!(%process, %error, "a node is not given its keys"),
+            Err(error) => return warn!(%process, %error, "cannot send a node its keys"),
         };
         let (mut read, write) = stream.into_split();
         let (orders, inbox) = mpsc::unbounded_channel();
@@ -585,7 +585,7 @@ impl<P: Places> Host<'_, P> {
             loop {
                 match control::receive(&mut read).await {
                     Ok(message) => happenings.put(Happening::Said { process, life, message }),
-                    Err(error) => return debug!(%process, %life, %error, "a node hung up"),
+                    Err(error) => return debug!(%process, %life, %error, "a node closed its connection"),
                 }
             }
         });
@@ -851,7 +851,7 @@ fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
 async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<ToNode>) {
     while let Some(order) = orders.recv().await {
         if let Err(error) = control::send(&mut write, &order).await {
-            return debug!(%error, "a node hung up");
+            return debug!(%error, "a node closed its connection");
         }
     }
 }
@@ -862,7 +862,7 @@ async fn listen(listener: TcpListener, keys: Keys, happenings: Happenings) {
         let mut stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                warn!(%error, "a call was missed");
+                warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             }
@@ -876,14 +876,14 @@ async fn listen(listener: TcpListener, keys: Keys, happenings: Happenings) {
                 let ends = Secret::answer(&mut stream, key_of).await.map_err(std::io::Error::other)?;
                 let introduction: Introduction = control::receive(&mut stream).await?;
                 if introduction.process != ends.caller {
-                    return Err(std::io::Error::other("it introduces itself as another process"));
+                    return Err(std::io::Error::other("it identifies itself as another process"));
                 }
                 Ok(introduction)
             };
             match tokio::time::timeout(PATIENCE, introduce).await {
                 Ok(Ok(introduction)) => happenings.put(Happening::Introduced { introduction, stream }),
-                Ok(Err(error)) => warn!(%error, "a stranger called"),
-                Err(_) => warn!("a stranger called and said nothing"),
+                Ok(Err(error)) => warn!(%error, "an unknown connection was refused"),
+                Err(_) => warn!("an unknown connection sent nothing"),
             }
         });
     }

@@ -78,7 +78,8 @@ pub struct Names {
 fn last_of(status: &str, last_words: &str) -> String {
     match last_words.trim() {
         "" if status.contains("SIGKILL") => {
-            ": the kernel kills so what needs more memory than it may have (on Kubernetes, `spec.kubernetes.resources`)"
+            ": the kernel kills processes that exceed their memory limit (on Kubernetes, \
+             `spec.kubernetes.resources`)"
                 .to_owned()
         }
         "" => String::new(),
@@ -152,7 +153,7 @@ pub enum RunError {
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     /// The operating system provided no random bytes for the keys.
-    #[error("cannot make the run's secret: {0}")]
+    #[error("cannot create the run's secret: {0}")]
     Secret(getrandom::Error),
     /// The control port could not be opened.
     #[error("cannot listen for the nodes: {0}")]
@@ -173,7 +174,7 @@ pub enum RunError {
     #[error("the disk is full: {0}")]
     DiskFull(String),
     /// A process repeatedly ended by itself before it made progress.
-    #[error("{name} ended by itself {times} times, at last with {status}{}", last_of(status, last_words))]
+    #[error("{name} ended unexpectedly {times} times, last with {status}{}", last_of(status, last_words))]
     Collapses {
         /// Name of the process.
         name: String,
@@ -188,10 +189,10 @@ pub enum RunError {
     #[error("cannot write the supervisor's facts: {0}")]
     Record(io::Error),
     /// The journal contradicts the record.
-    #[error("the journal of the run does not go with its record")]
+    #[error("the journal of the run does not match its record")]
     Journal,
     /// The program was told to end, and a restarted one can resume the run.
-    #[error("told to end; the run is to be taken up")]
+    #[error("terminated; the run can be resumed")]
     Left,
     /// The directory of a node could not be created or changed.
     #[error("cannot use {}: {source}", path.display())]

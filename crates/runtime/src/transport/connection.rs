@@ -60,13 +60,13 @@ enum ConnectionError {
     Frame(#[from] FrameError),
     #[error("{0}")]
     Session(#[from] SessionError),
-    #[error("the other end knows other lives")]
+    #[error("the other end has a different view of the lives")]
     Stale,
-    #[error("a call of the other end is under way")]
+    #[error("a connection from the other end is already open")]
     Busy,
-    #[error("the other end hung up")]
+    #[error("the other end closed the connection")]
     Closed,
-    #[error("nothing was said for {PATIENCE:?}")]
+    #[error("no message for {PATIENCE:?}")]
     Silence,
 }
 
@@ -75,11 +75,11 @@ impl Transport {
     pub(crate) async fn accept(self: Rc<Self>, mut stream: TcpStream) {
         let call = match tokio::time::timeout(PATIENCE, self.hear(&mut stream)).await {
             Ok(Ok(call)) => call,
-            Ok(Err(error)) => return debug!(%error, "a call was not taken"),
-            Err(_) => return debug!(error = %ConnectionError::Silence, "a call was not taken"),
+            Ok(Err(error)) => return debug!(%error, "a connection was refused"),
+            Err(_) => return debug!(error = %ConnectionError::Silence, "a connection was refused"),
         };
         if let Err(error) = self.answer(call, stream).await {
-            debug!(from = %call.from.0, %error, "a call was not taken");
+            debug!(from = %call.from.0, %error, "a connection was refused");
         }
     }
 
@@ -133,7 +133,7 @@ impl Transport {
         while let Some(address) = self.callable(to, life) {
             match self.call(to, life, address).await {
                 Ok(()) => break,
-                Err(error) => debug!(%to, %address, %error, "a call failed"),
+                Err(error) => debug!(%to, %address, %error, "cannot connect"),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(RETRY.1);

@@ -50,9 +50,9 @@ struct Outgoing {
 /// Why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum SessionError {
-    #[error("frame {got} came where {expected} was next: some are missing")]
+    #[error("received frame {got} instead of {expected}: frames are missing")]
     Gap { got: u64, expected: u64 },
-    #[error("the other end has frames up to {claimed}, of which only {written} were written")]
+    #[error("the other end claims frames up to {claimed}, but only {written} were sent")]
     Unwritten { claimed: u64, written: u64 },
 }
 

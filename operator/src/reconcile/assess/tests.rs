@@ -79,9 +79,9 @@ fn what_keeps_pods_from_running_is_said_in_the_api_servers_words() {
         let (status, news) = look(&mut observed, &accepted(None), 1);
         let condition = condition_of(&status, condition::PODS_READY);
         assert_eq!((&*condition.status, &*condition.reason), ("False", reason));
-        assert!(condition.message.starts_with("0 of 7 pods run; "), "{}", condition.message);
+        assert!(condition.message.starts_with("0 of 7 pods are running; "), "{}", condition.message);
         assert!(condition.message.ends_with(message), "{}", condition.message);
-        let has_remedy = condition.message.contains(" spec.kubernetes.resources, or have the");
+        let has_remedy = condition.message.contains("spec.kubernetes.resources, or ");
         assert_eq!(has_remedy, matches!(reason, "Quota" | "LimitRange"), "{}", condition.message);
         assert_eq!(reasons(&news), [reason]);
         assert_eq!(status.message.as_ref(), Some(&condition.message), "it is the headline");
@@ -116,7 +116,7 @@ fn the_reason_of_linked_says_what_emulates_links_and_what_kernels_lack() {
             shaping(6, 0),
             "tc+inNode",
             "TrafficControlAndInNode",
-            "limits bandwidth, and delay lines in the nodes do the rest, because kernels lack sch_netem (no such thing)",
+            "limits bandwidth, and delay lines in the nodes emulate the rest, because the kernels lack sch_netem (no such thing)",
         ),
         (shaping(4, 2), "tc+inNode", "TrafficControlAndInNode", "limits bandwidth in 4 of 6 pods"),
         (shaping(0, 0), "inNode", "InNode", "because the kernels lack sch_netem (no such thing)"),
@@ -143,8 +143,12 @@ fn a_link_that_was_changed_and_not_measured_is_not_called_as_asked_for() {
     let said = Status { phase: Run::Running, links, ..Status::default() };
     let (status, _) = look(&mut running(said), &accepted(None), 1);
     let linked = condition_of(&status, condition::LINKED);
-    assert!(linked.message.contains("1 of 1 are as asked for"), "{}", linked.message);
-    assert!(linked.message.ends_with("1 more were changed and are not measured yet"), "{}", linked.message);
+    assert!(linked.message.contains("1 of 1 have the requested delay"), "{}", linked.message);
+    assert!(
+        linked.message.ends_with("1 more were changed and have not been measured yet"),
+        "{}",
+        linked.message
+    );
 }
 
 #[test]
@@ -196,15 +200,15 @@ fn a_pod_that_cannot_start_says_why() {
             "name": "faultline", "state": state, "ready": false, "restartCount": 0, "image": "", "imageID": "",
         }] })
     };
-    let not_found = "ErrImagePull: 0 of 7 pods run; quickstart-paris-0: not found";
+    let not_found = "ErrImagePull: 0 of 7 pods are running; quickstart-paris-0: not found";
     assert_eq!(stuck(waiting("ErrImagePull", "not found")), not_found);
-    assert_eq!(stuck(waiting("ContainerCreating", "")), "Starting: 0 of 7 pods run");
+    assert_eq!(stuck(waiting("ContainerCreating", "")), "Starting: 0 of 7 pods are running");
     let unschedulable = json!({ "conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
     }] });
     assert_eq!(
         stuck(unschedulable),
-        "Unschedulable: 0 of 7 pods run; quickstart-paris-0: 0/3 nodes are available"
+        "Unschedulable: 0 of 7 pods are running; quickstart-paris-0: 0/3 nodes are available"
     );
 }
 
@@ -271,8 +275,8 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     assert_eq!(status.shaping.as_deref(), Some("inNode"));
     let linked = condition_of(&status, condition::LINKED);
     assert_eq!((&*linked.status, &*linked.reason), ("True", "InNode"));
-    assert!(linked.message.contains("2 of 2 are as asked for"), "{}", linked.message);
-    assert!(linked.message.contains("from paris to rennes is 40 us off"), "{}", linked.message);
+    assert!(linked.message.contains("2 of 2 have the requested delay"), "{}", linked.message);
+    assert!(linked.message.contains("from paris to rennes deviates most, by 40 us"), "{}", linked.message);
     assert_eq!(condition_of(&status, condition::COMPLETED).status, "False");
 
     let (again, news) = next(&said, 3);
