@@ -161,7 +161,7 @@ fn causes(units: &BTreeMap<String, f64>, edges: &Edges) -> Causes {
     let mut causes = Causes::new();
     for (name, &seconds) in units {
         let cause = match because.get(name.as_str()) {
-            _ if edges.own.contains(name) => name,
+            _ if edges.own.contains(name) => name.as_str(),
             Some(causes) if causes.len() == 1 => causes.first().expect("there is one"),
             Some(_) => SHARED,
             None => REST,
