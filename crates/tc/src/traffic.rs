@@ -104,7 +104,7 @@ impl fmt::Debug for Handle {
 pub enum Discipline {
     /// Classes with rates; packets of no class pass.
     Htb,
-    /// A queue of at most so many packets.
+    /// A queue with a maximum number of packets.
     Pfifo(u32),
     /// A queue that delays and drops packets.
     Netem(Delay),
@@ -253,7 +253,7 @@ impl HtbClass {
     }
 }
 
-/// Returns how long so many bytes take at a rate, in the kernel's ticks.
+/// Returns how long this many bytes take at a rate, in the kernel's ticks.
 fn ticks(rate: u64, bytes: u32) -> u32 {
     let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
     u32::try_from(nanoseconds >> TICK_SHIFT).unwrap_or(u32::MAX)

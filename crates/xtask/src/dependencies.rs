@@ -28,7 +28,6 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "k8s-openapi and serde-saphyr are not at the same version"),
     ("embedded-io", "postcard names two versions, and builds neither without its features"),
     ("getrandom", "kube's ahash is still at version 0.3, and a TLS library that is not built at 0.2"),
-    ("object", "a build script of kube's reader of JSON paths is behind the backtraces of miette"),
     ("syn", "derive macros move to version 3 one by one"),
     ("thiserror", "cel, which checks the resource's rules, is still at version 1"),
     ("thiserror-impl", "as thiserror"),

@@ -92,7 +92,6 @@ const NOT_YET: &[(&str, Except)] = &[
     ("crates/sim", Code),
     ("crates/supervisor", Code),
     ("crates/tc", Code),
-    ("crates/trace", Code),
     ("crates/workloads", Code),
     ("crates/xtask", Code),
     ("docs/protocols.md", All),

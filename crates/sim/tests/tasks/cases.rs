@@ -200,7 +200,7 @@ fn survivors_absorb_a_cluster_that_is_lost_for_good() {
             if protocol == Protocol::Satin && cluster != 0 {
                 continue;
             }
-            // Whoever absorbs fails in turn.
+            // The process that absorbs fails in turn.
             let absorbed = ended.facts.iter().find(|it| matches!(it.fact, Fact::Absorbed(_)));
             let heir = absorbed.expect("somebody takes over").process;
             for fate in FATES {
