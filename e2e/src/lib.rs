@@ -13,4 +13,4 @@ pub use cluster::{Cluster, QUICK_START, Room};
 pub use machine::{Machine, Skipped};
 pub use operators::Operators;
 pub use program::{Program, Ran, Running};
-pub use scenario::{Failure, KUBECONFIG, Scenario, kubeconfig, main};
+pub use scenario::{Busy, Failure, KUBECONFIG, Scenario, kubeconfig, main};

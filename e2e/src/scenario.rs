@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
+use thiserror::Error;
 
 use crate::{Cluster, Room, Skipped};
 
@@ -22,7 +23,14 @@ pub struct Scenario {
     pub run: fn(Room) -> Outcome,
 }
 
+/// Nothing was wrong, but the machine was too busy for a verdict.
+#[derive(Debug, Error)]
+#[error("the machine is too busy: {0}")]
+pub struct Busy(pub String);
+
 const LONGEST: Duration = Duration::from_secs(300);
+/// How often a scenario is run on a machine that is too busy for it.
+const ATTEMPTS: u32 = 3;
 const FAILED: &str = "FAILED";
 /// Environment variable with the path of the cluster's kubeconfig.
 pub const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";
@@ -71,7 +79,17 @@ async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure>
     for scenario in scenarios {
         println!("==> {}", scenario.name);
         let begun = Instant::now();
-        let how = match perform(scenario, &cluster).await {
+        let mut attempt = 1;
+        let performed = loop {
+            match perform(scenario, &cluster).await {
+                Err(error) if error.is::<Busy>() && attempt < ATTEMPTS => {
+                    println!("!!! BUSY: {error}; trying again");
+                    attempt += 1;
+                }
+                other => break other,
+            }
+        };
+        let how = match performed {
             Ok(()) => "ok",
             Err(error) if error.is::<Skipped>() => {
                 println!("!!! SKIPPED: {error}");

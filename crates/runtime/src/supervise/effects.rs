@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{EndedBy, Fact, FaultNo, Life, ProcessId, Time};
+use faultline_core::{EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Time};
 use faultline_trace::manifest::{Effect, EffectEntry};
 
 use super::places::Seen;
@@ -11,8 +11,9 @@ use super::places::Seen;
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     entries: BTreeMap<FaultNo, EffectEntry>,
-    /// The fault whose orders come now.
-    injecting: Option<FaultNo>,
+    /// The fault whose orders come now, and whether it ends lives. A pause does not: a process that is declared failed because
+    /// of one took its effect before.
+    injecting: Option<(FaultNo, bool)>,
     /// Lives that a fault ends or pauses, until that was seen.
     targets: BTreeMap<(ProcessId, Life), FaultNo>,
 }
@@ -21,12 +22,15 @@ impl Effects {
     /// The supervisor states a fact; the orders of a fault follow the facts about it. `due` is when a fault was to be injected.
     pub(super) fn stated(&mut self, fact: &Fact, due: impl FnOnce(FaultNo) -> Option<Time>) {
         match *fact {
-            Fact::Injecting { no, .. } => {
-                self.injecting = Some(no);
+            Fact::Injecting { no, ref fault } => {
+                let kills = matches!(**fault, Fault::Crash { .. } | Fault::LoseCluster { .. });
+                self.injecting = Some((no, kills));
                 let due = due(no).unwrap_or_default();
                 self.entries.insert(no, EffectEntry { no, due, on: Vec::new() });
             }
-            Fact::Failed { process, life, by: EndedBy::Fault(no), .. } if self.injecting == Some(no) => {
+            Fact::Failed { process, life, by: EndedBy::Fault(no), .. }
+                if self.injecting == Some((no, true)) =>
+            {
                 self.targets.insert((process, life), no);
             }
             _ => self.injecting = None,
@@ -35,12 +39,12 @@ impl Effects {
 
     /// The fault whose orders come now.
     pub(super) fn injecting(&self) -> Option<FaultNo> {
-        self.injecting
+        self.injecting.map(|it| it.0)
     }
 
     /// A life is being paused.
     pub(super) fn pausing(&mut self, process: ProcessId, life: Life) {
-        if let Some(no) = self.injecting {
+        if let Some((no, false)) = self.injecting {
             self.targets.insert((process, life), no);
         }
     }
@@ -80,7 +84,7 @@ impl Effects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Fault, Span, StorageFate};
+    use faultline_core::{Span, StorageFate};
 
     const DUE: Time = Time(1_000_000);
 
@@ -122,6 +126,19 @@ mod tests {
         let single = effects.stopped(&[seen(0, 1, 100)]).unwrap();
         assert_eq!((single.skew(), single.latency()), (None, Some(Span::from_micros(100))));
         assert_eq!(effects.into_entries().len(), 2);
+    }
+
+    #[test]
+    fn a_pause_takes_effect_when_it_begins_and_not_when_it_was_too_long() {
+        let mut effects = Effects::default();
+        let no = FaultNo(0);
+        let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(3) };
+        effects.stated(&Fact::Injecting { no, fault: Box::new(fault) }, |_| Some(DUE));
+        effects.pausing(ProcessId(0), Life(1));
+        assert!(effects.stopped(&[seen(0, 1, 300)]).is_some());
+        effects.stated(&failed(0, 1, EndedBy::Fault(no)), |_| None);
+        assert_eq!(effects.stopped(&[seen(0, 1, 2_000_000)]), None);
+        assert_eq!(effects.into_entries()[0].latency(), Some(Span::from_micros(300)));
     }
 
     #[test]
