@@ -1,4 +1,4 @@
-//! When each fault took effect, as the places of the processes and the processes themselves saw it.
+//! When each fault took effect, as reported by the places of the processes and by the processes themselves.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,20 @@ use faultline_trace::manifest::{Effect, EffectEntry};
 
 use super::places::Seen;
 
-/// What is known of the faults that were injected.
+/// Effects of the faults that were injected.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     entries: BTreeMap<FaultNo, EffectEntry>,
-    /// The fault whose orders come now, and whether it ends lives. A pause does not: a process that is declared failed because
-    /// of one took its effect before.
+    /// The fault whose orders follow, and whether it ends lives. A pause does not: if a process is declared failed because of
+    /// one, the pause has taken effect before.
     injecting: Option<(FaultNo, bool)>,
-    /// Lives that a fault ends or pauses, until that was seen.
+    /// Lives that a fault ends or pauses, until this is reported.
     targets: BTreeMap<(ProcessId, Life), FaultNo>,
 }
 
 impl Effects {
-    /// The supervisor states a fact; the orders of a fault follow the facts about it. `due` is when a fault was to be injected.
+    /// Notes a fact of the supervisor. The orders of a fault follow the facts about it. `due` returns when a fault was to be
+    /// injected.
     pub(super) fn stated(&mut self, fact: &Fact, due: impl FnOnce(FaultNo) -> Option<Time>) {
         match *fact {
             Fact::Injecting { no, ref fault } => {
@@ -37,19 +38,19 @@ impl Effects {
         }
     }
 
-    /// The fault whose orders come now.
+    /// Returns the fault whose orders follow.
     pub(super) fn injecting(&self) -> Option<FaultNo> {
         self.injecting.map(|it| it.0)
     }
 
-    /// A life is being paused.
+    /// Notes the order to pause a life.
     pub(super) fn pausing(&mut self, process: ProcessId, life: Life) {
         if let Some((no, false)) = self.injecting {
             self.targets.insert((process, life), no);
         }
     }
 
-    /// Lives were seen to stop, by one order. What is now known of the fault that stopped them, if one did.
+    /// Notes lives that stopped by one order. Returns the effects of the fault that stopped them, if there is one.
     pub(super) fn stopped(&mut self, seen: &[Seen]) -> Option<&EffectEntry> {
         let mut fault = None;
         for &Seen { process, life, at, error } in seen {
@@ -60,20 +61,20 @@ impl Effects {
         self.entries.get(&fault?)
     }
 
-    /// What is known of a fault.
+    /// Returns the effects of a fault so far.
     pub(super) fn of(&self, no: FaultNo) -> Option<&EffectEntry> {
         self.entries.get(&no)
     }
 
-    /// A process has applied what a fault changes.
+    /// Notes the effect of a fault on a process.
     pub(super) fn took_effect(&mut self, no: FaultNo, effect: Effect) {
         let Some(entry) = self.entries.get_mut(&no) else { return };
-        // Told again by the journal, or by a process in another life.
+        // The journal repeats what was reported before.
         entry.on.retain(|it| (it.process, it.life) != (effect.process, effect.life));
         entry.on.push(effect);
     }
 
-    /// Those that took effect somewhere, in the order of the plan.
+    /// Returns the faults that took effect on at least one process, in the order of the plan.
     pub(super) fn into_entries(self) -> Vec<EffectEntry> {
         let mut entries: Vec<_> = self.entries.into_values().filter(|it| !it.on.is_empty()).collect();
         entries.iter_mut().for_each(|it| it.on.sort_by_key(|it| (it.process, it.life)));
