@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::history::History;
 use crate::judgement::{Finding, Property};
 
-/// A link that is not as asked for during a larger part of the run, in percent, is another link.
+/// If a link is not as requested for a larger part of the run, in percent, the verdict is unknown.
 const MOST_PERCENT_OUTSIDE: u32 = 20;
 
 pub(super) fn check(history: &History<'_>) -> Finding {
