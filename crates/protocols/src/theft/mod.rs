@@ -171,7 +171,7 @@ impl Recovery for TaskRecovery {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        (self.is_running && !self.is_lost).then_some(self.stable.due)
+        (self.is_running && !self.is_lost).then(|| self.stable.next_deadline(&self.config))
     }
 
     fn gauges(&self) -> Gauges {

@@ -20,6 +20,10 @@ use super::copies::{CHECKPOINT, ImageOf, is_checkpoint};
 use super::holders::holders;
 use super::message::Head;
 
+/// How long a write may take before it is tried again. The time doubles with each try: a slow storage must not be given the same
+/// image faster than it can write it.
+const RETRY: Span = Span::from_millis(200);
+
 /// How many segments of a log are written at a time; further events go into the next one together.
 const IN_FLIGHT: usize = 4;
 
@@ -45,8 +49,12 @@ pub(super) struct Stable {
     needs_checkpoint: bool,
     /// Legs whose image is durable, until this process is known to have started.
     held: Vec<(Theft, Leg)>,
-    /// When the next checkpoint is due, or a write is tried again.
-    pub(super) due: Time,
+    /// When the next checkpoint is due.
+    due: Time,
+    /// When writes are tried again that make no progress, and after how long then.
+    retry: (Time, Span),
+    /// A write was completed since that was last decided.
+    has_progressed: bool,
 }
 
 /// An image on its way to stable storage.
@@ -73,6 +81,8 @@ impl Stable {
             needs_checkpoint: false,
             held: Vec::new(),
             due: now + tau,
+            retry: (now + RETRY, RETRY),
+            has_progressed: false,
         }
     }
 
@@ -142,7 +152,20 @@ impl Stable {
         let legs = core::mem::take(&mut self.waiting);
         let write = Write { image, is_forced, is_here: false, holders: BTreeSet::new(), legs };
         write.send(config, membership, host);
+        if self.writing.is_empty() {
+            self.retry = (now + RETRY, RETRY);
+        }
         self.writing.push_back(write);
+    }
+
+    /// When [`Stable::timeout`] is wanted.
+    pub(super) fn next_deadline(&self, config: &Config) -> Time {
+        let is_open = match config.record {
+            Record::Graph => self.writing.is_empty(),
+            Record::Events => !self.is_writing_checkpoint(),
+        };
+        let retry = (!self.writing.is_empty()).then_some(self.retry.0);
+        is_open.then_some(self.due).into_iter().chain(retry).min().unwrap_or(self.due)
     }
 
     fn next_checkpoint(&self) -> ImageName {
@@ -150,7 +173,7 @@ impl Stable {
         ImageName { owner: self.me, incarnation: self.life.incarnation(), sn, attempt: CHECKPOINT }
     }
 
-    /// The time is up. If a checkpoint is still being written, its writes are tried again.
+    /// Tries writes again that made no progress for a while: a storage that was full, or a message that was lost, may be why.
     pub(super) fn timeout(
         &mut self,
         config: &Config,
@@ -158,10 +181,16 @@ impl Stable {
         now: Time,
         host: &mut dyn Host<TaskRecovery>,
     ) {
-        if now >= self.due && self.is_writing_checkpoint() {
-            self.due = now + config.tau;
-            self.again(config, membership, host);
+        if now < self.retry.0 || self.writing.is_empty() {
+            return;
         }
+        let after = if core::mem::take(&mut self.has_progressed) {
+            RETRY
+        } else {
+            self.again(config, membership, host);
+            self.retry.1 * 2
+        };
+        self.retry = (now + after, after);
     }
 
     /// Sends what is written to holders that may not have it, and writes it here if that failed.
@@ -246,6 +275,7 @@ impl Stable {
         let complete = |(index, write): (usize, &Write)| may_complete(index, write) && is_durable(write);
         let index = self.writing.iter().enumerate().position(complete)?;
         let write = self.writing.remove(index)?;
+        self.has_progressed = true;
         let name = write.image.name;
         if is_checkpoint(name) {
             let earlier = self.writing.drain(..index);
