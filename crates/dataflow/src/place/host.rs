@@ -138,6 +138,9 @@ impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
 
     fn release(&mut self) {
         self.inner.held = false;
+        if let Some(digest) = self.inner.over {
+            self.inner.end(digest, Effects::default(), self.out);
+        }
     }
 }
 
@@ -166,10 +169,8 @@ impl<P: Recovery, G: Program> Desk<'_, P, G> {
             None if inner.me == root(&inner.membership) => inner.first(self.out),
             None => Graph::default(),
         };
-        // What it was told while it restored stays true.
-        if let Some(digest) = inner.over.take() {
-            inner.end(digest, Effects::default(), self.out);
-        }
+        // What it was told while it restored stays true; it is stated again in the new state.
+        inner.is_end_stated = false;
     }
 }
 

@@ -66,6 +66,8 @@ struct Inner<P: Recovery, G: Program> {
     thief: Thief,
     /// The result of the program, once it is known.
     over: Option<Digest>,
+    /// The result was stated in the present state.
+    is_end_stated: bool,
     /// The least number that tasks have told.
     hint: u64,
     /// The task of each theft whose result was merged and not yet receipted, for the facts.
@@ -186,6 +188,7 @@ impl<P: Recovery, G: Program> Process for Place<P, G> {
             next_job: JobNo(0),
             thief: Thief::new(config.stealing, seed ^ u64::from(life.0)),
             over: None,
+            is_end_stated: false,
             hint: u64::MAX,
             merged: BTreeMap::new(),
             ran: 0,
@@ -448,7 +451,9 @@ impl<P: Recovery, G: Program> Inner<P, G> {
 
     /// The program has ended. Its result is that of the debt to nobody, of which only one place has the evidence.
     fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<Place<P, G>>) {
-        if self.over.replace(digest).is_none() {
+        self.over = Some(digest);
+        // A place that has no state yet is not finished in it: it states this once it is released.
+        if !self.held && !core::mem::replace(&mut self.is_end_stated, true) {
             let witness = self.witness(effects);
             self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
         }
