@@ -20,13 +20,13 @@ use crate::traffic::{Discipline, Handle, HtbClass, Looks, Target};
 
 /// The interface that shapes arriving packets.
 const ARRIVING: &str = "faultline-in";
-/// The root of every tree of ours.
+/// Root of every tree that this crate builds.
 const ROOT: Handle = Handle::new(0xfa17, 0);
-/// The queue at the end of class 0; that of another one is further on by the class.
+/// Handle of the queue in class 0. The queues of other classes follow, by class.
 const FIRST_LEAF: u16 = 0x1000;
 /// Number of bytes that a class may send before another class of the same parent: two full packets.
 const QUANTUM: u32 = 3028;
-/// The priority of the first filter; there is none that is 0.
+/// Priority of the first peer's filter. Priority 0 does not exist.
 const PRIORITY_OF_FIRST: u16 = 1;
 
 /// Why a tree could not be put in force.
@@ -57,7 +57,7 @@ pub enum ApplyError {
         what: &'static str,
         /// Name of the interface.
         interface: String,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
 }
@@ -89,7 +89,7 @@ struct Interface<'a> {
     link: Link,
 }
 
-/// Makes the kernel do with the packets of `interface` what `tree` says; returns how many things had to be changed.
+/// Applies `tree` to the packets of `interface`. Returns the number of changes.
 pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usize, ApplyError> {
     let outer = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
     let mut changes = outer.shape(&tree.leaving, Looks::AtDestination)?;
@@ -105,7 +105,7 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
     let inner = match there {
         Some(inner) => inner,
         None => {
-            // What still points to an interface of that name points nowhere.
+            // References to an interface of that name point nowhere.
             changes += outer.listen(&BTreeMap::new(), None)? + 1;
             let failed = |source| outer.failed("add an interface for what arrives")(source);
             kernel.add_link("ifb", ARRIVING, None).map_err(failed)?;
@@ -118,7 +118,7 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
     Ok(changes)
 }
 
-/// What has passed through the classes on `interface`.
+/// Returns the traffic of the classes on `interface`.
 pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<Passed, ApplyError> {
     let outer = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
     let leaving = outer.passed()?;
@@ -129,14 +129,14 @@ pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<Passed, ApplyEr
     Ok(Passed { leaving, arriving })
 }
 
-/// The interface that has an address.
+/// Returns the interface that has an address.
 pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String, ApplyError> {
     let failed = |source| ApplyError::Kernel { what: "look for", interface: address.to_string(), source };
     kernel.link_of(address).map_err(failed)?.ok_or(ApplyError::Address(address))
 }
 
-/// Has packets cut to their size before they come to the queues of `interface`: otherwise 64 KiB are queued, delayed and
-/// lost as one.
+/// Makes the kernel segment packets before they reach the queues of `interface`. Otherwise 64 KiB are queued, delayed
+/// and lost as one packet.
 pub(crate) fn cut_to_size(kernel: &Socket, interface: &str) -> Result<(), ApplyError> {
     let found = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
     kernel.cut_to_size(found.link).map_err(found.failed("turn off segmentation behind the queues"))
@@ -157,7 +157,7 @@ impl Interface<'_> {
         move |source| ApplyError::Kernel { what, interface: interface.clone(), source }
     }
 
-    /// Classes, queues and filters of what leaves through this interface.
+    /// Applies classes, queues and filters to packets that leave through this interface.
     fn shape(&self, wanted: &Direction, looks: Looks) -> Result<usize, ApplyError> {
         if wanted.is_empty() {
             return self.unshape();
@@ -170,7 +170,7 @@ impl Interface<'_> {
             changes += 1;
         }
         let there = self.classes()?;
-        // A class cannot be given another parent.
+        // The parent of a class cannot be changed.
         let parent = |number: u16, class: &Class| (number, parent(class));
         let kept: BTreeSet<_> = wanted.classes.iter().map(|(&number, class)| parent(number, class)).collect();
         let gone: BTreeSet<u16> = there
@@ -182,7 +182,7 @@ impl Interface<'_> {
             let as_wanted = wanted.filters.get(&number(priority));
             as_wanted == Some(&Filter { prefix, class: class.minor() }) && !gone.contains(&class.minor())
         })?;
-        // Those further down have greater numbers.
+        // Classes further down have greater numbers.
         for &number in gone.iter().rev() {
             let removed = self.kernel.remove_class(self.link, parent_handle(0), class_handle(number));
             removed.map_err(self.failed("remove a class"))?;
@@ -205,16 +205,16 @@ impl Interface<'_> {
         Ok(changes)
     }
 
-    /// Sends what arrives from the peers through the interface `to`, and nothing else.
+    /// Redirects exactly the packets from these peers to the interface `to`.
     fn listen(&self, wanted: &BTreeMap<u16, Filter>, to: Option<Link>) -> Result<usize, ApplyError> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read what is there"))?;
         let ingress = queues.iter().find(|it| it.parent == Handle::INGRESS);
         if let Some(other) = ingress.filter(|it| it.kind != "ingress") {
-            // Another program's, which does no harm when nothing is to be done here.
+            // Belongs to another program, and is harmless if nothing has to be done here.
             return if to.is_none() { Ok(0) } else { Err(self.occupied(&other.kind, "ingress")) };
         }
         let Some(to) = to else {
-            // An ingress queueing discipline has no handle of its own: it is ours if its filters are.
+            // An ingress queueing discipline has no handle. It belongs to this crate if its filters do.
             let ours = ingress.is_some() && !self.filters(Handle::ARRIVING, Looks::AtSource)?.is_empty();
             if ours {
                 let removed = self.kernel.remove_discipline(self.link, Handle::INGRESS, Handle::ARRIVING);
@@ -245,10 +245,10 @@ impl Interface<'_> {
         Ok(changes)
     }
 
-    /// Removes our tree, if there is one.
+    /// Removes the own tree, if there is one.
     fn unshape(&self) -> Result<usize, ApplyError> {
         let is_ours = match self.is_ours() {
-            // Someone else's does no harm when nothing is to be done.
+            // The tree of another program is harmless if nothing has to be done.
             Err(ApplyError::Occupied { .. }) => false,
             other => other?,
         };
@@ -259,7 +259,7 @@ impl Interface<'_> {
         Ok(usize::from(is_ours))
     }
 
-    /// Whether a tree of ours is there; `false` when there is nothing but what the kernel puts there by itself.
+    /// Returns whether there is an own tree; `false` if there are only the kernel's defaults.
     fn is_ours(&self) -> Result<bool, ApplyError> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read what is there"))?;
         match queues.iter().find(|it| it.parent == Handle::ROOT) {
@@ -275,7 +275,7 @@ impl Interface<'_> {
         ApplyError::Occupied { interface: self.name.to_owned(), kind, at }
     }
 
-    /// The classes that are there: their parents, and what they are like.
+    /// Returns the existing classes: their parents and their parameters.
     fn classes(&self) -> Result<BTreeMap<u16, (Handle, HtbClass)>, ApplyError> {
         let classes = self.kernel.classes(self.link).map_err(self.failed("read the classes"))?;
         let ours = classes.into_iter().filter(|(handle, ..)| handle.major() == ROOT.major());
@@ -284,7 +284,7 @@ impl Interface<'_> {
 
     fn set_class(&self, number: u16, class: &Class, is: Option<&HtbClass>) -> Result<usize, ApplyError> {
         let wanted = HtbClass::new(class.rate, class.ceiling, class.burst, QUANTUM);
-        // The kernel does not keep the quantum of a class that has others below it.
+        // The kernel does not keep the quantum of a class that has classes below it.
         let equal = |is: &HtbClass| match class.leaf {
             Leaf::Classes => HtbClass { quantum: QUANTUM, ..*is } == wanted,
             _ => *is == wanted,
@@ -299,7 +299,7 @@ impl Interface<'_> {
         Ok(1)
     }
 
-    /// The queues at the ends of the classes.
+    /// Applies the queues at the ends of the classes.
     fn set_leaves(&self, wanted: &Direction) -> Result<usize, ApplyError> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read the queues"))?;
         let mut changes = 0;
@@ -310,7 +310,7 @@ impl Interface<'_> {
                 Leaf::Queue(limit) => Discipline::Pfifo(limit),
                 Leaf::Delay(delay) => Discipline::Netem(delay),
             };
-            // The kernel gives a class a queue of its own, which has no handle that we would give.
+            // The kernel gives a class a default queue, whose handle differs from that of an own one.
             let is = queues.iter().find(|it| it.parent == up && it.handle == handle);
             let same_kind = is.filter(|it| it.kind == discipline.kind());
             if same_kind.is_some_and(|it| it.is(discipline)) {
@@ -328,14 +328,14 @@ impl Interface<'_> {
         Ok(changes)
     }
 
-    /// The filters by address at `parent`, by priority.
+    /// Returns the filters by address at `parent`, by priority.
     fn filters(&self, parent: Handle, looks: Looks) -> Result<BTreeMap<u16, (Prefix, Handle)>, ApplyError> {
         let filters =
             self.kernel.filters(self.link, parent, looks).map_err(self.failed("read the filters"))?;
         Ok(filters.into_iter().map(|(priority, prefix, class)| (priority, (prefix, class))).collect())
     }
 
-    /// Removes the filters at `parent` that are not to be kept.
+    /// Removes the filters at `parent` for which `keep` returns false.
     fn remove_filters(
         &self,
         parent: Handle,
@@ -353,7 +353,7 @@ impl Interface<'_> {
         Ok(changes)
     }
 
-    /// What has passed, by cluster.
+    /// Returns the traffic by cluster.
     fn passed(&self) -> Result<BTreeMap<ClusterId, Counts>, ApplyError> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read the queues"))?;
         let of_cluster = queues.iter().filter(|it| it.parent.major() == ROOT.major()).filter_map(|it| {
@@ -364,7 +364,7 @@ impl Interface<'_> {
     }
 }
 
-/// A peer's filter is told from others by its priority, of which there is none that is 0.
+/// Returns the priority of a peer's filter, which identifies it. Priority 0 does not exist.
 fn priority(number: u16) -> u16 {
     number + PRIORITY_OF_FIRST
 }
@@ -377,12 +377,12 @@ fn class_handle(number: u16) -> Handle {
     Handle::new(ROOT.major(), number)
 }
 
-/// How a class is told who its parent is.
+/// Returns the handle by which a class is given its parent.
 fn parent_handle(number: u16) -> Handle {
     if number == 0 { ROOT } else { class_handle(number) }
 }
 
-/// What the kernel says a class's parent is.
+/// Returns the handle that the kernel reports as a class's parent.
 fn parent(class: &Class) -> Handle {
     if class.parent == 0 { Handle::ROOT } else { class_handle(class.parent) }
 }

@@ -31,10 +31,10 @@ pub use apply::{ApplyError, Counts, Passed};
 /// Why a traffic control operation failed.
 #[derive(Debug, Error)]
 pub enum TcError {
-    /// No netlink socket.
+    /// The netlink socket could not be opened.
     #[error("cannot talk to the kernel: {0}")]
     Socket(io::Error),
-    /// The kernel said no.
+    /// The kernel refused the operation.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
@@ -77,7 +77,7 @@ pub fn cut_to_size(interface: &str) -> Result<(), TcError> {
     Ok(apply::cut_to_size(&open()?, interface)?)
 }
 
-/// Asks the kernel in the calling thread's network namespace.
+/// Opens a netlink socket in the calling thread's network namespace.
 fn open() -> Result<Socket, TcError> {
     Socket::open().map_err(TcError::Socket)
 }

@@ -40,7 +40,7 @@ const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// Why a namespace could not be created.
 #[derive(Debug, Error)]
 pub enum NamespaceError {
-    /// The thread for it.
+    /// The thread for it did not start.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The namespace could not be created.
@@ -57,7 +57,7 @@ pub enum NamespaceError {
     Network {
         /// Description of the operation.
         what: &'static str,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The hub's port could not be opened.
@@ -133,7 +133,7 @@ pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
     own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
         .map_err(failed("set the address"))?;
     if let Some(link) = own.link(INTERFACE).map_err(failed("look at the interface"))? {
-        // Otherwise 64 KiB travel as one packet, which queues and losses take for one.
+        // Otherwise 64 KiB travel as one packet, which queues and losses treat as one.
         own.cut_to_size(link).map_err(failed("turn off segmentation behind the queues"))?;
     }
     own.bring_up(INTERFACE).map_err(failed("bring up the interface to the hub"))

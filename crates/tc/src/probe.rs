@@ -137,7 +137,7 @@ impl Probe {
     }
 }
 
-/// Tries one thing on a new interface.
+/// Tries one ability on a new interface.
 fn attempt(kernel: &Socket, ability: Ability) -> io::Result<()> {
     let root = Handle::new(1, 0);
     let add = |link, discipline| kernel.set_discipline(Mode::New, link, (Handle::ROOT, root), discipline);
@@ -167,7 +167,7 @@ fn attempt(kernel: &Socket, ability: Ability) -> io::Result<()> {
 const ANYWHERE: Prefix = Prefix { address: Ipv4Addr::new(192, 0, 2, 0), length: 24 };
 const NO_DELAY: Delay = Delay { latency: Span::ZERO, jitter: Span::ZERO, loss_ppm: 0, limit: 1000 };
 
-/// An interface of whichever kind there is.
+/// Creates a temporary interface of any available kind.
 fn scratch(kernel: &Socket) -> io::Result<Link> {
     let added = kernel.add_pair(SCRATCH, SCRATCH_PEER, None);
     added

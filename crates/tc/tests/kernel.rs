@@ -49,7 +49,7 @@ fn with(abilities: &[Ability], test: impl FnOnce() + Send) {
     }
 }
 
-/// Talks to the kernel beside the crate under test.
+/// Communicates with the kernel independently of the crate under test.
 fn by_hand() -> Socket {
     Socket::open().unwrap()
 }
