@@ -20,7 +20,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The machine's monotonic clock itself.
+    /// The machine's monotonic clock itself, as a clock of a run.
     pub(crate) const MACHINE: Clock = Clock { epoch: 0 };
 
     /// Creates a clock whose epoch is now.
@@ -38,7 +38,7 @@ impl Clock {
         Time((monotonic as i64).saturating_sub(self.epoch).max(0) as u64)
     }
 
-    /// What the machine's monotonic clock shows at `time`.
+    /// Returns the reading of the machine's monotonic clock at the run's `time`.
     pub(crate) fn monotonic_at(self, time: Time) -> u64 {
         self.epoch.saturating_add_unsigned(time.0).max(0) as u64
     }
@@ -49,32 +49,32 @@ impl Clock {
     }
 }
 
-/// How much two machines' clocks may drift apart, in nanoseconds a second.
+/// Largest assumed drift between the clocks of two machines, in nanoseconds per second.
 const DRIFT: u64 = 100_000;
 
-/// A run's clock as it is read at the place of an agent.
+/// A run's clock as an agent reads it, with a bound of its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AgentClock {
     pub(crate) clock: Clock,
-    /// By how much it was wrong at most when it was read; `None` on the supervisor's own machine.
+    /// The comparison of the clocks that bounds the error; `None` on the supervisor's own machine, where there is none.
     reading: Option<Reading>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reading {
     error: Span,
-    /// By this machine's monotonic clock.
+    /// Time of the comparison, by this machine's monotonic clock.
     at: u64,
 }
 
 impl AgentClock {
-    /// On this very machine.
+    /// Creates the clock of an agent on the supervisor's own machine.
     pub(crate) fn same(clock: Clock) -> AgentClock {
         AgentClock { clock, reading: None }
     }
 
-    /// The run's `clock` on a machine whose monotonic clock has shown `shown` at some moment between `asked` and `answered`,
-    /// which are of this machine's.
+    /// Creates the clock of an agent whose machine's monotonic clock has shown `shown` at some moment between `asked`
+    /// and `answered`, both by this machine's monotonic clock.
     pub(crate) fn read(clock: Clock, asked: u64, shown: u64, answered: u64) -> AgentClock {
         let took = answered - asked;
         let ahead = shown as i64 - (asked + took / 2) as i64;
@@ -82,7 +82,7 @@ impl AgentClock {
         AgentClock { clock: clock.elsewhere(ahead), reading: Some(reading) }
     }
 
-    /// By how much it may be wrong now.
+    /// Returns the largest possible error now, which grows with the age of the comparison.
     pub(crate) fn error(self) -> Span {
         let error = |it: Reading| {
             let age = monotonic().saturating_sub(it.at);
@@ -91,7 +91,7 @@ impl AgentClock {
         self.reading.map_or(Span::ZERO, error)
     }
 
-    /// The more certain of two readings.
+    /// Returns the clock with the smaller error.
     pub(crate) fn better(self, other: AgentClock) -> AgentClock {
         if other.error() < self.error() { other } else { self }
     }
@@ -226,7 +226,7 @@ mod tests {
         let quick = AgentClock::read(clock, now - 2_000_000, 7_000_000_000_000, now);
         assert!(slow.error() >= Span::from_millis(4) && slow.error() < Span::from_millis(5));
         assert_eq!(slow.better(quick), quick);
-        // What the other machine showed was in the middle.
+        // The other machine's clock is assumed to have been read in the middle.
         assert_eq!(quick.clock.at(7_000_000_000_000), clock.at(now - 1_000_000));
         assert_eq!(quick.clock.monotonic_at(clock.at(now)), 7_000_001_000_000);
         let old = AgentClock::read(clock, now - 100_000_002_000, 7_000_000_000_000, now - 100_000_000_000);

@@ -97,8 +97,8 @@ pub(crate) enum ToNode {
     /// Measures links by echo, one after the other. Links that differ from the request are measured again for this
     /// long. Cancels an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
-    /// Observes these links by echo while the application runs: to which process, and the latency asked for. Replaces an
-    /// earlier order of this kind.
+    /// Observes links by echo while the application runs. Contains the process at the other end and the requested
+    /// latency. Replaces an earlier order of this kind.
     Observe(Vec<(ProcessId, Span)>),
     /// The membership, with the addresses of all its processes. The first one starts the process.
     Announce(Membership, Directory),
@@ -136,7 +136,7 @@ pub(crate) enum ToSupervisor {
         requested: Span,
         link: LinkMeasured,
     },
-    /// Delays of echoes over the link to a process, of which this latency was asked, none of them sent before `since`.
+    /// Delays of echoes over the link to a process with this requested latency. None was sent before `since`.
     Observed {
         to: ProcessId,
         requested: Span,
@@ -149,7 +149,7 @@ pub(crate) enum ToSupervisor {
     },
     Started,
     Held,
-    /// What was ordered of links or storage is in force since then, by the run's clock; one for each such order.
+    /// An order on links or storage is in force since this time, by the run's clock. Answers each such order.
     InForce(Time),
 }
 

@@ -44,7 +44,7 @@ pub struct Ended {
     pub added: Vec<PlannedFault>,
     /// State of each fault of the plan at the end, including added ones.
     pub faults: Vec<FaultAccount>,
-    /// When faults took effect; empty in virtual time.
+    /// Times at which faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
     /// Links with their measurements; `None` without any measurement.
     pub links: Option<Vec<LinkEntry>>,

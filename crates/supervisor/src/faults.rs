@@ -56,7 +56,7 @@ struct Entry {
     state: FaultState,
     /// How often the fact of the trigger has occurred.
     seen: u32,
-    /// When it was to be injected, once it was.
+    /// Time at which the fault was due, once it has been injected.
     due: Option<Time>,
 }
 
@@ -133,7 +133,7 @@ impl Plan {
 }
 
 impl Supervisor {
-    /// Does what was due `at` a time that has come.
+    /// Performs an action that was due `at` a time that has passed.
     pub(crate) fn perform(&mut self, due: Due, at: Time, now: Time, out: &mut Vec<Order>) {
         match due {
             Due::Inject(index) => self.inject(index, at, now, out),

@@ -243,8 +243,8 @@ impl Supervisor {
         self.plan.account()
     }
 
-    /// When a fault was to take effect that was injected: at its time in the plan, or when the report arrived that triggered
-    /// it.
+    /// Returns the time at which an injected fault was due: its time in the plan, or the arrival of the report that
+    /// triggered it. `None` if the fault has not been injected.
     pub fn due(&self, no: FaultNo) -> Option<Time> {
         self.plan.due(no)
     }

@@ -210,41 +210,43 @@ pub struct Bounds {
     pub detect_after: Span,
 }
 
-/// What a bundle means that does not say how far apart the deaths of one fault may be.
+/// Returns the default of `at_once_within` for bundles without it.
 fn at_once_within() -> Span {
     Span::from_millis(50)
 }
 
-/// When a fault took effect. Times are by the run's clock.
+/// Times at which a fault took effect, by the run's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EffectEntry {
-    /// In the plan.
+    /// Number of the fault in the plan.
     pub no: FaultNo,
-    /// When it was to take effect: at its time in the plan, or once the supervisor had learned of its trigger.
+    /// Time at which the fault was due: its time in the plan, or the time at which the supervisor learned of its
+    /// trigger.
     pub due: Time,
-    /// Where it took effect. A cluster loss has an entry for each life that it ended; a process that was not alive has none.
+    /// Effects on single processes. A cluster loss has an entry for each life that it ended, and none for a process
+    /// that was not alive.
     pub on: Vec<Effect>,
 }
 
-/// When a fault took effect on one process.
+/// Time at which a fault took effect on one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Effect {
-    /// The process.
+    /// The affected process.
     pub process: ProcessId,
-    /// Its life.
+    /// Number of its life.
     pub life: Life,
-    /// The instant after which the process executed no instruction, or on which it applied the change; `None` if its place
-    /// could not say so, because it did not answer.
+    /// Instant after which the process executed no instruction, or at which it applied the change; `None` if its place
+    /// did not answer.
     pub at: Option<Time>,
-    /// By how much `at` may be wrong: what is known of the clock of the process's machine.
+    /// Largest possible error of `at`, which depends on how exactly the clock of the process's machine is known.
     pub error: Span,
 }
 
 impl EffectEntry {
-    /// The time from the first effect to the last, at most: the errors of the clocks are added. `None` when one of them is
-    /// not known, and for a single one.
+    /// Returns an upper bound of the time from the first effect to the last, which includes the errors of both clocks.
+    /// `None` if the time of an effect is unknown, or if there are fewer than two effects.
     pub fn skew(&self) -> Option<Span> {
         let instants: Option<Vec<_>> = self.on.iter().map(|it| Some((it.at?, it))).collect();
         let instants = instants.filter(|it| it.len() > 1)?;
@@ -253,7 +255,8 @@ impl EffectEntry {
         Some(last.since(*first) + early.error + late.error)
     }
 
-    /// The time from when the fault was due to its last effect; `None` when that is not known.
+    /// Returns the time from the moment at which the fault was due to its last effect. `None` if the time of an effect
+    /// is unknown, or without any effect.
     pub fn latency(&self) -> Option<Span> {
         let instants: Option<Vec<Time>> = self.on.iter().map(|it| it.at).collect();
         Some(instants?.into_iter().max()?.since(self.due))
@@ -320,16 +323,16 @@ pub struct LinkMeasured {
     pub rounds: u32,
 }
 
-/// A link while the application ran, by echoes at regular intervals. None counts that a fault could have delayed: of the
-/// link, or of the processes at its ends.
+/// Properties of a link while the application ran, measured by echoes at regular intervals. Echoes that a fault of
+/// the link or of the processes at its ends could have delayed do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkObserved {
-    /// Echoes.
+    /// Number of echoes.
     pub echoes: u32,
-    /// Those whose delay was not within [`LinkEntry::tolerance_observed`] of the latency asked for.
+    /// Number of echoes whose delay differed from the requested latency by more than [`LinkEntry::tolerance_observed`].
     pub outside: u32,
-    /// Their mean one-way delay.
+    /// Mean one-way delay.
     pub mean: Span,
 }
 
@@ -346,14 +349,15 @@ impl LinkEntry {
         Some(Span(self.requested.latency.0.abs_diff(measured.0)) <= self.tolerance())
     }
 
-    /// By how much the delay of a single echo may miss while the application runs: it shares processors and connections with
-    /// the packets of the application.
+    /// Returns the largest permitted difference between the delay of a single echo and the requested one while the
+    /// application runs. It is wider than [`tolerance`](LinkEntry::tolerance), because echoes share processors and
+    /// connections with the packets of the application.
     pub fn tolerance_observed(&self) -> Span {
         Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
     }
 
-    /// The share of the echoes, in percent, that did not show the requested values while the application ran. `None` if
-    /// there were too few echoes for a statement.
+    /// Returns the share of the echoes, in percent, that did not show the requested values while the application ran.
+    /// `None` if there were too few echoes for a statement.
     pub fn percent_outside(&self) -> Option<u32> {
         const LEAST: u32 = 20;
         let observed = self.observed.filter(|it| it.echoes >= LEAST)?;

@@ -41,7 +41,7 @@ pub(super) struct Children {
 
 struct Child {
     pid: Pid,
-    /// How it ended.
+    /// Exit status, once the process has ended.
     exited: watch::Receiver<Option<ExitStatus>>,
     /// Whether the end was ordered.
     killed: Rc<Cell<bool>>,
@@ -83,7 +83,8 @@ impl Children {
         }
     }
 
-    /// A life that was killed or stopped just now: the kernel lets it execute nothing after that.
+    /// Returns the report of a life that was killed or paused just now. The kernel executes no instruction of it
+    /// afterwards.
     fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
         Seen { process, life, at: Some(self.ground.clock.now()), error: Span::ZERO }
     }

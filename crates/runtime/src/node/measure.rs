@@ -25,9 +25,9 @@ use crate::transport::{EchoReply, Transport};
 /// Time between two rounds, so that a short load of the machine can pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
-/// Between two echoes over a link that is observed.
+/// Interval of the echoes over an observed link.
 const ECHO_EVERY: Duration = Duration::from_millis(200);
-/// Echoes over a link before what they show is reported.
+/// Number of echoes per report of a link.
 const REPORTED: usize = 5;
 
 /// An order of the supervisor to measure or observe links with echoes.
@@ -36,11 +36,11 @@ pub(crate) enum Echoes {
     /// Measures these links, one after the other. A link that does not show the requested values is measured again
     /// until the given time has passed. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
-    /// Observes these from now on, and no others: to which process, and the latency asked for.
+    /// Observes exactly these links from now on. Contains the process at the other end and the requested latency.
     Observe(Vec<(ProcessId, Span)>),
 }
 
-/// Echoes without an answer that are remembered.
+/// Most unanswered echoes that are kept.
 const MOST_OPEN: usize = 64;
 
 /// A link that is observed.
@@ -58,7 +58,7 @@ struct Observed {
 impl Observed {
     fn echo(&mut self, transport: &Rc<Transport>) {
         let Some((sent, due)) = transport.echo(self.to) else { return };
-        // What traffic control does comes on top of what the nodes do.
+        // The delay by traffic control is added to the delay by the nodes.
         self.open.push_back((sent, due.max(sent + self.requested)));
         if self.open.len() > MOST_OPEN {
             self.open.pop_front();
@@ -139,7 +139,7 @@ pub(crate) async fn measure(
     }
 }
 
-/// Takes note of the answer to an echo, and reports once there are enough.
+/// Records the answer to an echo. Reports the delays of the link once there are enough.
 fn note(
     observed: &mut [Observed],
     clock: Clock,
@@ -151,7 +151,7 @@ fn note(
     if link.delays.len() >= REPORTED {
         let &mut Observed { to, requested, since, .. } = link;
         let delays = std::mem::take(&mut link.delays);
-        // The oldest that may be reported next.
+        // The next report contains no older echo.
         link.since = link.open.front().map_or_else(|| clock.now(), |it| it.0);
         drop(report.send(ToSupervisor::Observed { to, requested, since, delays }));
     }

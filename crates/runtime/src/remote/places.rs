@@ -28,7 +28,8 @@ use crate::supervise::{Entry, Ground, Journal, Past, RunError};
 const ARMED_WITHIN: Duration = Duration::from_millis(800);
 /// Time within which a ready agent must carry out an order.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between the order to end lives at one moment and that moment: twice what the slowest agent took to get ready, within these.
+/// Bounds of the notice that agents get of the moment at which they end several lives. The notice is twice the time
+/// that the slowest agent took to get ready.
 const LEAST_NOTICE: Span = Span::from_millis(2);
 const MOST_NOTICE: Span = Span::from_millis(250);
 
@@ -104,7 +105,7 @@ struct Seat {
     /// Launched lives whose facts may not all have arrived, with their places.
     incomplete: BTreeMap<Life, String>,
     orders: OrderNo,
-    /// Who waits for an answer of the agent, and when it was asked, by this machine's monotonic clock.
+    /// Orders whose answer is awaited, each with the time of the order by this machine's monotonic clock.
     waiting: BTreeMap<OrderNo, (u64, oneshot::Sender<Answer>)>,
 }
 
@@ -123,7 +124,7 @@ struct Agent {
 /// An answer of an agent.
 #[derive(Debug)]
 enum Answer {
-    /// When it was asked and when the answer arrived, by this machine's monotonic clock, and what the agent's showed.
+    /// Times of the order and of the answer, by this machine's monotonic clock, and the reading of the agent's clock.
     Armed {
         asked: u64,
         shown: u64,
@@ -486,7 +487,7 @@ impl Shared {
                 (_, None) => self.ended(process, life, wipe),
             }
         }
-        // Late enough for the slowest agent to know it by then: each acts by its own clock.
+        // Each agent acts by its own clock, so the order must reach the slowest agent before that moment.
         let moment = self.ground.clock.now() + (slowest * 2).clamp(LEAST_NOTICE, MOST_NOTICE);
         let several = armed.len() > 1;
         let fire = |(process, life, place, order)| {
@@ -519,7 +520,7 @@ impl Shared {
         }
     }
 
-    /// A life that stopped when the monotonic clock at its place showed `at`, if its agent has said so.
+    /// Returns the report of a life that stopped when the monotonic clock at its place showed `at`, if that is known.
     fn seen(&self, process: ProcessId, life: Life, at: Option<u64>) -> Seen {
         let clock = self.with(process, |seat| seat.agent.as_ref().map(|agent| agent.clock));
         let error = clock.map_or(Span::ZERO, AgentClock::error);

@@ -43,8 +43,8 @@ pub(crate) enum ToAgent {
     Launch { life: Life, keeps_storage: bool, supervisor: std::net::SocketAddr },
     /// Prepares the end of a life.
     Arm { order: OrderNo, life: Life },
-    /// Ends what was armed under this number, once the agent's monotonic clock shows `at`, or at once; answered when it is
-    /// gone and its facts have been sent.
+    /// Ends the life that was prepared under this number, once the agent's monotonic clock shows `at`, or immediately.
+    /// Answered when the life has ended and its facts have been sent.
     Fire { order: OrderNo, wipe: bool, at: Option<u64> },
     /// Pauses or resumes a life.
     Pause { order: OrderNo, life: Life, paused: bool },
@@ -65,12 +65,12 @@ pub(crate) enum ToPlace {
     Ended { life: Life, status: String, last_words: String },
     /// All facts of the lives at this place up to this one have been sent, and those lives have ended.
     Sent { upto: Life },
-    /// Ready to end a life, with the agent's monotonic clock.
+    /// The agent is ready to end a life. Contains a reading of its monotonic clock.
     Armed { order: OrderNo, clock: u64 },
-    /// An order to end a life was carried out, or why not. If there was a life, with the instant after which it executed
-    /// nothing, by the agent's monotonic clock.
+    /// Outcome of an order to end a life. If there was a life, contains the instant after which it executed no
+    /// instruction, by the agent's monotonic clock.
     Done { order: OrderNo, died: Option<u64>, trouble: Option<String> },
-    /// The same of an order to stop a life where it stands, or to let it go on.
+    /// Outcome of an order to pause or resume a life, with the same contents.
     Paused { order: OrderNo, at: Option<u64>, trouble: Option<String> },
     /// The agent is about to end. Its life has ended, and all facts have been sent.
     Leaving,

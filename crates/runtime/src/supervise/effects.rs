@@ -116,7 +116,7 @@ mod tests {
         {
             effects.stated(&fact, due);
         }
-        // Neither a fault's, nor of the life that the fault ended.
+        // Not caused by a fault, or not the life that the fault ended.
         effects.stated(&failed(3, 1, EndedBy::Silence), due);
         assert_eq!(effects.stopped(&[seen(3, 1, 5), seen(2, 2, 5)]), None);
 

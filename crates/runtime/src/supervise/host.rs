@@ -115,7 +115,7 @@ struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
     /// Address of the node, once it listens.
     address: Option<SocketAddr>,
-    /// Orders that are not known to be in force there, each with the fault that it is part of.
+    /// Orders that are not known to be in force at the node, each with the fault to which it belongs.
     outstanding: VecDeque<Option<FaultNo>>,
 }
 
@@ -493,7 +493,7 @@ impl<P: Places> Host<'_, P> {
         }
     }
 
-    /// Lives that were to be killed or paused have stopped.
+    /// Records that lives have stopped that were to be killed or paused.
     fn stopped(&mut self, seen: &[Seen]) {
         if let Some(effect) = self.effects.stopped(seen) {
             self.totals.took_effect(effect);
@@ -653,7 +653,7 @@ impl<P: Places> Host<'_, P> {
         Some(Report::LinksMeasured)
     }
 
-    /// Has a process observe its links while the application runs.
+    /// Orders a process to observe its links while the application runs.
     fn observe_links(&self, process: ProcessId) {
         let links = self.measuring.observed_by(process);
         if !links.is_empty() {

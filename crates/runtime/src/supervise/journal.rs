@@ -33,7 +33,7 @@ pub(crate) enum Entry {
     Heard(Vec<(Time, Report)>),
     /// A process has measured a link.
     Measured { by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured },
-    /// Lives were killed or paused by one order.
+    /// One order killed or paused these lives.
     Stopped(Vec<Seen>),
     /// A life was launched at the place with this UID.
     Launched { process: ProcessId, life: Life, uid: String },

@@ -26,15 +26,16 @@ pub(super) struct Measuring {
     past: Vec<LinkEntry>,
 }
 
-/// Echoes that were sent so soon after a fault may have been delayed by it: packets that it held back are in front of them.
+/// Time after a fault during which echoes may still be delayed by it, because packets that it held back are in front of
+/// them.
 const SETTLES: Span = Span::from_secs(1);
 
 #[derive(Debug)]
 struct Link {
     entry: LinkEntry,
-    /// No echo counts that may have been sent before this.
+    /// Time from which echoes count. Earlier ones may have been delayed by a fault.
     settled: Time,
-    /// The sum of the delays of echoes that count.
+    /// Sum of the delays of the echoes that count.
     sum: Span,
     /// The measuring process and the process at the other end; `None` for a cluster with a single process.
     ends: Option<(ProcessId, ProcessId)>,
@@ -119,7 +120,7 @@ impl Measuring {
         }
     }
 
-    /// The links that are to be observed by a process, with the latency asked for.
+    /// Returns the links that a process observes, with the requested latency.
     pub(super) fn observed_by(&self, process: ProcessId) -> Vec<(ProcessId, Span)> {
         let of_process = |link: &Link| {
             let (by, to) = link.ends?;
@@ -128,17 +129,17 @@ impl Measuring {
         self.links.iter().filter_map(of_process).collect()
     }
 
-    /// The processes that observe links.
+    /// Returns the processes that observe links.
     pub(super) fn observers(&self) -> BTreeSet<ProcessId> {
         self.links.iter().filter_map(|link| Some(link.ends?.0)).collect()
     }
 
-    /// A fault, or the end of one, concerns these links now.
+    /// Records that a fault of this link begins or ends now.
     pub(super) fn disturb_link(&mut self, from: ClusterId, to: ClusterId, now: Time) {
         self.disturb(|link| (link.entry.from, link.entry.to) == (from, to), now);
     }
 
-    /// Something happens to a process now: the links that it measures, or at whose other end it is.
+    /// Records that a process is affected now, and with it the links that it measures and those that end at it.
     pub(super) fn disturb_process(&mut self, process: ProcessId, now: Time) {
         self.disturb(|link| link.ends.is_some_and(|(by, to)| by == process || to == process), now);
     }
@@ -147,7 +148,7 @@ impl Measuring {
         self.links.iter_mut().filter(|link| is_concerned(link)).for_each(|link| link.settled = now + SETTLES);
     }
 
-    /// Takes delays of echoes that were sent after `since` over a link of which this latency was asked.
+    /// Adds delays of echoes that were sent after `since` over a link with this requested latency.
     pub(super) fn observed(
         &mut self,
         (by, to): (ProcessId, ProcessId),

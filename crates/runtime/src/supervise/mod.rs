@@ -96,7 +96,7 @@ pub struct RunOutcome {
     pub added: Vec<PlannedFault>,
     /// State of each fault of the plan at the end.
     pub faults: Vec<FaultAccount>,
-    /// When the faults took effect.
+    /// Times at which the faults took effect.
     pub effects: Vec<EffectEntry>,
     /// Requested and measured properties of links, including those changed during the run.
     pub links: Vec<LinkEntry>,
@@ -128,7 +128,7 @@ pub trait Observer {
     fn status(&mut self, now: Time, status: &Status);
     /// Called once the links have been measured.
     fn measured(&mut self, links: &[LinkEntry]);
-    /// A fault took effect, everywhere or on one more process.
+    /// Called when a fault took effect, everywhere or on one more process.
     fn took_effect(&mut self, effect: &EffectEntry) {
         let _ = effect;
     }

@@ -23,7 +23,7 @@ pub(crate) enum Happening {
     Said { process: ProcessId, life: Life, message: ToSupervisor },
     /// A life has ended. If that was not ordered, contains its exit status and last lines.
     Ended { process: ProcessId, life: Life, collapse: Option<(String, String)> },
-    /// Lives were killed or paused by one order; when each of them stopped.
+    /// One order killed or paused lives. Contains the time at which each of them stopped.
     Stopped(Vec<Seen>),
     /// The place of a life was lost. The life is no longer accepted, whether or not it still runs.
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
@@ -48,14 +48,14 @@ impl Happenings {
     }
 }
 
-/// When a life stopped that was to be killed or paused.
+/// Time at which a life stopped that was to be killed or paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) process: ProcessId,
     pub(crate) life: Life,
-    /// The instant after which it executed no instruction, by the run's clock; `None` if its place did not say.
+    /// Instant after which the life executed no instruction, by the run's clock; `None` if its place did not report it.
     pub(crate) at: Option<Time>,
-    /// By how much that may be wrong.
+    /// Largest possible error of `at`.
     pub(crate) error: Span,
 }
 
@@ -73,15 +73,15 @@ pub(crate) trait Places {
     /// Returns the run's clock in the form that a hosted life can read.
     fn clock(&self, process: ProcessId) -> Clock;
 
-    /// By how much that clock may be wrong there.
+    /// Returns the largest possible error of that clock.
     fn clock_error(&self, process: ProcessId) -> Span {
         let _ = process;
         Span::ZERO
     }
 
-    /// Ends lives at one moment, and deals with the storage of their processes. That each of them is hosted no more is told
-    /// as [`Happening::Ended`], and when they stopped as [`Happening::Stopped`]; this may return before that. Lives that
-    /// are gone already are no error.
+    /// Ends lives at one moment, and keeps or removes the storage of their processes. Reports [`Happening::Ended`]
+    /// for each life that is no longer hosted, and the times at which they stopped as [`Happening::Stopped`],
+    /// possibly after returning. Lives that have already ended are no error.
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
     /// Records the newest life that a predecessor of this program launched, and whether the storage was to be removed
@@ -91,8 +91,8 @@ pub(crate) trait Places {
         let _ = (process, newest, wiped);
     }
 
-    /// Stops a hosted life where it stands, or lets it go on; what is ordered of it later comes after that. When it stopped is
-    /// told as [`Happening::Stopped`].
+    /// Pauses or resumes a hosted life. Later orders to the life take effect after that. Reports the time at which it
+    /// stopped as [`Happening::Stopped`].
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
     /// Ends all lives. Those in `told` were told to end when their supervisor disconnected, and have a moment to seal

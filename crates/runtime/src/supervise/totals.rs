@@ -37,7 +37,7 @@ impl Totals {
         self.exposition.update(|page| page.ask(from, to, properties));
     }
 
-    /// A fault took effect.
+    /// Updates the skew and the latency of a fault.
     pub(super) fn took_effect(&self, effect: &EffectEntry) {
         let (skew, latency) = (effect.skew(), effect.latency());
         self.exposition.update(|page| {

@@ -204,7 +204,8 @@ impl Transport {
         self.send_due(to, kind, charge, body);
     }
 
-    /// The same; says when the packet was given to the link, and when the link is to have carried it.
+    /// Does the same as [`send`](Transport::send). Returns the time at which the packet was handed to the link, and
+    /// the time at which it is due at the other end. `None` if the process is not up.
     fn send_due(
         self: &Rc<Self>,
         to: ProcessId,
@@ -233,8 +234,8 @@ impl Transport {
         Some((now, due))
     }
 
-    /// Measures the link to `to`: sends an echo. Says when, and when the nodes' part of the link is to have carried it; `None`
-    /// when the process is not up.
+    /// Sends an echo, to measure the link to `to`. Returns the time of sending, and the time at which the nodes' part
+    /// of the link delivers it. `None` if the process is not up.
     pub(crate) fn echo(self: &Rc<Self>, to: ProcessId) -> Option<(Time, Time)> {
         self.send_due(to, FrameKind::Echo, ECHO_CHARGE, Body::default())
     }
