@@ -21,9 +21,9 @@ pub enum Rule {
     Hc3i(hc3i::Defect),
     /// In the code of HydEE, which the logging protocols share.
     Hydee(hydee::Defect),
-    /// Of the code of TIC and SEL.
+    /// In the code that TIC and SEL share.
     Theft(theft::Defect),
-    /// Of the code of Satin.
+    /// In the code of Satin.
     Satin(satin::Defect),
     /// In the composition of a protocol and an application.
     Composite(composite::Defect),
@@ -86,11 +86,11 @@ defects! {
     ChandyLamport(hc3i, Hc3i) "chandyLamport" "chandy-lamport-" hc3i::DEFECTS_OF_COLOURS;
     /// Defects of the hierarchical coordinated baseline, which shares many rules with HC3I.
     Hierarchical(hc3i, Hc3i) "hierarchicalCoordinated" "hierarchical-" hc3i::DEFECTS_OF_LEADERS;
-    /// Of TIC.
+    /// Defects of TIC.
     Tic(theft, Theft) "tic" "tic-" theft::Defect::ALL.iter().copied().filter(|it| !it.is_of_logs());
-    /// Of SEL, which has most rules in common with TIC.
+    /// Defects of SEL, which shares most rules with TIC.
     Sel(theft, Theft) "sel" "sel-" theft::Defect::ALL.iter().copied();
-    /// Of Satin.
+    /// Defects of Satin.
     Satin(satin, Satin) "satin" "satin-" satin::Defect::ALL.iter().copied();
     /// Defects of the composite, under any protocol.
     Composite(composite, Composite) "hc3i" "composite-" composite::Defect::ALL.iter().copied();

@@ -46,10 +46,10 @@ pub enum SetupError {
     /// The application cannot run on these clusters.
     #[error("the application cannot run: {0}")]
     Application(#[from] Invalid),
-    /// The application is a program of tasks, and what was asked for is for processes that exchange messages.
+    /// The operation requires processes that exchange messages, and the application is a program of tasks.
     #[error("the application is a program of tasks, whose processes exchange no messages of their own")]
     Tasks,
-    /// The processes of the application exchange messages, and what was asked for is for programs of tasks.
+    /// The operation requires a program of tasks, and the application's processes exchange messages.
     #[error("the processes of the application exchange messages, and it has no tasks")]
     Messages,
     /// A known defect was requested in a build that does not contain them.

@@ -100,7 +100,7 @@ pub(crate) fn hydee(
     })
 }
 
-/// Parameters of TIC, and of SEL, which keeps another record.
+/// Returns the parameters of TIC or SEL, which differ in their `record`.
 pub(crate) fn theft(
     spec: &FederationSpec,
     record: theft::Record,
@@ -126,7 +126,7 @@ pub(crate) fn theft(
     })
 }
 
-/// Parameters of Satin.
+/// Returns the parameters of Satin, which has no options besides the enabled defect.
 pub(crate) fn satin(defect: Option<Defect>) -> Result<satin::Config, SetupError> {
     let defects = match defect.map(|it| (it, it.rule())) {
         None => satin::Defects::default(),

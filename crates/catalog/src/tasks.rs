@@ -30,7 +30,7 @@ pub trait TasksVisitor {
 pub type TasksSetup<P, G = Flow> = Setup<Place<P, G>>;
 
 impl<P: Recovery, G: Program> TasksSetup<P, G> {
-    /// The same federation with another program, which no file names.
+    /// Returns the same setup with another program, such as a user-defined one, which no file can name.
     pub fn running<H: Program>(self, program: H) -> TasksSetup<P, H> {
         let PlaceConfig { protocol, stealing, speeds, cores, .. } = (*self.process).clone();
         let program = Arc::new(program);
@@ -71,16 +71,17 @@ where
     }
 }
 
-/// What its cluster says, by rank.
+/// Returns a property of each rank's cluster, by rank.
 fn of_each_rank(spec: &FederationSpec, of: fn(&resource::Cluster) -> u32) -> Arc<[u32]> {
     spec.clusters.iter().flat_map(|it| std::iter::repeat_n(of(it), it.nodes as usize)).collect()
 }
 
-/// Sets up a federation that runs a program of tasks and hands it to `visitor`. `seed` stands in for the resource's own.
+/// Sets up a federation that runs a program of tasks, and calls `visitor` with it. `seed` replaces the seed of the
+/// resource.
 ///
 /// # Errors
 ///
-/// When the federation is not valid, or its processes exchange messages.
+/// Fails if the federation is invalid, or if its processes exchange messages.
 pub fn with_tasks<V: TasksVisitor>(
     federation: &Federation,
     seed: Option<u64>,

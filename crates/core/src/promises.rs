@@ -37,15 +37,16 @@ pub enum Promise {
     RepeatedOrder,
     /// A sender keeps a logged message until a checkpoint of its receiver contains it.
     LogKept,
-    /// In a program of tasks, a process lets a stolen task or a result go only after a durable checkpoint that holds the theft, and
-    /// says that it does not need a result again only after a durable checkpoint that holds the result.
+    /// In a program of tasks, a process sends a stolen task or a result only after a durable checkpoint that contains
+    /// the theft. It confirms a result, which the sender may then discard, only after a durable checkpoint that
+    /// contains the result.
     CheckpointedFirst,
     /// In a program of tasks, only thefts and recoveries force checkpoints: one at the victim, one at the thief.
     ForcedByThefts,
     /// What a group restores is durable at every holder before one of its processes resumes.
     DurableRestore,
-    /// After the last fault, every recovery and every checkpoint ends, no group rolls back any more, and the application
-    /// continues.
+    /// After the last fault, every recovery and every checkpoint ends, no group rolls back any more, and the
+    /// application continues.
     Progress,
 }
 
