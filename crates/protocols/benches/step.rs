@@ -1,5 +1,5 @@
-//! What one message costs a process: two ranks of one cluster that answer each other, driven by a queue and nothing
-//! else, under HC3I and without a protocol.
+//! Measures the cost of one message for a process: two ranks of one cluster answer each other, driven by a queue
+//! alone, under HC3I and without a protocol.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -52,7 +52,7 @@ fn protocol() -> hc3i::Config {
     }
 }
 
-/// Nanoseconds for each message, sent and received.
+/// Measures the nanoseconds per message, including sending and receiving.
 fn per_message<P: Protocol>(protocol: P::Config) -> f64 {
     let mut bed = Bed::<Node<P, Echo>>::new(NodeConfig {
         protocol: protocol.into(),
@@ -64,7 +64,7 @@ fn per_message<P: Protocol>(protocol: P::Config) -> f64 {
     seconds * 1e9 / MESSAGES as f64
 }
 
-/// Two processes, and what waits for them. Storage is done at once.
+/// Two processes and their pending events. Storage operations complete immediately.
 struct Bed<P: Process> {
     processes: Vec<P>,
     waiting: VecDeque<(usize, In<P>)>,
@@ -118,7 +118,7 @@ impl<P: Process> Bed<P> {
         bed
     }
 
-    /// Until so many more application messages have been handled.
+    /// Runs until this many more application messages have been handled.
     fn run(&mut self, messages: u64) {
         let end = self.messages + messages;
         while self.messages < end {
@@ -131,7 +131,7 @@ impl<P: Process> Bed<P> {
         }
     }
 
-    /// Nothing is under way: the next deadline passes.
+    /// Handles the next deadline, for a time at which nothing is in transit.
     fn timeout(&mut self) -> (usize, In<P>) {
         let deadlines =
             self.processes.iter().enumerate().filter_map(|(it, at)| Some((at.next_deadline()?, it)));

@@ -1,4 +1,4 @@
-//! The driver: gives processes their events and performs their actions, by the contract of `faultline_core::process`.
+//! The driver: delivers events to processes and performs their actions, by the contract of `faultline_core::process`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use super::network::{Flight, PacketOf};
 use super::storage::{Operation, Storage};
 use super::story::Entry;
 
-/// One process and what surrounds it.
+/// A process with its storage, its clock and its view of the membership.
 pub(super) struct Seat<P: Protocol, A: Application> {
     pub(super) life: Life,
     /// `None` between two lives.
     pub(super) node: Option<Node<P, A>>,
-    /// What it was told last.
+    /// The membership that the process knows.
     pub(super) view: Arc<Membership>,
-    /// What it will be told, in order.
+    /// Memberships that the process will receive, in order.
     pub(super) news: VecDeque<Arc<Membership>>,
     pub(super) withheld: bool,
     pub(super) replaced: bool,
     pub(super) clock: Time,
-    /// The job that is out.
+    /// The job that is being computed.
     pub(super) job: Option<(JobNo, A::Job)>,
     pub(super) facts: u64,
     pub(super) storage: Storage<P>,
 }
 
 impl<P: Protocol, A: Application> Seat<P, A> {
-    /// In its first life, which has not begun.
+    /// Creates the process in its first life, before it has begun.
     pub(super) fn new(view: Arc<Membership>) -> Seat<P, A> {
         Seat {
             life: Life(1),
@@ -59,7 +59,7 @@ impl<P: Protocol, A: Application> Seat<P, A> {
     }
 }
 
-/// What a life asks of the supervisor, which does nothing for those that are over.
+/// A request of a life to the supervisor, which ignores requests of lives that are over.
 pub(super) enum Note {
     Started(ProcessId, Life),
     Held(ProcessId, Life),
@@ -122,13 +122,13 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         true
     }
 
-    /// A packet from a life that its receiver has yet to hear of waits.
+    /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet has to wait.
     pub(super) fn can_arrive(&self, flight: &Flight<P>) -> bool {
         let receiver = &self.seats[flight.to.index()];
         receiver.node.is_none() || flight.from_life <= receiver.view.member(flight.from).life
     }
 
-    /// Nothing from or to an older life arrives.
+    /// Delivers a packet. Packets from or to an older life are lost.
     pub(super) fn deliver(&mut self, flight: Flight<P>) {
         let receiver = &self.seats[flight.to.index()];
         let known = receiver.view.member(flight.from).life;
@@ -215,7 +215,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     fn state(&mut self, process: ProcessId, fact: Fact) {
         let seat = &mut self.seats[process.index()];
         if matches!(fact, Fact::Restored(_)) {
-            seat.job = None; // it is void
+            seat.job = None; // the job is void
         }
         let (life, number) = (seat.life, FactNo(seat.facts));
         seat.facts += 1;

@@ -1,4 +1,4 @@
-//! The federation: processes, and the world around them.
+//! The federation: processes and their simulated environment.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use super::script::{Deed, LEAVE, Script, Send};
 use super::storage::EventOf;
 use super::story::Entry;
 
-/// More steps than any scenario takes: who needs them does not come to rest.
+/// Limit of steps, which no scenario reaches unless it never becomes quiet.
 const MOST_STEPS: usize = 100_000;
 
-/// Processes under a protocol, with everything around them in the test's hands.
+/// Processes under a protocol, whose environment the test controls.
 pub(crate) struct Federation<P: Protocol, A: Application = Script> {
     pub(super) config: Arc<NodeConfig<P, A>>,
     pub(super) membership: Membership,
     pub(super) seats: Vec<Seat<P, A>>,
     pub(super) network: Network<P>,
-    /// What processes asked of the supervisor.
+    /// Requests of processes to the supervisor.
     pub(super) notes: VecDeque<Note>,
     pub(super) notes_held: bool,
     pub(super) output_survives: bool,
-    /// Which packets arrive twice.
+    /// Selects the packets that arrive twice.
     pub(super) twice: Option<fn(&Flight<P>) -> bool>,
     pub(super) faults: u32,
-    /// Orders facts of different processes.
+    /// Number of steps, which orders facts of different processes.
     pub(super) steps: u64,
     pub(super) trace: Trace,
     pub(super) log: Vec<Entry<P>>,
@@ -43,12 +43,13 @@ pub(crate) struct Federation<P: Protocol, A: Application = Script> {
 }
 
 impl<P: Protocol> Federation<P> {
-    /// Clusters of these sizes, every process in its first life. Nothing has been delivered or written yet.
+    /// Creates clusters of these sizes. Every process is in its first life. Nothing has been delivered or written
+    /// yet.
     pub(crate) fn new(clusters: &[u32], config: P::Config) -> Federation<P> {
         Federation::with_application(clusters, config, ())
     }
 
-    /// The same, but these clusters join later, or leave.
+    /// Creates clusters of these sizes, some of which join later or leave.
     pub(crate) fn with_guests(
         clusters: &[u32],
         config: P::Config,
@@ -67,7 +68,7 @@ impl<P: Protocol> Federation<P> {
         Federation::of(membership, config, ())
     }
 
-    /// A cluster that is awaited joins.
+    /// Lets an awaited cluster join.
     pub(crate) fn join(&mut self, cluster: ClusterId) {
         self.enter(cluster, Presence::Present);
         self.state_supervisor(Fact::Joined(cluster));
@@ -82,13 +83,14 @@ impl<P: Protocol> Federation<P> {
         }
     }
 
-    /// The application of `process` leaves the program. Panics when it cannot act.
+    /// Makes the application of `process` leave the program. Panics if the application cannot act.
     pub(crate) fn leave(&mut self, process: ProcessId) {
         let (job, _) = self.seats[process.index()].job.take().expect("who leaves may act");
         self.feed(process, Event::Computed(job, Send { to: process, text: LEAVE.into() }));
     }
 
-    /// Whether everything that anybody has sent to `cluster` is there, as the programs of a cluster that leaves make sure.
+    /// Returns whether `cluster` has received everything that was sent to it. Programs whose cluster leaves ensure
+    /// this.
     pub(crate) fn has_everything(&self, cluster: ClusterId) -> bool {
         let ranks = || self.processes().filter(|it| self.cluster_of(*it) != ClusterId::OUTSIDE);
         let mut living = ranks().filter(|it| self.membership.is_present(*it));
@@ -103,23 +105,23 @@ impl<P: Protocol> Federation<P> {
         })
     }
 
-    /// Whether the application of `process`, which lives, has left the program.
+    /// Returns whether the application of `process`, which must be alive, has left the program.
     pub(crate) fn has_left(&self, process: ProcessId) -> bool {
         self.application(process).has_left()
     }
 
-    /// Whether the protocol lets `cluster` go.
+    /// Returns whether the protocol permits `cluster` to leave.
     pub(crate) fn may_go(&self, cluster: ClusterId) -> bool {
         self.releases(cluster) > 0
     }
 
-    /// How often the protocol has let `cluster` go.
+    /// Returns the number of times that the protocol has permitted `cluster` to leave.
     pub(crate) fn releases(&self, cluster: ClusterId) -> usize {
         let coordinator = self.members(cluster)[0];
         self.claims(coordinator).filter(|it| **it == Claim::Released { cluster }).count()
     }
 
-    /// A cluster leaves. Its processes end, and its storage is lost.
+    /// Makes a cluster leave. Its processes end, and its storage is lost.
     pub(crate) fn let_go(&mut self, cluster: ClusterId) {
         self.enter(cluster, Presence::Left);
         self.state_supervisor(Fact::Left(cluster));
@@ -136,7 +138,7 @@ impl<P: Protocol> Federation<P> {
 }
 
 impl<P: Protocol, A: Application> Federation<P, A> {
-    /// The same, with any application.
+    /// Creates clusters of these sizes, with any application.
     pub(crate) fn with_application(
         clusters: &[u32],
         config: P::Config,
@@ -145,7 +147,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         Federation::of(first_membership(clusters, P::extra_processes(&config)), config, application)
     }
 
-    /// Processes in their first life, but for those of clusters that are awaited.
+    /// Creates all processes in their first life, except for those of awaited clusters.
     fn of(membership: Membership, config: P::Config, application: A::Config) -> Federation<P, A> {
         let view = Arc::new(membership.clone());
         let mut federation = Federation {
@@ -176,9 +178,10 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         federation
     }
 
-    // What happens
+    // Events
 
-    /// Lets happen what is under way or due and not held, until nothing is. Time does not pass.
+    /// Performs everything that is in transit, pending or due and not held, until nothing is left. Time does not
+    /// pass.
     pub(crate) fn settle(&mut self) {
         for _ in 0..MOST_STEPS {
             if !self.step() {
@@ -188,7 +191,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         panic!("the federation does not come to rest");
     }
 
-    /// Lets one thing happen; false when there is none.
+    /// Performs one step. Returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         self.take_note()
             || self.tell_news()
@@ -197,8 +200,9 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             || self.ring_who_is_due()
     }
 
-    /// Lets one of the things happen that could happen now, in any order; `pick` is given their number. False when there
-    /// is none. For random schedules: nobody's notes, news, storages or packets come first.
+    /// Performs any of the possible steps, in no fixed order. `pick` selects one by its index and receives their
+    /// number. Returns false if there is none. For random schedules: notes, memberships, storages and packets have no
+    /// priority.
     pub(crate) fn step_any(&mut self, pick: impl FnOnce(usize) -> usize) -> bool {
         let seats = || self.processes().map(ProcessId::index);
         let told: Vec<usize> = seats().filter(|&it| self.seats[it].has_news()).collect();
@@ -223,7 +227,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         true
     }
 
-    /// Lets time pass for everybody: every deadline within `span` rings in its turn, and what it sets off settles.
+    /// Lets time pass for all processes: handles each deadline within `span` in order, and all its consequences.
     pub(crate) fn pass(&mut self, span: Span) {
         for process in self.processes() {
             let until = self.seats[process.index()].clock + span;
@@ -235,7 +239,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         }
     }
 
-    /// Lets time pass for one process up to its next deadline. Panics when it has none.
+    /// Lets time pass for one process up to its next deadline. Panics if it has none.
     pub(crate) fn ring(&mut self, process: ProcessId) {
         let deadline = self.deadline(process).expect("the process waits for nothing");
         let seat = &mut self.seats[process.index()];
@@ -243,23 +247,23 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.feed(process, Event::Timeout);
     }
 
-    /// Lets `span` pass for one process, which is woken once at the end of it.
+    /// Lets `span` pass for one process, which is woken once, at the end.
     pub(crate) fn wake(&mut self, process: ProcessId, span: Span) {
         self.seats[process.index()].clock += span;
         self.feed(process, Event::Timeout);
     }
 
-    /// Whether `process` lives.
+    /// Returns whether `process` is alive.
     pub(crate) fn lives(&self, process: ProcessId) -> bool {
         self.seats[process.index()].node.is_some()
     }
 
-    /// When a process wants to be woken; never, when it is dead.
+    /// Returns the next deadline of `process`; `None` if it has none or is dead.
     pub(crate) fn deadline(&self, process: ProcessId) -> Option<Time> {
         self.seats[process.index()].node.as_ref().and_then(Process::next_deadline)
     }
 
-    /// Gives a process any event. Panics when it is dead.
+    /// Delivers any event to a process. Panics if the process is dead.
     pub(crate) fn feed(&mut self, process: ProcessId, event: EventOf<P, A>) {
         let seat = &mut self.seats[process.index()];
         let mut actions = Vec::new();
@@ -270,18 +274,18 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     // The application
 
-    /// Whether the application of `process` waits for its computation.
+    /// Returns whether the application of `process` waits for its computation.
     pub(crate) fn can_act(&self, process: ProcessId) -> bool {
         self.seats[process.index()].job.is_some()
     }
 
-    /// The computation of `process` returns. Panics when none is out.
+    /// Completes the computation of `process`. Panics if there is none.
     pub(crate) fn compute(&mut self, process: ProcessId) {
         let (no, job) = self.seats[process.index()].job.take().expect("something is being computed");
         self.feed(process, Event::Computed(no, job.run()));
     }
 
-    /// The application of a rank that lives.
+    /// Returns the application of a rank, which must be alive.
     pub(crate) fn application(&self, process: ProcessId) -> &A {
         let node = self.seats[process.index()].node.as_ref().expect("only the living have a state");
         node.application().expect("is a rank")
@@ -289,7 +293,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     // The network
 
-    /// From now on, packets that match stay where they are.
+    /// Holds matching packets from now on.
     pub(crate) fn hold(&mut self, which: impl Fn(&Flight<P>) -> bool + 'static) -> Hold {
         self.network.hold(which)
     }
@@ -299,7 +303,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.network.release(hold);
     }
 
-    /// Delivers the packets that match and are under way now, held or not, and nothing else; says how many.
+    /// Delivers exactly the matching packets that are in transit now, held or not. Returns their number.
     pub(crate) fn let_through(&mut self, which: impl Fn(&Flight<P>) -> bool) -> usize {
         let mut delivered = Vec::new();
         while let Some(flight) = self.network.take(&which) {
@@ -313,29 +317,31 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         count
     }
 
-    /// How many packets that match are under way.
+    /// Returns the number of matching packets in transit.
     pub(crate) fn under_way(&self, which: impl Fn(&Flight<P>) -> bool) -> usize {
         self.network.flights().iter().filter(|flight| which(flight)).count()
     }
 
-    /// From now on, what a process has sent before its death arrives while its receiver does not know of its next life.
+    /// From now on, packets that a process sent before its death still arrive while their receiver does not know its
+    /// next life.
     pub(crate) fn let_output_survive(&mut self) {
         self.output_survives = true;
     }
 
-    /// From now on packets that match arrive twice, which no driver lets happen.
+    /// From now on, matching packets arrive twice, which no driver does.
     pub(crate) fn duplicate(&mut self, which: fn(&Flight<P>) -> bool) {
         self.twice = Some(which);
     }
 
     // The storages
 
-    /// From now on nothing completes at the storage of `process`, or things do again.
+    /// From now on, no operation completes at the storage of `process` (`true`), or operations complete again
+    /// (`false`).
     pub(crate) fn hold_storage(&mut self, process: ProcessId, held: bool) {
         self.seats[process.index()].storage.held = held;
     }
 
-    /// From now on images cannot be written at `process`, or they can again.
+    /// From now on, no image can be written at `process` (`true`), or images can be written again (`false`).
     pub(crate) fn fail_writes(&mut self, process: ProcessId, full: bool) {
         if full {
             self.inject(Fault::Storage { process, how: StorageFault::Full, span: None });
@@ -343,21 +349,21 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.seats[process.index()].storage.full = full;
     }
 
-    /// Spoils every image that is now in the storage of `process`: it is listed, but cannot be read.
+    /// Corrupts every image that is now in the storage of `process`: it is listed, but cannot be read.
     pub(crate) fn corrupt(&mut self, process: ProcessId) {
         self.inject(Fault::Storage { process, how: StorageFault::Corrupt, span: None });
         let storage = &mut self.seats[process.index()].storage;
         storage.corrupt = storage.images.keys().copied().collect();
     }
 
-    /// The images in the storage of `process`, ascending.
+    /// Returns the images in the storage of `process`, ascending.
     pub(crate) fn images(&self, process: ProcessId) -> Vec<ImageName> {
         self.seats[process.index()].storage.images.keys().copied().collect()
     }
 
     // Lives
 
-    /// Kills `process`. Nobody is told.
+    /// Kills `process`. No other process is informed.
     pub(crate) fn kill(&mut self, process: ProcessId, storage: StorageFate) {
         let life = self.seats[process.index()].life;
         self.state_supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence });
@@ -376,7 +382,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         }
     }
 
-    /// Tells everybody that `process` is down.
+    /// Informs all processes that `process` is down.
     pub(crate) fn detect(&mut self, process: ProcessId) {
         let life = self.seats[process.index()].life;
         self.state_supervisor(Fact::Detected { process, life });
@@ -384,7 +390,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.announce();
     }
 
-    /// Begins the next life of `process`, and tells everybody.
+    /// Begins the next life of `process`, and informs all processes.
     pub(crate) fn restart(&mut self, process: ProcessId) {
         let seat = &mut self.seats[process.index()];
         assert!(seat.node.is_none(), "{process} lives");
@@ -399,19 +405,20 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.begin_life(process, if replaced { Boot::Replaced } else { Boot::Restarted });
     }
 
-    /// The next step in the return of a dead `process`: everybody is told, or its next life begins.
+    /// Performs the next step in the return of a dead `process`: informs all processes of its death, or begins its
+    /// next life.
     pub(crate) fn come_back(&mut self, process: ProcessId) {
         if self.member(process).up { self.detect(process) } else { self.restart(process) }
     }
 
-    /// Kills `process`, tells everybody, and begins its next life; nothing settles in between.
+    /// Kills `process`, informs all processes, and begins its next life. Nothing else happens in between.
     pub(crate) fn crash(&mut self, process: ProcessId, storage: StorageFate) {
         self.kill(process, storage);
         self.detect(process);
         self.restart(process);
     }
 
-    /// Does the same to all processes of clusters at once.
+    /// Does the same as `crash` to all processes of clusters at once.
     pub(crate) fn lose(&mut self, clusters: &[ClusterId], storage: StorageFate) {
         let lost = |it: &ProcessId| clusters.contains(&self.membership.cluster_of(*it));
         let processes: Vec<ProcessId> = self.processes().filter(lost).collect();
@@ -420,29 +427,29 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         processes.iter().for_each(|&process| self.restart(process));
     }
 
-    /// From now on `process` is not told of the membership, or is told what it has missed.
+    /// From now on, `process` receives no memberships (`true`), or receives all that it has missed (`false`).
     pub(crate) fn withhold_membership(&mut self, process: ProcessId, withheld: bool) {
         self.seats[process.index()].withheld = withheld;
     }
 
-    /// From now on the supervisor does not record that a cluster has started, or does so again.
+    /// From now on, the supervisor does not record that a cluster has started (`true`), or does so again (`false`).
     pub(crate) fn withhold_notes(&mut self, withheld: bool) {
         self.notes_held = withheld;
     }
 
-    // What is seen
+    // Observations
 
-    /// Everything that happened, in order.
+    /// Returns everything that happened, in order.
     pub(crate) fn log(&self) -> &[Entry<P>] {
         &self.log
     }
 
-    /// What a message says.
+    /// Returns the content of a message.
     pub(crate) fn text(&self, id: MessageId) -> &str {
         self.texts.get(&id).map_or("", String::as_str)
     }
 
-    /// The claims of `process`, in the order of stating.
+    /// Returns the claims of `process`, in order.
     pub(crate) fn claims(&self, process: ProcessId) -> impl Iterator<Item = &Claim> {
         self.log.iter().filter_map(move |entry| match entry {
             Entry::Fact { process: by, fact: Fact::Claim(claim) } if *by == process => Some(&**claim),
@@ -450,7 +457,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         })
     }
 
-    /// What the messages say that were re-sent, in the order of re-sending.
+    /// Returns the contents of the messages that were re-sent, in the order of re-sending.
     pub(crate) fn resent(&self) -> Vec<&str> {
         self.processes()
             .flat_map(|process| self.claims(process))
@@ -461,38 +468,38 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             .collect()
     }
 
-    /// All processes.
+    /// Iterates over all processes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> + use<P, A> {
         (0..self.seats.len() as u32).map(ProcessId)
     }
 
-    /// Who is where, as the supervisor knows it.
+    /// Returns the membership as the supervisor knows it.
     pub(crate) fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// The cluster of a process.
+    /// Returns the cluster of a process.
     pub(crate) fn cluster_of(&self, process: ProcessId) -> ClusterId {
         self.membership.cluster_of(process)
     }
 
-    /// The processes of a cluster.
+    /// Returns the processes of a cluster.
     pub(crate) fn members(&self, cluster: ClusterId) -> Arc<[ProcessId]> {
         self.membership.processes_of(cluster).clone()
     }
 
-    /// The membership as `process` was told it last.
+    /// Returns the membership as `process` knows it.
     pub(crate) fn view(&self, process: ProcessId) -> Arc<Membership> {
         self.seats[process.index()].view.clone()
     }
 
-    /// The protocol's side of a process. Panics when it is dead.
+    /// Returns the protocol of a process. Panics if the process is dead.
     pub(crate) fn protocol(&self, process: ProcessId) -> &P {
         self.seats[process.index()].node.as_ref().expect("only the living have a state").protocol()
     }
 
-    /// Whether every message that the applications sent has been delivered, and so on: what the checker says of the
-    /// facts so far, if the run ends here.
+    /// Returns the verdict of the checker on the facts so far, as if the run ended here. That includes whether every
+    /// message that the applications sent has been delivered.
     pub(crate) fn judge(&self) -> Judgement {
         let sizes: Vec<u32> =
             self.membership.clusters.iter().map(|cluster| cluster.processes.len() as u32).collect();
@@ -513,9 +520,9 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 }
 
-/// What a test tells its application, and asks it.
+/// Commands to the application, and questions about its state.
 impl<P: Protocol> Federation<P> {
-    /// The application of `from` sends `text` to `to`. Panics when it cannot act.
+    /// Makes the application of `from` send `text` to `to`. Panics if the application cannot act.
     pub(crate) fn send(&mut self, from: ProcessId, to: ProcessId, text: &str) -> MessageId {
         let job = self.seats[from.index()].job.take();
         let (job, _) = job.unwrap_or_else(|| panic!("{from} has to send {text}, but may not act"));
@@ -530,7 +537,7 @@ impl<P: Protocol> Federation<P> {
         id
     }
 
-    /// What the application of `process` has received, in the state in which it is now.
+    /// Returns what the application of `process` has received, in its present state.
     pub(crate) fn received(&self, process: ProcessId) -> Vec<&str> {
         self.deeds(process)
             .iter()
@@ -541,7 +548,7 @@ impl<P: Protocol> Federation<P> {
             .collect()
     }
 
-    /// What the application of `process` has sent, in the state in which it is now.
+    /// Returns what the application of `process` has sent, in its present state.
     pub(crate) fn sent(&self, process: ProcessId) -> Vec<&str> {
         self.deeds(process)
             .iter()
@@ -557,7 +564,7 @@ impl<P: Protocol> Federation<P> {
     }
 }
 
-/// A test that fails tells what had happened.
+/// Prints everything that happened when a test fails.
 impl<P: Protocol, A: Application> Drop for Federation<P, A> {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -566,7 +573,7 @@ impl<P: Protocol, A: Application> Drop for Federation<P, A> {
     }
 }
 
-/// Everybody is up, in the first life.
+/// Creates the membership with every process up, in its first life.
 fn first_membership(clusters: &[u32], extra: Vec<Role>) -> Membership {
     let mut members = Vec::new();
     let mut add = |cluster, role| {

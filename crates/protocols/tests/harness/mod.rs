@@ -1,36 +1,37 @@
-//! A federation in a test's hands: every process is real, the world around it is played by the test.
+//! A federation under the control of a test: every process is real, and the test simulates its environment.
 //!
-//! Nothing happens by itself. The application does what the test tells it ([`Script`]); packets lie in the network and
-//! operations in the storages until somebody moves them; clocks stand still. A test reads like a story:
+//! Nothing happens by itself. The application does what the test commands ([`Script`]). Packets stay in the network,
+//! and operations stay in the storages, until the test moves them. Clocks are stopped. A test reads as a sequence of
+//! events:
 //!
 //! ```ignore
 //! let mut federation = Federation::<Hc3i>::new(&[1, 2], config);     // cluster 0: p0; cluster 1: p1, p2
-//! federation.settle();                                              // everything that is under way happens
+//! federation.settle();                                              // performs everything that is pending
 //! federation.send(p(0), p(2), "m1");                                // p0's application sends
-//! let held = federation.hold(|flight| flight.to == p(2));           // from now on nothing reaches p2
+//! let held = federation.hold(|flight| flight.to == p(2));           // from now on, nothing reaches p2
 //! federation.settle();                                              // ... but everything else happens
-//! federation.kill(p(2), StorageFate::Kept);                         // p2 dies, and with it what it had sent
-//! federation.detect(p(2));                                          // the others are told
-//! federation.restart(p(2));                                         // its next life; the others are told
+//! federation.kill(p(2), StorageFate::Kept);                         // p2 dies, and its packets are lost
+//! federation.detect(p(2));                                          // the others are informed
+//! federation.restart(p(2));                                         // its next life; the others are informed
 //! federation.release(held);
 //! federation.settle();
-//! assert_eq!(federation.received(p(2)), ["m1"]);                    // what its application's state holds
+//! assert_eq!(federation.received(p(2)), ["m1"]);                    // what its application has received
 //! assert_eq!(federation.judge().reasons, [""; 0]); // the checker, over the facts
 //! ```
 //!
-//! | in the test's hands | how |
+//! | controlled by the test | how |
 //! | --- | --- |
-//! | the network | [`Federation::hold`] keeps matching packets, [`Federation::let_through`] delivers some of them all the same, [`Federation::release`] ends the hold |
+//! | the network | [`Federation::hold`] keeps matching packets, [`Federation::let_through`] delivers some of them nevertheless, [`Federation::release`] ends the hold |
 //! | the storages | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses what is not complete |
-//! | time | each process has a clock of its own: [`Federation::ring`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
-//! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process in the past |
+//! | time | each process has its own clock: [`Federation::ring`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
+//! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process uninformed |
 //! | anything else | [`Federation::feed`] gives a process any event, also one that no driver would |
 //!
 //! The order is fixed: the supervisor's notes, memberships, storages, then packets in the order of sending. A test that
-//! wants another order holds packets back. When a test fails, the story so far is printed.
+//! requires another order holds packets back. When a test fails, all events so far are printed.
 //!
-//! Generic over the protocol; knows nothing of any. What is the same in all tests of one protocol (its configuration,
-//! names for its packets) belongs beside those tests.
+//! Generic over the protocol. What all tests of one protocol share (its configuration, filters for its packets) belongs
+//! to those tests.
 
 mod driver;
 mod federation;
@@ -45,12 +46,12 @@ pub(crate) use story::{Entry, assert_golden};
 
 use faultline_core::{ClusterId, ProcessId};
 
-/// A process by its number.
+/// Returns the process with this number.
 pub(crate) const fn p(number: u32) -> ProcessId {
     ProcessId(number)
 }
 
-/// A cluster by its number.
+/// Returns the cluster with this number.
 pub(crate) const fn c(number: u16) -> ClusterId {
     ClusterId(number)
 }

@@ -1,4 +1,4 @@
-//! The network of a test: packets in the order of sending, and which of them are held.
+//! The network of a test: packets in the order of sending, and the holds on them.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use faultline_core::{Life, Packet, ProcessId, Protocol, Speaks};
 
 use super::script::text_of;
 
-/// The packets of a protocol.
+/// Packets of a protocol.
 pub(crate) type PacketOf<P> =
     Packet<<P as Protocol>::Stamp, <P as Speaks>::Control, <P as Speaks>::Head, <P as Speaks>::Saved>;
 
@@ -21,7 +21,7 @@ pub(crate) struct Flight<P: Protocol> {
 }
 
 impl<P: Protocol> Flight<P> {
-    /// The protocol message that it is.
+    /// Returns the contained protocol message, if it is one.
     pub(crate) fn control(&self) -> Option<&P::Control> {
         match &self.packet {
             Packet::Control(message) => Some(message),
@@ -29,12 +29,12 @@ impl<P: Protocol> Flight<P> {
         }
     }
 
-    /// Whether it is the application message that says `text`.
+    /// Returns whether it is the application message with this content.
     pub(crate) fn says(&self, text: &str) -> bool {
         matches!(&self.packet, Packet::Application { payload, .. } if text_of(payload) == text)
     }
 
-    /// The owner of the image that it is.
+    /// Returns the owner of the contained image, if it is one.
     pub(crate) fn image_of(&self) -> Option<ProcessId> {
         match &self.packet {
             Packet::Image(image) => Some(image.name.owner),
@@ -43,14 +43,14 @@ impl<P: Protocol> Flight<P> {
     }
 }
 
-/// Names a hold, so that it can be ended.
+/// Identifies a hold, so that it can be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold(u32);
 
 type Filter<P> = Box<dyn Fn(&Flight<P>) -> bool>;
 
 pub(crate) struct Network<P: Protocol> {
-    /// In the order of sending.
+    /// Packets in the order of sending.
     flights: Vec<Flight<P>>,
     holds: Vec<(Hold, Filter<P>)>,
     next_hold: u32,
@@ -78,13 +78,13 @@ impl<P: Protocol> Network<P> {
         assert_eq!(self.holds.len() + 1, before, "a hold is released once");
     }
 
-    /// The places of the packets that are not held, among those for which `ready` says so.
+    /// Returns the positions of the packets that are not held and for which `ready` holds.
     pub(crate) fn free(&self, ready: impl Fn(&Flight<P>) -> bool) -> Vec<usize> {
         let free = |flight: &Flight<P>| ready(flight) && self.holds.iter().all(|(_, held)| !held(flight));
         let between = |flight: &Flight<P>| (flight.from, flight.from_life, flight.to, flight.to_life);
         let mut overtaken = BTreeSet::new();
         let places = self.flights.iter().enumerate().filter(|(_, flight)| {
-            // Where packets do not overtake each other, only the first between two lives can arrive.
+            // On ordered channels, only the first packet between two lives can arrive.
             (!P::FIFO || overtaken.insert(between(flight))) && free(flight)
         });
         places.map(|(place, _)| place).collect()
@@ -94,7 +94,7 @@ impl<P: Protocol> Network<P> {
         self.flights.remove(place)
     }
 
-    /// The first packet that matches, held or not.
+    /// Removes and returns the first matching packet, held or not.
     pub(crate) fn take(&mut self, which: impl Fn(&Flight<P>) -> bool) -> Option<Flight<P>> {
         let place = self.flights.iter().position(which)?;
         Some(self.flights.remove(place))
@@ -104,7 +104,7 @@ impl<P: Protocol> Network<P> {
         &self.flights
     }
 
-    /// Removes what matches.
+    /// Removes all matching packets.
     pub(crate) fn drop_all(&mut self, which: impl Fn(&Flight<P>) -> bool) {
         self.flights.retain(|flight| !which(flight));
     }

@@ -1,4 +1,5 @@
-//! The application of a test: it sends what the test says, and its state is the list of what it sent and received.
+//! The application of a test: it sends what the test commands, and its state is the list of what it sent and
+//! received.
 
 use std::sync::Arc;
 
@@ -8,32 +9,32 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A rank that waits for the test's orders. Its only job is to wait for the next one.
+/// A rank that waits for commands of the test. Its only job is to wait for the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Everything that it has done.
+    /// Everything that the rank has done.
     pub(crate) done: Vec<Deed>,
 }
 
-/// One thing that a rank has done.
+/// An action of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Deed {
-    /// It sent this message.
+    /// The rank sent this message.
     Sent(ProcessId, String),
-    /// It received this message.
+    /// The rank received this message.
     Received(ProcessId, String),
-    /// It left the program.
+    /// The rank left the program.
     Left,
 }
 
-/// An order that is none to send: leave the program.
+/// Text of the command to leave the program. All other texts are sent.
 pub(crate) const LEAVE: &str = "(leave)";
 
-/// The job of waiting for an order: the test answers it.
+/// The job of waiting for a command, which the test completes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wait;
 
-/// An order: send this message to this process.
+/// The command to send a message to a process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Send {
     /// Receiver.
@@ -104,7 +105,7 @@ impl Application for Script {
     }
 }
 
-/// What a message says.
+/// Returns the content of a message.
 pub(crate) fn text_of(payload: &Payload) -> String {
     String::from_utf8(payload.bytes().to_vec()).expect("a test's messages are text")
 }

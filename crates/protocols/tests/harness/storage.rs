@@ -1,11 +1,12 @@
-//! The storage of one process: operations complete one by one, in the order asked for, when somebody lets them.
+//! The storage of one process: operations complete one by one, in the order of the requests, when the test permits
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use faultline_core::{Application, Event, Image, ImageName, Job, Protocol, Speaks, StorageFate};
 
-/// The events of a protocol around an application.
+/// Events of a protocol around an application.
 pub(crate) type EventOf<P, A> = Event<
     <P as Protocol>::Stamp,
     <P as Speaks>::Control,
@@ -28,11 +29,11 @@ pub(crate) struct Storage<P: Protocol> {
     pub(crate) images: BTreeMap<ImageName, ImageOf<P>>,
     pub(crate) record: Option<Arc<[u8]>>,
     under_way: VecDeque<Operation<P>>,
-    /// Nothing completes.
+    /// Whether no operation completes.
     pub(crate) held: bool,
-    /// Images cannot be written.
+    /// Whether no image can be written.
     pub(crate) full: bool,
-    /// Images that cannot be read any more.
+    /// Images that can no longer be read.
     pub(crate) corrupt: BTreeSet<ImageName>,
 }
 
@@ -56,7 +57,7 @@ impl<P: Protocol> Storage<P> {
         !self.held && !self.under_way.is_empty()
     }
 
-    /// Completes the oldest operation; what its process is told.
+    /// Completes the oldest operation. Returns the resulting event for the process.
     pub(crate) fn complete<A: Application>(&mut self) -> Option<EventOf<P, A>> {
         match self.under_way.pop_front().expect("a completion belongs to an operation") {
             Operation::Persist(image) if self.full => Some(Event::PersistFailed(image.name)),
@@ -85,7 +86,7 @@ impl<P: Protocol> Storage<P> {
         }
     }
 
-    /// The process has died: what was not complete has not happened.
+    /// Discards incomplete operations after the death of the process.
     pub(crate) fn crash(&mut self, fate: StorageFate) {
         self.under_way.clear();
         self.held = false;

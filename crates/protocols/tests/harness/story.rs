@@ -1,4 +1,4 @@
-//! What happened, for people: the story of a federation, and golden files of such stories.
+//! Readable listings of everything that happened in a federation, and golden files of such listings.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use faultline_trace::describe::{describe, message_of};
 use super::federation::Federation;
 use super::network::Flight;
 
-/// One thing that happened.
+/// An event of a federation.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry<P: Protocol> {
-    /// A process, or the supervisor, stated a fact.
+    /// A process or the supervisor stated a fact.
     Fact {
-        /// Who.
+        /// The process that stated it.
         process: ProcessId,
-        /// What.
+        /// The stated fact.
         fact: Fact,
     },
     /// A packet reached its receiver.
@@ -24,7 +24,7 @@ pub(crate) enum Entry<P: Protocol> {
 }
 
 impl<P: Protocol, A: Application> Federation<P, A> {
-    /// Everything that was stated and every message of the protocol that arrived, a line each.
+    /// Lists all facts and all protocol messages that arrived, one per line.
     pub(crate) fn story(&self) -> String {
         let mut story = String::new();
         for entry in self.log() {
@@ -47,8 +47,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 }
 
-/// Compares `text` with the file of that name in `testdata/`. With `UPDATE_GOLDEN` in the environment the file is written
-/// instead: review the difference as you would review a change of the specification.
+/// Compares `text` with the file of that name in `testdata/`. If `UPDATE_GOLDEN` is set in the environment, writes
+/// the file instead: review the difference like a change of the specification.
 pub(crate) fn assert_golden(name: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

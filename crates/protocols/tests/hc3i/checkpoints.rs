@@ -1,4 +1,4 @@
-//! Taking checkpoints (section 3.1): the first one, those in doubt, and those that something stands in the way of.
+//! Taking checkpoints (section 3.1): the first one, those in doubt, and those that are delayed or prevented.
 
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Attempt, Claim, Position, Sn, Span};
@@ -33,7 +33,7 @@ fn nothing_acts_before_the_start_is_on_record() {
     assert!(federation.can_act(p(0)) && federation.can_act(p(1)));
 }
 
-/// Nobody acted, so nothing is lost: the cluster begins again, and is not unrecoverable.
+/// No process has acted, so nothing is lost: the cluster restarts, and is not unrecoverable.
 #[test]
 fn a_cluster_that_loses_everything_before_its_start_begins_again() {
     let mut federation = Federation::new(&[2], within(Defects::default()));
@@ -55,7 +55,7 @@ fn before_a_commit() -> Federation {
     federation
 }
 
-/// Where the cluster stands, and what it has of the message, after p0 has died and come back.
+/// Returns the position of the cluster, and what it has received of the message, after p0 has died and returned.
 fn after_the_coordinator_died(mut federation: Federation) -> (Position, Vec<String>) {
     federation.crash(p(0), Kept);
     federation.retry();
@@ -82,7 +82,7 @@ fn a_checkpoint_that_some_have_committed_is_restored() {
     assert_eq!(after_the_coordinator_died(federation), (Position::new(1, 2), vec!["m".into()]));
 }
 
-/// The only copy of p2's part is under way when p2 loses its own.
+/// The only copy of p2's part is in transit when p2 loses its own.
 #[test]
 fn a_checkpoint_in_doubt_that_lacks_a_part_is_not_restored() {
     let mut federation = before_a_commit();
@@ -93,7 +93,7 @@ fn a_checkpoint_in_doubt_that_lacks_a_part_is_not_restored() {
     assert_eq!(after_the_coordinator_died(federation), (Position::new(2, 1), vec![]));
 }
 
-/// B5: what was sent before the request and arrives after it is in the checkpoint.
+/// B5: a message that was sent before the request and arrives after it is part of the checkpoint.
 #[test]
 fn messages_in_transit_are_part_of_the_checkpoint() {
     let mut federation = running(&[2], within(Defects::default()));
@@ -143,7 +143,7 @@ fn a_forced_checkpoint_restarts_the_timer() {
     assert_eq!(federation.protocol(p(1)).position().sn.0, 3);
 }
 
-/// B6: what arrives before a member's part is cut raises the vector of that very checkpoint.
+/// B6: a message that arrives before a member's part is cut raises the vector of that same checkpoint.
 #[test]
 fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
     let mut federation = running(&[1, 2], config(Defects::default()));
@@ -158,7 +158,7 @@ fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// B8: what was being saved belongs to a state that is undone.
+/// B8: the image that is being saved belongs to a state that is undone.
 #[test]
 fn a_rollback_gives_up_the_checkpoint_that_is_being_taken() {
     let mut federation = running(&[1, 2], config(Defects::default()));
@@ -200,7 +200,7 @@ fn a_full_storage_delays_a_checkpoint_and_loses_nothing() {
     }
 }
 
-/// Without copies a checkpoint is committed when its parts are durable at their owners.
+/// Without copies, a checkpoint is committed when its parts are durable at their owners.
 #[test]
 fn no_replicas_need_no_holders() {
     let mut federation = running(&[2], Config { replicas: 0, ..within(Defects::default()) });
@@ -212,8 +212,8 @@ fn no_replicas_need_no_holders() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// With the whole DDV (section 7), a checkpoint that one cluster's message forced stands for what that cluster had
-/// received from others: their own messages force none, and can be undone all the same.
+/// With the whole DDV (section 7), a checkpoint that one cluster's message forced covers everything that this cluster
+/// had received from others: their own messages force none, although they can still be undone.
 #[test]
 fn the_whole_vector_forces_fewer_checkpoints() {
     for (piggyback, taken) in [(Piggyback::Sn, 3), (Piggyback::Ddv, 2)] {
@@ -234,7 +234,7 @@ fn the_whole_vector_forces_fewer_checkpoints() {
     }
 }
 
-/// The baseline forces a checkpoint for every message between clusters, also for those that bring no news.
+/// The baseline forces a checkpoint for every message between clusters, even if it brings no news.
 #[test]
 fn every_message_can_force_a_checkpoint() {
     for (forcing, taken) in [(Forcing::News, 2), (Forcing::EveryMessage, 4)] {
@@ -251,7 +251,7 @@ fn every_message_can_force_a_checkpoint() {
     }
 }
 
-/// The checkpoint that m forces is given up because p1 dies.
+/// The checkpoint that m forces is abandoned because p1 dies.
 #[test]
 fn a_message_forces_its_checkpoint_again_when_a_rollback_came_between() {
     let everything = Config { forcing: Forcing::EveryMessage, ..config(Defects::default()) };

@@ -1,4 +1,4 @@
-//! Garbage collection (section 3.5): it removes what no recovery needs, and nothing else.
+//! Garbage collection (section 3.5): it removes exactly what no recovery needs.
 
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ClusterId, Sn};
@@ -9,7 +9,7 @@ use crate::setting::{Federation, by_every_cluster, config, running, says, to};
 
 const CLUSTERS: [ClusterId; 3] = [ClusterId(0), ClusterId(1), ClusterId(2)];
 
-/// A while of messages and checkpoints in three clusters, then a collection.
+/// Exchanges messages and takes checkpoints in three clusters, then collects.
 fn collected(config: Config) -> Federation {
     let alone = config.collect_by == CollectBy::EveryCluster;
     let mut federation = running(&[1, 2, 1], config);
@@ -44,7 +44,7 @@ fn a_collection_removes_checkpoints_copies_and_log_entries() {
     federation.take_checkpoint(c(1));
     assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3, 4, 5], vec![1, 2]));
     federation.collect();
-    // It began with a checkpoint of its own, which was not there when the stock was told.
+    // The collection began with a checkpoint, which did not exist when the stock was reported.
     assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![5, 6], vec![2]));
     for storage in [p(0), p(1)] {
         let parts = federation.images(storage).into_iter().filter(|it| it.owner == p(0)).map(|it| it.sn);
@@ -85,7 +85,7 @@ fn who_decides_alone_keeps_what_an_initiator_would_keep() {
     assert_eq!(kept(by_every_cluster(Defects::default())), [4, 4, 4, 4]);
 }
 
-/// Each decides once for each time that all others have told something.
+/// Each cluster decides once per round of reports from all others.
 #[test]
 fn a_cluster_decides_by_itself_when_it_has_heard_all_others() {
     let mut federation = running(&[1, 2, 1], by_every_cluster(Defects::default()));
@@ -97,8 +97,8 @@ fn a_cluster_decides_by_itself_when_it_has_heard_all_others() {
     assert_eq!(collections(&federation), 8);
 }
 
-/// One cluster is down when it should tell what it stores: the others go by what they heard last. With an initiator nothing
-/// would be removed.
+/// One cluster is down when it should report what it stores: the others use its last report. With an initiator,
+/// nothing would be removed.
 #[test]
 fn a_silent_cluster_holds_nobody_up() {
     let run = |config| {
@@ -123,7 +123,7 @@ fn a_silent_cluster_holds_nobody_up() {
     assert!(alone.1 < central.1, "{alone:?} {central:?}");
 }
 
-/// p1 and p2 have heard p0 when p0 goes back.
+/// p1 and p2 have p0's report when p0 rolls back.
 #[test]
 fn what_was_told_before_a_rollback_does_not_count_after_it() {
     let mut federation = running(&[1, 1, 1], by_every_cluster(Defects::default()));
@@ -152,7 +152,7 @@ fn a_rollback_in_between_ends_a_collection() {
     assert_eq!(federation.kept(p(1)), [2]);
 }
 
-/// Cluster 2 answers before cluster 1 goes back, and cluster 1 afterwards.
+/// Cluster 2 answers before cluster 1 rolls back, and cluster 1 afterwards.
 #[test]
 fn answers_of_different_incarnations_are_not_mixed() {
     let mut federation = running(&[1, 2, 1], config(Defects::default()));

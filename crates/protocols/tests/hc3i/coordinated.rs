@@ -1,5 +1,5 @@
-//! Coordinated checkpoints of the whole federation: what the non-blocking and the hierarchical baseline do differently.
-//! The rules C1 to C5 and L1 to L3 are those of `docs/baselines.md`.
+//! Coordinated checkpoints of the whole federation: differences between the non-blocking and the hierarchical
+//! baseline. The rules C1 to C5 and L1 to L3 are those of `docs/baselines.md`.
 
 use faultline_core::Sn;
 use faultline_core::StorageFate::Kept;
@@ -16,7 +16,7 @@ fn by_leaders(defects: Defects) -> Config {
     Config { scope: Scope::Federation, coordination: Coordinating::ByLeaders, ..config(defects) }
 }
 
-/// What the checker finds wrong, as sentences. It knows both baselines as the same.
+/// Returns the findings of the checker as sentences. The checker does not distinguish the two baselines.
 fn wrong(federation: &Federation) -> Vec<String> {
     let findings = federation.judge().findings;
     findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
@@ -38,7 +38,7 @@ fn nobody_stands_still_while_parts_are_written() {
     }
 }
 
-/// C2: the request to p2 is late, and a message of the next interval asks for the checkpoint instead.
+/// C2: the request to p2 is late, and a message of the next interval requests the checkpoint instead.
 #[test]
 fn a_message_of_the_next_interval_takes_the_checkpoint_along() {
     let mut federation = running(&[2, 1], coloured(Defects::default()));
@@ -48,14 +48,14 @@ fn a_message_of_the_next_interval_takes_the_checkpoint_along() {
     federation.exchange(p(1), p(2), "m");
     assert_eq!(federation.received(p(2)), ["m"]);
     assert_eq!(federation.protocol(p(0)).position().sn, Sn(2));
-    // The checkpoint does not hold the delivery.
+    // The checkpoint does not contain the delivery.
     federation.crash(p(1), Kept);
     federation.retry();
     assert_eq!(federation.received(p(2)), [""; 0]);
     assert_eq!(wrong(&federation), [""; 0]);
 }
 
-/// C3, C5: what was in transit is delivered although a checkpoint is being taken, and again when that is restored.
+/// C3, C5: a message in transit is delivered although a checkpoint is being taken, and again when that is restored.
 #[test]
 fn what_is_in_transit_belongs_to_the_checkpoint() {
     for defect in [None, Some(Defect::NoDrain), Some(Defect::LateOnlyRecorded)] {
@@ -78,7 +78,7 @@ fn what_is_in_transit_belongs_to_the_checkpoint() {
     }
 }
 
-/// C4: a failure before the commit takes everybody back, also those that went on.
+/// C4: a failure before the commit rolls all processes back, including those that have continued.
 #[test]
 fn what_follows_an_interrupted_checkpoint_is_undone() {
     let mut federation = running(&[2, 1], coloured(Defects::default()));
@@ -92,7 +92,7 @@ fn what_follows_an_interrupted_checkpoint_is_undone() {
     assert_eq!(wrong(&federation), [""; 0]);
 }
 
-/// L1, L2: one message each way for each step and other cluster.
+/// L1, L2: one message in each direction per step and other cluster.
 #[test]
 fn leaders_speak_for_their_clusters() {
     for (coordination, expected) in [(Coordinating::Directly, 25), (Coordinating::ByLeaders, 10)] {
@@ -101,13 +101,13 @@ fn leaders_speak_for_their_clusters() {
         let before = between_clusters(&federation);
         federation.take_checkpoint(c(0));
         assert_eq!(federation.protocol(p(6)).position().sn, Sn(2));
-        // Request, Saved, Drain, Drained, Commit; copies of parts go to the other clusters either way.
+        // Request, Saved, Drain, Drained, Commit. Copies of parts go to the other clusters in both cases.
         assert_eq!(between_clusters(&federation) - before, expected, "{coordination:?}");
         assert_eq!(wrong(&federation), [""; 0]);
     }
 }
 
-/// Messages of checkpoints that went from one cluster to another.
+/// Counts the messages of checkpoints that went from one cluster to another.
 fn between_clusters(federation: &Federation) -> usize {
     let is_meant = |message: &Control| !matches!(message, Control::Stored(_) | Control::Offer { .. });
     let crosses = |entry: &&Entry<Hc3i>| match entry {
@@ -120,7 +120,7 @@ fn between_clusters(federation: &Federation) -> usize {
     federation.log().iter().filter(crosses).count()
 }
 
-/// L1: the leader p1 does not know yet that p2 lives again when it is told to pass the round of recovery on.
+/// L1: the leader p1 is told to pass on the round of recovery before it knows that p2 is alive again.
 #[test]
 fn a_leader_waits_until_it_knows_whom_it_speaks_to() {
     let schedule = |defects| {

@@ -1,8 +1,8 @@
-//! For each rule that a random schedule breaks rarely or never without notice: a schedule in which it matters. Each runs
-//! twice: as it should be, when the checker must find nothing, and with the defect that leaves the rule out, when the
-//! checker must find the property violated.
+//! For each rule whose omission a random schedule detects rarely or never: a schedule in which the rule matters. Each
+//! schedule runs twice: with the rule, when the checker must find nothing, and with the defect that omits the rule,
+//! when the checker must find the property violated.
 //!
-//! Rules are those of the errata (A1.9, A1.9b of the specification); findings are its table of ten.
+//! Rules are those of the errata (A1.9, A1.9b of the specification). Findings are those of its table of ten.
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -11,7 +11,7 @@ use faultline_protocols::hc3i::{Control, Defect, Defects, Epoch};
 use crate::harness::{c, p};
 use crate::setting::{Federation, by_every_cluster, config, part_of, part_since, running, says, to, within};
 
-/// The schedule is harmless, but with `defect` it violates `property`.
+/// Asserts that the schedule is harmless, but violates `property` with `defect`.
 fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Federation) {
     {
         let sound = schedule(Defects::default());
@@ -21,7 +21,8 @@ fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Fede
     assert!(broken.violated().contains(&property), "{defect:?} violates only {:?}", broken.violated());
 }
 
-/// Finding 2, in four events: send m1, forced CLC2, deliver m1, fail. It is acknowledged with 2, the alert says 2.
+/// Finding 2, in four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with 2, and the
+/// alert contains 2.
 #[test]
 fn what_was_acknowledged_at_the_restored_sn_is_sent_again() {
     caught(Defect::ResendGreater, Property::NoLoss, |defects| {
@@ -33,8 +34,8 @@ fn what_was_acknowledged_at_the_restored_sn_is_sent_again() {
     });
 }
 
-/// B3: the delivery was undone after the checkpoint that holds its acknowledgement, and the sender dies before what it
-/// sent again has arrived.
+/// B3: the delivery was undone after the checkpoint that contains its acknowledgement, and the sender dies before its
+/// re-sent message has arrived.
 #[test]
 fn restored_acknowledgements_are_checked() {
     caught(Defect::RestoredAcksUnchecked, Property::NoLoss, |defects| {
@@ -51,7 +52,7 @@ fn restored_acknowledgements_are_checked() {
     });
 }
 
-/// Rule 3: p0 hears the alert first and sends afterwards, to a life that it does not know to be over.
+/// Rule 3: p0 receives the alert first and sends afterwards, to a life that it does not know to be over.
 #[test]
 fn a_new_life_is_sent_again_what_the_old_one_did_not_acknowledge() {
     caught(Defect::ResendOnlyOnAlerts, Property::NoLoss, |defects| {
@@ -66,7 +67,7 @@ fn a_new_life_is_sent_again_what_the_old_one_did_not_acknowledge() {
     });
 }
 
-/// Rule 7: m2 reaches p2 when its part of the checkpoint that m1 forces is already cut.
+/// Rule 7: m2 reaches p2 when p2's part of the checkpoint that m1 forces is already cut.
 #[test]
 fn a_message_that_comes_during_a_checkpoint_asks_for_its_own_afterwards() {
     caught(Defect::ForceNotRepeated, Property::NoLoss, |defects| {
@@ -80,7 +81,7 @@ fn a_message_that_comes_during_a_checkpoint_asks_for_its_own_afterwards() {
     });
 }
 
-/// Finding 6: the copy is still under way when its owner loses everything.
+/// Finding 6: the copy is still in transit when its owner loses everything.
 #[test]
 fn a_commit_waits_for_every_copy() {
     caught(Defect::CommitBeforeCopies, Property::DurableBeforeCommit, |defects| {
@@ -110,7 +111,7 @@ fn a_cluster_that_has_not_started_begins_from_its_configuration() {
     });
 }
 
-/// Rule 11: a Prepare is overtaken by everything that follows it, a whole recovery included.
+/// Rule 11: a Prepare is overtaken by everything that follows it, including a whole recovery.
 #[test]
 fn rounds_of_an_older_epoch_are_void() {
     caught(Defect::OlderEpochsAccepted, Property::NoLoss, |defects| {
@@ -127,7 +128,7 @@ fn rounds_of_an_older_epoch_are_void() {
     });
 }
 
-/// Rule 12: p2 does not know of p1's new life yet; what it sends goes to the old one.
+/// Rule 12: p2 does not know p1's new life yet, and sends to the old one.
 #[test]
 fn a_round_waits_until_its_members_know_whom_they_speak_to() {
     caught(Defect::RoundWithoutLives, Property::NoLoss, |defects| {
@@ -165,7 +166,7 @@ fn a_report_waits_for_the_writes_before_it() {
     });
 }
 
-/// Rule 15: p0 keeps copies for p1, and has delivered what p1's rollback undoes.
+/// Rule 15: p0 holds copies for p1, and has delivered a message that p1's rollback undoes.
 #[test]
 fn a_target_does_not_mask_the_alert_that_follows() {
     caught(Defect::TargetMasksAlert, Property::NoGhost, |defects| {
@@ -192,7 +193,7 @@ fn a_new_life_of_a_holder_is_given_its_copies_again() {
     });
 }
 
-/// Rule 17: cluster 0 goes back three times without a death, its holder forgets that, then it dies itself.
+/// Rule 17: cluster 0 rolls back three times without a death, its holder forgets that, and then cluster 0 dies.
 #[test]
 fn a_refilled_holder_is_told_of_the_rollbacks_too() {
     caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {
@@ -211,8 +212,8 @@ fn a_refilled_holder_is_told_of_the_rollbacks_too() {
     });
 }
 
-/// p0's storage, which holds p1's parts, is lost, and a new part arrives before what p1 says of its past; then p1's is lost
-/// too. The message that the rollback undid is acknowledged in p0's checkpoint.
+/// p0's storage, which holds p1's parts, is lost. A new part arrives before p1's report of its past. Then p1's
+/// storage is lost, too. The message that the rollback undid is acknowledged in p0's checkpoint.
 #[test]
 fn a_part_tells_what_its_cluster_undid_before_it() {
     caught(Defect::PastOutsideCheckpoint, Property::NoLoss, |defects| {
@@ -235,7 +236,7 @@ fn a_part_tells_what_its_cluster_undid_before_it() {
     });
 }
 
-/// B4: cluster 1 goes back without a death, acts, and dies: its next incarnation is another one.
+/// B4: cluster 1 rolls back without a death, acts, and dies: its next incarnation has another number.
 #[test]
 fn the_table_of_rollbacks_is_durable() {
     caught(Defect::TablesVolatile, Property::MembersAgree, |defects| {
@@ -268,8 +269,8 @@ fn an_alert_carries_the_whole_history() {
     });
 }
 
-/// Rule 19: cluster 1 goes on while cluster 0 is down, so that nobody is there to be alerted; and when cluster 0 alerts it
-/// in turn, p2 has not gone on yet, so that there is no answer that would tell.
+/// Rule 19: cluster 1 resumes while cluster 0 is down, so that there is no process to alert. When cluster 0 sends its
+/// own alert, p2 has not resumed yet, so that there is no answer that would inform cluster 0.
 #[test]
 fn an_alert_is_sent_until_it_is_confirmed() {
     caught(Defect::AlertsNotRetried, Property::NoLoss, |defects| {
@@ -292,7 +293,7 @@ fn an_alert_is_sent_until_it_is_confirmed() {
     });
 }
 
-/// B7: each cluster hears from a state of the other that is about to be undone, just after it has gone back itself.
+/// B7: each cluster receives news of a state of the other that is about to be undone, just after its own rollback.
 #[test]
 fn rollbacks_do_not_echo() {
     caught(Defect::DeliversUnsettled, Property::RecoveryTerminates, |defects| {
@@ -327,7 +328,7 @@ fn the_log_is_kept_from_the_worst_checkpoint_on() {
     });
 }
 
-/// Section 3.5: the worst checkpoint is one that can be needed.
+/// Section 3.5: the worst checkpoint may be needed.
 #[test]
 fn the_worst_checkpoint_is_kept() {
     caught(Defect::CollectsOneTooMany, Property::UnrecoverableJustified, |defects| {
@@ -340,8 +341,8 @@ fn the_worst_checkpoint_is_kept() {
     });
 }
 
-/// p2 has delivered what cluster 0 undid, and its whole cluster knows; but it has not gone back yet, and cluster 0 has
-/// taken new checkpoints in the meantime.
+/// p2 has delivered what cluster 0 undid, and its whole cluster knows it. But it has not rolled back yet, and cluster
+/// 0 has taken new checkpoints since.
 #[test]
 fn a_collection_does_not_count_on_what_is_about_to_be_undone() {
     caught(Defect::CollectsOnSpoilt, Property::UnrecoverableJustified, |defects| {
@@ -360,8 +361,8 @@ fn a_collection_does_not_count_on_what_is_about_to_be_undone() {
     });
 }
 
-/// p0's second checkpoint was restored in doubt: its copy is still on the way. One storage is lost, and p1 had a copy of the
-/// first.
+/// p0's second checkpoint was restored in doubt: its copy is still in transit. One storage is lost, and p1 had a copy
+/// of the first checkpoint.
 #[test]
 fn a_collection_does_not_count_on_what_has_no_copies_yet() {
     caught(Defect::CollectsOnUncovered, Property::UnrecoverableJustified, |defects| {
@@ -378,7 +379,8 @@ fn a_collection_does_not_count_on_what_has_no_copies_yet() {
     });
 }
 
-/// p1 has delivered and saved what cluster 0 undid, and has yet to hear of that; cluster 0 tells of its new checkpoints.
+/// p1 has delivered and saved what cluster 0 undid, and has not learned of that. Cluster 0 reports its new
+/// checkpoints.
 #[test]
 fn what_was_told_before_a_rollback_is_not_mixed_with_what_was_told_after_it() {
     caught(Defect::CollectsOnMixed, Property::UnrecoverableJustified, |defects| {
@@ -397,7 +399,8 @@ fn what_was_told_before_a_rollback_is_not_mixed_with_what_was_told_after_it() {
     });
 }
 
-/// p2 has never told anything when p1 decides; m, which p1 has delivered and saved, was sent after p2's last checkpoint.
+/// p2 has never reported anything when p1 decides. p1 has delivered and saved m, which was sent after p2's last
+/// checkpoint.
 #[test]
 fn a_cluster_that_has_told_nothing_is_waited_for() {
     caught(Defect::CollectsWithoutSilent, Property::UnrecoverableJustified, |defects| {
@@ -414,8 +417,8 @@ fn a_cluster_that_has_told_nothing_is_waited_for() {
     });
 }
 
-/// p2 has sent m to cluster 0, which has gone back behind its delivery and is alive again under the next incarnation;
-/// the collection reaches p2 before the alert does.
+/// p2 has sent m to cluster 0, which has rolled back behind its delivery and is alive again in the next incarnation.
+/// The collection reaches p2 before the alert.
 #[test]
 fn a_log_is_not_collected_by_who_has_yet_to_learn_of_a_rollback() {
     caught(Defect::LogCollectedUnaware, Property::NoLoss, |defects| {
@@ -434,8 +437,8 @@ fn a_log_is_not_collected_by_who_has_yet_to_learn_of_a_rollback() {
     });
 }
 
-/// p1 loses every copy of what was kept of p0 after p0 has lost its own; copies of what was collected are still there. The
-/// log entry that would bring m again is gone.
+/// p1 loses every kept copy for p0 after p0 has lost its own storage. Copies of collected checkpoints still exist.
+/// The log entry that would restore m is gone.
 #[test]
 fn what_was_collected_is_not_restored() {
     caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
@@ -456,8 +459,8 @@ fn what_was_collected_is_not_restored() {
     });
 }
 
-/// Nobody of cluster 1, nor p2, which keeps its copies, was told of the collection; p0 was, and has removed m from its
-/// log. Cluster 1 hears of that when it alerts the others.
+/// No process of cluster 1 was informed of the collection, nor was p2, which holds its copies. p0 was informed, and
+/// has removed m from its log. Cluster 1 learns of that when it alerts the others.
 #[test]
 fn who_restored_what_was_collected_is_told() {
     caught(Defect::CollectedRestored, Property::NoLoss, |defects| {

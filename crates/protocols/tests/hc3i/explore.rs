@@ -1,6 +1,6 @@
-//! Random schedules without a clock: whatever could happen next may. On a simulated network an unlikely order stays
-//! unlikely; here a message can be overtaken by a whole recovery, and one process be told of the membership long after
-//! all others.
+//! Random schedules without a clock: any possible event may be the next. On a simulated network, an unlikely order
+//! stays unlikely. Here, a message can be overtaken by a whole recovery, and one process can learn of the membership
+//! long after all others.
 
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -16,17 +16,17 @@ struct Schedule {
     dice: ChaCha8Rng,
     federation: Federation,
     ranks: Vec<ProcessId>,
-    /// Whose death the others know of.
-    /// Of a hundred deaths, how many take the storage with them.
+    /// Percentage of deaths that lose the storage.
     lost_percent: u32,
-    /// Any storage may be lost at any time, which is more than the copies are for.
+    /// Whether any storage may be lost at any time, which the copies do not cover.
     is_greedy: bool,
-    /// Otherwise: who has lost what it held; nobody else does before it holds everything again.
+    /// Unless `is_greedy` is set: the process that has lost what it held. No other one loses its storage until
+    /// everything is restored there.
     bereft: Option<(ProcessId, usize)>,
-    /// Whether storages fill up.
+    /// Whether storages become full.
     fills: bool,
     full: Vec<ProcessId>,
-    /// One storage may spoil what it holds, in schedules in which none is lost.
+    /// Whether one storage may corrupt its content. Only in schedules in which no storage is lost.
     may_corrupt: bool,
     texts: u32,
     guest: Option<Guest>,
@@ -36,10 +36,10 @@ struct Schedule {
 struct Guest {
     cluster: ClusterId,
     has_joined: bool,
-    /// Nobody sends to it any more, and it sends nothing.
+    /// Whether the cluster leaves. Then it neither sends nor receives any more.
     leaves: bool,
     has_left: bool,
-    /// How often it had been let go when one of its processes died: that is void.
+    /// Permissions to leave that were given before one of its processes died. They are void.
     void: usize,
 }
 
@@ -63,7 +63,7 @@ impl Schedule {
             (Scope::Federation, 2) => own.coordination = Coordinating::ByLeaders,
             _ => {}
         }
-        // The others hold its copies, and collect without it.
+        // The other clusters hold its copies, and collect without it.
         let may_have_guest = clusters.len() == 3 && own.scope == Scope::Cluster && own.replicas == 1;
         let presence = may_have_guest.then(|| {
             pick(
@@ -100,7 +100,7 @@ impl Schedule {
         }
     }
 
-    /// Lets something happen.
+    /// Performs one random step.
     fn step(&mut self, faults: bool) {
         let all: Vec<ProcessId> = self.federation.processes().collect();
         let process = pick(&mut self.dice, &all);
@@ -145,7 +145,7 @@ impl Schedule {
         self.is_of_guest(process, |guest| guest.leaves)
     }
 
-    /// The guest takes the next step of its visit, if it can.
+    /// Performs the next step of the guest's visit, if it is possible.
     fn move_guest(&mut self) {
         let Some(guest) = &mut self.guest else { return };
         let (cluster, federation) = (guest.cluster, &mut self.federation);
@@ -157,7 +157,7 @@ impl Schedule {
         } else if !guest.leaves {
             guest.leaves = self.dice.random_range(0..4) == 0;
         } else if !is_whole {
-            // It has left, or recovers first.
+            // The guest has left, unless it has to recover first.
         } else if federation.releases(cluster) > guest.void {
             guest.has_left = true;
             self.bereft = self.bereft.filter(|(victim, _)| !members.contains(victim));
@@ -201,7 +201,7 @@ impl Schedule {
         self.federation.fail_writes(process, self.full.contains(&process));
     }
 
-    /// Lets everybody live and everything arrive; the last messages show that nobody is stuck.
+    /// Starts all processes and delivers everything. The last messages show that no process is blocked.
     fn come_to_rest(&mut self) {
         while let Some(&process) = self.full.first() {
             self.fill_or_empty(process);
@@ -234,7 +234,7 @@ fn pick<T: Copy>(dice: &mut ChaCha8Rng, from: &[T]) -> T {
     from[dice.random_range(0..from.len())]
 }
 
-/// Seeds from `EXPLORE_FROM` (0), `EXPLORE_COUNT` (1000) of them; the first that fails tells its story.
+/// Tries `EXPLORE_COUNT` seeds (1000) from `EXPLORE_FROM` (0). The first one that fails prints its events.
 #[test]
 fn random_schedules_are_clean() {
     let setting = |name, default| std::env::var(name).map_or(default, |it| it.parse().expect("is a number"));

@@ -25,7 +25,7 @@ fn figure_3_a_message_forces_a_checkpoint_only_after_one_of_its_sender() {
     assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"]);
 }
 
-/// Section 4. Three clusters of two nodes; every SN and every vector is the paper's.
+/// Section 4. Three clusters of two nodes. All SNs and vectors are those of the paper.
 #[test]
 fn figure_4() {
     let mut federation = running(&[2, 2, 2], within(Defects::default()));
@@ -101,7 +101,7 @@ fn figure_4() {
     assert_golden("figure4.txt", &story);
 }
 
-/// Every committed checkpoint, by cluster and SN.
+/// Lists every committed checkpoint, by cluster and SN.
 fn checkpoints(federation: &Federation) -> Vec<String> {
     let mut all = BTreeSet::new();
     for process in federation.processes() {
@@ -116,7 +116,7 @@ fn checkpoints(federation: &Federation) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Every rollback, by cluster, with how often its members state another one.
+/// Lists every rollback, by cluster. Contains more than one line per rollback if members disagree.
 fn rollbacks(federation: &Federation) -> Vec<String> {
     let mut all = Vec::new();
     for process in federation.processes() {
@@ -124,7 +124,8 @@ fn rollbacks(federation: &Federation) -> Vec<String> {
             if let Claim::RolledBack { checkpoint, vectors, .. } = claim {
                 let cluster = federation.cluster_of(process);
                 let line = format!("{} to CLC{} {}", name(cluster.index()), checkpoint.sn.0, ddv(vectors));
-                // The members of a cluster say the same; a second rollback would be another line.
+                // All members of a cluster state the same rollback, so it is listed once. A second rollback has its
+                // own line.
                 if federation.members(cluster)[0] == process || !all.contains(&line) {
                     all.push(line);
                 }
@@ -134,7 +135,7 @@ fn rollbacks(federation: &Federation) -> Vec<String> {
     all
 }
 
-/// Every alert that a cluster received, with the SN in it.
+/// Lists every alert that a cluster received, with the SN in it.
 fn alerts(federation: &Federation) -> Vec<String> {
     let mut all = BTreeSet::new();
     for process in federation.processes() {
@@ -148,10 +149,10 @@ fn alerts(federation: &Federation) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Tells what happened in the words of the paper, cluster by cluster.
+/// Describes the events in the terms of the paper, by cluster.
 struct Narrator<'a> {
     federation: &'a Federation,
-    /// What a cluster has said: all its members say the same.
+    /// Statements that are already listed, because all members of a cluster state the same.
     said: BTreeSet<String>,
     /// The message that is being re-sent.
     resends: Option<MessageId>,
@@ -232,7 +233,7 @@ fn name(cluster: usize) -> String {
     format!("C{}", cluster + 1)
 }
 
-/// A vector as it stands in the figure's boxes, which shows no incarnations: no checkpoint in it depends on one.
+/// Formats a vector as in the figure's boxes, which show no incarnations: no checkpoint in it depends on one.
 fn ddv(vectors: &Arc<Vectors>) -> String {
     let entries: Vec<String> = vectors.ddv.iter().map(|Position { sn, .. }| sn.0.to_string()).collect();
     format!("({})", entries.join(","))

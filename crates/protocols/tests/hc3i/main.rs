@@ -1,5 +1,5 @@
-//! HC3I, step by step: the paper's figures, the rules that its errata add, and what the protocol does when things go
-//! wrong. Each test plays one schedule by hand; random schedules are the fuzzer's business.
+//! HC3I, step by step: the paper's figures, the rules that its errata add, and the behaviour on failures. Each test
+//! plays one directed schedule. Random schedules are left to the fuzzer.
 
 #[allow(dead_code, reason = "each protocol's tests use their part")]
 #[path = "../harness/mod.rs"]

@@ -7,7 +7,7 @@ use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo};
 use crate::harness::{c, p};
 use crate::setting::{Federation, by_every_cluster, config, says};
 
-/// Three clusters, the last of which is a guest.
+/// Creates three clusters, the last of which is a guest.
 fn with_guest(presence: Presence, config: Config) -> Federation {
     let mut federation = Federation::with_guests(&[1, 1, 2], config, &[(c(2), presence)]);
     federation.settle();
@@ -19,7 +19,7 @@ fn collections(federation: &Federation) -> usize {
     all.filter(|it| matches!(it, Claim::Collected { .. })).count()
 }
 
-/// Everybody takes a checkpoint, twice, and collects what it can.
+/// Takes a checkpoint in every cluster, twice, and collects.
 fn collect_all(federation: &mut Federation) {
     for _ in 0..2 {
         for cluster in [c(0), c(1), c(2)] {
@@ -63,7 +63,8 @@ fn what_was_sent_to_a_cluster_that_joins_arrives_when_it_does() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p0 goes back before the guest joins, so that its next message is of an incarnation that the guest has to be told of.
+/// p0 rolls back before the guest joins, so that its next message is of an incarnation of which the guest has to be
+/// informed.
 fn heard_by_newcomer(defects: Defects) -> usize {
     let mut federation = with_guest(Presence::Awaited, config(defects));
     federation.crash(p(0), Kept);
@@ -87,7 +88,8 @@ fn one_that_is_not_told_waits_for_ever() {
     assert_eq!(heard_by_newcomer(Defects::only(Defect::NewcomersNotTold)), 0);
 }
 
-/// The guest has exchanged messages with the others, and its applications have left the program.
+/// Creates a federation whose guest has exchanged messages with the others, and whose guest's applications have left
+/// the program.
 fn leaving(config: Config) -> Federation {
     let mut federation = with_guest(Presence::Present, config);
     federation.exchange(p(0), p(2), "a");
@@ -138,7 +140,7 @@ fn a_cluster_that_fails_while_it_leaves_recovers_first() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The receiver of the guest's message can still go back behind its delivery.
+/// The receiver of the guest's message can still roll back behind its delivery.
 #[test]
 fn a_cluster_stays_as_long_as_its_log_may_be_wanted() {
     let mut federation = leaving(config(Defects::default()));
@@ -152,7 +154,7 @@ fn a_cluster_stays_as_long_as_its_log_may_be_wanted() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// A holder that is replaced when its owner has left has nobody to wait for.
+/// A holder is replaced after its owner has left, and need not wait for the owner.
 #[test]
 fn a_holder_is_not_bereft_of_what_has_left() {
     let mut federation =
@@ -168,7 +170,7 @@ fn a_holder_is_not_bereft_of_what_has_left() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// A rollback of the guest that not all have heard of keeps it.
+/// A rollback of the guest that not all clusters know prevents it from leaving.
 #[test]
 fn a_cluster_stays_until_its_rollbacks_are_known() {
     let mut federation = leaving(config(Defects::default()));

@@ -1,4 +1,4 @@
-//! Rolling back (section 3.4), when one failure is not all.
+//! Rollbacks (section 3.4) with more than one failure.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo, Scope};
 use crate::harness::{c, p};
 use crate::setting::{Federation, config, part_of, running, says, within};
 
-/// What `process` says it restored, each time.
+/// Returns each checkpoint that `process` claims to have restored.
 fn restored(federation: &Federation, process: ProcessId) -> Vec<(Position, Position)> {
     federation
         .claims(process)
@@ -43,7 +43,7 @@ fn a_failure_during_recovery_begins_another_round() {
     }
 }
 
-/// p0 lost its storage; its only holder dies before it can answer, and comes back with what it holds.
+/// p0 lost its storage. Its only holder dies before it can answer, and returns with its copies.
 #[test]
 fn a_holder_that_dies_during_recovery_is_asked_again() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -64,7 +64,7 @@ fn a_holder_that_dies_during_recovery_is_asked_again() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p0's part is asked of p1, which dies with it under way and comes back without it.
+/// p0's part is requested from p1, which dies while the part is in transit and returns without it.
 #[test]
 fn a_part_that_is_nowhere_any_more_makes_the_cluster_unrecoverable() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -88,7 +88,7 @@ fn first_part(owner: ProcessId) -> ImageName {
     ImageName { owner, incarnation: Incarnation(0), sn: Sn(1), attempt: Attempt(1) }
 }
 
-/// Two clusters that keep each other's copies, with messages both ways.
+/// Creates two clusters that hold each other's copies, with messages in both directions.
 fn entangled() -> Federation {
     let mut federation = running(&[2, 2], config(Defects::default()));
     federation.exchange(p(0), p(2), "m1");
@@ -139,7 +139,7 @@ fn a_lost_cluster_is_restored_from_the_next_one() {
             "{process} holds everything again"
         );
     }
-    // What it kept for the other cluster is there again: that one can be lost now.
+    // The copies for the other cluster are restored: that cluster can be lost now.
     federation.lose(&[c(1)], Lost);
     federation.retry();
     assert_eq!(unrecoverable(&federation, p(2)), None);
@@ -157,7 +157,7 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
     assert_eq!(federation.sent(p(0)), ["m"]);
     assert_eq!(federation.wrong(), [""; 0]);
-    // It was written again: next time nobody has to be asked.
+    // The part was written again: next time, no other process has to be asked.
     let images = federation.hold(|flight| flight.image_of().is_some());
     federation.crash(p(0), Kept);
     federation.retry();
@@ -165,7 +165,7 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
     federation.release(images);
 }
 
-/// The holder's copy is corrupt too: an older checkpoint, if there is one that is intact.
+/// The holder's copy is corrupt, too: an older checkpoint is restored, if there is an intact one.
 #[test]
 fn corrupt_copies_are_passed_over() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -214,7 +214,7 @@ fn with_two_replicas_an_owner_and_a_holder_can_be_lost() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The global coordinated baseline: one failure takes everybody back, and no message is logged.
+/// The global coordinated baseline: one failure rolls all processes back, and no message is logged.
 #[test]
 fn the_federation_as_one_goes_back_together() {
     let global = Config { scope: Scope::Federation, ..config(Defects::default()) };
@@ -246,7 +246,7 @@ fn what_arrives_during_a_recovery_waits() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// Rule 20: cluster 1 recovers from a failure of its own when the alert comes.
+/// Rule 20: cluster 1 recovers from its own failure when the alert arrives.
 #[test]
 fn an_alert_during_a_recovery_counts() {
     let mut federation = running(&[1, 2], config(Defects::default()));
@@ -285,8 +285,8 @@ fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// Cluster 0 has gone back once without a death. Its holder has lost what it knew of that, but holds a checkpoint that was
-/// taken since.
+/// Cluster 0 has rolled back once without a death. Its holder has lost its knowledge of that, but holds a checkpoint
+/// that was taken since.
 #[test]
 fn an_incarnation_is_newer_than_every_part() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -305,8 +305,8 @@ fn an_incarnation_is_newer_than_every_part() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The copies of p0's first two checkpoints are lost, those of its third are there; but that one holds m, which p2 may
-/// still undo.
+/// The copies of p0's first two checkpoints are lost, and those of its third exist. But the third contains m, which
+/// p2 may still undo.
 #[test]
 fn a_collection_does_not_count_on_what_may_be_undone_where_nothing_else_has_copies() {
     let mut federation = running(&[1, 1, 1], config(Defects::default()));
@@ -344,7 +344,7 @@ fn a_copy_that_is_lost_during_the_checkpoint_is_made_again() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p1 has yet to hear that the first checkpoint was collected; what is missing is its part of the second one.
+/// p1 does not know yet that the first checkpoint was collected. The missing part is that of the second one.
 #[test]
 fn what_was_collected_is_not_said_to_be_missing() {
     let mut federation = running(&[2], Config { replicas: 0, ..within(Defects::default()) });

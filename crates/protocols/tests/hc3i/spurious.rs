@@ -1,4 +1,4 @@
-//! The protocol is total: what it did not ask for, and what comes twice, changes nothing.
+//! Unrequested and duplicate input changes nothing: the protocol accepts any input.
 
 use faultline_core::StorageFate::Kept;
 use faultline_core::{Attempt, Event, ImageName, Incarnation, Packet, Sn};
@@ -7,7 +7,8 @@ use faultline_protocols::hc3i::{Control, Defects};
 use crate::harness::{Entry, Flight, c, p};
 use crate::setting::{Federation, config, running, says};
 
-/// Messages, checkpoints, a failure and a collection, with `disturb` in between; what everybody has received.
+/// Runs messages, checkpoints, a failure and a collection, with `disturb` in between. Returns what each process has
+/// received.
 fn run(disturb: impl Fn(&mut Federation)) -> Vec<Vec<String>> {
     let mut federation = running(&[2, 2], config(Defects::default()));
     let steps: [fn(&mut Federation); 8] = [
@@ -79,8 +80,8 @@ fn an_old_membership_changes_nothing() {
     assert_eq!(disturbed, run(|_| ()));
 }
 
-/// Everything that has arrived so far comes again, but for messages inside a cluster: there the driver's word that
-/// nothing comes twice is relied on.
+/// Everything that has arrived so far arrives again, except for messages inside a cluster, for which the protocol
+/// relies on the driver: nothing arrives twice.
 #[test]
 fn every_message_may_come_again_later() {
     let disturbed = run(|federation| {

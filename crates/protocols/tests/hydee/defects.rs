@@ -1,4 +1,5 @@
-//! Every defect is found: most by a random schedule, which is sound without it; the rare ones by a directed schedule.
+//! Every defect is detected: most by a random schedule, which is sound without it, the rare ones by a directed
+//! schedule.
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::Kept;
@@ -8,7 +9,8 @@ use crate::config;
 use crate::explore::{is_found, run};
 use crate::harness::{Federation, p};
 
-/// A schedule of `explore` that shows the defect. When schedules change, `how_often_each_defect_is_found` tells others.
+/// Seeds of schedules of `explore` that show the defects. When schedules change, `how_often_each_defect_is_found`
+/// prints others.
 const SHOWN_BY: &[(Defect, u64)] = &[
     (Defect::LastReceivedResent, 5),
     (Defect::CountsProcesses, 5),
@@ -32,11 +34,11 @@ const SHOWN_BY: &[(Defect, u64)] = &[
     (Defect::SpilledNotSent, 61),
 ];
 
-/// Those that a directed schedule shows, here or in `spill`.
+/// Defects that a directed schedule shows, here or in `spill`.
 const DIRECTED: &[Defect] =
     &[Defect::OlderLevelObeyed, Defect::SpilledBeforeDurable, Defect::SegmentsOutsideCheckpoint];
 
-/// Those that the search among random federations finds, and hardly anything else (`crates/fuzz/tests/defects.rs`).
+/// Defects that are found only by the search among random federations (`crates/fuzz/tests/defects.rs`).
 const SEARCHED: &[Defect] = &[Defect::NoDuplicateCheck];
 
 #[test]
@@ -56,8 +58,8 @@ fn no_defect_is_forgotten() {
     assert_eq!(of_hydee.find(|it| !shown(it)), None);
 }
 
-/// R9: the last level of a round reaches p1 when p0 has failed again, and is back. p1 believes it and sends its next message,
-/// although p0 needs those before it again.
+/// R9: the last level of a round reaches p1 when p0 has failed again, and is back. p1 obeys it and sends its next
+/// message, although p0 needs the messages before it again.
 #[test]
 fn levels_of_an_older_round_are_not_obeyed() {
     let schedule = |defects| {

@@ -1,5 +1,5 @@
-//! Random schedules of random programs: whatever could happen next may. Processes die, also during recoveries, also the
-//! recovery process; several clusters at once; checkpoints are taken at any time.
+//! Random schedules of random programs: any possible event may be the next. Processes die, including the recovery
+//! process, also during recoveries and in several clusters at once. Checkpoints are taken at any time.
 
 use std::collections::BTreeSet;
 
@@ -27,12 +27,11 @@ pub(crate) struct Schedule {
     federation: Federation,
     expected: Vec<(ProcessId, Digest)>,
     ranks: Vec<ProcessId>,
-    /// Whose death the others know of.
-    /// Of a hundred deaths, how many take the storage with them.
+    /// Percentage of deaths that lose the storage.
     lost_percent: u32,
-    /// Who has lost what it held; nobody else does before it holds everything again.
+    /// The process that has lost what it held. No other one loses its storage until everything is restored there.
     bereft: Option<(ProcessId, usize)>,
-    /// Deaths that may still come.
+    /// Number of deaths that may still happen.
     deaths: u32,
 }
 
@@ -63,7 +62,7 @@ impl Schedule {
                     &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
                 ),
             },
-            // Those that `defects` names go without.
+            // The seeds that `defects` lists have no limit.
             log_memory: matches!(seed % 9, 4 | 7).then_some(seed % 5 * 24),
             retry_every: RETRY,
             defects,
@@ -89,7 +88,7 @@ impl Schedule {
         }
     }
 
-    /// Lets something happen.
+    /// Performs one random step.
     fn step(&mut self) {
         let all: Vec<ProcessId> = self.federation.processes().collect();
         let process = pick(&mut self.dice, &all);
@@ -138,7 +137,7 @@ impl Schedule {
         }
     }
 
-    /// Lets everybody live and the program come to its end, if it does.
+    /// Starts all processes and lets the program end, if it does.
     fn come_to_rest(&mut self) {
         for process in self.federation.processes() {
             while !self.federation.lives(process) {
@@ -154,7 +153,7 @@ impl Schedule {
         }
     }
 
-    /// What is wrong in the end.
+    /// Returns the findings at the end.
     pub(crate) fn wrong(&self) -> Vec<String> {
         let judgement = self.federation.judge();
         let mut wrong: Vec<String> = Vec::new();
@@ -194,7 +193,7 @@ pub(crate) fn run(seed: u64, defects: Defects) -> Schedule {
     schedule
 }
 
-/// Whether the schedule shows the defect; a protocol that trips over itself has shown it.
+/// Returns whether the schedule shows the defect. A panic of the protocol shows it as well.
 pub(crate) fn is_found(defect: Defect, seed: u64) -> bool {
     let outcome = std::panic::catch_unwind(|| run(seed, Defects::only(defect)).wrong());
     outcome.map_or(true, |wrong| !wrong.is_empty())
@@ -204,7 +203,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |it| it.parse().expect("is a number"))
 }
 
-/// Seeds from `EXPLORE_FROM` (0), `EXPLORE_COUNT` (300) of them; the first that fails tells its story.
+/// Tries `EXPLORE_COUNT` seeds (300) from `EXPLORE_FROM` (0). The first one that fails prints its events.
 #[test]
 fn random_schedules_are_clean() {
     let (from, count) = (setting("EXPLORE_FROM", 0), setting("EXPLORE_COUNT", 300));
@@ -221,7 +220,7 @@ fn random_schedules_are_clean() {
     assert!(failed.is_empty(), "{} of {count}: {failed:#?}", failed.len());
 }
 
-/// Which defects random schedules find, and how often. Prints; what must be found is asserted in `defects`.
+/// Prints which defects random schedules detect, and how often. What must be detected is asserted in `defects`.
 #[test]
 #[ignore = "takes a while; for the table in docs/hydee.md"]
 fn how_often_each_defect_is_found() {

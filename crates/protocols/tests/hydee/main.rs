@@ -1,4 +1,4 @@
-//! HydEE as rules: what the protocol does, and what goes wrong when a rule is left out.
+//! HydEE by rules: the behaviour of the protocol, and the consequences of omitting a rule.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -14,10 +14,10 @@ mod explore;
 mod harness;
 mod spill;
 
-/// Longer than a directed schedule takes: after the first, checkpoints are taken when they are asked for.
+/// Longer than a directed schedule: after the first checkpoint, all others are taken on request.
 const EVERY: Span = Span::from_secs(3_600);
 
-/// HydEE with copies in other clusters.
+/// Creates a configuration of HydEE with copies in other clusters.
 fn config(clusters: usize, replicas: u16, defects: Defects) -> Config {
     Config {
         scope: Scope::Cluster,

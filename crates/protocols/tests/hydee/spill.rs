@@ -1,4 +1,4 @@
-//! The log past its limit: what leaves the memory, what it needs for that, and that it comes back (R15).
+//! The log beyond its limit: what leaves the memory, under which condition, and how it returns (R15).
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -8,7 +8,7 @@ use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
 
-/// Three processes in clusters of their own, with copies in the next; a log of more than four bytes is too long.
+/// Creates three processes in one cluster each, with copies in the next cluster. The limit of the log is four bytes.
 fn running() -> Federation<Hydee> {
     with(Defects::default())
 }
@@ -27,7 +27,7 @@ fn exchange(federation: &mut Federation<Hydee>, texts: &[&str]) {
     }
 }
 
-/// Bytes of p0's log, and how many of them are on stable storage only.
+/// Returns the size of p0's log in bytes, and how many of them are on stable storage only.
 fn log(federation: &Federation<Hydee>) -> (u64, u64) {
     let gauges = federation.protocol(p(0)).gauges();
     (gauges.log_bytes, gauges.log_bytes_spilled)
@@ -68,7 +68,7 @@ fn what_a_recovery_wants_is_read() {
     }
 }
 
-/// A checkpoint of p0 refers to segments; p0 loses its storage, and p1 fails besides.
+/// A checkpoint of p0 refers to segments. p0 loses its storage, and p1 fails, too.
 #[test]
 fn segments_are_part_of_the_checkpoint_and_of_its_copies() {
     let mut federation = running();
@@ -87,7 +87,7 @@ fn segments_are_part_of_the_checkpoint_and_of_its_copies() {
     assert!(federation.claims(p(0)).any(protected), "its storage holds everything again");
 }
 
-/// The disks of p0 and of its holder are full. What p1 needs again is in p0's memory still.
+/// The disks of p0 and of its holder are full. What p1 needs again is still in p0's memory.
 #[test]
 fn what_is_not_durable_stays_in_memory() {
     let schedule = |defects| {
@@ -105,7 +105,7 @@ fn what_is_not_durable_stays_in_memory() {
     caught(&schedule(Defects::only(Defect::SpilledBeforeDurable)));
 }
 
-/// p0 and then its holder p1 lose their storages: p0 has its segments from p1 before that.
+/// p0 and then its holder p1 lose their storages. p0 has fetched its segments from p1 before that.
 #[test]
 fn who_restores_a_part_has_its_segments_as_well() {
     let schedule = |defects| {
@@ -125,14 +125,14 @@ fn who_restores_a_part_has_its_segments_as_well() {
     caught(&schedule(Defects::only(Defect::SegmentsOutsideCheckpoint)));
 }
 
-/// The checker finds that a log lacks what it should have.
+/// Asserts that p1 has none of its messages again, and that the checker detects it.
 fn caught(federation: &Federation<Hydee>) {
     assert_eq!(federation.received(p(1)), [""; 0]);
     let violated: Vec<Property> = federation.judge().violated().collect();
     assert!(violated.contains(&Property::UnrecoverableJustified), "{violated:?}");
 }
 
-/// The holder loses its storage, and with it segments that no checkpoint refers to yet.
+/// The holder loses its storage, and with it segments to which no checkpoint refers yet.
 #[test]
 fn a_holder_is_given_the_segments_again() {
     let mut federation = running();
@@ -158,7 +158,7 @@ fn a_checkpoint_of_the_receiver_and_one_of_the_sender_free_them() {
     assert_eq!(wrong(&federation), [""; 0]);
 }
 
-/// Segments of p0 that a process stores.
+/// Returns the number of segments of p0 that a process stores.
 fn segments(federation: &Federation<Hydee>, at: ProcessId) -> usize {
     federation.images(at).iter().filter(|name| name.owner == p(0) && !name.is_part()).count()
 }
