@@ -61,8 +61,8 @@ pub const LEASE_RULES: &[Rule] = &[Rule {
     verbs: &["create", "get", "patch"],
 }];
 
-/// What the roles that Kubernetes has for users let them do with federations. `admin` includes `edit`, and `edit` includes
-/// `view`.
+/// Permissions on federations that are added to the default roles of Kubernetes for users. `admin` includes `edit`, and
+/// `edit` includes `view`.
 pub const AGGREGATED: &[Aggregated] = &[
     Aggregated {
         of: "view",
@@ -82,16 +82,16 @@ pub const AGGREGATED: &[Aggregated] = &[
     },
 ];
 
-/// An addition to one of the roles that Kubernetes has for users.
+/// Permissions that are added to a default role of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Aggregated {
-    /// The role.
+    /// Name of the role.
     pub of: &'static str,
-    /// What it lets its users do beside what it does already.
+    /// Additional rules.
     pub rules: &'static [Rule],
 }
 
-/// Everything, in the order in which it is to be applied.
+/// Returns all objects of the installation, in the order in which they must be applied.
 pub fn objects() -> Vec<Value> {
     let definition = serde_json::to_value(faultline_api::definition()).expect("a definition serialises");
     let bind = |kind: &str, role: &str| {

@@ -25,9 +25,9 @@ pub struct Settings {
     pub supervisor_api_port: u16,
 }
 
-/// When their image is pulled, unless the operator is told otherwise.
+/// Default policy for pulling the image of federations' pods.
 pub const PULL_POLICY: &str = "IfNotPresent";
-/// Most pods of one federation, unless the operator is told otherwise.
+/// Default maximum number of pods per federation.
 pub const MAX_PODS: u32 = 500;
 
 impl Default for Settings {

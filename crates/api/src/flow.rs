@@ -1,4 +1,4 @@
-//! From the parameters of a program of tasks to the program.
+//! Builds a program of tasks from its parameters.
 
 use faultline_dataflow::programs::fibonacci::Fibonacci;
 use faultline_dataflow::programs::graph::Graph;
@@ -9,12 +9,12 @@ use faultline_dataflow::programs::{Flow, Invalid};
 use crate::resource::{self, Application};
 use crate::validate::Problem;
 
-/// The program of tasks that a federation asks for; `None` for an application that exchanges messages.
+/// Returns the program of tasks that a federation requests; `None` for an application that exchanges messages.
 ///
 /// # Errors
 ///
-/// When parameters are out of range, when the text of a quadratic assignment problem holds none, or when it stands in a file
-/// that has not been [read](with_file).
+/// Fails if parameters are out of range, if the text of a quadratic assignment problem is malformed, or if the text is
+/// in a file that has not been [read](with_file).
 pub fn flow(application: &Application) -> Option<Result<Flow, Problem>> {
     let flow = match application {
         Application::Fibonacci(it) => {
@@ -47,11 +47,11 @@ pub fn flow(application: &Application) -> Option<Result<Flow, Problem>> {
     Some(flow.validate().map_err(problem).map(|()| flow))
 }
 
-/// The same application with the text of its file in place of the file's name.
+/// Returns the same application with the text of its file instead of the file's name.
 ///
 /// # Errors
 ///
-/// When the text holds no instance.
+/// Fails if the text contains no instance.
 pub fn with_file(application: &Application, text: String) -> Result<Application, Malformed> {
     let Application::Qap(qap) = application else { return Ok(application.clone()) };
     Instance::parse(&text)?;

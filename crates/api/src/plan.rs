@@ -41,7 +41,7 @@ pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<Plan
     plan_by_entry(&federation.spec, names, seed).into_iter().map(|(_, planned)| planned).collect()
 }
 
-/// The same, each with the number of its entry in the list of faults.
+/// Returns the plan, with the index of each fault's entry in the list of faults.
 pub(crate) fn plan_by_entry(spec: &FederationSpec, names: &Names, seed: u64) -> Vec<(usize, PlannedFault)> {
     let mut plan = Vec::new();
     for (entry, fault) in spec.faults.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! Programs of tasks: what a file may say of them, and how mistakes are explained.
+//! Programs of tasks in a federation's file: valid fields, and the explanation of errors.
 
 use faultline_api::flow::{flow, with_file};
 use faultline_api::parse;
 use faultline_dataflow::programs::Flow;
 
-/// A program of tasks.
+/// A valid federation that runs a program of tasks.
 const GOOD: &str = "\
 apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -16,7 +16,7 @@ spec:
   stealing: { patience: 2ms, clusterFirst: 0.5 }
 ";
 
-/// The good federation with parts replaced.
+/// Returns the valid federation with parts replaced.
 fn with<const N: usize>(parts: [(&str, &str); N]) -> String {
     parts.into_iter().fold(GOOD.to_owned(), |text, (from, to)| {
         assert_eq!(text.matches(from).count(), 1, "`{from}` stands once in the example");
@@ -24,7 +24,7 @@ fn with<const N: usize>(parts: [(&str, &str); N]) -> String {
     })
 }
 
-/// The first complaint: the line, what is wrong, and what to do.
+/// Returns the first error: the line, the problem, and the remedy.
 fn complaint(text: &str) -> (usize, String, String) {
     let rejected = parse("federation.yaml", text.as_bytes()).expect_err("it must be rejected");
     let first = &rejected.complaints()[0];
@@ -166,7 +166,7 @@ fn a_file_is_read_by_whoever_reads_the_federation() {
     assert_eq!(again.unwrap_or_else(|it| panic!("{it}")).spec, federation.spec);
 }
 
-/// The good federation with these faults.
+/// Returns the valid federation with these faults.
 fn faulty(faults: &str) -> String {
     format!("{GOOD}  faults: [{faults}]\n")
 }

@@ -19,14 +19,14 @@ fn federation(name: &str) -> Federation {
 /// Runs a federation on the simulator.
 struct Simulate;
 
-/// The end of a run, and what each rank computed last.
+/// The end of a run, and the last result of each rank.
 struct Ended {
     run: Run,
     results: Vec<(ProcessId, Digest)>,
     reference: Option<Vec<(ProcessId, Digest)>>,
-    /// The checkpoint that each rank restored last.
+    /// The last checkpoint that each rank restored.
     restored: BTreeMap<ProcessId, Sn>,
-    /// Ranks of a cluster that was lost for good.
+    /// Ranks of a cluster that never returns.
     gone: Vec<ProcessId>,
 }
 
@@ -71,7 +71,7 @@ fn samples_complete_with_the_result_of_a_run_without_failures() {
     for sample in SAMPLES.iter().filter(|it| it.name != "same-cluster-loss") {
         let ended = simulate(sample.name);
         assert_eq!(ended.run.outcome, Outcome::Completed, "{}", sample.name);
-        // A process that is gone for good ends without a result.
+        // A process that never returns ends without a result.
         let gone = |rank: &ProcessId| ended.gone.contains(rank);
         let expected = ended.reference.map(|all| all.into_iter().filter(|(rank, _)| !gone(rank)).collect());
         assert_eq!(Some(ended.results), expected, "{}", sample.name);

@@ -39,7 +39,7 @@ pub enum Application {
     TaskGraph(TaskGraph),
 }
 
-/// What an application consists of; protocols protect one or the other.
+/// Families of applications. A protocol protects one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Processes that exchange messages.
@@ -346,7 +346,7 @@ impl Application {
         }
     }
 
-    /// What it consists of.
+    /// Returns whether the application consists of messages or tasks.
     pub fn family(&self) -> Family {
         match self {
             Application::Heat(_)

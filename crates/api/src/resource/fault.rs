@@ -348,7 +348,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// Whether what the fault kills is gone for good.
+    /// Returns whether the killed processes never return.
     pub fn is_for_good(&self) -> bool {
         let crash = self.crash.as_ref().and_then(|it| it.returns);
         let cluster = self.lose_cluster.as_ref().and_then(|it| it.returns);

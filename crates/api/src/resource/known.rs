@@ -139,7 +139,8 @@ known! {
 const EVERY_MESSAGE: &str = "every-message";
 
 impl Protocol {
-    /// What it protects; `None` for the protocol that protects nothing, and so runs any application.
+    /// Returns the family of applications that the protocol protects; `None` for the protocol that protects nothing,
+    /// and therefore runs any application.
     pub fn family(&self) -> Option<Family> {
         match self.options() {
             Options::Unprotected(_) => None,

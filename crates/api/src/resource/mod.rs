@@ -287,7 +287,7 @@ impl FederationSpec {
         self.storage.clone().unwrap_or_default()
     }
 
-    /// The stealing of tasks, all defaults when nothing is given.
+    /// Returns the settings for stealing, with defaults if none are given.
     pub fn stealing(&self) -> Stealing {
         self.stealing.clone().unwrap_or_default()
     }

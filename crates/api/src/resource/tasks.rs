@@ -163,7 +163,7 @@ impl Qap {
 }
 
 impl QapInstance {
-    /// Its name in the resource and in QAPLIB.
+    /// Returns the name of the instance in the resource and in QAPLIB.
     pub fn name(self) -> &'static str {
         match self {
             QapInstance::Nug12 => "nug12",

@@ -14,7 +14,7 @@ const MAX_DRAWN: u64 = 10_000;
 const UNPROTECTED_FACTS: [FactKind; 4] =
     [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Finished];
 
-/// What is stated without any protocol in a program of tasks.
+/// Facts that processes of a program of tasks report without a protocol.
 const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Ran,
     FactKind::Lent,
@@ -28,7 +28,7 @@ const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Finished,
 ];
 
-/// What a protocol for programs of tasks states beside these.
+/// Further facts that processes report under a protocol for programs of tasks.
 const PROTECTED_FACTS_OF_TASKS: [FactKind; 9] = [
     FactKind::Voided,
     FactKind::Absorbed,
@@ -115,7 +115,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a process ever states this fact.
+    /// Checks that some process can report this fact.
     fn stated(&mut self, path: &str, fact: FactKind) {
         let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
         let is_without = UNPROTECTED_FACTS_OF_TASKS.contains(&fact);

@@ -1,4 +1,4 @@
-//! Whether programs of tasks, their protocols and their clusters fit together.
+//! Checks programs of tasks together with their protocols and clusters.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -11,13 +11,13 @@ use crate::names::Names;
 use crate::plan::plan_by_entry;
 use crate::resource::{Application, Family, Fault, Qap};
 
-/// Speeds, in percent: from a hundredth of the usual one to a hundred times as much.
+/// Permitted speeds in percent, from a hundredth of the default to a hundred times the default.
 const SPEEDS: RangeInclusive<u32> = 1..=10_000;
-/// Tasks at a time.
+/// Permitted numbers of tasks that a node runs at the same time.
 const CORES: RangeInclusive<u32> = 1..=256;
 
 impl Check<'_> {
-    /// Whether the protocol protects what the application consists of.
+    /// Checks that the protocol protects this family of applications.
     pub(super) fn family(&mut self) {
         let (protocol, application) = (&self.spec.protocol, &self.spec.application);
         let path = format!("spec.protocol.{}", protocol.name());
@@ -45,7 +45,7 @@ impl Check<'_> {
         }
     }
 
-    /// What only means something to tasks is not stated without them.
+    /// Checks that an application without tasks has no settings for tasks.
     fn nothing_for_tasks(&mut self) {
         let spec = self.spec;
         let help = "leave it out, or choose a program of tasks, such as `fibonacci`";
@@ -88,7 +88,7 @@ impl Check<'_> {
         self.probability("spec.stealing.clusterFirst", stealing.cluster_first());
     }
 
-    /// Whether processes may be gone for good, and whether some are left then.
+    /// Checks that processes are permitted never to return, and that some processes remain.
     pub(super) fn processes_that_never_return(&mut self) {
         let spec = self.spec;
         let Some(first) = spec.faults.iter().position(Fault::is_for_good) else { return };
@@ -129,7 +129,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a program of tasks can be made from its parameters.
+    /// Checks that a program of tasks can be built from its parameters.
     pub(super) fn program(&mut self) {
         if let Application::Qap(Qap { instance, file, data, .. }) = &self.spec.application {
             let stated =

@@ -54,7 +54,7 @@ pub(super) fn scraped(port: u16) -> Value {
     json!({ "prometheus.io/scrape": "true", "prometheus.io/port": port.to_string(), "prometheus.io/path": "/metrics" })
 }
 
-/// Adds the secrets with which the image is pulled, and the priority, if there are any.
+/// Adds the secrets for pulling the image, and the priority class, if there are any.
 pub(super) fn complete(pod: &mut Value, kubernetes: &Kubernetes, settings: &Settings) {
     if let Some(class) = &kubernetes.priority_class {
         pod["priorityClassName"] = json!(class);
@@ -64,7 +64,7 @@ pub(super) fn complete(pod: &mut Value, kubernetes: &Kubernetes, settings: &Sett
     }
 }
 
-/// Says on which Kubernetes nodes the pods of a group run.
+/// Sets the Kubernetes nodes on which the pods of a group may run.
 pub(super) fn place(pod: &mut Value, federation: &Federation, group: &str, kubernetes: &Kubernetes) {
     if let Some(pool) = kubernetes.pools.get(group) {
         pod["nodeSelector"] = json!({ naming::POOL: pool });
