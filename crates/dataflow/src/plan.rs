@@ -82,7 +82,7 @@ struct Gathered {
 enum Source {
     /// A value that the first task created.
     Literal(Chunk),
-    /// What a task of this step, or of one so many steps before, writes.
+    /// What a task of this step, or of a step before it, writes.
     Written { back: u32, index: u32, output: u32 },
 }
 
@@ -210,7 +210,7 @@ impl Plan {
 
     /// Keeps one of each kind of step.
     fn share_shapes(&mut self, steps: Vec<Step>) {
-        /// A loop with tests every so many steps has few kinds of step; a program without a loop is not searched for long.
+        /// A loop has few kinds of step; a program without a loop is not searched for long.
         const SEARCHED: usize = 8;
         let mut shapes: Vec<Arc<Step>> = Vec::new();
         for step in steps {

@@ -88,7 +88,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     ran: u64,
     /// Not yet seen by the protocol.
     unseen: VecDeque<PartitionInput<P>>,
-    /// The kinds of fact that somebody takes.
+    /// The kinds of fact that are recorded.
     taken: FactKinds,
     /// Facts of this life, stated or not.
     facts: u64,

@@ -1,4 +1,4 @@
-//! Tasks that are executed again for what others lost, beside the share that goes on: values are assigned once, so that a
+//! Tasks that are executed again for what others lost, beside the share that continues: values are assigned once, so that a
 //! second execution only needs a place of its own for them.
 
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -115,7 +115,7 @@ fn a_partition_runs_ahead_by_its_window_only() {
         steps.push(task.step);
     }
     assert_eq!(steps, [0], "the first iteration needs the other block");
-    // Nobody waits for anything: steps would run in any order, but for the window.
+    // No task waits for another: steps would run in any order, but for the window.
     let alone = plan_of_independent_steps();
     let mut share = Share::new(ProcessId(0), &alone, 3);
     let tasks: Vec<TaskNo> = core::iter::from_fn(|| share.next()).collect();

@@ -1,7 +1,7 @@
 //! Jacobi's method on a square grid in two dimensions: each cell becomes the mean of its four neighbours, again and again.
 //!
 //! The grid is cut into blocks, each a piece of its own. A task computes one iteration of one block: it reads the block and
-//! the edges of its neighbours, and writes the block and its edges for the next iteration. Every so many iterations, all
+//! the edges of its neighbours, and writes the block and its edges for the next iteration. At intervals, all
 //! blocks gather their greatest change, and a test notes when that fell below the tolerance. In the end the blocks are
 //! folded into one hash, each with its neighbour, so that all messages but the tests' pass between neighbours.
 
@@ -25,7 +25,7 @@ const FOLD: u16 = 3;
 /// Larger grids are only longer.
 const MOST_BLOCKS: u32 = 1 << 10;
 const MOST_SIZE: u32 = 1 << 12;
-/// A task has so many edges at most: above, below, left, right.
+/// The sides of a block: above, below, left, right.
 const SIDES: usize = 4;
 
 /// Parameters of the program.
@@ -39,7 +39,7 @@ pub struct Jacobi {
     pub size: u32,
     /// How often every cell is computed.
     pub iterations: u32,
-    /// After every so many iterations the greatest change is tested; 0 means never.
+    /// The number of iterations from one test of the greatest change to the next; 0 means no test.
     pub test_every: u32,
     /// The computation counts as converged when no cell changes by more.
     pub tolerance: f64,
