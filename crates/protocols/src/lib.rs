@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+pub mod cck;
 pub mod hc3i;
 pub mod hydee;
 pub mod none;

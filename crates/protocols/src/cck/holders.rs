@@ -1,0 +1,39 @@
+//! Who holds copies of whose images: a function of the membership alone.
+
+use alloc::vec::Vec;
+
+use faultline_core::{Membership, ProcessId, Role};
+
+use super::config::Config;
+use crate::placement::ReplicateTo;
+
+/// The processes that hold copies of a partition's images, beside the process `at` that runs it.
+pub(super) fn holders(
+    config: &Config,
+    membership: &Membership,
+    partition: ProcessId,
+    at: ProcessId,
+) -> Vec<ProcessId> {
+    let own = membership.cluster_of(partition);
+    let is_near = |it: &ProcessId| membership.cluster_of(*it) == own;
+    let (near, far): (Vec<_>, Vec<_>) = others(membership, partition, at).partition(is_near);
+    let servers = membership.with_role(Role::STORAGE_SERVER).collect();
+    let by_preference = match config.replicate_to {
+        ReplicateTo::SameCluster => [near, far, Vec::new()],
+        ReplicateTo::OtherCluster => [far, near, Vec::new()],
+        ReplicateTo::SharedStorage => [servers, far, near],
+    };
+    by_preference.into_iter().flatten().take(usize::from(config.replicas)).collect()
+}
+
+/// The ranks that are not gone, but for the one that runs the partition, from the partition's next cluster on and in each from
+/// the partition's own place on: so the copies of a cluster spread over the processes of another.
+fn others(membership: &Membership, partition: ProcessId, at: ProcessId) -> impl Iterator<Item = ProcessId> {
+    let clusters = &membership.clusters;
+    let own = membership.cluster_of(partition).index();
+    let place = clusters.get(own).and_then(|it| it.processes.iter().position(|it| *it == partition));
+    let ordered = (1..=clusters.len()).map(move |step| &clusters[(own + step) % clusters.len()].processes);
+    ordered
+        .flat_map(move |all| (0..all.len()).map(move |step| all[(place.unwrap_or(0) + step) % all.len()]))
+        .filter(move |it| *it != at && !membership.member(*it).gone)
+}

@@ -1,0 +1,283 @@
+//! A recovery, as a partition takes part in it.
+//!
+//! A partition without a state restores the last valid checkpoint; the others keep theirs. Each says on its channels what it
+//! has executed: that divides what it sent before the recovery from what it sends after it. A receiver then knows which values
+//! were sent that it neither has nor has used, and demands them. Who is demanded a value executes again what lies between the
+//! last valid checkpoint and the value, and demands in turn what that needs of others. So each executes again what is strictly
+//! required, and asks only those that ever send to it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Attempt, Cause, Claim, Image, ImageName, Incarnation, Position, ProcessId, Role, Scope, Vectors,
+};
+use faultline_dataflow::partition::{Delivery, Executed, PartitionHost};
+use faultline_dataflow::plan::Value;
+
+use super::config::Defect;
+use super::message::{ImageOf, Message};
+use super::{Cck, Local};
+
+/// The search for the image that a partition restores.
+#[derive(Clone, Debug)]
+pub(super) struct Loading {
+    name: ImageName,
+    /// Processes that may have it and have not answered; not asked before the own storage has.
+    asked: Option<BTreeSet<ProcessId>>,
+}
+
+impl Cck {
+    /// Begins the recoveries for which this process knows who lives.
+    pub(super) fn begin_announced(&mut self, host: &mut dyn PartitionHost<Self>) {
+        let version = self.membership.version.0;
+        let known = self.announced.extract_if(.., |(_, epoch, _)| u64::from(epoch.0) <= version);
+        for (partition, epoch, valid) in known.collect::<Vec<_>>() {
+            self.begin_recovery(partition, epoch, valid, host);
+        }
+    }
+
+    fn begin_recovery(
+        &mut self,
+        partition: ProcessId,
+        epoch: Incarnation,
+        valid: Position,
+        host: &mut dyn PartitionHost<Self>,
+    ) {
+        if self.locals.entry(partition).or_default().epoch >= epoch {
+            return;
+        }
+        self.abort_session(partition, host);
+        self.note_valid(partition, valid);
+        let from_own_save = self.config.defects.has(Defect::RecordSinceOwnSave);
+        let local = self.locals.get_mut(&partition).expect("it was made above");
+        local.epoch = epoch;
+        local.slots.retain(|position, _| *position <= valid || from_own_save);
+        local.demanded.clear();
+        local.lost.clear();
+        local.wanted.clear();
+        local.is_done = false;
+        local.silent = host.plan().senders_to(partition).into_iter().collect();
+        host.claim(Claim::RecoveryStarted { lives: epoch.0.into(), round: 0 });
+        if host.runs(partition) {
+            return self.go_on(partition, host);
+        }
+        if valid == Position::default() {
+            local.loading = None;
+            return self.restore(partition, None, host);
+        }
+        let Position { incarnation, sn } = valid;
+        let name = ImageName { owner: partition, incarnation, sn, attempt: Attempt(1) };
+        local.loading = Some(Loading { name, asked: None });
+        host.read(name);
+    }
+
+    /// The partition has a state: it tells its receivers, and finds out what it lacks.
+    fn go_on(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
+        let local = self.locals.get_mut(&partition).expect("it recovers");
+        let executed = host.executed(partition);
+        for it in host.plan().receivers_of(partition) {
+            host.tell(partition, it, Message::Flush(local.epoch, executed.clone()));
+        }
+        // The newest is the valid one: others were dropped.
+        let slot = local.slots.last_key_value().map(|(_, image)| image.snapshot.clone());
+        host.begin_rerun(partition, slot.as_ref());
+        let (epoch, flushed) = (local.epoch, &local.flushed);
+        let is_early = |it: &Delivery| flushed.get(&it.id.from).is_some_and(|it| it.0 > epoch);
+        let (early, arrived): (Vec<Delivery>, Vec<Delivery>) =
+            core::mem::take(&mut local.arrived).into_iter().partition(is_early);
+        local.arrived = early;
+        arrived.into_iter().for_each(|it| host.accept(it));
+        let heard: Vec<ProcessId> = local.flushed.keys().copied().collect();
+        heard.into_iter().for_each(|from| self.compare(from, partition, host));
+        self.report_done(partition, host);
+    }
+
+    /// The storage of this process has answered.
+    pub(super) fn read(
+        &mut self,
+        name: ImageName,
+        image: Option<&Arc<ImageOf>>,
+        host: &mut dyn PartitionHost<Self>,
+    ) {
+        if let Some(image) = image {
+            self.found(image, host);
+            return;
+        }
+        let Some(loading) = self.locals.get_mut(&name.owner).and_then(|it| it.loading.as_mut()) else {
+            return;
+        };
+        if loading.name != name || loading.asked.is_some() {
+            return;
+        }
+        let holds = |role| role == Role::RANK || role == Role::STORAGE_SERVER;
+        let all = (0..).map(ProcessId).zip(self.membership.members.iter());
+        let others = all.filter(|(it, member)| *it != self.me && !member.gone && holds(member.role));
+        let asked: BTreeSet<ProcessId> = others.map(|(it, _)| it).collect();
+        asked.iter().for_each(|it| host.tell(self.me, *it, Message::Fetch(name)));
+        loading.asked = Some(asked);
+        self.give_up_if_lost(name, host);
+    }
+
+    /// A process does not have the image.
+    pub(super) fn absent(&mut self, name: ImageName, from: ProcessId, host: &mut dyn PartitionHost<Self>) {
+        let loading = self.locals.get_mut(&name.owner).and_then(|it| it.loading.as_mut());
+        if let Some(asked) = loading.filter(|it| it.name == name).and_then(|it| it.asked.as_mut()) {
+            asked.remove(&from);
+            self.give_up_if_lost(name, host);
+        }
+    }
+
+    fn give_up_if_lost(&self, name: ImageName, host: &mut dyn PartitionHost<Self>) {
+        let asked = self.locals[&name.owner].loading.as_ref().and_then(|it| it.asked.as_ref());
+        if asked.is_some_and(BTreeSet::is_empty) {
+            let cluster = Scope::Process.group_of(&self.membership, name.owner);
+            let holders = super::holders::holders(&self.config, &self.membership, name.owner, self.me);
+            host.claim(Claim::Unrecoverable { cluster, missing: Arc::from([(name, holders)]) });
+        }
+    }
+
+    /// An image was read or sent: whether a partition restores it.
+    pub(super) fn found(&mut self, image: &Arc<ImageOf>, host: &mut dyn PartitionHost<Self>) -> bool {
+        let partition = image.name.owner;
+        let Some(local) = self.locals.get_mut(&partition) else { return false };
+        if local.loading.take_if(|it| it.name == image.name).is_none() {
+            return false;
+        }
+        local.slots.insert(image.name.position(), image.clone());
+        self.restore(partition, Some(image), host);
+        true
+    }
+
+    fn restore(
+        &mut self,
+        partition: ProcessId,
+        image: Option<&Image<super::Head, ()>>,
+        host: &mut dyn PartitionHost<Self>,
+    ) {
+        host.restore(partition, image);
+        let local = self.locals.get_mut(&partition).expect("it recovers");
+        let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
+        local.committed = checkpoint;
+        host.claim(Claim::RolledBack {
+            to: Position { incarnation: local.epoch, sn: checkpoint.sn },
+            checkpoint,
+            cause: Cause::Failure,
+            vectors: Arc::new(Vectors::default()),
+        });
+        host.release(partition);
+        self.go_on(partition, host);
+    }
+
+    /// A value arrived.
+    pub(super) fn arrived(&mut self, delivery: Delivery, host: &mut dyn PartitionHost<Self>) {
+        let (from, to) = (delivery.id.from, delivery.id.to);
+        let local = self.locals.entry(to).or_default();
+        // What was sent in a recovery that has not begun here is no part of the state that takes part in it.
+        let is_early = local.flushed.get(&from).is_some_and(|(epoch, _)| *epoch > local.epoch);
+        if is_early || !host.runs(to) {
+            if !self.config.defects.has(Defect::DataNotBuffered) {
+                local.arrived.push(delivery);
+            }
+            return;
+        }
+        local.lost.remove(&delivery.value);
+        host.accept(delivery);
+        self.report_done(to, host);
+    }
+
+    /// A sender has said what it had executed when it took part in a recovery.
+    pub(super) fn flushed(
+        &mut self,
+        from: ProcessId,
+        partition: ProcessId,
+        epoch: Incarnation,
+        executed: Executed,
+        host: &mut dyn PartitionHost<Self>,
+    ) {
+        let local = self.locals.entry(partition).or_default();
+        local.flushed.insert(from, (epoch, executed));
+        if host.runs(partition) {
+            self.compare(from, partition, host);
+            self.report_done(partition, host);
+        }
+    }
+
+    fn is_current(&self, local: &Local, epoch: Incarnation) -> bool {
+        epoch == local.epoch || self.config.defects.has(Defect::NoRecoveryEpoch)
+    }
+
+    /// Demands what a sender has sent and this partition lacks.
+    fn compare(&mut self, from: ProcessId, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
+        let local = &self.locals[&partition];
+        let Some((epoch, executed)) = local.flushed.get(&from) else { return };
+        if !self.is_current(local, *epoch) {
+            return;
+        }
+        let lacking = host.lacking(partition, from, executed);
+        let local = self.locals.get_mut(&partition).expect("it was looked up");
+        local.silent.remove(&from);
+        local.lost.extend(lacking.iter().copied());
+        local.demanded.extend(lacking.iter().copied());
+        if !lacking.is_empty() {
+            host.tell(partition, from, Message::Demand(local.epoch, lacking.into()));
+        }
+        let wanted: Vec<Value> = local.wanted.iter().copied().collect();
+        self.want(partition, wanted, host);
+    }
+
+    /// What is executed again needs these values of others: those that were executed there are demanded, the others will come.
+    fn want(&mut self, partition: ProcessId, values: Vec<Value>, host: &mut dyn PartitionHost<Self>) {
+        if self.config.defects.has(Defect::DirectSendersOnly) {
+            return;
+        }
+        let plan = host.plan();
+        let mut by_sender: BTreeMap<ProcessId, Vec<Value>> = BTreeMap::new();
+        for value in values {
+            by_sender.entry(plan.partition_of(value.task)).or_default().push(value);
+        }
+        for (from, values) in by_sender {
+            let local = &self.locals[&partition];
+            let flushed = local.flushed.get(&from).filter(|(epoch, _)| self.is_current(local, *epoch));
+            let Some((_, executed)) = flushed else {
+                self.locals.get_mut(&partition).expect("it was looked up").wanted.extend(values);
+                continue;
+            };
+            let sent: Vec<Value> = values.iter().copied().filter(|it| executed.contains(it.task)).collect();
+            let epoch = local.epoch;
+            let local = self.locals.get_mut(&partition).expect("it was looked up");
+            local.wanted.retain(|it| !values.contains(it));
+            if !sent.is_empty() {
+                host.tell(partition, from, Message::Demand(epoch, sent.into()));
+            }
+        }
+    }
+
+    /// A partition demands values that this one has sent.
+    pub(super) fn demanded(
+        &mut self,
+        by: ProcessId,
+        partition: ProcessId,
+        epoch: Incarnation,
+        values: &[Value],
+        host: &mut dyn PartitionHost<Self>,
+    ) {
+        let is_current = self.locals.get(&partition).is_some_and(|it| self.is_current(it, epoch));
+        if is_current && host.runs(partition) {
+            let wanted = host.demand(partition, values, by);
+            self.want(partition, wanted, host);
+        }
+    }
+
+    /// Tells the coordinator once the partition has everything that was lost. Then all that was executed again for it, by
+    /// whomever, has been.
+    fn report_done(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
+        let Some(local) = self.locals.get_mut(&partition) else { return };
+        let has_all = local.silent.is_empty() && local.lost.is_empty() && local.epoch > Incarnation(0);
+        if has_all && !local.is_done && host.runs(partition) {
+            local.is_done = true;
+            host.tell(partition, self.director, Message::Done(local.epoch));
+        }
+    }
+}
