@@ -1,0 +1,232 @@
+//! Random federations that run planned programs, with random faults.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use faultline_core::fault::{LinkProperties, Outcome};
+use faultline_core::{
+    Cluster, ClusterId, Digest, Fact, FactKind, Fault, FaultNo, ImageName, Life, Member, Membership,
+    MembershipVersion, NodeId, PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
+};
+use faultline_dataflow::partition::PartitionProtocol;
+use faultline_dataflow::plan::in_blocks;
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::programs::jacobi::Jacobi;
+use faultline_dataflow::{Partition, PartitionConfig, Plan};
+use faultline_protocols::cck::{self, Cck};
+use faultline_sim::{Config, Links, Simulation};
+use faultline_trace::{Record, Sink};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::required::Seen;
+
+/// A federation, a program and what is done to them.
+#[derive(Clone, Debug)]
+pub(crate) struct Federation {
+    pub(crate) seed: u64,
+    pub(crate) clusters: Vec<u32>,
+    pub(crate) program: Jacobi,
+    pub(crate) window: u32,
+    pub(crate) faults: Vec<(Trigger, Fault)>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) facts: Vec<Record>,
+    /// Protocol messages by kind.
+    pub(crate) messages: BTreeMap<&'static str, u64>,
+}
+
+impl Ended {
+    /// What ranks say that the result is.
+    pub(crate) fn digests(&self) -> BTreeSet<Digest> {
+        let finished = self.facts.iter().filter_map(|it| match &it.fact {
+            Fact::Finished(finished) => Some(finished.1),
+            _ => None,
+        });
+        finished.collect()
+    }
+
+    pub(crate) fn count(&self, kind: FactKind) -> usize {
+        self.facts.iter().filter(|it| it.fact.kind() == kind).count()
+    }
+}
+
+/// After which faults come, among others: every step of a checkpoint, and of a recovery.
+const KINDS: [FactKind; 11] = [
+    FactKind::Ran,
+    FactKind::Transmitted,
+    FactKind::Delivered,
+    FactKind::CheckpointRequested,
+    FactKind::Saved,
+    FactKind::Durable,
+    FactKind::CheckpointCommitted,
+    FactKind::RecoveryStarted,
+    FactKind::RolledBack,
+    FactKind::Restored,
+    FactKind::Absorbed,
+];
+
+impl Federation {
+    /// A random federation with at most `most_faults` faults, some of them of the coordinator.
+    pub(crate) fn random(seed: u64, most_faults: u32) -> Federation {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let clusters: Vec<u32> = (0..rng.random_range(1..=3)).map(|_| rng.random_range(1..=3)).collect();
+        let ranks: u32 = clusters.iter().sum();
+        let columns = rng.random_range(1..=3);
+        let program = Jacobi {
+            rows: ranks.div_ceil(columns) + rng.random_range(0..=1),
+            columns,
+            size: 2,
+            iterations: rng.random_range(5..=25),
+            test_every: rng.random_range(0..=4),
+            tolerance: 0.1,
+            task_time: Span::from_millis(rng.random_range(1..=20)),
+        };
+        let window = rng.random_range(1..=4);
+        let mut federation = Federation { seed, clusters, program, window, faults: Vec::new() };
+        for _ in 0..rng.random_range(0..=most_faults) {
+            let fault = federation.fault(&mut rng);
+            federation.faults.push(fault);
+        }
+        federation
+    }
+
+    fn fault(&self, rng: &mut ChaCha8Rng) -> (Trigger, Fault) {
+        let trigger = if rng.random_range(0..4) == 0 {
+            Trigger::At(Time::ZERO + Span::from_millis(rng.random_range(1..800)))
+        } else {
+            let fact = KINDS[rng.random_range(0..KINDS.len())];
+            let often = matches!(fact, FactKind::Ran | FactKind::Transmitted | FactKind::Delivered);
+            let most = if often { 150 } else { 20 };
+            Trigger::When { fact, cluster: None, process: None, occurrence: rng.random_range(1..=most) }
+        };
+        let storage = if rng.random_range(0..3) == 0 { StorageFate::Lost } else { StorageFate::Kept };
+        let returns = rng.random_range(0..3) > 0;
+        let fault = match rng.random_range(0..6) {
+            0 => {
+                let cluster = ClusterId(rng.random_range(0..self.clusters.len()) as u16);
+                Fault::LoseCluster { cluster, storage, returns }
+            }
+            1 => Fault::Crash { process: ProcessId(self.ranks()), storage, returns: true },
+            _ => Fault::Crash { process: ProcessId(rng.random_range(0..self.ranks())), storage, returns },
+        };
+        (trigger, fault)
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.clusters.iter().sum()
+    }
+
+    pub(crate) fn expected(&self) -> Digest {
+        Flow::Jacobi(self.program.clone()).reference()
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        Plan::new(&self.program, self.ranks(), &in_blocks(self.program.pieces(), self.ranks()))
+    }
+
+    fn membership(&self, extra: Vec<Role>) -> Membership {
+        let (mut members, mut clusters) = (Vec::new(), Vec::new());
+        let member = |cluster, role, node| Member {
+            cluster,
+            role,
+            node: NodeId(node),
+            life: Life(0),
+            up: false,
+            started: false,
+            gone: false,
+        };
+        for (cluster, &size) in (0..).zip(&self.clusters) {
+            let first = members.len() as u32;
+            clusters.push(Cluster::new((first..first + size).map(ProcessId).collect()));
+            members.extend((first..first + size).map(|it| member(ClusterId(cluster), Role::RANK, it)));
+        }
+        for role in extra {
+            members.push(member(ClusterId::OUTSIDE, role, members.len() as u32));
+        }
+        Membership { version: MembershipVersion(0), members: members.into(), clusters: clusters.into() }
+    }
+
+    pub(crate) fn run<P: PartitionProtocol + Send + 'static>(&self, protocol: P::Config) -> Ended {
+        let mut facts: Vec<Record> = Vec::new();
+        let run = faultline_sim::run::<Partition<P, Flow>>(self.config::<P>(protocol), &mut facts);
+        let messages = run.stats.kinds().map(|(kind, [near, far])| (kind, near.packets + far.packets));
+        Ended { outcome: run.outcome, facts, messages: messages.collect() }
+    }
+
+    /// Runs it under CCK, and looks at all partitions whenever something has happened.
+    pub(crate) fn watch(&self, protocol: cck::Config) -> (Outcome, Seen) {
+        let saved = Saved::default();
+        let mut sink = saved.clone();
+        let config = self.config::<Cck>(protocol);
+        let processes = (0..config.membership.members.len() as u32).map(ProcessId);
+        let mut simulation = Simulation::<Partition<Cck, Flow>, _>::new(config, &mut sink);
+        let mut seen = Seen::default();
+        while simulation.step() {
+            for (by, name) in saved.0.take() {
+                seen.saves(name, simulation.process(by).expect("it has just saved something"));
+            }
+            for process in processes.clone().filter_map(|it| simulation.process(it)) {
+                seen.look(process, self.ranks());
+            }
+        }
+        (simulation.outcome().expect("it is over").clone(), seen)
+    }
+
+    fn config<P: PartitionProtocol + Send + 'static>(
+        &self,
+        protocol: P::Config,
+    ) -> Config<PartitionConfig<P, Flow>> {
+        let membership = self.membership(P::extra_processes(&protocol));
+        let numbered = (0..).zip(self.faults.clone());
+        let plan = numbered.map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no), trigger, fault });
+        let supervisor = faultline_supervisor::Config {
+            detect_after: Span::from_millis(100),
+            restart_after: Span::from_millis(20),
+            volatile_storage: false,
+            deadline: Span::from_secs(120),
+            start_within: None,
+            scope: Scope::Process,
+            joins: Vec::new(),
+            plan: plan.collect(),
+            least_work_left_percent: 0,
+            defects: Default::default(),
+        };
+        let link = |latency: Span| LinkProperties {
+            latency,
+            jitter: Span(latency.0 / 4),
+            ..LinkProperties::default()
+        };
+        let links =
+            Links::uniform(self.clusters.len(), link(Span::from_micros(50)), link(Span::from_millis(2)));
+        let process = PartitionConfig::<P, Flow> {
+            protocol: Arc::new(protocol),
+            program: Arc::new(Flow::Jacobi(self.program.clone())),
+            plan: Arc::new(self.plan()),
+            window: self.window,
+            speeds: (0..self.ranks()).map(|it| 25 * (1 + (self.seed as u32 + it) % 4)).collect(),
+            cores: (0..self.ranks()).map(|it| 1 + (self.seed as u32 + it) % 2).collect(),
+        };
+        let mut config = Config::new(Arc::new(process), membership, links, supervisor, self.seed);
+        config.paranoid = self.seed.is_multiple_of(16);
+        config
+    }
+}
+
+/// What was saved since it was last looked at, and by whom.
+#[derive(Clone, Debug, Default)]
+struct Saved(Rc<RefCell<Vec<(ProcessId, ImageName)>>>);
+
+impl Sink for Saved {
+    fn record(&mut self, record: Record) {
+        if let Fact::Saved(saved) = &record.fact {
+            self.0.borrow_mut().push((record.process, saved.0));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Planned programs on federations in the simulator: whatever fails, the result is that of the sequential reference, and only
+//! what is strictly required is executed again.
+
+mod federation;
+mod required;
+
+use faultline_core::fault::Outcome;
+use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Trigger};
+use faultline_protocols::cck::{self, Cck, Coordination};
+use faultline_protocols::none::NoProtocol;
+use faultline_protocols::placement::ReplicateTo;
+
+use federation::Federation;
+
+#[test]
+fn without_faults_every_federation_computes_what_one_process_does() {
+    for seed in 0..60 {
+        let federation = Federation::random(seed, 0);
+        let ended = federation.run::<NoProtocol>(());
+        assert_eq!(ended.outcome, Outcome::Completed, "seed {seed}");
+        assert!(ended.digests().into_iter().eq([federation.expected()]), "seed {seed}");
+    }
+}
+
+#[test]
+fn without_fault_tolerance_the_first_failure_ends_the_run() {
+    let mut federation = Federation::random(3, 0);
+    let trigger = Trigger::When { fact: FactKind::Ran, cluster: None, process: None, occurrence: 3 };
+    let fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
+    federation.faults.push((trigger, fault));
+    let ended = federation.run::<NoProtocol>(());
+    assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);
+}
+
+/// CCK with two copies of each checkpoint in other clusters.
+fn cck(coordination: Coordination) -> cck::Config {
+    cck::Config {
+        interval: Span::from_millis(60),
+        coordination,
+        replicas: 2,
+        replicate_to: ReplicateTo::OtherCluster,
+        defects: cck::Defects::default(),
+    }
+}
+
+#[test]
+fn a_checkpoint_takes_exactly_two_messages_a_partition_and_three_a_channel() {
+    let mut checkpoints = 0;
+    for seed in 0..40 {
+        let federation = Federation::random(seed, 0);
+        let plan = federation.plan();
+        let (partitions, channels) = (u64::from(plan.partitions()), plan.channels().count() as u64);
+        let ended = federation.run::<Cck>(cck(Coordination::Neighbours));
+        assert_eq!(ended.outcome, Outcome::Completed, "seed {seed}");
+        assert!(ended.digests().into_iter().eq([federation.expected()]), "seed {seed}");
+        let of = |kind| ended.messages.get(kind).copied().unwrap_or(0);
+        // The last checkpoint may be in progress when the program ends.
+        let begun = ended.count(FactKind::CheckpointRequested) as u64;
+        let Some(ended_before) = begun.checked_sub(1) else { continue };
+        checkpoints += ended_before;
+        for (kind, each) in [
+            ("init", partitions),
+            ("ping", channels),
+            ("pong", channels),
+            ("continue", channels),
+            ("ack", partitions),
+        ] {
+            let (least, most) = (ended_before * each, begun * each);
+            assert!((least..=most).contains(&of(kind)), "seed {seed}: {} of {kind}, not {least}", of(kind));
+        }
+    }
+    assert!(checkpoints > 100, "{checkpoints}");
+}
+
+#[test]
+fn global_coordination_asks_all_partitions() {
+    for seed in 0..20 {
+        let federation = Federation::random(seed, 0);
+        let partitions = u64::from(federation.ranks());
+        let ended = federation.run::<Cck>(cck(Coordination::Global));
+        assert_eq!(ended.outcome, Outcome::Completed, "seed {seed}");
+        assert!(ended.digests().into_iter().eq([federation.expected()]), "seed {seed}");
+        let begun = ended.count(FactKind::CheckpointRequested) as u64;
+        let stopped = ended.messages.get("stopped").copied().unwrap_or(0);
+        let each = partitions * (partitions - 1);
+        assert!(stopped <= begun * each && stopped >= begun.saturating_sub(1) * each, "seed {seed}");
+    }
+}
+
+#[test]
+fn cck_survives_whatever_fails() {
+    let (from, count) = seeds();
+    let (mut failed, mut lost, mut restored, mut absorbed) = (Vec::new(), Vec::new(), 0, 0);
+    for seed in from..from + count {
+        let federation = Federation::random(seed, 3);
+        let coordination = if seed % 4 == 0 { Coordination::Global } else { Coordination::Neighbours };
+        let ended = federation.run::<Cck>(cck(coordination));
+        restored += ended.count(FactKind::Restored);
+        absorbed += ended.count(FactKind::Absorbed);
+        if matches!(ended.outcome, Outcome::Unrecoverable { .. }) {
+            lost.push(seed);
+        }
+        let is_right = ended.digests().iter().all(|it| *it == federation.expected());
+        let ends = matches!(ended.outcome, Outcome::Completed | Outcome::Unrecoverable { .. });
+        if !is_right || !ends {
+            failed.push((seed, ended.outcome.clone(), is_right));
+        }
+    }
+    assert!(restored > 0 && absorbed > 0, "faults find something to do");
+    assert!(lost.len() as u64 <= count / 20, "{} runs lost everything: {lost:?}", lost.len());
+    assert!(failed.is_empty(), "{} of {count}: {:?}", failed.len(), &failed[..failed.len().min(20)]);
+}
+
+#[test]
+fn exactly_what_is_strictly_required_is_executed_again() {
+    let (mut recoveries, mut tasks, mut busy, mut idle) = (0, 0, 0, 0);
+    for seed in 0..100 {
+        let federation = Federation::random(seed, 3);
+        let (_, seen) = federation.watch(cck(Coordination::Neighbours));
+        let account = seen.judge(&federation.plan(), &format!("seed {seed}"));
+        recoveries += account.recoveries;
+        tasks += account.tasks;
+        busy += account.busy;
+        idle += account.idle;
+    }
+    let seen = format!("{recoveries} recoveries, {tasks} tasks, {busy} partitions busy and {idle} idle");
+    assert!(recoveries > 50 && tasks > 100 && busy > 20 && idle > busy, "{seen}");
+}
+
+/// `FAULTLINE_SEEDS=FROM,COUNT` asks for others.
+fn seeds() -> (u64, u64) {
+    let asked = std::env::var("FAULTLINE_SEEDS").ok();
+    let numbers = asked.as_deref().and_then(|it| it.split_once(','));
+    numbers.and_then(|(from, count)| Some((from.parse().ok()?, count.parse().ok()?))).unwrap_or((0, 300))
+}

@@ -1,0 +1,122 @@
+//! What is executed again, against the backward closure over the edges of the plan, computed in another way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{ImageName, Incarnation, Position, ProcessId};
+use faultline_dataflow::partition::Executed;
+use faultline_dataflow::plan::{TaskNo, Value};
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::{Partition, Plan};
+use faultline_protocols::cck::Cck;
+
+/// One partition in one recovery.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    /// What it had executed when it took part.
+    executed: Executed,
+    slot: Position,
+    demanded: BTreeSet<Value>,
+    again: BTreeSet<TaskNo>,
+    is_at_end: bool,
+}
+
+/// What was seen of the recoveries of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// By recovery and partition.
+    parts: BTreeMap<(Incarnation, ProcessId), Part>,
+    /// What was executed when a checkpoint was saved.
+    saved: BTreeMap<ImageName, Executed>,
+}
+
+/// What a run executed again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) recoveries: usize,
+    pub(crate) tasks: usize,
+    /// Partitions that executed something again, and those that did not in the same recovery.
+    pub(crate) busy: usize,
+    pub(crate) idle: usize,
+}
+
+impl Seen {
+    /// Looks at a process after something happened to it.
+    pub(crate) fn look(&mut self, process: &Partition<Cck, Flow>, partitions: u32) {
+        for partition in (0..partitions).map(ProcessId) {
+            let Some(executed) = process.executed(partition) else { continue };
+            let Some((epoch, slot, demanded)) = process.protocol().recovery(partition) else { continue };
+            let part = self.parts.entry((epoch, partition)).or_insert_with(|| Part {
+                executed: executed.clone(),
+                slot,
+                ..Part::default()
+            });
+            if let Some((again, is_at_end)) = process.executed_again(partition) {
+                part.demanded.extend(demanded);
+                part.again.extend(again);
+                part.is_at_end = is_at_end;
+            }
+        }
+    }
+
+    /// An image is being saved: a checkpoint, or a copy of one.
+    pub(crate) fn saves(&mut self, name: ImageName, process: &Partition<Cck, Flow>) {
+        if let Some(executed) = process.executed(name.owner).cloned() {
+            self.saved.entry(name).or_insert(executed);
+        }
+    }
+
+    /// Compares every recovery that came to its end: what each partition executed again is the closure, and nothing else.
+    pub(crate) fn judge(&self, plan: &Plan, what: &str) -> Account {
+        let mut account = Account::default();
+        let epochs: BTreeSet<Incarnation> = self.parts.keys().map(|(epoch, _)| *epoch).collect();
+        for epoch in epochs.into_iter().filter(|it| it.0 > 0) {
+            let of = |partition: ProcessId| self.parts.get(&(epoch, partition));
+            let all: Vec<Option<&Part>> = (0..plan.partitions()).map(|it| of(ProcessId(it))).collect();
+            let parts: Vec<&Part> = all.iter().copied().flatten().collect();
+            // Some had not begun when the next one did.
+            if parts.len() < all.len() {
+                continue;
+            }
+            // Checkpoints begin when a recovery has come to its end.
+            let is_complete = self.saved.keys().any(|it| it.incarnation == epoch);
+            let required = self.required(plan, &parts);
+            let again: BTreeSet<TaskNo> = parts.iter().flat_map(|it| it.again.iter().copied()).collect();
+            assert!(again.is_subset(&required), "{what}, {epoch}: more than required");
+            if is_complete {
+                assert_eq!(again, required, "{what}, {epoch}");
+                assert!(parts.iter().all(|it| it.is_at_end), "{what}, {epoch}: a checkpoint came too early");
+            }
+            account.recoveries += 1;
+            account.tasks += again.len();
+            account.busy += parts.iter().filter(|it| !it.again.is_empty()).count();
+            account.idle += parts.iter().filter(|it| it.again.is_empty()).count();
+        }
+        account
+    }
+
+    /// Backwards from all that was lost, to what the checkpoint holds, or what is not executed yet and so will be.
+    fn required(&self, plan: &Plan, parts: &[&Part]) -> BTreeSet<TaskNo> {
+        let saved = |partition: ProcessId, slot: Position| {
+            let of = |name: &&ImageName| name.owner == partition && name.position() == slot;
+            self.saved
+                .iter()
+                .find(|(name, _)| of(name))
+                .map(|(_, executed)| executed.clone())
+                .unwrap_or_default()
+        };
+        let slots: Vec<Executed> =
+            parts.iter().zip(0..).map(|(part, it)| saved(ProcessId(it), part.slot)).collect();
+        let is_again = |task: TaskNo| {
+            let of = plan.partition_of(task).index();
+            parts[of].executed.contains(task) && !slots[of].contains(task)
+        };
+        let mut required = BTreeSet::new();
+        let mut tasks: Vec<TaskNo> = parts.iter().flat_map(|it| &it.demanded).map(|it| it.task).collect();
+        while let Some(task) = tasks.pop() {
+            if is_again(task) && required.insert(task) {
+                tasks.extend(plan.sources(task).map(|it| it.task));
+            }
+        }
+        required
+    }
+}
