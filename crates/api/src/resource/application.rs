@@ -29,13 +29,13 @@ pub enum Application {
     Farm(Farm),
     /// Sends different messages in every re-execution, so that determinism hides no defect. Judged by properties only.
     Salted(Salted),
-    /// A program of tasks: a Fibonacci number by two calls and a sum.
+    /// Program of tasks: computes a Fibonacci number by two calls and a sum.
     Fibonacci(Fibonacci),
-    /// A program of tasks: counts the ways to place n queens on a board.
+    /// Program of tasks: counts the ways to place n queens on a board.
     NQueens(NQueens),
-    /// A program of tasks: the quadratic assignment problem by branch and bound.
+    /// Program of tasks: solves the quadratic assignment problem by branch and bound.
     Qap(Qap),
-    /// A random program of tasks.
+    /// Random program of tasks.
     TaskGraph(TaskGraph),
 }
 
@@ -44,7 +44,7 @@ pub enum Application {
 pub enum Family {
     /// Processes that exchange messages.
     Messages,
-    /// Tasks that share data; any process may run any of them.
+    /// Tasks that share data. Any process may run any task.
     Tasks,
 }
 

@@ -122,8 +122,8 @@ pub struct Crash {
     /// Whether its storage survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
-    /// Whether a next life follows. Default true. With `false` the process is gone for good; for programs of tasks, whose other
-    /// processes take its work over.
+    /// Whether a next life follows. Default true. With `false`, the process never returns. Requires a program of tasks,
+    /// whose other processes take over its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
 }
@@ -161,8 +161,8 @@ pub struct LoseCluster {
     /// Whether the storage of its nodes survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
-    /// Whether next lives follow. Default true. With `false` its processes are gone for good; for programs of tasks, whose other
-    /// processes take their work over.
+    /// Whether next lives follow. Default true. With `false`, the processes never return. Requires a program of tasks,
+    /// whose other processes take over their work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
 }

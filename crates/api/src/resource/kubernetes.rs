@@ -22,11 +22,11 @@ pub struct Kubernetes {
         "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The node pool of the cluster." },
     ))]
     pub pools: BTreeMap<String, String>,
-    /// Where the pods of single clusters run: each cluster may be a site of its own.
+    /// Placement of the pods of individual clusters, by name. Each cluster may be its own site.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub sites: BTreeMap<String, Site>,
-    /// The priority class of all pods. Default: the one of the Kubernetes cluster.
+    /// Priority class of all pods. Default: that of the Kubernetes cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub priority_class: Option<String>,
@@ -66,18 +66,18 @@ pub struct Site {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Toleration {
-    /// The key of the taint; none means every key.
+    /// Key of the taint. Without it, every key matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 316))]
     pub key: Option<String>,
     /// How the value is compared. Default `Equal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<Comparison>,
-    /// The value of the taint.
+    /// Value of the taint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub value: Option<String>,
-    /// The effect of the taint; none means every effect.
+    /// Effect of the taint. Without it, every effect matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
 }
@@ -85,20 +85,20 @@ pub struct Toleration {
 /// How the value of a taint is compared.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Comparison {
-    /// It is not.
+    /// The value is not compared.
     Exists,
-    /// With that of the toleration.
+    /// The value must equal that of the toleration.
     Equal,
 }
 
 /// What a taint does to pods that do not tolerate it.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaintEffect {
-    /// No new pod runs there.
+    /// No new pods are scheduled on the node.
     NoSchedule,
-    /// New pods run elsewhere if they can.
+    /// New pods are scheduled on other nodes if possible.
     PreferNoSchedule,
-    /// Pods that run there are evicted.
+    /// Running pods are evicted.
     NoExecute,
 }
 

@@ -138,7 +138,7 @@ pub struct FederationSpec {
     pub protocol: Protocol,
     /// The application that runs under the protocol.
     pub application: Application,
-    /// How processes without work get tasks from others. For programs of tasks.
+    /// How idle processes get tasks from others. Only for programs of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stealing: Option<Stealing>,
     /// How failures are detected and failed processes restarted.
@@ -183,12 +183,12 @@ pub struct Cluster {
     /// anything from it, its processes end and its storage is released. Default: it stays until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,
-    /// How fast its nodes run tasks, in percent: the modelled time of a task is divided by it. Default 100. For programs of
-    /// tasks.
+    /// Speed at which the nodes run tasks, in percent: divides the modelled time of a task. Default 100. Only for
+    /// programs of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub speed: Option<u32>,
-    /// How many tasks each of its nodes runs at a time. Default 1. For programs of tasks.
+    /// Number of tasks that each node runs in parallel. Default 1. Only for programs of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub cores: Option<u32>,
@@ -265,8 +265,8 @@ pub struct Failures {
     /// data stored in it is lost. A pod that answers in time is kept. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Duration>,
-    /// A cluster loss is to end all its processes within this span. If one takes longer, the verdict is `unknown`. Default
-    /// 50ms.
+    /// Maximum time within which a cluster loss must end all processes. If it takes longer, the verdict is `unknown`.
+    /// Default 50ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once_within: Option<Duration>,
 }

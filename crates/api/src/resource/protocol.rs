@@ -38,14 +38,14 @@ pub enum Protocol {
     /// Like `coordinated`, with one process of each cluster acting for it during a checkpoint: fewer messages on the
     /// links between clusters. Baseline.
     HierarchicalCoordinated(Coordinated),
-    /// TIC, for programs of tasks: a checkpoint is forced only by a theft, and only processes that failed roll back. Where one
-    /// never returns, another one takes its tasks over.
+    /// TIC, for programs of tasks: only thefts force checkpoints, and only failed processes roll back. If a failed
+    /// process never returns, another process takes over its tasks.
     Tic(Tic),
-    /// SEL, for programs of tasks: as `tic`, but every event of a process goes to a log, so that a failure loses no finished
-    /// task.
+    /// SEL, for programs of tasks: like `tic`, but every event of a process is logged, so that a failure loses no
+    /// finished task.
     Sel(Sel),
-    /// Satin, for programs of tasks: nothing is stored; what a failed process had is run again, except for tasks whose results
-    /// others still have. A baseline.
+    /// Satin, for programs of tasks: nothing is stored. The tasks of a failed process run again, except those whose
+    /// results other processes still have. Baseline.
     Satin(Satin),
     /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
@@ -153,18 +153,19 @@ pub struct Coordinated {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tic {
-    /// Longest time from one checkpoint of a process to its next; a forced one restarts it. Default 10s.
+    /// Longest time between two checkpoints of a process. A forced checkpoint restarts it. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
-    /// When a process takes a checkpoint before it asks another one for a task. Default `none`: recovery does not depend on it.
+    /// When a process takes a checkpoint before it asks another process for a task. Default `none`: recovery does not
+    /// depend on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cp0: Option<Cp0>,
-    /// Copies of each checkpoint, beside the owner's own. Default 1.
+    /// Number of replicas of each checkpoint, in addition to the owner's. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where the copies are kept. Default `sameCluster`. The loss of a whole cluster with its storage is survived only with
-    /// copies elsewhere.
+    /// Where replicas are stored. Default `sameCluster`. The loss of a whole cluster with its storage is survived only
+    /// with replicas in other places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
@@ -173,33 +174,33 @@ pub struct Tic {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sel {
-    /// Time between checkpoints of a process; each truncates its log. Default 10s.
+    /// Time between checkpoints of a process. Each checkpoint truncates the log. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
-    /// Copies of each checkpoint and of the log, beside the owner's own. Default 1.
+    /// Number of replicas of each checkpoint and of the log, in addition to the owner's. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where the copies are kept. Default `sameCluster`. The loss of a whole cluster with its storage is survived only with
-    /// copies elsewhere.
+    /// Where replicas are stored. Default `sameCluster`. The loss of a whole cluster with its storage is survived only
+    /// with replicas in other places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
 
-/// The options of Satin: none.
+/// Options of Satin, of which there are none.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = without_additional_properties)]
 pub struct Satin {}
 
-/// When a process takes a checkpoint before it asks another one for a task.
+/// When a process takes a checkpoint before it asks another process for a task.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cp0 {
     /// Never: a theft forces two checkpoints.
     #[default]
     None,
-    /// Before each question, as in the paper.
+    /// Before each request, as in the paper.
     Each,
 }
 

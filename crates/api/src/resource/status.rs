@@ -45,10 +45,10 @@ pub struct FederationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub faults_done: Option<String>,
-    /// The longest time from the first to the last effect of one fault, by the clocks of its targets, in microseconds.
+    /// Longest time from the first to the last effect of one fault, by the clocks of its targets, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<i64>,
-    /// The longest time from when a fault was due to its last effect, in microseconds.
+    /// Longest time from when a fault was due to its last effect, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_latency_micros: Option<i64>,
     /// Total number of rollbacks of clusters.
@@ -139,7 +139,7 @@ pub struct ClusterState {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about, such as `Accepted` or `Completed`.
+    /// Type of the condition, such as `Accepted` or `Completed`.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub kind: String,

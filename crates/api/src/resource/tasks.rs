@@ -1,4 +1,4 @@
-//! Programs of tasks and how their tasks are shared out.
+//! Programs of tasks, and how tasks are distributed.
 
 use faultline_core::Span;
 use schemars::JsonSchema;
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::Duration;
 
-/// Most bytes of the text of a QAPLIB file.
+/// Maximum length of the text of a QAPLIB file, in bytes.
 pub const MAX_QAP_DATA: usize = 65_536;
 
-/// A Fibonacci number by its definition: two calls and a sum.
+/// Computes a Fibonacci number by its definition: two calls and a sum.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fibonacci {
-    /// Which Fibonacci number. Default 21.
+    /// Index of the Fibonacci number. Default 21.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 93))]
     pub n: Option<u32>,
-    /// The largest number that one task computes without spawning others: lower values give more tasks. Default 5.
+    /// Largest index that one task computes without spawning others. Lower values give more tasks. Default 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 35))]
     pub threshold: Option<u32>,
-    /// How long such a task takes on a place of speed 100. Calls above the threshold and sums take no time. Default 10ms.
+    /// Time of such a task at speed 100. Calls above the threshold and sums take no time. Default 10ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_time: Option<Duration>,
 }
@@ -34,38 +34,40 @@ pub struct NQueens {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 18))]
     pub n: Option<u32>,
-    /// Rows whose queens are placed by tasks of their own; the tasks of the last of these rows count by themselves.
-    /// Default 3.
+    /// Number of rows whose queens are placed by separate tasks. The tasks of the last of these rows count the rest by
+    /// themselves. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 18))]
     pub depth: Option<u32>,
-    /// How long a task that counts takes on a place of speed 100. Other tasks take no time. Default 20ms.
+    /// Time of a counting task at speed 100. Other tasks take no time. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_time: Option<Duration>,
 }
 
-/// The quadratic assignment problem by branch and bound. At most one of `instance`, `file` and `data` says what is assigned.
+/// Solves the quadratic assignment problem by branch and bound. At most one of `instance`, `file` and `data` defines
+/// the problem.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Qap {
-    /// An instance that needs no file. Default `nug12`.
+    /// A built-in instance. Default `nug12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<QapInstance>,
-    /// The path of a QAPLIB file, relative to the federation's file. `faultline` reads it and records its text with the run; a
-    /// federation that is applied to Kubernetes needs the text itself, in `data`.
+    /// Path of a QAPLIB file, relative to the federation's file. `faultline` reads the file and records its text with
+    /// the run. A federation that is applied to Kubernetes needs the text itself, in `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub file: Option<String>,
-    /// The text of a QAPLIB file: the size n, then the distances and the flows as two n x n matrices of whole numbers.
+    /// Text of a QAPLIB file: the size n, then the distances and the flows as two n x n matrices of whole numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65_536))]
     pub data: Option<String>,
-    /// Facilities whose locations are chosen by tasks of their own; a task searches all other locations by itself. Default 3.
+    /// Number of facilities whose locations are chosen by separate tasks. Such a task searches all other locations by
+    /// itself. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 32))]
     pub depth: Option<u32>,
-    /// How long a task that searches takes on a place of speed 100, in the simulator; a real place takes the time that the
-    /// search takes, and at least this. Other tasks take no time. Default 20ms.
+    /// Time of a searching task at speed 100, in the simulator. On real processes, the minimum time of the search.
+    /// Other tasks take no time. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_time: Option<Duration>,
 }
@@ -83,34 +85,34 @@ pub enum QapInstance {
     Nug15,
 }
 
-/// A random program of tasks, to search for schedules that a protocol does not survive.
+/// Random program of tasks, to search for schedules that a protocol does not survive.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskGraph {
-    /// Which of the programs of this size. Default 1.
+    /// Selects one of the programs of this size. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<u32>,
-    /// Levels of tasks below the first one. Default 5.
+    /// Number of levels of tasks below the first. Default 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub depth: Option<u32>,
-    /// Most tasks that one task spawns. Default 5.
+    /// Maximum number of tasks that one task spawns. Default 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub width: Option<u32>,
-    /// Mean time of a task that spawns no others, on a place of speed 100. Default 10ms.
+    /// Mean time of a task that spawns no others, at speed 100. Default 10ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_time: Option<Duration>,
 }
 
-/// How processes without work get tasks from others. For programs of tasks.
+/// How idle processes get tasks from others. Only for programs of tasks.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Stealing {
-    /// How long a process that found no work waits before it asks again. Default 5ms.
+    /// Time that a process without work waits before it asks again. Default 5ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
-    /// Probability that a process asks in its own cluster first, where links are fast. Default 0.8.
+    /// Probability that a process first asks within its own cluster, where links are fast. Default 0.8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub cluster_first: Option<f64>,
