@@ -390,14 +390,14 @@ pub(crate) struct CompareArguments {
     pub(crate) format: Format,
 }
 
-/// Run one federation at many settings of its parameters, and find the best.
+/// Run one federation with many settings of its parameters, and find the best setting.
 ///
-/// `--set` names a field below `spec` and its values; several `--set` form a grid. Every setting runs in virtual time with
-/// the same seeds, and every run is judged. Writes one page with pictures (index.html), a line for each run (runs.csv), the
-/// estimates (sweep.json) and the federation file of each setting (settings/), and prints a table. Names the setting with
-/// the least of one quantity, and how certain that is.
+/// `--set` names a field below `spec` and its values; several `--set` form a grid. Runs every setting in virtual time
+/// with the same seeds, and judges every run. Writes one page with pictures (index.html), one line per run (runs.csv),
+/// the estimates (sweep.json) and the federation file of each setting (settings/), and prints a table. Names the
+/// setting with the smallest value of one quantity, and how certain this is.
 ///
-/// Interrupted, it keeps the runs it has made; the same command with `--resume` continues, also with more seeds.
+/// If interrupted, keeps the completed runs; the same command with `--resume` continues, also with more seeds.
 ///
 /// Exits with 1 if a run violated a property, with 3 if it was interrupted.
 #[derive(Debug, Args)]
@@ -408,47 +408,47 @@ Examples:
                           --set links.between.latency=1ms..100ms/5 --seeds 30 --best lostWork
   faultline sweep my.yaml --set clusters.paris.nodes=2..32/5 --format csv > runs.csv")]
 pub(crate) struct SweepArguments {
-    /// The federation.
+    /// Federation file
     pub(crate) file: PathBuf,
-    /// Varies the field at PATH below `spec`. VALUES are separated by commas; `1ms..100ms/5` stands for five values with equal
-    /// ratios (with equal distances when the range begins at 0).
+    /// Vary the field at PATH below `spec`. VALUES are separated by commas; `1ms..100ms/5` means five values with equal
+    /// ratios (with equal distances if the range starts at 0)
     #[arg(long = "set", value_name = "PATH=VALUES", required = true)]
     pub(crate) parameters: Vec<Parameter>,
-    /// Runs of each setting, with consecutive seeds.
+    /// Run each setting with N consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 10, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: u32,
-    /// The first seed, instead of the one in the file. Also draws the settings of `--sample`.
+    /// Start with this seed instead of the one in the file. Also determines the settings of `--sample`
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// Runs only this many settings of the grid, drawn at random.
+    /// Run only this many settings of the grid, drawn at random
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(1..=4096))]
     pub(crate) sample: Option<usize>,
-    /// The quantity whose least value makes a setting the best.
+    /// Choose the quantity to minimise
     #[arg(long, value_name = "QUANTITY", default_value = "seconds",
         value_parser = clap::builder::PossibleValuesParser::new(quantities().map(|it| it.name)))]
     pub(crate) best: String,
-    /// Runs in parallel; the output is the same for any number. Default: as many as there are cores.
+    /// Run J simulations in parallel; does not affect the output. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Where the page, the numbers and the settings are written.
+    /// Write the page, the numbers and the settings to DIR
     #[arg(long, value_name = "DIR", default_value = "faultline-sweep")]
     pub(crate) out: PathBuf,
-    /// Continues a sweep that was interrupted in the same directory.
+    /// Continue an interrupted sweep in the same directory
     #[arg(long)]
     pub(crate) resume: bool,
-    /// How the sweep is printed.
+    /// Choose the output format
     #[arg(long, value_enum, default_value_t = SweepFormat::Text)]
     pub(crate) format: SweepFormat,
 }
 
-/// How a sweep is printed.
+/// Output of `sweep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SweepFormat {
-    /// For people: a row for each setting.
+    /// Text for people, one row per setting.
     Text,
     /// One JSON object.
     Json,
-    /// A line for each run.
+    /// Comma-separated values, one line per run.
     Csv,
 }
 

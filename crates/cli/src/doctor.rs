@@ -72,7 +72,7 @@ fn traffic_control() -> Result<Probe, Unfit> {
         return Ok(probe);
     }
     let names: Vec<_> = lacks.iter().map(|(ability, _)| ability.module()).collect();
-    let why = format!("this kernel has no {}: {}", names.join(", "), lacks[0].1);
+    let why = format!("this kernel does not support {}: {}", names.join(", "), lacks[0].1);
     let remedy = loading(&names.join(" "));
     Err(Unfit { why, remedy, probe: Some(probe) })
 }

@@ -105,10 +105,10 @@ impl Line {
         Err(if error.kind() == ErrorKind::NotFound {
             Trouble::input(miette!(
                 help = format!(
-                    "`cargo install --locked --path crates/kubectl` installs it; put it beside `faultline` or on your PATH. \
-                     docs/kubernetes.md says more"
+                    "install it with `cargo install --locked --path crates/kubectl`, or put it next to `faultline` \
+                     or on your PATH; see docs/kubernetes.md"
                 ),
-                "the Kubernetes backend is a program of its own, `{PROGRAM}`, which is not installed"
+                "the Kubernetes backend is a separate program, `{PROGRAM}`, which is not installed"
             ))
         } else {
             Trouble::machine(format!("cannot start {}: {error}", program.display()))

@@ -94,7 +94,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, Trouble> {
     })?;
     if swept.missing() > 0 {
         anstream::eprintln!(
-            "interrupted: {} of {total} runs were not made; the same command with `--resume` makes them",
+            "interrupted: {} of {total} runs are missing; the same command with `--resume` continues",
             swept.missing()
         );
     }
@@ -117,8 +117,7 @@ fn begun(path: &Path, swept: &Swept) -> Result<File, Trouble> {
         )));
     }
     let head = serde_json::to_string(swept).expect("a federation has a JSON form") + "\n";
-    let refused =
-        |error| Trouble::path("write", path, error, "name a directory that can be written with `--out`");
+    let refused = |error| Trouble::path("write", path, error, "name a writable directory with `--out`");
     let mut file = File::create(path).map_err(refused)?;
     file.write_all(head.as_bytes()).map_err(refused)?;
     Ok(file)
@@ -127,7 +126,7 @@ fn begun(path: &Path, swept: &Swept) -> Result<File, Trouble> {
 /// Continues the file of runs. A line that was cut off, by the end of the program, is removed.
 fn resumed(path: &Path, swept: &Swept) -> Result<(File, Vec<Measured>), Trouble> {
     let unreadable = |why: String| {
-        Trouble::path("continue", path, why, "leave `--resume` out, and name another directory with `--out`")
+        Trouble::path("continue", path, why, "omit `--resume`, and name another directory with `--out`")
     };
     let mut lines = match lines_of(path) {
         Ok(lines) => lines,
@@ -138,7 +137,7 @@ fn resumed(path: &Path, swept: &Swept) -> Result<(File, Vec<Measured>), Trouble>
     let known: Swept = serde_json::from_str(&head).map_err(|error| unreadable(format!("line 1: {error}")))?;
     if known != *swept {
         return Err(unreadable(
-            "it holds another sweep: the file, the values or the version differ".to_owned(),
+            "it contains another sweep: the file, the values or the version differ".to_owned(),
         ));
     }
     let (mut runs, mut whole) = (Vec::new(), head + "\n");

@@ -107,9 +107,9 @@ fn the_program_on_the_path_is_called_when_none_is_beside_this_one() {
 fn what_pods_cannot_do_is_refused_without_it() {
     let place = Place::new();
     for (option, said) in [
-        (&["--record"][..], "not recorded in pods"),
-        (&["--metrics", "127.0.0.1:0"], "`--metrics` has no effect here"),
-        (&["--links", "tc"], "links by traffic control are for real processes"),
+        (&["--record"][..], "`--record` is not supported on Kubernetes"),
+        (&["--metrics", "127.0.0.1:0"], "`--metrics` has no effect with this backend"),
+        (&["--links", "tc"], "`--links tc` works only with real processes"),
     ] {
         alone(&place)
             .args(["run", "--backend", "kubernetes"])

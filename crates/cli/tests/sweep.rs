@@ -34,7 +34,7 @@ fn json(place: &Place, name: &str) -> Value {
 fn a_grid_is_run_judged_and_told() {
     let place = place();
     let run = place.faultline(TWO.into_iter().chain(["--seeds", "3", "--best", "lostWork", "--out", "out"]));
-    let told = contains("checkpointEvery").and(contains("4ms")).and(contains("Least work undone"));
+    let told = contains("checkpointEvery").and(contains("4ms")).and(contains("Lowest lost work"));
     { run }.assert().code(0).stdout(told);
     let sweep = json(&place, "out/sweep.json");
     assert_eq!(sweep["settings"].as_array().unwrap().len(), 6);

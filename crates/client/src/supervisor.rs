@@ -36,19 +36,19 @@ pub enum SupervisorError {
     #[error("cannot connect: {0}")]
     Connect(std::io::Error),
     /// The connection failed.
-    #[error("the connection broke: {0}")]
+    #[error("the connection failed: {0}")]
     Http(#[from] hyper::Error),
     /// The supervisor did not answer in time.
     #[error("no answer within {DEADLINE:?}")]
     Timeout,
     /// The answer is too long, or incomplete.
-    #[error("the answer cannot be read: {0}")]
+    #[error("cannot read the answer: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
     /// The supervisor refused the request.
     #[error("answered {0}: {1}")]
     Refused(StatusCode, String),
     /// The answer has an unexpected form.
-    #[error("the answer is not understood: {0}")]
+    #[error("cannot understand the answer: {0}")]
     Answer(#[from] serde_json::Error),
 }
 

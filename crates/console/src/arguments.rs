@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// How output is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object.
     Json,
@@ -25,51 +25,51 @@ impl Format {
     }
 }
 
-/// How to say what was found.
+/// Options for the summary.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct OutputArguments {
-    /// How the summary is printed: for people, or as one JSON object.
+    /// Choose the format of the summary
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Only the verdict and its reasons; no live view.
+    /// Print only the verdict and its reasons, and no live view
     #[arg(short, long)]
     pub quiet: bool,
-    /// Every property, also those that hold, and warnings; twice: also what the program does, on the standard error.
+    /// Print all properties, including those that hold, and warnings; if given twice, also log to standard error
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub verbose: u8,
 }
 
 impl OutputArguments {
-    /// Nothing is shown while a run lasts.
+    /// Prints nothing during a run.
     pub const SILENT: OutputArguments = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
 }
 
-/// Which cluster, and where on it.
+/// Kubernetes cluster and namespace.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct KubernetesArguments {
-    /// The namespace of the federation, instead of that of the kubeconfig's context.
+    /// Use this namespace instead of that of the kubeconfig's context
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// The context of the kubeconfig, instead of the current one.
+    /// Use this context of the kubeconfig instead of the current one
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
 
 /// Fetch the record of a run on Kubernetes, for check, explain and report.
 ///
-/// The supervisor's pod keeps the record until the federation is deleted. It is reached over a port that the API server
-/// forwards; nothing has to be open. Takes, in the federation's namespace, the right to get federations, the secret
-/// NAME-key and pods/portforward, and to create pods/portforward. Prints the directory that the record is in.
+/// The supervisor's pod keeps the record until the federation is deleted. It is reached through port forwarding by the
+/// API server; no port has to be open. Requires, in the federation's namespace, permission to get federations, the
+/// secret NAME-key and pods/portforward, and to create pods/portforward. Prints the directory of the record.
 #[derive(Debug, Args)]
 pub struct FetchArguments {
-    /// The federation, as kubectl names it.
+    /// Federation, in kubectl's notation
     #[arg(value_name = "federation/NAME")]
     pub federation: String,
-    /// Where the record goes, instead of a new directory in `faultline-runs`.
+    /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Which cluster.
+    /// Kubernetes cluster.
     #[command(flatten)]
     pub cluster: KubernetesArguments,
 }

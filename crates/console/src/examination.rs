@@ -88,7 +88,7 @@ impl Examination {
 pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     let instead = match ability {
         Ability::Netem => "; without it, delay and loss are emulated in the nodes",
-        Ability::Ifb | Ability::Redirect => "; without it, packets are delayed where they leave",
+        Ability::Ifb | Ability::Redirect => "; without it, packets are delayed at the sender",
         _ => "",
     };
     let name = ability.module();
@@ -106,7 +106,7 @@ pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
 /// Returns how to load modules that the kernel lacks.
 pub fn loading(modules: &str) -> String {
     format!(
-        "`modprobe -a {modules}`, or a kernel that has it (many distributions: the package with extra modules)"
+        "`modprobe -a {modules}`, or install a kernel with these modules (on many distributions, a package of extra modules)"
     )
 }
 

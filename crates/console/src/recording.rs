@@ -13,7 +13,7 @@ use crate::output;
 use crate::trouble::{Exit, Trouble};
 
 /// Remedy if a directory contains no record.
-pub const HELP: &str = "give the directory that `faultline run` named at its end";
+pub const HELP: &str = "name the directory that `faultline run` printed at the end";
 
 /// A recorded run with its judgement, and the location of the record.
 pub struct Recording {
@@ -31,8 +31,7 @@ impl Recording {
     /// Reads and judges the record in `dir`.
     pub fn read(dir: &Path) -> Result<Recording, Trouble> {
         if !dir.is_dir() {
-            let why =
-                if dir.exists() { "it is not the directory of a run" } else { "there is no such directory" };
+            let why = if dir.exists() { "it is not a directory" } else { "no such directory" };
             return Err(Trouble::path("read", dir, why, HELP));
         }
         Ok(Recording::new(dir, open(dir)?))
@@ -51,7 +50,7 @@ impl Recording {
     /// Prints a warning if the record is incomplete, for commands that do not print the verdict.
     pub fn warn(&self) {
         if let Some(reason) = &self.run.judgement.of(Property::RecordComplete).unknown {
-            anstream::eprintln!("the record is not complete: {reason}");
+            anstream::eprintln!("the record is incomplete: {reason}");
         }
     }
 
@@ -81,7 +80,7 @@ impl Recording {
 pub fn open(dir: &Path) -> Result<Unjudged, Trouble> {
     let wrong = |error: BundleError| {
         let help = match error {
-            BundleError::Format { .. } => "read it with the version of the program that recorded it",
+            BundleError::Format { .. } => "use the version of Faultline that recorded it",
             _ => HELP,
         };
         Trouble::path("use", dir, error, help)

@@ -70,7 +70,8 @@ impl Source {
 
 /// Reads a federation's file, and the file that its application names, if it names one.
 pub fn read(path: &Path) -> Result<Source, Trouble> {
-    read_with(path, "give a file; `faultline samples quickstart` prints one to start from")?.with_files(path)
+    read_with(path, "name a federation file; `faultline samples quickstart` prints an example")?
+        .with_files(path)
 }
 
 /// Reads a file of any kind. `help` says where to get one.
@@ -85,5 +86,5 @@ pub fn read_with(path: &Path, help: &str) -> Result<Source, Trouble> {
 
 /// Returns the error for a well-formed federation that cannot be set up.
 pub fn unfit(error: faultline_catalog::SetupError) -> Trouble {
-    Trouble::input(miette!(help = "change the file; `faultline samples` shows whole federations", "{error}"))
+    Trouble::input(miette!(help = "change the file; `faultline samples` prints complete examples", "{error}"))
 }

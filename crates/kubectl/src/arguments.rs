@@ -17,24 +17,24 @@ use faultline_console::arguments::{nodes, number};
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_long_help = EXIT_STATUS)]
 pub(crate) struct Arguments {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  pass: everything that should hold was judged, and holds
-  1  fail: something that must not happen was seen
-  2  bad input: the file, the cluster or the arguments cannot be used
-  3  unknown: nothing wrong was seen, but not everything could be judged";
+  0  pass: all required properties were judged, and hold
+  1  fail: a property is violated
+  2  bad input: the file, the cluster or the arguments are invalid
+  3  unknown: no property is violated, but some could not be judged";
 
 const FETCH_EXAMPLES: &str = "\
 Examples:
   kubectl faultline fetch federation/quickstart
   faultline check $(kubectl faultline fetch quickstart --namespace experiments)";
 
-/// What to do.
+/// Subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArguments),
@@ -47,7 +47,7 @@ pub(crate) enum Command {
 Example:
   kubectl faultline completions bash > /etc/bash_completion.d/kubectl-faultline")]
     Completions {
-        /// For which shell.
+        /// Shell to generate the script for
         shell: Shell,
     },
 }
@@ -61,29 +61,29 @@ impl Command {
 
 /// Run a federation in pods, fetch its record, judge it, and delete the federation.
 ///
-/// The faults are expanded from the seed. The record is judged here, as `faultline check` judges it. If the run is
-/// interrupted, the federation is deleted; if its end is not seen, it stays in the cluster.
+/// Expands the faults from the seed. The record is judged on this machine, as by `faultline check`. If interrupted,
+/// deletes the federation; if the end of the run is not observed, the federation stays in the cluster.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  kubectl faultline run                      the quick start
+  kubectl faultline run                      run the quick start
   kubectl faultline run my.yaml --seed 42 --namespace experiments
   kubectl faultline run my.yaml --repeat 20 --out runs
   kubectl faultline run my.yaml --timeout 10m --format json > summary.json")]
 pub(crate) struct RunArguments {
-    /// The federation; without one, the quick start (`faultline samples quickstart`).
+    /// Federation file [default: the sample `quickstart`]
     pub(crate) file: Option<PathBuf>,
-    /// Decides everything random, instead of the seed in the file.
+    /// Use this seed instead of the one in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=i64::MAX as u64))]
     pub(crate) seed: Option<u64>,
-    /// Runs this many times, each with the next seed, and prints a table with a row for each.
+    /// Run N times with consecutive seeds, and print a table with one row per run
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) repeat: u32,
-    /// Waits for so long for the end of the run, and leaves it in the cluster then. Default: without a limit, also while pods
-    /// cannot start.
+    /// Stop waiting for the run after this time and leave it in the cluster. Default: wait without limit, even while
+    /// pods cannot start
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
-    /// Where the record goes, instead of a new directory in `faultline-runs`.
+    /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
@@ -92,12 +92,12 @@ pub(crate) struct RunArguments {
     pub(crate) cluster: KubernetesArguments,
 }
 
-/// Check what a cluster can run and shape in one namespace, and what to do about the rest.
+/// Check what a Kubernetes cluster can run and emulate in one namespace, and suggest fixes.
 ///
-/// Looks at the definition, the operator, your rights, and the room for pods. With `--tc` it also tries what the kernel of
-/// each Kubernetes node can do for `spec.kubernetes.links: tc`, in a pod on each that is gone afterwards; this takes the
-/// rights to list nodes, to create, get, list and delete pods, and to get pods/log. Exits with 1 when something that was
-/// asked for is not possible.
+/// Checks the definition, the operator, your permissions, and the room for pods. With `--tc`, also tests on each
+/// Kubernetes node, in a temporary pod, which features of `spec.kubernetes.links: tc` the kernel supports. This
+/// requires permission to list nodes, to create, get, list and delete pods, and to get pods/log. Exits with 1 if
+/// something that was asked for is not possible.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -105,13 +105,13 @@ Examples:
   kubectl faultline doctor --nodes 200 --tc
   kubectl faultline doctor --namespace experiments --format json")]
 pub(crate) struct DoctorArguments {
-    /// Nodes of the run that is planned.
+    /// Set the number of nodes of the planned run
     #[arg(long, value_name = "N", default_value = "6", allow_negative_numbers = true, value_parser = nodes)]
     pub(crate) nodes: NonZero<u32>,
-    /// Traffic control is needed, too.
+    /// Also check traffic control
     #[arg(long)]
     pub(crate) tc: bool,
-    /// How the findings are printed.
+    /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -120,23 +120,23 @@ pub(crate) struct DoctorArguments {
 
 /// Print the log of a federation's supervisor, or of one of its processes.
 ///
-/// Needs, in the federation's namespace, the rights to get federations and pods/log.
+/// Requires, in the federation's namespace, permission to get federations and pods/log.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  kubectl faultline logs federation/quickstart               the supervisor
+  kubectl faultline logs federation/quickstart               log of the supervisor
   kubectl faultline logs quickstart paris-1 --follow
-  kubectl faultline logs quickstart paris-1 --previous       its container before the last restart")]
+  kubectl faultline logs quickstart paris-1 --previous       log before the last restart")]
 pub(crate) struct LogsArguments {
-    /// The federation, as kubectl names it.
+    /// Federation, in kubectl's notation
     #[arg(value_name = "federation/NAME")]
     pub(crate) federation: String,
-    /// The process, such as `paris-1`; without one, the supervisor.
+    /// Process, such as `paris-1` [default: the supervisor]
     pub(crate) process: Option<String>,
-    /// Prints what is logged until the container ends.
+    /// Follow the log until the container ends
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// Prints the log of the container before the last restart.
+    /// Print the log of the container before the last restart
     #[arg(long, short, conflicts_with = "follow")]
     pub(crate) previous: bool,
     #[command(flatten)]

@@ -97,11 +97,11 @@ impl Cluster {
     /// Returns a federation that must exist.
     pub(crate) async fn federation(&self, name: &str) -> Result<Federation, Trouble> {
         self.find(name).await?.ok_or_else(|| {
-            let help = "`kubectl get federations --all-namespaces` shows those that there are; name a namespace with \
-                        `--namespace`";
+            let help = "list federations with `kubectl get federations --all-namespaces`, or name a namespace with \
+                `--namespace`";
             Trouble::input(miette!(
                 help = help,
-                "there is no federation `{name}` in the namespace `{}`",
+                "federation `{name}` not found in the namespace `{}`",
                 self.namespace
             ))
         })
@@ -113,13 +113,16 @@ impl Cluster {
         match self.federations().create(&PostParams::default(), federation).await {
             Ok(made) => Ok(made),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let help =
-                    format!("when you have what you want of it, delete it: `{}`", self.deletion(federation));
-                Err(Trouble::input(miette!(help = help, "there is a federation `{name}` already")))
+                let help = format!("delete it once you no longer need it: `{}`", self.deletion(federation));
+                Err(Trouble::input(miette!(help = help, "the federation `{name}` already exists")))
             }
             Err(kube::Error::Api(status)) if status.is_invalid() => {
-                let help = "change the file; `faultline samples` shows whole federations";
-                Err(Trouble::input(miette!(help = help, "the API server refuses it: {}", status.message)))
+                let help = "change the file; `faultline samples` prints complete examples";
+                Err(Trouble::input(miette!(
+                    help = help,
+                    "the API server rejected the federation: {}",
+                    status.message
+                )))
             }
             Err(error) => Err(self.denied("create", "federations", &error).trouble),
         }
@@ -156,7 +159,7 @@ impl Cluster {
         let secret = secrets.get(&name).await.map_err(|it| self.denied("get", "secrets", &it))?;
         let key = secret.data.unwrap_or_default().remove("key").map(|it| it.0).unwrap_or_default();
         let token = faultline_api::supervision::token(&String::from_utf8_lossy(&key))
-            .map_err(|error| Trouble::machine(format!("the secret {name} holds no key: {error}")))?;
+            .map_err(|error| Trouble::machine(format!("the secret {name} contains no key: {error}")))?;
         let pods = Api::namespaced(self.client.clone(), &self.namespace);
         Ok(Supervisor::new(pods, format!("{}-0", naming::supervisor(federation)), token))
     }
@@ -181,7 +184,8 @@ impl Cluster {
                 if kind_is_known {
                     return Ok(None);
                 }
-                Err(Trouble::input(miette!(help = INSTALL, "the cluster knows no federations")).into())
+                Err(Trouble::input(miette!(help = INSTALL, "the cluster has no definition of federations"))
+                    .into())
             }
             Err(error) => Err(self.denied("get", "federations", &error)),
         }
@@ -196,8 +200,8 @@ impl Cluster {
         let trouble = match error {
             kube::Error::Api(status) if status.is_forbidden() => {
                 let help = format!(
-                    "it takes the right to `{verb}` {what} in the namespace `{}`; docs/kubernetes.md has a role with \
-                     all rights that this program needs",
+                    "this requires permission to `{verb}` {what} in the namespace `{}`; docs/kubernetes.md contains \
+                     a role with all required permissions",
                     self.namespace
                 );
                 Trouble::input(miette!(help = help, "{}", status.message))
@@ -206,13 +210,9 @@ impl Cluster {
             kube::Error::Api(status) if status.code == 404 => {
                 let is_place = status.details.as_ref().is_some_and(|it| it.kind == "namespaces");
                 let help = if is_place { "name a namespace that exists with `--namespace`" } else { INSTALL };
-                Trouble::input(miette!(
-                    help = help,
-                    "the cluster cannot {verb} {what}: {}",
-                    status.message.trim_end()
-                ))
+                Trouble::input(miette!(help = help, "cannot {verb} {what}: {}", status.message.trim_end()))
             }
-            error => Trouble::machine(format!("the API server does not {verb} {what}: {error}")),
+            error => Trouble::machine(format!("the API server failed to {verb} {what}: {error}")),
         };
         Denied { trouble, passes: passes(error) }
     }

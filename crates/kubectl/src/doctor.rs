@@ -56,8 +56,9 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
         let namespace = cluster.namespace().to_owned();
         let examiner = Examiner { client: cluster.client(), namespace: namespace.clone() };
         let version = examiner.client.apiserver_version().await;
-        let version = version
-            .map_err(|error| Trouble::machine(format!("the API server does not say its version: {error}")))?;
+        let version = version.map_err(|error| {
+            Trouble::machine(format!("cannot read the version of the API server: {error}"))
+        })?;
         let mut findings = vec![age(&version.major, &version.minor)];
         findings.push(examiner.definition().await);
         let (operator, image) = examiner.operator().await;
@@ -74,10 +75,10 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
             traffic_control = Some(able);
             findings.extend(found);
         } else {
-            let detail = "not looked at: it takes a pod on each Kubernetes node for a moment".to_owned();
+            let detail = "not checked: requires a temporary pod on each Kubernetes node".to_owned();
             findings.push(missing(KERNELS, detail, "`--tc`"));
         }
-        let subject = format!("In its namespace `{namespace}` this cluster");
+        let subject = format!("In the namespace `{namespace}`, this cluster");
         Ok(Examination { subject, by: "`spec.kubernetes.links: tc`", traffic_control, findings })
     })
 }
@@ -98,7 +99,7 @@ impl Examiner {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         match definitions.get(&ours.name_any()).await {
             Ok(theirs) if same_schema(&theirs, &ours) => {
-                ok(NAME, format!("{}, as this program has it", ours.name_any()))
+                ok(NAME, format!("{}, same as in this program", ours.name_any()))
             }
             Ok(_) => missing(
                 NAME,
@@ -107,17 +108,17 @@ impl Examiner {
                     ours.name_any(),
                     env!("CARGO_PKG_VERSION")
                 ),
-                "install the definition, the operator and this program from one version",
+                "install the definition, the operator and this program in the same version",
             ),
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 let federations: Api<Federation> = Api::namespaced(self.client.clone(), &self.namespace);
                 match federations.list(&ListParams::default().limit(1)).await {
                     Err(kube::Error::Api(status)) if status.code == 404 => no_definition(),
-                    _ => ok(NAME, "there is one, which may not be looked at".to_owned()),
+                    _ => ok(NAME, "exists, but you have no permission to read it".to_owned()),
                 }
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => no_definition(),
-            Err(error) => fail(NAME, format!("not found out: {error}"), INSTALL),
+            Err(error) => fail(NAME, format!("cannot check: {error}"), INSTALL),
         }
     }
 
@@ -134,14 +135,14 @@ impl Examiner {
         let operators = match operators {
             Ok(operators) => operators.items,
             Err(error) => {
-                let remedy = "ask who installed Faultline whether its operator looks after this namespace";
-                return (missing(NAME, format!("not looked at: {error}"), remedy), image());
+                let remedy = "ask your administrator whether the operator manages this namespace";
+                return (missing(NAME, format!("not checked: {error}"), remedy), image());
             }
         };
         let concerned: Vec<&Deployment> = operators.iter().filter(|it| self.is_looked_after(it)).collect();
         match concerned.as_slice() {
             [] => {
-                let detail = format!("none that may be seen looks after the namespace `{}`", self.namespace);
+                let detail = format!("no visible operator manages the namespace `{}`", self.namespace);
                 (fail(NAME, detail, INSTALL), image())
             }
             [operator] => {
@@ -152,7 +153,7 @@ impl Examiner {
                     ok(NAME, format!("{name}, {ready} ready; processes run {runs}"))
                 } else {
                     let remedy = format!(
-                        "`kubectl describe pods --namespace {} --selector {OPERATORS}` says why",
+                        "see `kubectl describe pods --namespace {} --selector {OPERATORS}`",
                         operator.namespace().unwrap_or_default()
                     );
                     fail(NAME, format!("{name} is not ready"), &remedy)
@@ -161,8 +162,9 @@ impl Examiner {
             }
             many => {
                 let names = many.iter().map(|it| it.namespace().unwrap_or_default()).collect::<Vec<_>>();
-                let detail = format!("{} look after this namespace, from {}", many.len(), names.join(", "));
-                (fail(NAME, detail, "leave one: they do not know of each other"), image())
+                let detail =
+                    format!("{} operators manage this namespace, from {}", many.len(), names.join(", "));
+                (fail(NAME, detail, "remove all but one, because they interfere with each other"), image())
             }
         }
     }
@@ -191,9 +193,10 @@ impl Examiner {
                     ..SelfSubjectAccessReviewSpec::default()
                 };
                 let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-                let answer = reviews.create(&PostParams::default(), &review).await.map_err(|error| {
-                    Trouble::machine(format!("the API server does not say what is allowed: {error}"))
-                })?;
+                let answer = reviews
+                    .create(&PostParams::default(), &review)
+                    .await
+                    .map_err(|error| Trouble::machine(format!("cannot check permissions: {error}")))?;
                 if !answer.status.is_some_and(|it| it.allowed) {
                     let part = if part.is_empty() { String::new() } else { format!("/{part}") };
                     denied.push(format!("`{verb}` {resource}{part}"));
@@ -202,10 +205,10 @@ impl Examiner {
         }
         let namespace = &self.namespace;
         Ok(if denied.is_empty() {
-            ok(NAME, format!("all that `run --backend kubernetes` and `fetch` take in `{namespace}`"))
+            ok(NAME, format!("all that `run --backend kubernetes` and `fetch` require in `{namespace}`"))
         } else {
             let detail = format!("not allowed in `{namespace}`: {}", denied.join(", "));
-            fail(NAME, detail, "docs/kubernetes.md has a role with all rights that this program needs")
+            fail(NAME, detail, "docs/kubernetes.md contains a role with all required permissions")
         })
     }
 
@@ -215,22 +218,22 @@ impl Examiner {
         let nodes = match Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await {
             Ok(nodes) => nodes.items,
             Err(error) => {
-                let remedy = "somebody with the right to list nodes runs this";
-                return (Vec::new(), missing(NAME, format!("not looked at: {error}"), remedy));
+                let remedy = "run this command with permission to list nodes";
+                return (Vec::new(), missing(NAME, format!("not checked: {error}"), remedy));
             }
         };
         let all = nodes.len();
         let hosts: Vec<Node> = nodes.into_iter().filter(takes_pods).collect();
         let room: u64 = hosts.iter().map(pods_at_most).sum();
-        let detail = format!("{} of {all} take pods, {room} at most, of anybody", hosts.len());
+        let detail = format!("{} of {all} accept pods, at most {room} in total", hosts.len());
         // The supervisor has a pod, too.
         let finding = if room > wanted {
             ok(NAME, detail)
         } else {
             fail(
                 NAME,
-                format!("{detail}; {wanted} nodes need {}", wanted + 1),
-                "fewer nodes, or more Kubernetes nodes",
+                format!("{detail}; {wanted} nodes require {}", wanted + 1),
+                "use fewer nodes, or add Kubernetes nodes",
             )
         };
         (hosts, finding)
@@ -275,7 +278,7 @@ impl Examiner {
         for pod in left.map(|it| it.items).unwrap_or_default() {
             let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
         }
-        Trouble::machine("interrupted; the pods that were made are deleted")
+        Trouble::machine("interrupted; the temporary pods were deleted")
     }
 
     /// Returns why a pod could not be created, and the remedy.
@@ -283,17 +286,17 @@ impl Examiner {
         let namespace = &self.namespace;
         match error {
             kube::Error::Api(status) if status.message.contains("PodSecurity") => (
-                format!("Pod Security of the namespace `{namespace}` allows no pod with NET_ADMIN"),
+                format!("Pod Security of the namespace `{namespace}` does not allow pods with NET_ADMIN"),
                 format!(
                     "`kubectl label --overwrite namespace {namespace} pod-security.kubernetes.io/enforce=privileged`"
                 ),
             ),
             error if is_forbidden(error) => {
                 let remedy =
-                    "somebody with the rights to create, get and delete pods and to get pods/log runs this";
+                    "run this command with permission to create, get and delete pods and to get pods/log";
                 (error.to_string(), remedy.to_owned())
             }
-            error => (error.to_string(), "see to it that pods can be made".to_owned()),
+            error => (error.to_string(), "make sure that pods can be created".to_owned()),
         }
     }
 }
@@ -302,7 +305,7 @@ impl Examiner {
 async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let begun = Instant::now();
     let trouble = |error: &dyn std::fmt::Display| {
-        (error.to_string(), "see to it that pods of the node image run there".to_owned())
+        (error.to_string(), "make sure that pods of the node image can run there".to_owned())
     };
     loop {
         let pod = pods.get(name).await.map_err(|it| trouble(&it))?;
@@ -322,15 +325,15 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
             let container = status.container_statuses.unwrap_or_default().into_iter().next();
             let waiting = container.and_then(|it| it.state?.waiting);
             let why = waiting.and_then(|it| it.message.or(it.reason)).unwrap_or_default();
-            return Err(trouble(&format!("the probe has not ended after {PROBED_WITHIN:?}: {why}")));
+            return Err(trouble(&format!("the probe did not end within {PROBED_WITHIN:?}: {why}")));
         }
         sleep(LOOK).await;
     }
     let log = pods.logs(name, &LogParams::default()).await.map_err(|it| trouble(&it))?;
     let line = log.lines().last().unwrap_or_default();
     serde_json::from_str(line).map_err(|_| {
-        let remedy = "give the operator a node image of this program's version".to_owned();
-        (format!("the probe says `{line}`, which this program does not understand"), remedy)
+        let remedy = "configure the operator with a node image of this program's version".to_owned();
+        (format!("the probe printed `{line}`, which this program does not understand"), remedy)
     })
 }
 
@@ -360,7 +363,7 @@ fn age(major: &str, minor: &str) -> Finding {
     let number: u32 = minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
     let detail = format!("Kubernetes {major}.{minor}");
     if major == "1" && number < OLDEST {
-        fail(NAME, detail, &format!("Kubernetes 1.{OLDEST} or newer"))
+        fail(NAME, detail, &format!("upgrade to Kubernetes 1.{OLDEST} or newer"))
     } else {
         ok(NAME, detail)
     }
@@ -374,7 +377,7 @@ fn same_schema(one: &CustomResourceDefinition, other: &CustomResourceDefinition)
 }
 
 fn no_definition() -> Finding {
-    fail("definition", "the cluster knows no federations".to_owned(), INSTALL)
+    fail("definition", "the cluster has no definition of federations".to_owned(), INSTALL)
 }
 
 /// Returns a setting of an operator.

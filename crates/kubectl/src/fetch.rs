@@ -27,7 +27,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
         if federation.status.is_none() {
             return Err(Trouble::input(miette!(
                 help = UNHEEDED,
-                "the federation `{name}` has no record yet: no operator has looked at it"
+                "the federation `{name}` has no record yet: no operator has reconciled it"
             )));
         }
         if phase != Phase::Completed {
@@ -60,7 +60,7 @@ pub(crate) async fn unpack(
         BundleError::Occupied(_) => {
             Trouble::path("fetch into", dir, error, "name another directory with `--out`")
         }
-        other => Trouble::path("fetch into", dir, other, "name a directory that can be written with `--out`"),
+        other => Trouble::path("fetch into", dir, other, "name a writable directory with `--out`"),
     })?;
     let fetched = supervisor.fetch(dir).await;
     if fetched.is_err() {
@@ -74,31 +74,31 @@ pub(crate) async fn unpack(
 
 /// Returns the error for a run that is over while its supervisor has no record, and will never have one.
 fn record_lost(federation: &Federation) -> Trouble {
-    const HELP: &str = "with `spec.kubernetes.results` the record is on a volume, which outlives the pod";
+    const HELP: &str = "set `spec.kubernetes.results` to store records on a volume that outlives the pod";
     let name = federation.name_any();
     Trouble::input(miette!(
         help = HELP,
-        "there is no record of `{name}` any more: the supervisor's pod was replaced, and it went with the one before"
+        "the record of `{name}` was lost when the supervisor's pod was replaced"
     ))
 }
 
 /// Returns the error for a failed request to a supervisor, with its remedy.
 pub(crate) fn unreachable(error: AskError, federation: &Federation) -> Trouble {
     if error.is_forbidden() {
-        let help = "it takes the rights to `get` and to `create` pods/portforward; docs/kubernetes.md has a role with \
-                    all rights that this program needs";
+        let help = "this requires permission to `get` and to `create` pods/portforward; docs/kubernetes.md contains \
+            a role with all required permissions";
         return Trouble::input(miette!(help = help, "{error}"));
     }
     let namespace = federation.namespace().unwrap_or_default();
     let pod = format!("{}-0", naming::supervisor(federation));
-    Trouble::machine(format!("{error}; `kubectl describe pod {pod} --namespace {namespace}` says how it is"))
+    Trouble::machine(format!("{error}; see `kubectl describe pod {pod} --namespace {namespace}`"))
 }
 
-const UNHEEDED: &str = "`kubectl faultline doctor` says whether an operator looks after its namespace";
+const UNHEEDED: &str = "check with `kubectl faultline doctor` whether an operator manages its namespace";
 
 /// Extracts the name from `NAME` or `federation/NAME`.
 pub(crate) fn name(given: &str) -> Result<&str, Trouble> {
-    const HELP: &str = "write it as kubectl does: `federation/quickstart`";
+    const HELP: &str = "use kubectl's notation, such as `federation/quickstart`";
     let name = match given.split_once('/') {
         None => given,
         Some((
@@ -110,7 +110,7 @@ pub(crate) fn name(given: &str) -> Result<&str, Trouble> {
         }
     };
     if name.is_empty() || name.contains('/') {
-        return Err(Trouble::input(miette!(help = HELP, "`{given}` names no federation")));
+        return Err(Trouble::input(miette!(help = HELP, "`{given}` is not the name of a federation")));
     }
     Ok(name)
 }

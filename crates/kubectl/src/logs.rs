@@ -38,7 +38,7 @@ pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, Trouble> {
 }
 
 fn broken(pod: &str, error: &io::Error) -> Trouble {
-    Trouble::machine(format!("the log of the pod {pod} broke off: {error}"))
+    Trouble::machine(format!("the log of the pod {pod} was interrupted: {error}"))
 }
 
 /// Returns the pod of a process, or of the supervisor.
@@ -53,7 +53,7 @@ fn pod(federation: &Federation, process: Option<&str>) -> Result<String, Trouble
         let known: Vec<String> =
             clusters.iter().map(|it| format!("{}-0 to {}-{}", it.name, it.name, it.nodes - 1)).collect();
         return Err(Trouble::input(miette!(
-            help = format!("its processes are {}", known.join(", ")),
+            help = format!("use one of: {}", known.join(", ")),
             "the federation has no process `{process}`"
         )));
     }

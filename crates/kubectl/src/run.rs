@@ -66,8 +66,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
 /// Returns the federation with this seed, unless a resource cannot have it.
 fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, Trouble> {
     if i64::try_from(seed).is_err() {
-        let help = format!("name a seed up to {} with `--seed`", i64::MAX);
-        return Err(Trouble::input(miette!(help = help, "{seed} is too large for the seed of a resource")));
+        let help = format!("use a seed of at most {} with `--seed`", i64::MAX);
+        return Err(Trouble::input(miette!(
+            help = help,
+            "the seed {seed} is too large for a Kubernetes resource"
+        )));
     }
     let mut federation = federation.clone();
     federation.spec.seed = Some(seed);
@@ -107,16 +110,16 @@ fn once(
         watch.screen.finish();
         let ended = ended.unwrap_or_else(|| {
             anstream::eprintln!(
-                "interrupted: deleting the federation; interrupt again to leave that to `{deletion}`"
+                "interrupted: deleting the federation; interrupt again to skip this and run `{deletion}` yourself"
             );
             Ok(End::Without(Trouble::machine(
-                "interrupted: the federation was deleted from the cluster, and there is no record of it",
+                "interrupted: the federation was deleted from the cluster, without a record",
             )))
         });
         let ended = ended.inspect_err(|_| {
             anstream::eprintln!(
-                "the federation stays in the cluster: `kubectl faultline fetch federation/{}` gets its record once the run is over, \
-                 and `{deletion}` removes it",
+                "the federation stays in the cluster: fetch its record after the run with `kubectl faultline fetch \
+                 federation/{}`, and delete it with `{deletion}`",
                 name(&federation)
             );
         })?;
@@ -124,8 +127,8 @@ fn once(
             End::Over(supervisor) => tokio::select! {
                 fetched = unpack(supervisor, &federation, dir) => fetched,
                 () = raised(interrupted) => Err(Trouble::machine(format!(
-                    "interrupted while the record was fetched: the federation stays in the cluster with it, for \
-                     `kubectl faultline fetch federation/{}`; `{deletion}` removes both",
+                    "interrupted while fetching the record: the federation stays in the cluster; fetch the record \
+                     with `kubectl faultline fetch federation/{}`, and delete both with `{deletion}`",
                     name(&federation),
                 ))),
             },
@@ -135,7 +138,7 @@ fn once(
         if fetched.is_ok()
             && let Err(error) = delete(&cluster, &federation).await
         {
-            anstream::eprintln!("the federation is still in the cluster; `{deletion}` removes it");
+            anstream::eprintln!("the federation is still in the cluster; delete it with `{deletion}`");
             return Err(error);
         }
         match ended {
@@ -153,7 +156,7 @@ async fn within(
     let Some(limit) = timeout else { return follow.await };
     let waited = tokio::time::timeout(limit.0.into(), follow).await;
     waited.unwrap_or_else(|_| {
-        Err(Trouble::machine(format!("the run was not over after {limit} (`--timeout`)")))
+        Err(Trouble::machine(format!("the run did not end within {limit} (`--timeout`)")))
     })
 }
 
@@ -204,7 +207,7 @@ impl Watch<'_> {
                 }
                 Err(Denied { trouble, passes: true }) => {
                     if failures == 0 {
-                        self.screen.tell(None, &format!("{}; it is asked again", trouble.report));
+                        self.screen.tell(None, &format!("{}; retrying", trouble.report));
                     }
                     failures += 1;
                     2_u32.saturating_pow(failures - 1).min(RARELY)
@@ -220,7 +223,7 @@ impl Watch<'_> {
         seen.looks += 1;
         if status.phase == Phase::Rejected {
             let why = status.message.unwrap_or_default();
-            let trouble = Trouble::input(miette!("the operator refuses the federation: {why}"));
+            let trouble = Trouble::input(miette!("the operator rejected the federation: {why}"));
             return Ok(Some(End::Without(trouble)));
         }
         if let Some(lost) = status.condition(condition::COMPLETED).filter(|it| it.reason == "RecordLost") {
@@ -235,8 +238,8 @@ impl Watch<'_> {
                 Some(message) => message,
                 None if seen.looks < UNHEEDED => "waiting for the operator",
                 None => {
-                    "waiting for the operator, which has not looked at the federation yet: does it run, and does it look \
-                     after this namespace? `kubectl faultline doctor` says"
+                    "waiting for the operator, which has not reconciled the federation yet; check with `kubectl \
+                     faultline doctor` whether it is running and manages this namespace"
                 }
             });
             return Ok(None);
@@ -257,12 +260,12 @@ impl Watch<'_> {
             Err(error) => {
                 seen.silent += 1;
                 if seen.silent == PATIENCE {
-                    self.screen.tell(None, &format!("nothing is heard: {error}"));
+                    self.screen.tell(None, &format!("the supervisor does not respond: {error}"));
                 }
             }
         }
         if is_over_there && seen.silent >= GIVEN_UP {
-            let message = "the run is over, and its supervisor does not hand out the record";
+            let message = "the run has ended, but its supervisor does not send the record";
             return Err(Trouble::machine(message).into());
         }
         Ok(None)
@@ -275,7 +278,7 @@ impl Watch<'_> {
         let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
         match there {
             Some(it) if it.metadata.deletion_timestamp.is_none() => Ok(it.status.unwrap_or_default()),
-            _ => Err(Trouble::machine("somebody deleted the federation from the cluster").into()),
+            _ => Err(Trouble::machine("the federation was deleted from the cluster").into()),
         }
     }
 
@@ -329,8 +332,8 @@ fn place(asked: &KubernetesArguments, federation: &Federation) -> Result<Kuberne
     let mut asked = asked.clone();
     match (&asked.namespace, &federation.metadata.namespace) {
         (Some(asked), Some(stated)) if asked != stated => Err(Trouble::input(miette!(
-            help = "leave one of the two out, or let them agree",
-            "`--namespace` says `{asked}`, and the file's metadata.namespace says `{stated}`"
+            help = "omit one of the two, or make them agree",
+            "`--namespace` is `{asked}`, but the file's metadata.namespace is `{stated}`"
         ))),
         (None, Some(stated)) => {
             asked.namespace = Some(stated.clone());

@@ -26,7 +26,7 @@ pub(crate) struct Supervisor {
 #[derive(Debug, Error)]
 pub(crate) enum AskError {
     /// The port could not be forwarded.
-    #[error("the port of the pod {pod} cannot be forwarded: {source}")]
+    #[error("cannot forward the port of the pod {pod}: {source}")]
     Forward {
         /// Name of the pod.
         pod: String,
@@ -42,10 +42,10 @@ pub(crate) enum AskError {
         source: SupervisorError,
     },
     /// The answer cannot be parsed.
-    #[error("the supervisor says something that this version does not understand: {0}")]
+    #[error("this version does not understand the supervisor's answer: {0}")]
     Understand(#[from] serde_json::Error),
     /// The record could not be unpacked.
-    #[error("the record cannot be unpacked: {0}")]
+    #[error("cannot unpack the record: {0}")]
     Unpack(io::Error),
 }
 

@@ -33,7 +33,7 @@ const PRIORITY_OF_FIRST: u16 = 1;
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// The interface does not exist.
-    #[error("there is no network interface {0}")]
+    #[error("network interface {0} not found")]
     Interface(String),
     /// No interface has this address.
     #[error("no network interface has the address {0}")]
@@ -97,7 +97,9 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
     if tree.arriving.is_empty() {
         changes += outer.listen(&BTreeMap::new(), None)?;
         if there.is_some() {
-            kernel.remove_link(ARRIVING).map_err(outer.failed("remove the interface for what arrives"))?;
+            kernel
+                .remove_link(ARRIVING)
+                .map_err(outer.failed("remove the interface for arriving packets"))?;
             changes += 1;
         }
         return Ok(changes);
@@ -107,7 +109,7 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
         None => {
             // References to an interface of that name point nowhere.
             changes += outer.listen(&BTreeMap::new(), None)? + 1;
-            let failed = |source| outer.failed("add an interface for what arrives")(source);
+            let failed = |source| outer.failed("add an interface for arriving packets")(source);
             kernel.add_link("ifb", ARRIVING, None).map_err(failed)?;
             kernel.bring_up(ARRIVING).map_err(failed)?;
             find(kernel, ARRIVING)?.ok_or_else(|| ApplyError::Interface(ARRIVING.to_owned()))?
@@ -139,7 +141,7 @@ pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String,
 /// and lost as one packet.
 pub(crate) fn cut_to_size(kernel: &Socket, interface: &str) -> Result<(), ApplyError> {
     let found = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
-    kernel.cut_to_size(found.link).map_err(found.failed("turn off segmentation behind the queues"))
+    kernel.cut_to_size(found.link).map_err(found.failed("turn off segmentation offload"))
 }
 
 fn find<'a>(kernel: &'a Socket, name: &'a str) -> Result<Option<Interface<'a>>, ApplyError> {
@@ -207,7 +209,7 @@ impl Interface<'_> {
 
     /// Redirects exactly the packets from these peers to the interface `to`.
     fn listen(&self, wanted: &BTreeMap<u16, Filter>, to: Option<Link>) -> Result<usize, ApplyError> {
-        let queues = self.kernel.queues(self.link).map_err(self.failed("read what is there"))?;
+        let queues = self.kernel.queues(self.link).map_err(self.failed("read the queueing disciplines"))?;
         let ingress = queues.iter().find(|it| it.parent == Handle::INGRESS);
         if let Some(other) = ingress.filter(|it| it.kind != "ingress") {
             // Belongs to another program, and is harmless if nothing has to be done here.
@@ -218,7 +220,7 @@ impl Interface<'_> {
             let ours = ingress.is_some() && !self.filters(Handle::ARRIVING, Looks::AtSource)?.is_empty();
             if ours {
                 let removed = self.kernel.remove_discipline(self.link, Handle::INGRESS, Handle::ARRIVING);
-                removed.map_err(self.failed("stop looking at what arrives"))?;
+                removed.map_err(self.failed("stop filtering arriving packets"))?;
             }
             return Ok(usize::from(ours));
         };
@@ -226,7 +228,7 @@ impl Interface<'_> {
         if ingress.is_none() {
             let place = (Handle::INGRESS, Handle::ARRIVING);
             let added = self.kernel.set_discipline(Mode::New, self.link, place, Discipline::Ingress);
-            added.map_err(self.failed("look at what arrives"))?;
+            added.map_err(self.failed("filter arriving packets"))?;
             changes += 1;
         }
         changes += self.remove_filters(Handle::ARRIVING, Looks::AtSource, |priority, prefix, _| {
@@ -238,7 +240,7 @@ impl Interface<'_> {
                 let (filter, target) = ((Looks::AtSource, prefix), Target::Interface(to));
                 let place = Handle::ARRIVING;
                 let added = self.kernel.add_filter(self.link, place, priority(number), filter, target);
-                added.map_err(self.failed("send what arrives to be shaped"))?;
+                added.map_err(self.failed("redirect arriving packets for shaping"))?;
                 changes += 1;
             }
         }
@@ -261,7 +263,7 @@ impl Interface<'_> {
 
     /// Returns whether there is an own tree; `false` if there are only the kernel's defaults.
     fn is_ours(&self) -> Result<bool, ApplyError> {
-        let queues = self.kernel.queues(self.link).map_err(self.failed("read what is there"))?;
+        let queues = self.kernel.queues(self.link).map_err(self.failed("read the queueing disciplines"))?;
         match queues.iter().find(|it| it.parent == Handle::ROOT) {
             None => Ok(false),
             Some(root) if root.handle.is_none() => Ok(false),
@@ -271,7 +273,7 @@ impl Interface<'_> {
     }
 
     fn occupied(&self, kind: &str, at: &'static str) -> ApplyError {
-        let kind = if kind.is_empty() { "of no name" } else { kind }.to_owned();
+        let kind = if kind.is_empty() { "unnamed" } else { kind }.to_owned();
         ApplyError::Occupied { interface: self.name.to_owned(), kind, at }
     }
 

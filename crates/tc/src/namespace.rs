@@ -44,7 +44,7 @@ pub enum NamespaceError {
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The namespace could not be created.
-    #[error("cannot make a network namespace: {0} (this takes CAP_SYS_ADMIN: run as root)")]
+    #[error("cannot create a network namespace: {0} (requires CAP_SYS_ADMIN; run as root)")]
     Unshare(nix::Error),
     /// The namespace could not be opened.
     #[error("cannot open {OWN_NAMESPACE}: {0}")]
@@ -132,9 +132,9 @@ pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
     own.bring_up("lo").map_err(failed("bring up the loopback"))?;
     own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
         .map_err(failed("set the address"))?;
-    if let Some(link) = own.link(INTERFACE).map_err(failed("look at the interface"))? {
+    if let Some(link) = own.link(INTERFACE).map_err(failed("read the interface"))? {
         // Otherwise 64 KiB travel as one packet, which queues and losses treat as one.
-        own.cut_to_size(link).map_err(failed("turn off segmentation behind the queues"))?;
+        own.cut_to_size(link).map_err(failed("turn off segmentation offload"))?;
     }
     own.bring_up(INTERFACE).map_err(failed("bring up the interface to the hub"))
 }

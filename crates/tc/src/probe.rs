@@ -108,7 +108,7 @@ impl Probe {
             findings.push((ability, attempt(&kernel, ability).map_err(|error| error.to_string())));
             for name in [SCRATCH, SCRATCH_IFB, SCRATCH_BRIDGE] {
                 if let Err(error) = kernel.remove_link(name) {
-                    tracing::warn!(name, %error, "an interface is left over");
+                    tracing::warn!(name, %error, "an interface was not removed");
                 }
             }
         }
