@@ -79,7 +79,7 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
     assert!(page.contains("<svg") && page.contains("With the faults of the file") && !page.contains("NaN"));
     assert!(page::file(&compared).starts_with("<svg"));
     // On real processes two runs of the same take different times, and only there.
-    let own_spread = "none is the measure, run once more";
+    let own_spread = "none is the reference, run a second time";
     assert!(!tell::text(&compared).contains(own_spread));
     let real = Comparison { backend: Backend::Local, ..compared };
     assert!(tell::text(&real).contains(own_spread));

@@ -288,7 +288,7 @@ impl Narrator<'_> {
             .fold((0, Span::ZERO), |sum, it| (sum.0 + it.tasks.0, sum.1 + it.tasks.1));
         if tasks > 0 {
             let since = count(tasks, "task");
-            text.push_str(&format!(" {since} that it had run since then had to run again, {cost} of work."));
+            text.push_str(&format!(" {since} that had run since then had to run again, {cost} of work."));
         }
         if rollback.resent > 0 {
             text.push_str(&format!(" {} re-sent to it from logs.", was(rollback.resent, "message")));
@@ -347,11 +347,11 @@ impl Narrator<'_> {
         let (at, by, of) = (self.time(it.at), self.cast.process(it.by), self.cast.process(it.of));
         match it.from {
             Some((position, saved)) => format!(
-                "At {at} {by} took over the work of {of}, from its checkpoint {} (saved {} before).",
+                "At {at}, {by} took over the work of {of}, from its checkpoint {} (saved {} before).",
                 checkpoint(position),
                 it.at.since(saved)
             ),
-            None => format!("At {at} {by} took over for {of}, of which no checkpoint was left."),
+            None => format!("At {at}, {by} took over the work of {of}, of which no checkpoint was left."),
         }
     }
 

@@ -300,7 +300,7 @@ impl Writer<'_> {
             "write a page with a space-time diagram".to_owned(),
         ]);
         table.add_row([format!("faultline check {dir}"), "judge the record again".to_owned()]);
-        format!("The run is recorded in {dir}. To examine it:\n{}", lines(&table))
+        format!("The run is recorded in {dir}; to examine it:\n{}", lines(&table))
     }
 
     fn bare(&self) -> Table {

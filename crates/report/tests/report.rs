@@ -226,7 +226,7 @@ fn a_run_that_never_began_can_be_told() {
     };
     assert!(
         page::render(recorded).contains("No cluster rolled back")
-            || page::render(recorded).contains("Nothing failed")
+            || page::render(recorded).contains("There were no failures")
     );
     assert!(
         svg::render(

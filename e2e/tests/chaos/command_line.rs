@@ -56,7 +56,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
 
     let missing = program.run(&[&["fetch", "federation/nobody"][..], &in_namespace].concat()).await?;
     assert_eq!(missing.status, Some(2));
-    assert!(missing.said.contains("there is no federation `nobody`"), "{}", missing.said);
+    assert!(missing.said.contains("federation `nobody` not found"), "{}", missing.said);
     Ok(())
 }
 

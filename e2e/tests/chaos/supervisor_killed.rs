@@ -44,6 +44,6 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let fetch = ["fetch", "federation/quickstart", "--namespace", &room.namespace];
     let fetched = Program::here()?.run(&fetch).await?;
     assert_eq!(fetched.status, Some(2), "{}", fetched.said);
-    assert!(fetched.said.contains("there is no record of `quickstart` any more"), "{}", fetched.said);
+    assert!(fetched.said.contains("the record of `quickstart` was lost"), "{}", fetched.said);
     Ok(())
 }

@@ -172,8 +172,8 @@ impl Report<'_> {
     fn repaired(&mut self, applied: &Applied) {
         for Drift { set, generation, found, wanted } in &applied.repaired {
             let note = format!(
-                "somebody set the replicas of {set} to {found}; they are {wanted} again, since a federation's size does not \
-                 change while it runs"
+                "the replicas of {set} were changed to {found}; restored to {wanted}, because the size of a \
+                 federation cannot change while it runs"
             );
             self.news.push(News {
                 name: self.news_name(&format!("drift of {set} at {generation}")),
@@ -217,8 +217,8 @@ impl Report<'_> {
 
     /// Reports that the run is over and its record is lost.
     fn record_lost(&mut self) {
-        let message = "the supervisor's pod was replaced, and the record of the run went with it; with \
-                       spec.kubernetes.results the record is on a volume, which outlives the pod";
+        let message = "the record of the run was lost when the supervisor's pod was replaced; set \
+            spec.kubernetes.results to store records on a volume that outlives the pod";
         self.status.phase = Phase::Completed;
         self.status.verdict = Some(word(&Verdict::Unknown));
         self.condition(condition::RUNNING, "False", "Over", "the run has ended");

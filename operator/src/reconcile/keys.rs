@@ -67,7 +67,9 @@ pub enum KeyError {
     )]
     Replaced(String),
     /// The secret contains no valid key.
-    #[error("the secret {0} holds no key of a federation; delete the federation and apply it again")]
+    #[error(
+        "the secret {0} does not contain the key of a federation; delete the federation and apply it again"
+    )]
     Invalid(String),
 }
 

@@ -25,13 +25,19 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let (no, name) = (planned.no, context.cluster(cluster));
         finding.instances += 1;
         let Some(effect) = effects.get(&no) else {
-            finding.unjudged(|| format!("when the processes of {name} died by {no} was not recorded"));
+            finding.unjudged(|| {
+                format!("the times at which the processes of {name} ended by {no} were not recorded")
+            });
             continue;
         };
         if let Some(unseen) = effect.on.iter().find(|it| it.at.is_none()) {
             let process = context.process(unseen.process);
-            finding
-                .unjudged(|| format!("when {process} died by {no} is not known: its place did not answer"));
+            finding.unjudged(|| {
+                format!(
+                    "the time at which {process} ended by {no} is unknown, because its place did \
+                    not respond"
+                )
+            });
         } else if let Some(skew) = effect.skew() {
             worst = worst.max(Some((skew, no, name, effect.on.len())));
         }
@@ -40,10 +46,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     let within = context.at_once_within;
     if skew > within {
         finding.unjudged(|| {
-            format!("the {processes} processes of {name} died within {skew} by {no}, not within {within}")
+            format!("the {processes} processes of {name} ended within {skew} by {no}, not within {within}")
         });
     } else {
-        finding.remarks.push(format!("cluster losses: all processes died within {skew}"));
+        finding.remarks.push(format!("cluster losses: all processes ended within {skew}"));
     }
     finding
 }
@@ -83,7 +89,7 @@ mod tests {
         assert!(finding.remarks[0].contains("50.0 ms"), "{:?}", finding.remarks);
         let finding = check_alone(check, &lost(&[Some(0), Some(49_001), Some(1_000)]));
         let unknown = finding.unknown.unwrap();
-        assert!(unknown.starts_with("the 3 processes of c0 died within 50.0 ms by fault 0"), "{unknown}");
+        assert!(unknown.starts_with("the 3 processes of c0 ended within 50.0 ms by fault 0"), "{unknown}");
         let mut strict = lost(&[Some(0), Some(2_000)]);
         strict.context.at_once_within = Span::from_millis(1);
         assert!(check_alone(check, &strict).unknown.is_some(), "the bound is the federation's");
@@ -92,10 +98,10 @@ mod tests {
     #[test]
     fn what_nobody_saw_is_not_judged() {
         let unseen = check_alone(check, &lost(&[Some(0), None, Some(1)])).unknown.unwrap();
-        assert!(unseen.contains("p1 died by fault 0 is not known"), "{unseen}");
+        assert!(unseen.contains("p1 ended by fault 0 is unknown"), "{unseen}");
         let mut run = lost(&[Some(0), Some(1)]);
         run.context.effects.clear();
-        assert!(check_alone(check, &run).unknown.unwrap().contains("was not recorded"));
+        assert!(check_alone(check, &run).unknown.unwrap().contains("were not recorded"));
         run.context.measures_links = false;
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.unknown), (0, None), "virtual time has no skew");

@@ -34,8 +34,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let mean = link.observed.map_or(link.requested.latency, |it| it.mean);
         let (asked, tolerance) = (link.requested.latency, link.tolerance_observed());
         let text = format!(
-            "for {percent} % of the time, the delay of the link {ends} was more than {tolerance} off: {mean} on \
-             average, asked for was {asked}"
+            "for {percent} % of the time, the delay of the link {ends} was off by more than {tolerance}: {mean} on \
+             average instead of {asked}"
         );
         match percent > MOST_PERCENT_OUTSIDE {
             true => finding.unjudged(|| text),
@@ -82,7 +82,7 @@ mod tests {
         run.context.links.push(link(11));
         let unknown = check_alone(check, &run).unknown.unwrap();
         assert!(
-            unknown.contains("22 %") && unknown.contains("14.0 ms on average, asked for was 5.00 ms"),
+            unknown.contains("22 %") && unknown.contains("14.0 ms on average instead of 5.00 ms"),
             "{unknown}"
         );
         run.context.links = vec![LinkEntry {

@@ -29,13 +29,14 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
             if let Some(newer) = passed_over(history, group, restored) {
                 finding.violated([at], || {
                     let who = history.context.process(process);
-                    format!("{who} did not restore checkpoint {newer}, the newest that was durable")
+                    format!("{who} did not restore checkpoint {newer}, the newest durable one")
                 });
             }
             if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
                 finding.violated([Source { process, life, number: FactNo(number) }], || {
                     let who = history.context.process(process);
-                    format!("{who} had taken no checkpoint for {waited} when it failed, although it takes one every {tau}")
+                    format!("{who} had taken no checkpoint for {waited} when it failed, although it should take one \
+                        every {tau}")
                 });
             }
         }

@@ -24,7 +24,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         finding.violated([history.source(voided.at), history.source(taken.at)], || {
             let who = |it: &Step| history.context.process(history.process_of(it.at));
             let (victim, thief) = (who(voided), who(taken));
-            format!("{victim} took back task {}, which {thief} had stolen and has ({theft})", voided.task)
+            format!("{victim} took back task {}, although {thief} has stolen it ({theft})", voided.task)
         });
     }
     finding

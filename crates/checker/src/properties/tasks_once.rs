@@ -22,7 +22,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 who()
             )),
             Some(found) if found != end.stated => finding.violated([history.source(end.at)], || {
-                format!("the result of {} does not contain the tasks that the facts say it contains", who())
+                format!("the tasks in the result of {} do not match the facts", who())
             }),
             Some(found) if found.sent != found.delivered => {
                 finding.violated([history.source(end.at)], || {
@@ -116,7 +116,7 @@ mod tests {
         let only = run.begin(0, 1)[0];
         run.ran(0, only, 0);
         run.finish(0, only.0, only.0 + 1);
-        assert!(check_alone(check, &run.0).violations[0].text.contains("does not contain the tasks"));
+        assert!(check_alone(check, &run.0).violations[0].text.contains("do not match the facts"));
     }
 
     #[test]

@@ -60,7 +60,7 @@ const OWN: [Quantity; 2] = [
     },
     Quantity {
         name: "lostWork",
-        title: "work undone by rollbacks, all processes",
+        title: "lost work, all processes",
         unit: Unit::Seconds,
         faulty: true,
         drawn: true,

@@ -507,7 +507,7 @@ impl Shared {
                 }
                 (other, Some(place)) => {
                     seen.push(self.seen(process, life, None));
-                    warn!(%process, %life, ?other, "its agent could not end it");
+                    warn!(%process, %life, ?other, "its agent could not end the process");
                     // An agent that answers with a failure would fail again.
                     let wait = if other.is_some() { Duration::ZERO } else { self.replace_after };
                     self.fence(process, life, &place, wipe, wait);
