@@ -74,16 +74,16 @@ fn what_is_for_tasks_goes_with_tasks() {
     rejects(
         [(TIC, "hc3i: {}")],
         6,
-        "`hc3i` protects processes that exchange messages, and `fibonacci` is a program of tasks",
+        "`hc3i` does not support programs of tasks such as `fibonacci`",
         "choose the protocol `tic` or `none`, or an application that exchanges messages, such as `heat`",
     );
     rejects(
         [(FIBONACCI, "heat: {}"), TUNED[0], TUNED[1]],
         6,
-        "`tic` protects programs of tasks, and the processes of `heat` exchange messages",
+        "`tic` supports only programs of tasks, but `heat` exchanges messages",
         "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
     );
-    let leave_out = "leave it out, or choose a program of tasks, such as `fibonacci`";
+    let leave_out = "omit it, or choose a program of tasks, such as `fibonacci`";
     rejects([(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[0]], 8, "`heat` has no tasks", leave_out);
     rejects([(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[1]], 5, "`heat` has no tasks", leave_out);
     for protocol in [TIC, NONE] {
@@ -99,15 +99,15 @@ fn clusters_have_a_speed_and_processes_some_patience() {
     rejects(
         [("patience: 2ms", "patience: 0ms")],
         8,
-        "a process without work would ask without a pause",
+        "idle processes would ask without a pause",
         "write a duration of at least 1us",
     );
     rejects([("0.5", "1.5")], 8, "1.5 is not a probability", "write a number between 0 and 1");
     rejects(
         [("tau: 2s", "tau: 1us")],
         6,
-        "a timer needs at least 1ms",
-        "write `never` to switch the timer off",
+        "a timer must have at least 1ms",
+        "write a longer time, or `never` to disable the timer",
     );
 }
 
@@ -146,7 +146,7 @@ fn a_text_that_is_no_instance_is_named_with_its_line() {
     rejects(
         [(FIBONACCI, "qap: { instance: nug12, data: \"2 0 1 1 0 0 3 3 0\" }")],
         7,
-        "what is assigned is stated twice, by `instance` and by `data`",
+        "`instance` and `data` cannot be combined",
         "keep one of the two",
     );
 }
@@ -178,8 +178,8 @@ fn some_process_is_left() {
     assert!(is_good(paris));
     assert!(is_good(&format!("{paris}, {{ at: 2s, loseCluster: {{ cluster: rennes }} }}")));
     assert!(is_good(&format!("{paris}, {{ at: 2s, crash: {{ process: rennes-1, returns: false }} }}")));
-    let help = "let some process return: leave `returns` out of one of the faults";
-    let nobody = "with this fault no process is left to take the work over";
+    let help = "let some processes return: omit `returns` in one of the faults";
+    let nobody = "with this fault, no process is left to take over the work";
     for last in [
         "{ at: 2s, loseCluster: { cluster: rennes, returns: false } }",
         "{ at: 2s, crash: { process: rennes-1, returns: false } }, { at: 3s, crash: { process: rennes-0, returns: false } }",
@@ -202,8 +202,8 @@ fn messages_need_every_process_to_the_end() {
         complaint(&text),
         (
             8,
-            "`heat` needs all of its processes to the end".into(),
-            "leave `returns` out, or choose a program of tasks, such as `fibonacci`".into()
+            "`heat` does not support processes that never return".into(),
+            "omit `returns`, or choose a program of tasks, such as `fibonacci`".into()
         )
     );
 }
@@ -217,7 +217,7 @@ fn faults_wait_for_what_is_stated() {
     for fact in ["delivered", "checkpointRequested", "orphaned"] {
         assert_eq!(
             complaint(&waits(fact)).1,
-            "nothing states this in a program of tasks, such as `fibonacci`",
+            "this fact is never reported in a program of tasks, such as `fibonacci`",
             "{fact}"
         );
     }

@@ -87,13 +87,13 @@ fn mistakes_are_explained() {
     place.write("program.yaml", program("hc3i: {}", ""));
     let validate = ["validate", "program.yaml"];
     place.faultline(validate).assert().code(2).stderr(
-        contains("`hc3i` protects processes that exchange messages")
+        contains("`hc3i` does not support programs of tasks")
             .and(contains("choose the protocol `tic`")),
     );
     let everybody = ["lyon", "nancy", "lille"]
         .map(|it| format!("{{ at: 1s, loseCluster: {{ cluster: {it}, returns: false }} }}"));
     place.write("program.yaml", program(TIC, &everybody.join(", ")));
-    place.faultline(validate).assert().code(2).stderr(contains("no process is left to take the work over"));
+    place.faultline(validate).assert().code(2).stderr(contains("no process is left to take over the work"));
     place.write("program.yaml", program(TIC, ""));
     let orders = ["validate", "program.yaml", "--orders", "2"];
     place.faultline(orders).assert().code(2).stderr(contains("is a program of tasks"));

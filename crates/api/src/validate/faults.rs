@@ -125,7 +125,7 @@ impl Check<'_> {
         let name = self.spec.application.name();
         let (message, help) = match self.spec.application.family() {
             Family::Tasks if !is_of_tasks => (
-                format!("nothing states this in a program of tasks, such as `{name}`"),
+                format!("this fact is never reported in a program of tasks, such as `{name}`"),
                 "use a step of a theft, such as `lent` or `merged`, or `ran`, `saved` or `restored`",
             ),
             Family::Tasks if !is_protected && !is_without => (
@@ -133,7 +133,7 @@ impl Check<'_> {
                 "use `ran`, `finished`, or a step of a theft, such as `lent` or `merged`",
             ),
             Family::Messages if only_of_tasks => (
-                format!("nothing states this without tasks, and `{name}` has none"),
+                format!("this fact is never reported without tasks, and `{name}` has none"),
                 "use a fact about messages, such as `delivered`, or choose a program of tasks, such as `fibonacci`",
             ),
             Family::Messages if !is_protected && !UNPROTECTED_FACTS.contains(&fact) => (

@@ -47,15 +47,16 @@ impl Check<'_> {
             for (label, value) in selected.filter(|it| !it.1.is_empty() && !is_label(it.1)) {
                 self.problem(
                     format!("{path}.nodeSelector"),
-                    format!("`{value}` cannot be the value of the label `{label}`"),
-                    "use at most 63 letters, digits, dashes, dots and underscores, the first and last no punctuation",
+                    format!("`{value}` is not a valid value of the label `{label}`"),
+                    "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or \
+                     digit",
                 );
             }
             let pinned = kubernetes.pools.contains_key(cluster);
             if pinned && site.node_selector.contains_key(POOL) {
                 self.problem(
                     format!("{path}.nodeSelector"),
-                    format!("`{POOL}` is also what `pools` chooses by"),
+                    format!("`pools` already uses the label `{POOL}`"),
                     format!("remove it here, or remove `spec.kubernetes.pools.{cluster}`"),
                 );
             }
@@ -64,7 +65,7 @@ impl Check<'_> {
                 self.problem(
                     format!("{path}.tolerations"),
                     format!(
-                        "`operator: Exists` compares no value (found `{}`)",
+                        "`operator: Exists` does not take a value (found `{}`)",
                         it.value.as_deref().unwrap_or("")
                     ),
                     "remove `value`, or write `operator: Equal`",

@@ -26,14 +26,14 @@ impl Check<'_> {
             (Some(Family::Messages), Family::Tasks) => self.problem(
                 path,
                 format!(
-                    "`{protocol}` protects processes that exchange messages, and `{application}` is a program of tasks"
+                    "`{protocol}` does not support programs of tasks such as `{application}`"
                 ),
                 "choose the protocol `tic` or `none`, or an application that exchanges messages, such as `heat`",
             ),
             (Some(Family::Tasks), Family::Messages) => self.problem(
                 path,
                 format!(
-                    "`{protocol}` protects programs of tasks, and the processes of `{application}` exchange messages"
+                    "`{protocol}` supports only programs of tasks, but `{application}` exchanges messages"
                 ),
                 "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
             ),
@@ -48,7 +48,7 @@ impl Check<'_> {
     /// Checks that an application without tasks has no settings for tasks.
     fn nothing_for_tasks(&mut self) {
         let spec = self.spec;
-        let help = "leave it out, or choose a program of tasks, such as `fibonacci`";
+        let help = "omit it, or choose a program of tasks, such as `fibonacci`";
         let message = format!("`{}` has no tasks", spec.application.name());
         for (index, cluster) in spec.clusters.iter().enumerate() {
             for (name, value) in [("speed", cluster.speed), ("cores", cluster.cores)] {
@@ -81,7 +81,7 @@ impl Check<'_> {
         if stealing.patience() < Span::from_micros(1) {
             self.problem(
                 "spec.stealing.patience",
-                "a process without work would ask without a pause",
+                "idle processes would ask without a pause",
                 "write a duration of at least 1us",
             );
         }
@@ -99,8 +99,8 @@ impl Check<'_> {
         if spec.application.family() == Family::Messages {
             self.problem(
                 path(first),
-                format!("`{}` needs all of its processes to the end", spec.application.name()),
-                "leave `returns` out, or choose a program of tasks, such as `fibonacci`",
+                format!("`{}` does not support processes that never return", spec.application.name()),
+                "omit `returns`, or choose a program of tasks, such as `fibonacci`",
             );
             return;
         }
@@ -122,8 +122,8 @@ impl Check<'_> {
             if stay.is_empty() {
                 return self.problem(
                     path(entry),
-                    "with this fault no process is left to take the work over",
-                    "let some process return: leave `returns` out of one of the faults",
+                    "with this fault, no process is left to take over the work",
+                    "let some processes return: omit `returns` in one of the faults",
                 );
             }
         }
@@ -138,7 +138,7 @@ impl Check<'_> {
             if let [first, second, ..] = names[..] {
                 self.problem(
                     format!("spec.application.qap.{second}"),
-                    format!("what is assigned is stated twice, by `{first}` and by `{second}`"),
+                    format!("`{first}` and `{second}` cannot be combined"),
                     "keep one of the two",
                 );
                 return;
