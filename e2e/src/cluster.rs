@@ -361,7 +361,7 @@ fn is_of_busy_machine(reasons: &str) -> bool {
     let is_late = |it: &str| {
         it.contains("the delay of the link")
             || it.contains(" has a latency of ")
-            || it.contains(" died within ") && it.contains(", not within ")
+            || it.contains(" ended within ") && it.contains(", not within ")
     };
     !reasons.is_empty() && reasons.split("; ").all(is_late)
 }
@@ -372,12 +372,14 @@ mod tests {
 
     #[test]
     fn only_what_comes_late_is_blamed_on_the_machine() {
-        let link = "for 23 % of the time, the delay of the link paris to rennes was more than 1.20 ms off: 6.25 ms on average, \
-                    asked for was 5.00 ms";
-        let deaths = "the 2 processes of nancy died within 335 ms by fault 3, not within 50.0 ms";
+        let link = "for 23 % of the time, the delay of the link paris to rennes was off by more than 1.20 ms: 6.25 \
+            ms on average instead of 5.00 ms";
+        let deaths = "the 2 processes of nancy ended within 335 ms by fault 3, not within 50.0 ms";
         assert!(is_of_busy_machine(link));
         assert!(is_of_busy_machine(&format!("{link}; {deaths}")));
-        assert!(!is_of_busy_machine(&format!("{link}; the deadline passed before every rank had finished")));
+        assert!(!is_of_busy_machine(&format!(
+            "{link}; the deadline was exceeded before all ranks had finished"
+        )));
         assert!(!is_of_busy_machine("the facts of paris-0, life 4 may be incomplete"));
         assert!(!is_of_busy_machine(""));
     }

@@ -73,7 +73,7 @@ fn jobs_change_nothing_and_a_cut_sweep_is_resumed_to_the_same() {
         .stderr(contains("already has runs").and(contains("--resume")));
     let resumed = sweep("cut", &["--seeds", "3", "--resume"]).assert().code(0);
     assert_eq!(String::from_utf8(resumed.get_output().stdout.clone()).unwrap(), whole);
-    let other = contains("it holds another sweep");
+    let other = contains("it contains another sweep");
     let run = ["sweep", "small.yaml", "--set", "seed=1,2", "--out", "cut", "--resume"];
     place.faultline(run).assert().code(2).stderr(other);
     // A line in the middle that is no run is not skipped in silence.

@@ -87,8 +87,7 @@ fn mistakes_are_explained() {
     place.write("program.yaml", program("hc3i: {}", ""));
     let validate = ["validate", "program.yaml"];
     place.faultline(validate).assert().code(2).stderr(
-        contains("`hc3i` does not support programs of tasks")
-            .and(contains("choose the protocol `tic`")),
+        contains("`hc3i` does not support programs of tasks").and(contains("choose the protocol `tic`")),
     );
     let everybody = ["lyon", "nancy", "lille"]
         .map(|it| format!("{{ at: 1s, loseCluster: {{ cluster: {it}, returns: false }} }}"));

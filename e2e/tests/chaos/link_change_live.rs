@@ -32,7 +32,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let another = json!([{ "at": "50s", "crash": { "cluster": "paris", "node": 0 } }]);
     for (what, spec) in [
         ("spec.deadline cannot change", json!({ "deadline": "100s" })),
-        ("the faults of a running federation stay as they are", json!({ "faults": another })),
+        ("the faults of a running federation cannot change", json!({ "faults": another })),
     ] {
         match patch(spec).await {
             Err(error) if error.to_string().contains(what) => {}
