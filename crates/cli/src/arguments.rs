@@ -90,7 +90,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  faultline run                                run the quick start on real processes
+  faultline run                                quick start, real processes
   faultline run my.yaml --backend simulate --seed 42
   faultline run my.yaml --backend simulate --repeat 1000 -q
                                                print only the runs that do not pass

@@ -140,9 +140,9 @@ fn a_run_is_cut_into_intervals() {
         .stdout(contains("4 processes, 3 intervals, ").and(contains("Changing clusters does not pay")));
     place.write("one.edges", "a b 1\n");
     for (arguments, why) in [
-        (&["run", "run", "--intervals", "2"][..], "`--intervals` cuts one recorded run"),
-        (&["one.edges", "--intervals", "2"], "`--intervals` cuts one recorded run"),
-        (&["one.edges", "--change-cost", "2"], "`--change-cost` is for several graphs"),
+        (&["run", "run", "--intervals", "2"][..], "`--intervals` requires the directory of one recorded run"),
+        (&["one.edges", "--intervals", "2"], "`--intervals` requires the directory of one recorded run"),
+        (&["one.edges", "--change-cost", "2"], "`--change-cost`"),
         (&["run", "--intervals", "1"], "write a whole number from 2 to 1000"),
         (&["run", "--intervals", "2", "--change-cost", "-1"], "write a number of at least 0, such as 2.5"),
         (&["."], "cannot use ."),

@@ -45,7 +45,7 @@ fn without_it_each_command_says_how_to_install_it() {
             .assert()
             .code(2)
             .stdout("")
-            .stderr(predicate::str::contains("`kubectl-faultline`, which is not installed"))
+            .stderr(predicate::str::contains("is a separate program, `kubectl-faultline`"))
             .stderr(predicate::str::contains("cargo install --locked --path crates/kubectl"));
     }
 }

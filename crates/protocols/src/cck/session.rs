@@ -89,8 +89,9 @@ impl Cck {
             is_saved: false,
             again: None,
         });
-        let early: Vec<ProcessId> =
-            local.early.extract_if(.., |(it, _)| *it == position).map(|(_, from)| from).collect();
+        let of_session = |it: &&(Position, ProcessId)| it.0 == position;
+        let early: Vec<ProcessId> = local.early.iter().filter(of_session).map(|it| it.1).collect();
+        local.early.retain(|it| it.0 != position);
         let question = match self.config.coordination {
             Coordination::Neighbours => Message::Ping(position),
             Coordination::Global => Message::Stopped(position),
