@@ -93,7 +93,7 @@ Examples:
   faultline run                                quick start, real processes
   faultline run my.yaml --backend simulate --seed 42
   faultline run my.yaml --backend simulate --repeat 1000 -q
-                                               print only the runs that do not pass
+                                               print runs that do not pass
   faultline run my.yaml --repeat 20            run 20 seeds and keep all records
   faultline run my.yaml --backend kubernetes   run in pods (docs/kubernetes.md)
   faultline run my.yaml --format json > summary.json")]

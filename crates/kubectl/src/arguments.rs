@@ -124,9 +124,9 @@ pub(crate) struct DoctorArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  kubectl faultline logs federation/quickstart               log of the supervisor
+  kubectl faultline logs federation/quickstart             log of the supervisor
   kubectl faultline logs quickstart paris-1 --follow
-  kubectl faultline logs quickstart paris-1 --previous       log before the last restart")]
+  kubectl faultline logs quickstart paris-1 --previous     before the last restart")]
 pub(crate) struct LogsArguments {
     /// Federation, in kubectl's notation
     #[arg(value_name = "federation/NAME")]
