@@ -17,17 +17,17 @@ struct Band {
     livelock: f64,
 }
 
-/// Measured over 1000 schedules of each protocol, and rounded up.
+/// Measured over 700 to 1000 schedules of each protocol, and rounded up.
 const BANDS: [Band; 12] = [
-    Band { protocol: "hc3i", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
-    Band { protocol: "hydee", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
-    Band { protocol: "fullLogging", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
-    Band { protocol: "spbc", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
-    Band { protocol: "pessimisticLogging", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
-    Band { protocol: "independent", deadline: 1.0, unrecoverable: 15.0, livelock: 0.5 },
-    Band { protocol: "coordinated", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
-    Band { protocol: "chandyLamport", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
-    Band { protocol: "hierarchicalCoordinated", deadline: 1.0, unrecoverable: 15.0, livelock: 0.0 },
+    Band { protocol: "hc3i", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
+    Band { protocol: "hydee", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
+    Band { protocol: "fullLogging", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
+    Band { protocol: "spbc", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
+    Band { protocol: "pessimisticLogging", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
+    Band { protocol: "independent", deadline: 0.5, unrecoverable: 6.0, livelock: 0.5 },
+    Band { protocol: "coordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
+    Band { protocol: "chandyLamport", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
+    Band { protocol: "hierarchicalCoordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     // Programs of tasks promise no progress: where they stand still, it counts as livelock.
     Band { protocol: "tic", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
     Band { protocol: "sel", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },

@@ -72,7 +72,10 @@ impl<'a> GivingUp<'a> {
         if let Some((owner, held)) = self.too_few_losses(group, missing) {
             finding.violated([at], || {
                 let (group, owner) = (name(), context.process(owner));
-                format!("{group} was given up for the part of {owner}, but of {held} processes that hold it not all had lost anything")
+                format!(
+                    "{group} was declared unrecoverable because of the part of {owner}, but fewer than {held} of its \
+                     holders had lost anything"
+                )
             });
             return;
         }
@@ -133,10 +136,17 @@ impl<'a> GivingUp<'a> {
         let losers: Vec<ProcessId> = all.filter(has_lost).collect();
         let is_explained = |&(name, _): &&(ImageName, Vec<ProcessId>)| {
             let copies = context.copies_at(name.owner, losers.iter().copied()).unwrap_or(0);
-            losers.contains(&name.owner) && copies >= replicas as usize
+            losers.contains(&name.owner) && (copies >= replicas as usize || !self.owes_copies(name))
         };
         let (first, _) = missing.first()?;
         missing.iter().find(|it| is_explained(it)).is_none().then_some((first.owner, replicas + 1))
+    }
+
+    /// Whether every replica of a part must have been durable: its checkpoint was committed, or the protocol promises that of
+    /// a restored one, too.
+    fn owes_copies(&self, name: &ImageName) -> bool {
+        let is_committed = self.checkpoint(name).is_some_and(|it| !it.commits.is_empty());
+        is_committed || self.history.context.promises.include(Promise::DurableRestore)
     }
 
     fn group(&self) -> String {
@@ -252,6 +262,18 @@ mod tests {
             let finding = check_alone(check, &run);
             assert_eq!(finding.violation_count(), violations, "{:?}", finding.violations);
         }
+    }
+
+    #[test]
+    fn the_copies_of_a_checkpoint_in_doubt_need_not_be_complete_unless_promised() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::OtherCluster });
+        run.durable(0, run.image(0, 0, 1));
+        run.kill(0, true);
+        give_up(&mut run);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.context.promises = run.context.promises.with(&[Promise::DurableRestore]);
+        assert!(check_alone(check, &run).violations[0].text.contains("fewer than 2 of its holders"));
     }
 
     #[test]
