@@ -502,9 +502,9 @@ async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_neve
         assert_eq!(world.server.get(KEY), None);
         assert_eq!(world.condition("Reconciled"), "False KeyGone");
     }
-    let told = world.notes().into_iter().filter(|it| it.contains("quickstart-key is gone")).count();
+    let told = world.notes().into_iter().filter(|it| it.contains("secret quickstart-key, which the pods")).count();
     assert_eq!(told, 1, "once");
-    assert!(world.status().message.is_some_and(|it| it.contains("put it back")), "with the remedy");
+    assert!(world.status().message.is_some_and(|it| it.contains("restore it unchanged")), "with the remedy");
 
     // A secret of another owner does not count.
     let mut foreign = key.clone();
@@ -532,7 +532,7 @@ async fn a_set_that_somebody_scales_is_put_back_and_that_is_told() {
     world.look().await.unwrap();
     assert_eq!(world.server.get(&path).unwrap()["spec"]["replicas"], 3);
     let told =
-        world.notes().into_iter().filter(|it| it.contains("replicas of quickstart-paris to 0")).count();
+        world.notes().into_iter().filter(|it| it.contains("replicas of quickstart-paris were changed to 0")).count();
     assert_eq!(told, 1, "{:?}", world.notes());
 }
 
