@@ -130,13 +130,16 @@ fn storage_full() -> impl Iterator<Item = Federation> {
 /// A process is gone when it has just stolen a task. The one that absorbs it fails before it has said what became of that task,
 /// but after its own state says what it has absorbed.
 fn heir_restarts() -> impl Iterator<Item = Federation> {
-    (1..8).flat_map(|taken| (1..80).map(move |durable| (taken, durable))).map(|(taken, durable)| {
-        let faults = vec![
-            (when(FactKind::Taken, 0, taken), crash(0, false)),
-            (when(FactKind::Durable, 1, durable), crash(1, true)),
-        ];
-        Federation { faults, ..three() }
-    })
+    let moments = || (1..8).flat_map(|taken| (1..80).map(move |durable| (taken, durable)));
+    (0..6).flat_map(move |more| moments().map(move |(taken, durable)| (more, taken, durable))).map(
+        |(more, taken, durable)| {
+            let faults = vec![
+                (when(FactKind::Taken, 0, taken), crash(0, false)),
+                (when(FactKind::Durable, 1, durable), crash(1, true)),
+            ];
+            Federation { faults, seed: three().seed + more, ..three() }
+        },
+    )
 }
 
 /// A process fails when it has run some tasks: what they told is known to others, and their outcomes are not durable.
