@@ -104,10 +104,8 @@ impl Line {
         let error = Command::new(&program).args(self.0).exec();
         Err(if error.kind() == ErrorKind::NotFound {
             Trouble::input(miette!(
-                help = format!(
-                    "install it with `cargo install --locked --path crates/kubectl`, or put it next to `faultline` \
-                     or on your PATH; see docs/kubernetes.md"
-                ),
+                help = "install it with `cargo install --locked --path crates/kubectl`, or put it next to `faultline` \
+                        or on your PATH; see docs/kubernetes.md",
                 "the Kubernetes backend is a separate program, `{PROGRAM}`, which is not installed"
             ))
         } else {
