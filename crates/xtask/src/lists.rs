@@ -117,7 +117,7 @@ mod tests {
         let shown = |text: &str| format!("words\n```yaml\n{text}```\nmore words");
         assert_eq!(same_federation(&shown(sample), sample), None);
         assert!(same_federation(&shown(&sample.replace("seed: 7", "seed: 8")), sample).is_some());
-        assert!(same_federation(&shown(&sample.replace("everything random", "all")), sample).is_some());
+        assert!(same_federation(&shown(&sample.replace("all random choices", "all")), sample).is_some());
         assert!(same_federation("no file", sample).is_some());
     }
 
