@@ -502,7 +502,8 @@ async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_neve
         assert_eq!(world.server.get(KEY), None);
         assert_eq!(world.condition("Reconciled"), "False KeyGone");
     }
-    let told = world.notes().into_iter().filter(|it| it.contains("secret quickstart-key, which the pods")).count();
+    let told =
+        world.notes().into_iter().filter(|it| it.contains("secret quickstart-key, which the pods")).count();
     assert_eq!(told, 1, "once");
     assert!(world.status().message.is_some_and(|it| it.contains("restore it unchanged")), "with the remedy");
 
@@ -531,8 +532,11 @@ async fn a_set_that_somebody_scales_is_put_back_and_that_is_told() {
     world.look().await.unwrap();
     world.look().await.unwrap();
     assert_eq!(world.server.get(&path).unwrap()["spec"]["replicas"], 3);
-    let told =
-        world.notes().into_iter().filter(|it| it.contains("replicas of quickstart-paris were changed to 0")).count();
+    let told = world
+        .notes()
+        .into_iter()
+        .filter(|it| it.contains("replicas of quickstart-paris were changed to 0"))
+        .count();
     assert_eq!(told, 1, "{:?}", world.notes());
 }
 

@@ -405,7 +405,7 @@ pub(crate) struct CompareArguments {
 Examples:
   faultline sweep my.yaml --set protocol.hc3i.checkpointEvery=1s,2s,5s
   faultline sweep my.yaml --set protocol.hc3i.checkpointEvery=1s,2s,5s \\
-                          --set links.between.latency=1ms..100ms/5 --seeds 30 --best lostWork
+                          --set links.between.latency=1ms..100ms/5 --seeds 30
   faultline sweep my.yaml --set clusters.paris.nodes=2..32/5 --format csv > runs.csv")]
 pub(crate) struct SweepArguments {
     /// Federation file

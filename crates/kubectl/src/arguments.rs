@@ -126,7 +126,7 @@ pub(crate) struct DoctorArguments {
 Examples:
   kubectl faultline logs federation/quickstart             log of the supervisor
   kubectl faultline logs quickstart paris-1 --follow
-  kubectl faultline logs quickstart paris-1 --previous     before the last restart")]
+  kubectl faultline logs quickstart paris-1 --previous     the log before it")]
 pub(crate) struct LogsArguments {
     /// Federation, in kubectl's notation
     #[arg(value_name = "federation/NAME")]
