@@ -5,7 +5,7 @@
 //! begins with `from`, it names the columns. Processes are in the order of their first mention.
 //!
 //! *METIS*: `processes edges [format]` in the first line, then one line per process with its neighbours, counted from
-//! 1. Each is followed by the weight of the edge if the format ends in `1`. Lines that begin with `%` are comments.
+//! one. Each is followed by the weight of the edge if the format ends in `1`. Lines that begin with `%` are comments.
 //! Each edge appears twice, once for each end.
 //!
 //! *GraphML*: the nodes and edges of the first graph in the file. The bytes of an edge are the `data` whose key is

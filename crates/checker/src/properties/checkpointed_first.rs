@@ -31,7 +31,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             };
             // Without such a step in its past the process has nothing to protect.
             let is_past = |it: &&Step| it.step == needed && history.holds(sent.at, it.at);
-            let Some(cause) = steps.iter().filter(is_past).next_back() else { continue };
+            let Some(cause) = steps.iter().rfind(is_past) else { continue };
             finding.instances += 1;
             if !durable.holds(history, sent.at, cause.at) {
                 finding.violated([history.source(cause.at), history.source(sent.at)], || {

@@ -1,5 +1,5 @@
-//! What a group restores is durable before one of its processes resumes: somewhere, and under protocols that promise it at
-//! its owner and at as many holders as the federation asks for. A protocol that counts on a restored checkpoint as it counts
+//! What a group restores is durable before one of its processes resumes, at its owner and at as many holders as the
+//! federation asks for, under protocols that promise it. Under others, a part of which no copy is durable is a remark. A protocol that counts on a restored checkpoint as it counts
 //! on a committed one, and removes what that one replaces, has to promise it.
 //!
 //! A copy that was lost before the recovery began has to be made again. What is lost while the group recovers may be noticed
@@ -28,6 +28,12 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 recovery.check(number, owner, name, part, &mut finding);
             }
         }
+    }
+    if !history.context.promises.include(Promise::DurableRestore) {
+        // The group may still hold what it restored in memory: a risk for the next failure, and no broken promise.
+        let risks = std::mem::take(&mut finding.violations).into_iter();
+        finding.remarks.extend(risks.map(|it| format!("not promised: {}", it.text)));
+        finding.more_violations = 0;
     }
     finding
 }
@@ -183,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_durable_is_restored_under_no_protocol() {
+    fn what_was_never_durable_is_told_under_every_protocol() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let stream =
@@ -195,6 +201,8 @@ mod tests {
             .for_each(|it| it.1 = faultline_core::Fact::Begun);
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
-        assert!(text(&run).unwrap().contains("with no copy of the part of p0 durable"));
+        let finding = check_alone(check, &run);
+        assert!(finding.remarks[0].contains("with no copy of the part of p0 durable"), "{finding:?}");
+        assert_eq!(finding.violation_count(), 0, "nothing was promised");
     }
 }

@@ -144,7 +144,7 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
             return Err(ParameterError::Ends(text.to_owned()));
         };
     let (from, to) = ends;
-    if !(from < to) {
+    if from.partial_cmp(&to) != Some(std::cmp::Ordering::Less) {
         return Err(ParameterError::Down(text.to_owned()));
     }
     let at = |step: usize| {
