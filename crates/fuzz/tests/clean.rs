@@ -106,7 +106,6 @@ fn the_baselines_are_clean() {
 }
 
 #[test]
-#[ignore = "some federations stall"]
 fn hundreds_of_seeds_of_tic_are_clean_and_reach_what_they_are_meant_to() {
     let properties = [
         Property::TasksOnce,
@@ -125,7 +124,6 @@ fn hundreds_of_seeds_of_tic_are_clean_and_reach_what_they_are_meant_to() {
 }
 
 #[test]
-#[ignore = "some federations stall"]
 fn hundreds_of_seeds_of_sel_are_clean() {
     let properties = [Property::TasksOnce, Property::OneOwner, Property::CheckpointedFirst];
     let (_, judged) = clean("sel", 200, properties);
