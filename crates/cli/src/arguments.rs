@@ -406,7 +406,7 @@ Examples:
   faultline sweep my.yaml --set protocol.hc3i.checkpointEvery=1s,2s,5s
   faultline sweep my.yaml --set protocol.hc3i.checkpointEvery=1s,2s,5s \\
                           --set links.between.latency=1ms..100ms/5 --seeds 30
-  faultline sweep my.yaml --set clusters.paris.nodes=2..32/5 --format csv > runs.csv")]
+  faultline sweep my.yaml --set clusters.paris.nodes=2..32/5 --sample 3")]
 pub(crate) struct SweepArguments {
     /// Federation file
     pub(crate) file: PathBuf,
