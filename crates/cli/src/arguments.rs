@@ -34,7 +34,7 @@ First steps:
   faultline samples quickstart > my.yaml     copy it to a file and change it
   faultline run my.yaml --backend simulate   run it in virtual time
   faultline explain faultline-runs/<run>     explain what happened
-  faultline report faultline-runs/<run>      write a page with a space-time diagram
+  faultline report faultline-runs/<run>      draw a space-time diagram
 
 Exit status:
   0  pass: all required properties were judged, and hold
@@ -266,7 +266,7 @@ Examples:
   faultline cluster my.edges
   faultline cluster my.edges --max-rollback 10 --out clusters
   faultline cluster my.edges --balance 1.1     clusters of nearly equal size
-  faultline cluster /tmp/run --intervals 4     should clusters change during the run?
+  faultline cluster /tmp/run --intervals 4     should clusters change?
   faultline cluster assemble.edges solve.edges --change-cost 5")]
 pub(crate) struct ClusterArguments {
     /// Communication graph, or directory of a recorded run. Several graphs in order of time
@@ -606,7 +606,7 @@ pub(crate) struct ReportArguments {
 #[command(after_help = "\
 Examples:
   faultline run my.yaml --record --out /tmp/run
-  faultline replay /tmp/run                         all nodes and all their lives
+  faultline replay /tmp/run                         all nodes and their lives
   faultline replay /tmp/run --node paris-1")]
 pub(crate) struct ReplayArguments {
     /// Directory of the recorded run
