@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use faultline_core::{Cause, Claim, Fact, Life, MessageId, Position, ProcessId, StorageFate, Time};
+use faultline_core::{
+    Cause, Claim, Fact, Life, MessageId, Position, ProcessId, StorageFate, TaskId, TheftStep, Time,
+};
 use faultline_trace::Trace;
-use faultline_trace::describe::{describe, with_names};
 
 use crate::cast::{Cast, checkpoint};
 use crate::fault::{describe_change, describe_fault};
@@ -25,7 +26,8 @@ pub struct Line {
     pub text: String,
 }
 
-/// The lines of a run. Messages are called m1, m2, … in the order of their sending.
+/// Returns the lines of a run. Messages are called m1, m2, … in the order of their sending, tasks t1, t2, … in the order
+/// of their first mention.
 pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<Line> {
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = trace
         .streams
@@ -40,6 +42,7 @@ pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<Line> {
         cast,
         origin: history.origin,
         names: BTreeMap::new(),
+        tasks: BTreeMap::new(),
         told: BTreeSet::new(),
         lines: Vec::new(),
     };
@@ -64,6 +67,7 @@ struct Writer<'a> {
     cast: &'a Cast,
     origin: Time,
     names: BTreeMap<MessageId, String>,
+    tasks: BTreeMap<TaskId, usize>,
     /// What a whole cluster does is told once.
     told: BTreeSet<String>,
     lines: Vec<Line>,
@@ -114,11 +118,36 @@ impl Writer<'_> {
                 }
             }
             Fact::Finished(_) => self.line(at, me, "finishes".to_owned()),
-            Fact::Ran { .. } | Fact::Theft { .. } | Fact::Absorbed(_) => {
-                let cast = self.cast;
-                let known = |number| Some(cast.process(ProcessId(number)));
-                let text = with_names(&describe(fact).to_string(), known, |_| None);
+            Fact::Ran { task, spawned, .. } => {
+                let spawns = if *spawned > 0 { format!(", which spawns {spawned}") } else { String::new() };
+                let text = format!("runs {}{spawns}", self.task(*task));
                 self.line(at, me, text);
+            }
+            Fact::Theft { theft, task, step } => {
+                let (task, cast) = (self.task(*task), self.cast);
+                let (victim, thief) = (cast.process(theft.victim), cast.process(theft.thief));
+                let text = match step {
+                    TheftStep::Lent => format!("lends {task} to {thief}"),
+                    TheftStep::Shipped => format!("sends {task} to {thief}"),
+                    TheftStep::Taken => format!("takes {task} from {victim}"),
+                    TheftStep::Done => format!("completes {task} for {victim}"),
+                    TheftStep::Returned => format!("sends the result of {task} to {victim}"),
+                    TheftStep::Merged => format!("merges the result of {task} from {thief}"),
+                    TheftStep::Receipted => {
+                        format!("confirms to {thief} that the result of {task} is durable")
+                    }
+                    TheftStep::Forgotten => format!("drops {task} of {victim}"),
+                    TheftStep::Voided => format!("takes {task} back from {thief}"),
+                };
+                self.line(at, me, text);
+            }
+            Fact::Absorbed(absorbed) => {
+                let from = match &absorbed.1 {
+                    Some(name) => format!("checkpoint {}", checkpoint(name.position())),
+                    None => "its initial state".to_owned(),
+                };
+                let of = self.cast.process(absorbed.0);
+                self.line(at, me, format!("takes over the work of {of} from {from}"));
             }
             Fact::Claim(claim) => self.claim(at, process, life, claim),
             Fact::Begun => self.line(at, String::new(), "the application starts".to_owned()),
@@ -237,6 +266,12 @@ impl Writer<'_> {
     fn line(&mut self, at: Time, who: String, text: String) {
         let micros = (at.0 as i64 - self.origin.0 as i64) / 1000;
         self.lines.push(Line { micros, who, text });
+    }
+
+    /// Returns the name of a task: t1, t2, … in the order in which tasks are first mentioned.
+    fn task(&mut self, id: TaskId) -> String {
+        let next = self.tasks.len() + 1;
+        format!("t{}", self.tasks.entry(id).or_insert(next))
     }
 
     fn name(&self, id: MessageId) -> String {

@@ -1,0 +1,69 @@
+//! One small run of each protocol as a transcript, to be read and reviewed like a specification. A change that alters what
+//! a protocol does shows in its file under `snapshots/`; `INSTA_UPDATE=always cargo test` writes them anew.
+
+use faultline_api::Federation;
+use faultline_api::resource::{Family, Protocol};
+use faultline_checker::Verdict;
+use faultline_report::transcript::{text, transcript};
+use faultline_report::{Cast, History};
+use faultline_session::{Session, Simulator};
+
+/// Messages cross between the clusters in both directions. One process fails.
+const MESSAGES: &str = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: golden }
+spec:
+  clusters: [{ name: lyon, nodes: 2 }, { name: nancy, nodes: 1 }]
+  links: { within: { latency: 100us }, between: { latency: 1ms } }
+  protocol: { hc3i: { checkpointEvery: 30ms, replicateTo: otherCluster } }
+  application: { heat: { rows: 6, columns: 6, steps: 6, stepTime: 10ms, feedbackEvery: 2 } }
+  failures: { detectAfter: 20ms, restartAfter: 5ms }
+  faults: [{ at: 45ms, crash: { cluster: lyon, node: 1 } }]
+  deadline: 1s
+";
+
+/// One process steals from another and fails.
+const TASKS: &str = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: golden }
+spec:
+  clusters: [{ name: lyon, nodes: 1 }, { name: nancy, nodes: 1 }]
+  links: { between: { latency: 1ms } }
+  protocol: { tic: { tau: 20ms, replicateTo: otherCluster } }
+  application: { fibonacci: { n: 8, threshold: 3, taskTime: 10ms } }
+  failures: { detectAfter: 20ms, restartAfter: 5ms }
+  faults: [{ at: 35ms, crash: { cluster: nancy, node: 0 } }]
+  deadline: 1s
+";
+
+fn golden(family: &str, name: &str, text_of_file: &str) {
+    let mut federation: Federation = faultline_api::parse("golden.yaml", text_of_file.as_bytes())
+        .unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()));
+    federation.spec.protocol = federation.spec.protocol.or_instead(name).expect("is a protocol");
+    let recording = Session::new(&federation).simulate(&mut Simulator::new(&mut ())).unwrap().judge();
+    // Without a protocol, the failure ends the run.
+    let expected = if name == "none" { Verdict::Fail } else { Verdict::Pass };
+    assert_eq!(recording.judgement.verdict, expected, "{name}: {:?}", recording.judgement.reasons);
+    let cast = Cast::new(&recording.manifest);
+    let history = History::new(&recording.trace, &cast);
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+        let lines = text(&transcript(&recording.trace, &history, &cast));
+        insta::assert_snapshot!(format!("{family}-{name}"), lines);
+    });
+}
+
+#[test]
+fn each_protocol_for_messages_does_what_its_transcript_says() {
+    for name in Protocol::compared(Family::Messages) {
+        golden("messages", name, MESSAGES);
+    }
+}
+
+#[test]
+fn each_protocol_for_tasks_does_what_its_transcript_says() {
+    for name in Protocol::compared(Family::Tasks) {
+        golden("tasks", name, TASKS);
+    }
+}
