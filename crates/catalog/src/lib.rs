@@ -280,7 +280,12 @@ pub fn with_valid<V: Visitor>(
     }
 }
 
-fn with_valid_messages<V: MessagesVisitor>(
+/// Same as [`with_valid`], for a visitor of processes that exchange messages.
+///
+/// # Errors
+///
+/// Fails if the federation cannot be set up.
+pub fn with_valid_messages<V: MessagesVisitor>(
     federation: &Federation,
     seed: Option<u64>,
     defect: Option<Defect>,

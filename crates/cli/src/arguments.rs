@@ -13,6 +13,7 @@ use faultline_catalog::Defect;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
 use faultline_experiments::sweep::{Parameter, quantities};
+use faultline_explore::Program;
 use faultline_fuzz::Protocol;
 
 /// Test rollback-recovery protocols on federations of clusters.
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Replay(ReplayArguments),
     Export(ExportArguments),
     Fuzz(FuzzArguments),
+    Explore(ExploreArguments),
     Errata(ErrataArguments),
     Plan(PlanArguments),
     Validate(ValidateArguments),
@@ -730,6 +732,105 @@ impl FuzzArguments {
             format,
             quiet: true,
         }
+    }
+}
+
+/// Visit every run of a small federation, within bounds.
+///
+/// A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which process
+/// fails next. The search is breadth first over distinct states, and every complete run is judged. It first visits the
+/// runs in which nothing overtakes anything, then those in which one packet, write or computation is overtaken, then two,
+/// and so on, until it has visited the given number of states. It ends at the first violation: no run with the same number
+/// of overtakings is shorter. PASS means that every run within the bounds was visited.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline explore --protocol hc3i --clusters 2 --nodes 2 --messages 3 --crashes 1
+  faultline explore --protocol hydee --clusters 2 --nodes 1 --overtakings 2
+  faultline explore --file my.yaml --program '0>2,2>0' --timers 2
+
+Known defects require a build with the feature `defects`:
+  cargo run --release --features defects -- explore --nodes 1 --defect resend-greater")]
+pub(crate) struct ExploreArguments {
+    /// Explore this protocol. With `--defect`, the default is the defect's protocol, otherwise `hc3i`
+    #[arg(long, value_name = "P", conflicts_with = "file")]
+    pub(crate) protocol: Option<String>,
+    /// Use N clusters
+    #[arg(long, value_name = "N", default_value_t = 2, allow_negative_numbers = true, value_parser = number::<u32>(1..=26))]
+    pub(crate) clusters: u32,
+    /// Use N nodes in each cluster
+    #[arg(long, value_name = "N", default_value_t = 2, allow_negative_numbers = true, value_parser = number::<u32>(1..=100))]
+    pub(crate) nodes: u32,
+    /// Take clusters, protocol and its options from FILE, instead of from the options above
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["clusters", "nodes"])]
+    pub(crate) file: Option<PathBuf>,
+    /// Send N messages, around the clusters and every third one inside a cluster
+    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
+    pub(crate) messages: u32,
+    /// Send these messages instead: pairs of ranks, such as `0>2,2>0`
+    #[arg(long, value_name = "PAIRS", conflicts_with_all = ["messages", "all_programs"])]
+    pub(crate) program: Option<Program>,
+    /// Explore all programs of so many messages, one after the other
+    #[arg(long)]
+    pub(crate) all_programs: bool,
+    /// Let up to N processes fail in a run
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(0..=10))]
+    pub(crate) crashes: u32,
+    /// Choose what a failure does to the storage of its process
+    #[arg(long, value_enum, default_value_t = StorageName::Any)]
+    pub(crate) storage: StorageName,
+    /// Let up to N deadlines come before everything else has happened, such as those of unforced checkpoints
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
+    pub(crate) timers: u32,
+    /// Let up to N packets, writes and computations be overtaken in a run, or `all`. Default: 0, 1, 2 and so on
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = overtakings)]
+    pub(crate) overtakings: Option<Overtakings>,
+    /// Stop after N distinct states
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, allow_negative_numbers = true, value_parser = number::<u64>(1..=1_000_000_000))]
+    pub(crate) states: u64,
+    /// Enable a known defect of the protocol (requires a build with the feature `defects`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) defect: Option<Defect>,
+    /// Write the record of a violation to DIR instead of a new directory in `faultline-runs`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Choose the output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Print only the verdict and the violation, and no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// What a failure does to storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StorageName {
+    /// The next life finds it unchanged
+    Kept,
+    /// It is lost
+    Lost,
+    /// Both are explored
+    Any,
+}
+
+/// Number of overtakings in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overtakings {
+    /// At most this many.
+    AtMost(u32),
+    /// Every order is explored.
+    All,
+}
+
+fn overtakings(text: &str) -> Result<Overtakings, String> {
+    match text {
+        "all" => Ok(Overtakings::All),
+        _ => text
+            .parse()
+            .ok()
+            .filter(|it| *it <= 100)
+            .map(Overtakings::AtMost)
+            .ok_or_else(|| "use a number from 0 to 100, or `all`".to_owned()),
     }
 }
 

@@ -4,6 +4,7 @@ mod arguments;
 mod cluster;
 mod compare;
 mod doctor;
+mod explore;
 mod files;
 mod fuzz;
 mod live;
@@ -64,6 +65,7 @@ fn perform(command: Command) -> Result<Exit, Trouble> {
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Export(arguments) => recording::export(&arguments),
         Command::Fuzz(arguments) => fuzz::fuzz(&arguments),
+        Command::Explore(arguments) => explore::explore(&arguments),
         Command::Errata(arguments) => fuzz::errata(&arguments),
         Command::Plan(arguments) => files::plan(&arguments),
         Command::Validate(arguments) => files::validate(&arguments),

@@ -83,6 +83,18 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         "cargo run --release --features defects --",
         In("the test `defects` of `faultline-fuzz`, which needs no build of its own"),
     ),
+    (
+        "docs/explore.md",
+        "faultline explore --protocol hc3i",
+        Run(
+            "faultline explore --protocol hc3i --clusters 2 --nodes 2 --messages 3 --crashes 1 --states 30000",
+        ),
+    ),
+    (
+        "docs/explore.md",
+        "faultline explore --protocol hydee",
+        Run("faultline explore --protocol hydee --clusters 2 --nodes 1 --overtakings 0"),
+    ),
     ("docs/tutorial/2-break-it.md", "faultline run broken.yaml", Unknown),
     ("docs/places.md", "", In("the test `federation` of `faultline-node`, with free ports")),
     ("docs/kubernetes.md", "", SCENARIOS),

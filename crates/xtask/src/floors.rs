@@ -26,7 +26,13 @@ const FLOORS: &[&[&str]] = &[
     &["faultline-runtime", "faultline-sim"],
     &["faultline-catalog", "faultline-client"],
     &["faultline-operator", "faultline-session"],
-    &["faultline-console", "faultline-experiments", "faultline-fuzz", "faultline-launch"],
+    &[
+        "faultline-console",
+        "faultline-experiments",
+        "faultline-explore",
+        "faultline-fuzz",
+        "faultline-launch",
+    ],
     &[
         "faultline-cli",
         "faultline-e2e",
@@ -45,6 +51,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
     "faultline-catalog",
     "faultline-session",
     "faultline-experiments",
+    "faultline-explore",
     "faultline-fuzz",
 ];
 const RUNTIME: &[&str] = &["faultline-runtime", "tokio", "hyper", "faultline-tc"];

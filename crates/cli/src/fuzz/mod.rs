@@ -58,7 +58,7 @@ fn one(scenario: Scenario, format: Format) -> Result<Exit, Trouble> {
 }
 
 /// Fails in a build that has no defects to switch on; `command` is what has to be given to one that has.
-fn available(command: &str) -> Result<(), Trouble> {
+pub(crate) fn available(command: &str) -> Result<(), Trouble> {
     if defect::AVAILABLE {
         return Ok(());
     }

@@ -1,0 +1,404 @@
+//! `faultline explore`: visits every run of a small federation within bounds.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use faultline_api::Federation;
+use faultline_checker::{Property, Verdict};
+use faultline_explore::{
+    Bounds, Counterexample, Ending, Exploration, Extent, Program, Storage, explore as search, federation,
+    names,
+};
+use faultline_report::transcript::{text, transcript};
+use faultline_report::{Cast, History};
+use faultline_session::Unjudged;
+use faultline_trace::{Bundle, BundleError};
+use miette::miette;
+use serde::Serialize;
+
+use crate::arguments::{ExploreArguments, Format, Overtakings, StorageName};
+use crate::fuzz::available;
+use crate::progress::Progress;
+use crate::trouble::{Exit, Trouble};
+use crate::{files, interrupt, output};
+
+/// `faultline explore`
+pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, Trouble> {
+    if let Some(defect) = arguments.defect {
+        available(&format!("explore --defect {defect}"))?;
+    }
+    let federation = subject(arguments)?;
+    let programs = programs(arguments, &federation)?;
+    let interrupted = interrupt::flag();
+    let mut report = Report::new(&federation, arguments);
+    if !arguments.quiet && arguments.format == Format::Text {
+        output::print(&title(&report, &programs))?;
+    }
+    let deepest = match arguments.overtakings {
+        Some(it) => vec![it],
+        None => (0..=100).map(Overtakings::AtMost).collect(),
+    };
+    let begun = Instant::now();
+    'deeper: for overtakings in deepest {
+        let mut level = Level::new(overtakings);
+        for program in &programs {
+            let bounds = Bounds {
+                crashes: arguments.crashes,
+                timers: arguments.timers,
+                overtakings: match overtakings {
+                    Overtakings::AtMost(most) => Some(most),
+                    Overtakings::All => None,
+                },
+                storage: match arguments.storage {
+                    StorageName::Kept => Storage::Kept,
+                    StorageName::Lost => Storage::Lost,
+                    StorageName::Any => Storage::Any,
+                },
+                states: arguments.states.saturating_sub(report.states() + level.states).max(1),
+            };
+            let mut ticker = Ticker::new(arguments, overtakings, &interrupted);
+            let Exploration { extent, end } =
+                search(&federation, program, bounds, arguments.defect, &mut |it| ticker.tick(it))
+                    .map_err(files::unfit)?;
+            level.add(&extent);
+            let (is_complete, found) = match end {
+                Ending::Exhausted => (true, None),
+                Ending::Stopped | Ending::Interrupted => (false, None),
+                Ending::Found(it) => (false, Some(it)),
+            };
+            if !is_complete {
+                level.seconds = begun.elapsed().as_secs_f64();
+                report.levels.push(level);
+                report.finding = found.map(|it| Finding::record(&it, program, arguments)).transpose()?;
+                report.interrupted = interrupted.load(Ordering::Relaxed);
+                break 'deeper;
+            }
+        }
+        level.is_complete = true;
+        level.seconds = begun.elapsed().as_secs_f64();
+        let is_bounded = level.is_bounded;
+        if !arguments.quiet && arguments.format == Format::Text {
+            output::print(&line(&level))?;
+        }
+        report.levels.push(level);
+        if !is_bounded {
+            break;
+        }
+    }
+    let verdict = report.conclude();
+    output::print(&match arguments.format {
+        Format::Json => output::json(&report),
+        Format::Text => said(&report, arguments),
+    })?;
+    Ok(verdict.into())
+}
+
+/// Returns the federation that is explored.
+fn subject(arguments: &ExploreArguments) -> Result<Federation, Trouble> {
+    if let Some(file) = &arguments.file {
+        return files::read(file)?.parse();
+    }
+    let of_defect = arguments.defect.map(|it| it.protocol());
+    let usual = || names().next().expect("there are protocols");
+    let protocol = arguments.protocol.as_deref().or(of_defect).unwrap_or_else(usual);
+    federation(protocol, arguments.clusters, arguments.nodes).map_err(|it| Trouble::input(miette!("{it}")))
+}
+
+/// Returns the programs that are explored.
+fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec<Program>, Trouble> {
+    const MOST: u64 = 10_000;
+    let clusters = &federation.spec.clusters;
+    let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
+    if let Some(program) = &arguments.program {
+        if program.largest_rank().is_some_and(|it| it.0 >= ranks) {
+            let help = format!("the ranks are 0 to {}", ranks - 1);
+            return Err(Trouble::input(miette!(
+                help = help,
+                "`--program {program}` names a rank that does not exist"
+            )));
+        }
+        return Ok(vec![program.clone()]);
+    }
+    if !arguments.all_programs {
+        let nodes = clusters.iter().map(|it| it.nodes).min().unwrap_or(1);
+        return Ok(vec![Program::usual(clusters.len() as u32, nodes, arguments.messages)]);
+    }
+    let pairs = u64::from(ranks) * u64::from(ranks.saturating_sub(1));
+    match pairs.checked_pow(arguments.messages) {
+        Some(1..=MOST) => Ok(Program::all(ranks, arguments.messages).collect()),
+        _ => Err(Trouble::input(miette!(
+            help = "use fewer messages or ranks, or name one program with `--program`",
+            "there are more than {MOST} programs of {} messages between {ranks} ranks",
+            arguments.messages
+        ))),
+    }
+}
+
+/// Says how far the search is.
+struct Ticker<'a> {
+    progress: Option<Progress>,
+    overtakings: Overtakings,
+    begun: Instant,
+    interrupted: &'a AtomicBool,
+}
+
+impl<'a> Ticker<'a> {
+    fn new(
+        arguments: &ExploreArguments,
+        overtakings: Overtakings,
+        interrupted: &'a AtomicBool,
+    ) -> Ticker<'a> {
+        let progress = (!arguments.quiet).then(Progress::new);
+        Ticker { progress, overtakings, begun: Instant::now(), interrupted }
+    }
+
+    /// Returns whether to go on.
+    fn tick(&mut self, extent: &Extent) -> bool {
+        if let Some(progress) = &mut self.progress {
+            progress.show(|| {
+                let Extent { states, depth, runs, .. } = extent;
+                let rate = *states as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
+                let overtakings = overtaken(self.overtakings);
+                format!("{overtakings}: {states} states, depth {depth}, {runs} runs judged, {rate:.0} states per second")
+            });
+        }
+        !self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// The object of `--format json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    verdict: Verdict,
+    protocol: String,
+    clusters: Vec<u32>,
+    crashes: u32,
+    timers: u32,
+    /// One entry for each number of overtakings.
+    levels: Vec<Level>,
+    finding: Option<Finding>,
+    interrupted: bool,
+    #[serde(skip)]
+    is_deepening: bool,
+}
+
+/// What was visited with one bound on overtakings.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Level {
+    /// Overtakings in a run, at most; `null` for any number.
+    overtakings: Option<u32>,
+    /// Whether every run was visited.
+    is_complete: bool,
+    /// Whether more overtakings would lead further.
+    is_bounded: bool,
+    states: u64,
+    steps: u64,
+    depth: u32,
+    runs: u64,
+    /// Runs that could not be judged completely.
+    unknown: u64,
+    /// Since the command began.
+    seconds: f64,
+}
+
+impl Level {
+    fn new(overtakings: Overtakings) -> Level {
+        Level {
+            overtakings: match overtakings {
+                Overtakings::AtMost(most) => Some(most),
+                Overtakings::All => None,
+            },
+            is_complete: false,
+            is_bounded: false,
+            states: 0,
+            steps: 0,
+            depth: 0,
+            runs: 0,
+            unknown: 0,
+            seconds: 0.0,
+        }
+    }
+
+    fn add(&mut self, extent: &Extent) {
+        self.states += extent.states;
+        self.steps += extent.steps;
+        self.depth = self.depth.max(extent.depth);
+        self.runs += extent.runs;
+        self.unknown += extent.unknown;
+        self.is_bounded |= extent.is_bounded;
+    }
+}
+
+/// A violation.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Finding {
+    properties: Vec<Property>,
+    texts: Vec<String>,
+    program: String,
+    /// Steps until the federation is quiet.
+    steps: usize,
+    transcript: String,
+    bundle: PathBuf,
+}
+
+impl Finding {
+    /// Records a run.
+    fn record(
+        found: &Counterexample,
+        program: &Program,
+        arguments: &ExploreArguments,
+    ) -> Result<Finding, Trouble> {
+        let cast = Cast::new(&found.manifest);
+        let history = History::new(&found.trace, &cast);
+        let transcript = text(&transcript(&found.trace, &history, &cast));
+        let dir = place(arguments, &found.manifest.name);
+        let unwritable = |error: BundleError| {
+            Trouble::path("record in", &dir, error, "name a writable directory with `--out`")
+        };
+        let bundle = Bundle::create(&dir).map_err(unwritable)?;
+        let run = Unjudged { manifest: found.manifest.clone(), trace: found.trace.clone(), is_read: false };
+        run.write(&bundle).map_err(unwritable)?;
+        output::write(&dir, "transcript.txt", &transcript)?;
+        let steps: String =
+            (1..).zip(&found.steps).map(|(number, step)| format!("{number:4}  {step}\n")).collect();
+        output::write(&dir, "steps.txt", &steps)?;
+        Ok(Finding {
+            properties: found.violated(),
+            texts: found.violations(),
+            program: program.to_string(),
+            steps: found.steps.len(),
+            transcript,
+            bundle: dir,
+        })
+    }
+}
+
+/// Returns a new directory, unless the user named one.
+fn place(arguments: &ExploreArguments, name: &str) -> PathBuf {
+    if let Some(out) = &arguments.out {
+        return out.clone();
+    }
+    let base = match arguments.defect {
+        Some(defect) => format!("explore-{defect}"),
+        None => name.to_owned(),
+    };
+    let numbered = (2..).map(|number| format!("{base}.{number}"));
+    let mut places = std::iter::once(base.clone())
+        .chain(numbered)
+        .map(|it| Path::new(faultline_console::repetition::RUNS).join(it))
+        .filter(|it| !it.exists());
+    places.next().expect("there are as many names as numbers")
+}
+
+impl Report {
+    fn new(federation: &Federation, arguments: &ExploreArguments) -> Report {
+        Report {
+            verdict: Verdict::Unknown,
+            protocol: federation.spec.protocol.name().to_owned(),
+            clusters: federation.spec.clusters.iter().map(|it| it.nodes).collect(),
+            crashes: arguments.crashes,
+            timers: arguments.timers,
+            levels: Vec::new(),
+            finding: None,
+            interrupted: false,
+            is_deepening: arguments.overtakings.is_none(),
+        }
+    }
+
+    fn states(&self) -> u64 {
+        self.levels.iter().map(|it| it.states).sum()
+    }
+
+    /// Decides the verdict. A search that goes as deep as its bound on states permits passes if it has visited the runs
+    /// without overtakings; one with a given bound passes only if it has visited all.
+    fn conclude(&mut self) -> Verdict {
+        let is_any_complete = self.levels.iter().any(|it| it.is_complete);
+        let is_last_complete = self.levels.last().is_some_and(|it| it.is_complete);
+        self.verdict = match self.finding {
+            Some(_) => Verdict::Fail,
+            None if is_last_complete || self.is_deepening && is_any_complete => Verdict::Pass,
+            None => Verdict::Unknown,
+        };
+        self.verdict
+    }
+}
+
+fn overtaken(overtakings: Overtakings) -> String {
+    match overtakings {
+        Overtakings::All => "all orders".to_owned(),
+        Overtakings::AtMost(0) => "nothing overtaken".to_owned(),
+        Overtakings::AtMost(most) => format!("at most {most} overtaken"),
+    }
+}
+
+fn title(report: &Report, programs: &[Program]) -> String {
+    let clusters: Vec<String> = report.clusters.iter().map(u32::to_string).collect();
+    let program = match programs {
+        [one] if one.is_empty() => "no message".to_owned(),
+        [one] => format!("messages {one}"),
+        many => format!("{} programs", many.len()),
+    };
+    format!(
+        "{}, clusters of {} nodes, {program}, at most {} crashes and {} early deadlines\n",
+        report.protocol,
+        clusters.join(" and "),
+        report.crashes,
+        report.timers
+    )
+}
+
+fn line(level: &Level) -> String {
+    let overtakings = overtaken(level.overtakings.map_or(Overtakings::All, Overtakings::AtMost));
+    let Level { states, depth, runs, unknown, seconds, .. } = level;
+    let end = if level.is_complete { "all visited" } else { "stopped" };
+    format!(
+        "  {overtakings}: {states} states, depth {depth}, {runs} runs judged ({unknown} unknown), {end} after {seconds:.1} s\n"
+    )
+}
+
+fn said(report: &Report, arguments: &ExploreArguments) -> String {
+    let mut said = String::new();
+    let stopped = report.levels.last().filter(|it| !it.is_complete);
+    if let Some(level) = stopped.filter(|_| !arguments.quiet) {
+        said.push_str(&line(level));
+    }
+    let verdict = faultline_report::text::verdict(report.verdict).to_uppercase();
+    let complete = report.levels.iter().rfind(|it| it.is_complete);
+    let reached = match (complete, stopped) {
+        (Some(level), None) if !level.is_bounded => "every run within the bounds was visited".to_owned(),
+        (Some(level), _) => {
+            let overtakings = overtaken(level.overtakings.map_or(Overtakings::All, Overtakings::AtMost));
+            format!("every run with {overtakings} was visited")
+        }
+        (None, _) => "not every run was visited".to_owned(),
+    };
+    let _ = writeln!(said, " {verdict}  {} states; {reached}", report.states());
+    if report.interrupted {
+        said.push_str("          the search was interrupted\n");
+    } else if stopped.is_some() && report.finding.is_none() {
+        let _ = writeln!(
+            said,
+            "          the search stopped at {} states; `--states` sets the limit",
+            report.states()
+        );
+    }
+    if let Some(finding) = &report.finding {
+        for text in &finding.texts {
+            let _ = writeln!(said, "  {text}");
+        }
+        let _ = write!(
+            said,
+            "\nShortest run, {} steps, messages {}:\n{}\nRecord: {} (steps.txt has every step)\n",
+            finding.steps,
+            finding.program,
+            finding.transcript,
+            finding.bundle.display()
+        );
+    }
+    said
+}

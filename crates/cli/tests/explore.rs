@@ -1,0 +1,69 @@
+//! Exploration, as a user sees it.
+
+mod common;
+
+use common::Place;
+use faultline_catalog::defect;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+#[test]
+fn a_small_space_is_visited_to_its_end_and_a_larger_one_says_where_it_stopped() {
+    let place = Place::new();
+    let explore = |more: &[&str], code| {
+        let usual = ["explore", "--protocol", "hydee", "--nodes", "1", "--messages", "1", "--format", "json"];
+        let output = place
+            .faultline(usual.iter().chain(more).copied())
+            .assert()
+            .code(code)
+            .get_output()
+            .stdout
+            .clone();
+        serde_json::from_slice::<Value>(&output).unwrap()
+    };
+    let report = explore(&["--overtakings", "0", "--crashes", "0"], 0);
+    let level = &report["levels"][0];
+    assert_eq!((&report["verdict"], &level["isComplete"]), (&"pass".into(), &true.into()), "{report}");
+    assert!(level["runs"].as_u64().unwrap() > 0 && level["depth"].as_u64().unwrap() > 0, "{report}");
+    let report = explore(&["--overtakings", "all", "--states", "500"], 3);
+    assert_eq!((&report["verdict"], &report["levels"][0]["isComplete"]), (&"unknown".into(), &false.into()));
+    // Without a bound on overtakings, as many as the bound on states permits.
+    let report = explore(&["--states", "20000", "--crashes", "0"], 0);
+    assert!(report["levels"].as_array().unwrap().len() > 1, "{report}");
+    assert!(!place.path("faultline-runs").exists(), "nothing was found, and nothing written");
+}
+
+#[test]
+fn what_cannot_be_explored_is_refused_with_a_remedy() {
+    let place = Place::new();
+    for (arguments, said) in [
+        (&["--protocol", "tic"][..], "use one of: hc3i"),
+        (&["--nodes", "1", "--program", "0>7"], "the ranks are 0 to 1"),
+        (&["--program", "0-1"], "use the form"),
+        (&["--clusters", "1", "--nodes", "1"], "1 to 26 clusters"),
+        (&["--all-programs", "--messages", "9"], "use fewer messages"),
+        (&["--overtakings", "-1"], "or `all`"),
+    ] {
+        let arguments = std::iter::once("explore").chain(arguments.iter().copied());
+        place.faultline(arguments).assert().code(2).stderr(contains(said));
+    }
+}
+
+/// Tests of the whole workspace are built with the defects, those of this crate alone are not.
+#[test]
+fn a_violation_is_recorded_as_its_shortest_run() {
+    let place = Place::new();
+    let arguments =
+        ["explore", "--defect", "resend-greater", "--nodes", "1", "--messages", "1", "--out", "found"];
+    if !defect::AVAILABLE {
+        place.faultline(arguments).assert().code(2).stderr(contains("require the feature `defects`"));
+        return;
+    }
+    let said = contains("FAIL").and(contains("Shortest run")).and(contains("sends m1"));
+    place.faultline(arguments).assert().code(1).stdout(said);
+    assert!(place.path("found/steps.txt").exists());
+    place.faultline(["explain", "found"]).assert().code(0);
+    place.faultline(["report", "found"]).assert().code(0);
+    assert!(place.path("found/report.html").exists());
+}

@@ -1,0 +1,86 @@
+//! The federation of an exploration: equal clusters under a protocol, and nothing else that matters.
+
+use faultline_api::Federation;
+use faultline_api::quantity::{Duration, Period};
+use faultline_api::resource::{
+    Application, Cluster, Family, FederationSpec, Link, Links, PingPong, Protocol, ReplicateTo, Stated,
+};
+use faultline_core::Span;
+
+/// Clusters of an exploration are named by letters.
+const NAMES: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
+/// Deadlines come in this order: unforced checkpoints, collections, repeated requests.
+const CHECKPOINT_EVERY: Span = Span::from_secs(10);
+const COLLECT_EVERY: Span = Span::from_secs(15);
+/// Requests are repeated after four times the delay of the slowest link.
+const LATENCY: Span = Span::from_secs(300);
+
+/// Why there is no such federation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unexplored {
+    /// No protocol has this name.
+    #[error("`{0}` is not a protocol that can be explored; use one of: {all}", all = names().collect::<Vec<_>>().join(", "))]
+    UnknownProtocol(String),
+    /// The clusters are too many, or too few.
+    #[error(
+        "an exploration has 1 to 26 clusters of at least one node, and two nodes or more (found {clusters} of {nodes})"
+    )]
+    Clusters {
+        /// Number of clusters.
+        clusters: u32,
+        /// Ranks of each cluster.
+        nodes: u32,
+    },
+}
+
+/// Iterates over the names of the protocols that can be explored: those that protect programs that exchange messages.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    Protocol::names().filter(|name| {
+        let protocol = Protocol::named(name, Stated::default()).expect("it is a protocol's name");
+        protocol.family() == Some(Family::Messages)
+    })
+}
+
+/// Returns a federation of `clusters` clusters of `nodes` ranks each, with one replica of each part: in another cluster, or in
+/// the same one if there is no other.
+///
+/// # Errors
+///
+/// Fails if no protocol for programs that exchange messages has this name, or if there are not enough ranks.
+pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federation, Unexplored> {
+    if clusters as usize > NAMES.len() || nodes == 0 || clusters * nodes < 2 {
+        return Err(Unexplored::Clusters { clusters, nodes });
+    }
+    let stated = Stated {
+        checkpoint_every: Some(Period(Some(CHECKPOINT_EVERY))),
+        collect_every: Some(Period(Some(COLLECT_EVERY))),
+        replicas: Some(1),
+        replicate_to: Some(match clusters {
+            1 => ReplicateTo::SameCluster,
+            _ => ReplicateTo::OtherCluster,
+        }),
+        ..Stated::default()
+    };
+    let unknown = || Unexplored::UnknownProtocol(protocol.to_owned());
+    let options = names().any(|it| it == protocol).then(|| Protocol::named(protocol, stated)).flatten();
+    let link = || Some(Link { latency: Some(Duration(LATENCY)), ..Link::default() });
+    let spec = FederationSpec {
+        seed: Some(0),
+        clusters: NAMES[..clusters as usize]
+            .iter()
+            .map(|&name| Cluster::new(&char::from(name).to_string(), nodes))
+            .collect(),
+        links: Some(Links { within: link(), between: link(), pairs: Vec::new() }),
+        storage: None,
+        protocol: options.ok_or_else(unknown)?,
+        application: Application::PingPong(PingPong::default()),
+        stealing: None,
+        failures: None,
+        faults: Vec::new(),
+        deadline: None,
+        kubernetes: None,
+        simulator: None,
+        pause: false,
+    };
+    Ok(Federation::new(&format!("explore-{}", protocol.to_lowercase()), spec))
+}

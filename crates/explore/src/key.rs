@@ -1,0 +1,54 @@
+//! Keys of states: 128 bits of a hash over what they print.
+//!
+//! Protocols are values that print everything that they hold, and nothing else of them is public. Two states with the same
+//! key count as the same state. With 10^8 states, the chance that two different ones share a key is below 10^-22.
+
+use std::cell::RefCell;
+use std::fmt::{Debug, Write as _};
+
+/// The key of a value.
+pub(crate) type Key = u128;
+
+thread_local! {
+    static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Returns the key of what a value prints, together with `bytes`: what it holds and does not print.
+pub(crate) fn key_of(value: &impl Debug, bytes: &[u8]) -> Key {
+    TEXT.with_borrow_mut(|text| {
+        text.clear();
+        write!(text, "{value:?}|").expect("a string takes everything");
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(text.as_bytes()).update(bytes);
+        truncated(&hasher)
+    })
+}
+
+/// Returns the key of a sequence of keys.
+pub(crate) fn key_of_all(keys: impl IntoIterator<Item = Key>) -> Key {
+    let mut hasher = blake3::Hasher::new();
+    for key in keys {
+        hasher.update(&key.to_le_bytes());
+    }
+    truncated(&hasher)
+}
+
+fn truncated(hasher: &blake3::Hasher) -> Key {
+    let bytes = *hasher.finalize().as_bytes();
+    Key::from_le_bytes(bytes[..16].try_into().expect("a hash has 32 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_differ_where_values_do() {
+        let keys = [key_of(&1, b""), key_of(&2, b""), key_of(&1, b"2"), key_of(&12, b"")];
+        let mut distinct = keys.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), keys.len());
+        assert_ne!(key_of_all(keys), key_of_all(keys.into_iter().rev()), "the order counts");
+    }
+}

@@ -1,0 +1,121 @@
+//! Bounded exhaustive exploration: every run of a small federation within bounds, by breadth-first search over the states
+//! of the protocol's own code.
+//!
+//! A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which deadline comes
+//! and which process fails next. States are compared by everything that processes hold and have stated. Each complete run is
+//! judged by the checker, as every other run is; two interleavings in which all processes state the same are judged once.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `bounds` | what is explored |
+//! | `federation` | its clusters, and its protocol with its options |
+//! | `program` | the application: a few messages in a fixed order |
+//! | `local` | one process with its storage, and the effects of events on it |
+//! | `state` | a state of the federation, and the choices that it offers |
+//! | `search` | the breadth-first search |
+//! | `replay` | the facts of a run, and its judgement |
+//! | `key` | keys of states |
+//!
+//! [The page on exploration](../../../docs/explore.md) says what is explored and what is not.
+
+mod bounds;
+mod federation;
+mod key;
+mod local;
+mod program;
+mod replay;
+mod search;
+mod state;
+
+use faultline_api::Federation;
+use faultline_catalog::{Defect, MessagesSetup, MessagesVisitor, SetupError, with_valid_messages};
+use faultline_core::Protocol;
+
+pub use bounds::{Bounds, Storage};
+pub use federation::{Unexplored, federation, names};
+pub use program::{InvalidProgram, Program, Rank};
+pub use replay::Counterexample;
+pub use search::Extent;
+
+use local::Effects;
+use replay::Replay;
+use search::{End, Search};
+use state::State;
+
+/// What an exploration found.
+#[derive(Clone, Debug)]
+pub struct Exploration {
+    /// How far it came.
+    pub extent: Extent,
+    /// How it ended.
+    pub end: Ending,
+}
+
+/// How an exploration ended.
+#[derive(Clone, Debug)]
+pub enum Ending {
+    /// Every run within the bounds has been visited, and none violates anything.
+    Exhausted,
+    /// It stopped at [`Bounds::states`]. What lies beyond is unknown.
+    Stopped,
+    /// It was interrupted.
+    Interrupted,
+    /// This run violates a property. None within the bounds takes fewer steps until it is quiet.
+    Found(Box<Counterexample>),
+}
+
+/// Explores a federation: its clusters and its protocol with its options, under `program`. `federation` must be valid; its
+/// application, links and faults play no part. `progress` is told how far the search has come after each step of depth, and
+/// returns whether to go on.
+///
+/// # Errors
+///
+/// Fails if the federation cannot be set up, or if its protocol protects programs of tasks.
+pub fn explore(
+    federation: &Federation,
+    program: &Program,
+    bounds: Bounds,
+    defect: Option<Defect>,
+    progress: &mut dyn FnMut(&Extent) -> bool,
+) -> Result<Exploration, SetupError> {
+    with_valid_messages(federation, Some(0), defect, Explorer { federation, program, bounds, progress })
+}
+
+struct Explorer<'a> {
+    federation: &'a Federation,
+    program: &'a Program,
+    bounds: Bounds,
+    progress: &'a mut dyn FnMut(&Extent) -> bool,
+}
+
+impl MessagesVisitor for Explorer<'_> {
+    type Output = Exploration;
+
+    fn visit<P>(self, setup: MessagesSetup<P>) -> Exploration
+    where
+        P: Protocol + Send + Sync + 'static,
+        P::Config: Send + Sync,
+    {
+        let setup = setup.hosting::<Rank>(self.program.clone());
+        let mut effects = Effects::new(setup.process.clone());
+        let first = State::begun(setup.membership.clone(), &self.bounds, &mut effects, &mut ());
+        let replay = Replay::new(self.federation, &setup, self.bounds);
+        let mut extent = Extent::default();
+        let mut search = Search {
+            bounds: self.bounds,
+            effects,
+            judge: &mut |effects, choices| replay.judge(effects, choices).run(),
+            progress: self.progress,
+        };
+        let end = match search.run(first, &mut extent) {
+            End::Exhausted => Ending::Exhausted,
+            End::Stopped => Ending::Stopped,
+            End::Interrupted => Ending::Interrupted,
+            End::Found(choices) => {
+                let Search { mut effects, .. } = search;
+                Ending::Found(Box::new(replay.judge(&mut effects, &choices)))
+            }
+        };
+        Exploration { extent, end }
+    }
+}

@@ -1,0 +1,338 @@
+//! One process with its storage, and what one event does to it.
+//!
+//! A step concerns a single process, and depends on nothing else. Its effect is therefore computed once for each pair of a
+//! process's state and an event, and looked up in all interleavings with what other processes do.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use faultline_core::application::Job as _;
+use faultline_core::fault::Outcome;
+use faultline_core::{
+    Action, Birth, Boot, Claim, Event, Fact, FactKinds, Image, ImageName, JobNo, Life, Membership, Node,
+    NodeConfig, Packet, Process, ProcessId, Protocol, Speaks, StorageFate, Time, To,
+};
+
+use crate::key::{Key, key_of, key_of_all};
+use crate::program::{Rank, SendMessage};
+
+/// A process of an exploration.
+pub(crate) type Composite<P> = Node<P, Rank>;
+/// Packets of a protocol.
+pub(crate) type PacketOf<P> =
+    Packet<<P as Protocol>::Stamp, <P as Speaks>::Control, <P as Speaks>::Head, <P as Speaks>::Saved>;
+type ImageOf<P> = Arc<Image<<P as Speaks>::Head, <P as Speaks>::Saved>>;
+
+/// A process with its storage and its view of the membership.
+#[derive(Clone, Debug)]
+pub(crate) struct Local<P: Protocol> {
+    pub(crate) key: Key,
+    me: ProcessId,
+    pub(crate) life: Life,
+    /// `None` between two lives.
+    node: Option<Composite<P>>,
+    pub(crate) view: Arc<Membership>,
+    /// Whether the storage was lost and does not yet hold everything again.
+    replaced: bool,
+    clock: Time,
+    images: BTreeMap<ImageName, ImageOf<P>>,
+    record: Option<Arc<[u8]>>,
+    /// Operations of the storage that have not completed, in order.
+    under_way: VecDeque<Operation<P>>,
+    /// Key of everything that the process has stated. Two states count as the same only if all processes have stated the
+    /// same, so that a complete run is judged for all interleavings that lead to it.
+    stated: Key,
+    /// Whether the application has finished in this state.
+    has_finished: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Operation<P: Protocol> {
+    Persist(ImageOf<P>),
+    Read(ImageName),
+    List,
+    Delete(ImageName),
+    Record { version: u64, bytes: Arc<[u8]> },
+}
+
+/// An event of one process.
+#[derive(Clone, Debug)]
+pub(crate) enum Happening<P: Protocol> {
+    /// A life begins with this view.
+    Begin(Life, Arc<Membership>),
+    /// The life ends.
+    End(StorageFate),
+    /// A packet arrives.
+    Arrive(ProcessId, Arc<PacketOf<P>>),
+    /// The oldest operation of the storage completes.
+    Stored,
+    /// A computation ends.
+    Computed(JobNo, SendMessage),
+    /// A membership arrives.
+    Told(Arc<Membership>),
+    /// The next deadline comes.
+    Ring,
+    /// The supervisor has been told that the storage holds everything again.
+    Refilled,
+}
+
+/// A request that a process makes while it handles an event.
+#[derive(Clone, Debug)]
+pub(crate) enum Request<P: Protocol> {
+    Send { to: ProcessId, to_life: Life, packet: Arc<PacketOf<P>>, key: Key },
+    Store,
+    Compute(JobNo, SendMessage),
+    Started,
+    Held,
+}
+
+/// What an event does to a process.
+pub(crate) struct Effect<P: Protocol> {
+    pub(crate) local: Arc<Local<P>>,
+    pub(crate) requests: Vec<Request<P>>,
+    /// Stated by the life in which the event happens.
+    pub(crate) facts: Vec<Fact>,
+    /// How the event ends the run, if it does.
+    pub(crate) ends: Option<Outcome>,
+}
+
+/// Effects are forgotten when there are more than this: each holds the state of a process.
+const MOST_EFFECTS: usize = 300_000;
+
+/// Deadlines of a process that are the same, at most.
+const MOST_AT_ONCE: usize = 4;
+
+/// Computes and remembers effects.
+pub(crate) struct Effects<P: Protocol> {
+    config: Arc<NodeConfig<P, Rank>>,
+    known: HashMap<(Key, Key), Arc<Effect<P>>>,
+}
+
+impl<P: Protocol> Effects<P> {
+    pub(crate) fn new(config: Arc<NodeConfig<P, Rank>>) -> Effects<P> {
+        Effects { config, known: HashMap::new() }
+    }
+
+    /// Returns the effect of an event. `event` is the key of `happening`.
+    pub(crate) fn of(
+        &mut self,
+        local: &Arc<Local<P>>,
+        event: Key,
+        happening: impl FnOnce() -> Happening<P>,
+    ) -> Arc<Effect<P>> {
+        if let Some(effect) = self.known.get(&(local.key, event)) {
+            return effect.clone();
+        }
+        if self.known.len() >= MOST_EFFECTS {
+            self.known.clear();
+        }
+        let effect = Arc::new(self.compute(local, happening()));
+        self.known.insert((local.key, event), effect.clone());
+        effect
+    }
+
+    fn compute(&self, local: &Local<P>, happening: Happening<P>) -> Effect<P> {
+        let mut local = local.clone();
+        let me = local.me;
+        let mut actions = Vec::new();
+        let event = match happening {
+            Happening::Begin(life, view) => {
+                (local.life, local.view) = (life, view);
+                let birth = Birth {
+                    me,
+                    life,
+                    boot: boot(life, local.replaced),
+                    membership: local.view.clone(),
+                    config: self.config.clone(),
+                    record: local.record.clone(),
+                    seed: 0,
+                    facts: FactKinds::ALL,
+                };
+                local.node = Some(Node::start(birth, local.clock, &mut actions));
+                None
+            }
+            Happening::End(fate) => {
+                local.end(fate);
+                None
+            }
+            Happening::Refilled => {
+                local.replaced = false;
+                None
+            }
+            Happening::Arrive(from, packet) => Some(Event::Packet { from, packet: (*packet).clone() }),
+            Happening::Stored => local.complete(),
+            Happening::Computed(no, job) => Some(Event::Computed(no, job.run())),
+            Happening::Told(view) => {
+                local.view = view.clone();
+                Some(Event::Membership(view))
+            }
+            Happening::Ring => {
+                local.clock = local.clock.max(local.deadline().unwrap_or(local.clock));
+                Some(Event::Timeout)
+            }
+        };
+        if let Some(node) = &mut local.node {
+            if let Some(event) = event {
+                node.handle(event, local.clock, &mut actions);
+            }
+            // Everything that is due at once belongs to the same event.
+            for _ in 0..MOST_AT_ONCE {
+                if node.next_deadline().is_some_and(|at| at <= local.clock) {
+                    node.handle(Event::Timeout, local.clock, &mut actions);
+                }
+            }
+        }
+        let (mut requests, mut facts, mut ends) = (Vec::new(), Vec::new(), None);
+        for action in actions {
+            let mut store = |operation| {
+                local.under_way.push_back(operation);
+                Request::Store
+            };
+            let request = match action {
+                Action::Fact(fact) => {
+                    ends = ends.or(ending(&fact));
+                    facts.push(fact);
+                    continue;
+                }
+                Action::Send { to, packet } => {
+                    let packet = Arc::new(packet);
+                    let content = match &*packet {
+                        Packet::Application { payload, .. } => payload.bytes(),
+                        Packet::Control(_) | Packet::Image(_) => &[],
+                    };
+                    let key = key_of(&packet, content);
+                    let receivers = match to {
+                        To::One(to) => vec![to],
+                        To::Cluster(cluster) => local.view.processes_of(cluster).to_vec(),
+                    };
+                    let is_single = matches!(to, To::One(_));
+                    requests.extend(receivers.into_iter().filter(|&to| is_single || to != me).map(|to| {
+                        let to_life = local.view.member(to).life;
+                        Request::Send { to, to_life, packet: packet.clone(), key }
+                    }));
+                    continue;
+                }
+                Action::Persist(image) => store(Operation::Persist(image)),
+                Action::Read(name) => store(Operation::Read(name)),
+                Action::List => store(Operation::List),
+                Action::Delete(name) => store(Operation::Delete(name)),
+                Action::Record { version, bytes } => store(Operation::Record { version, bytes }),
+                Action::Started => Request::Started,
+                Action::Held => Request::Held,
+                Action::Compute(no, job) => Request::Compute(no, job),
+            };
+            requests.push(request);
+        }
+        if !facts.is_empty() {
+            local.stated = key_of_all([local.stated, local.life.0.into(), key_of(&facts, b"")]);
+        }
+        let progress = local.node.as_ref().map(|node| node.gauges().progress);
+        local.has_finished = progress.is_some_and(|it| it.done == it.total);
+        local.rekey();
+        Effect { local: Arc::new(local), requests, facts, ends }
+    }
+}
+
+impl<P: Protocol> Local<P> {
+    /// Creates a process before its first life.
+    pub(crate) fn new(me: ProcessId, view: Arc<Membership>) -> Local<P> {
+        let mut local = Local {
+            key: 0,
+            me,
+            life: Life(0),
+            node: None,
+            view,
+            replaced: false,
+            clock: Time::ZERO,
+            images: BTreeMap::new(),
+            record: None,
+            under_way: VecDeque::new(),
+            stated: 0,
+            has_finished: false,
+        };
+        local.rekey();
+        local
+    }
+
+    pub(crate) fn lives(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// Returns the boot of the life that follows.
+    pub(crate) fn next_boot(&self) -> Boot {
+        boot(self.life.next(), self.replaced)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.node.as_ref().and_then(Process::next_deadline)
+    }
+
+    /// Returns whether the application has finished. A process without one has nothing to finish.
+    pub(crate) fn has_finished(&self) -> bool {
+        self.has_finished
+    }
+
+    pub(crate) fn stated(&self) -> Key {
+        self.stated
+    }
+
+    fn rekey(&mut self) {
+        self.key = 0;
+        self.key = key_of(self, b"");
+    }
+
+    fn end(&mut self, fate: StorageFate) {
+        self.node = None;
+        self.under_way.clear();
+        if fate == StorageFate::Lost {
+            self.images.clear();
+            self.record = None;
+            self.replaced = true;
+        }
+    }
+
+    /// Completes the oldest operation of the storage.
+    #[expect(clippy::type_complexity, reason = "an event has five types of its protocol")]
+    fn complete(&mut self) -> Option<Event<P::Stamp, P::Control, P::Head, P::Saved, u32>> {
+        match self.under_way.pop_front()? {
+            Operation::Persist(image) => {
+                let name = image.name;
+                self.images.insert(name, image);
+                Some(Event::Persisted(name))
+            }
+            Operation::Read(name) => Some(Event::Read { name, image: self.images.get(&name).cloned() }),
+            Operation::List => {
+                let heads = self.images.iter().map(|(&name, image)| (name, image.head.clone()));
+                Some(Event::Listed(heads.collect()))
+            }
+            Operation::Delete(name) => {
+                self.images.remove(&name);
+                None
+            }
+            Operation::Record { version, bytes } => {
+                self.record = Some(bytes);
+                Some(Event::Recorded { version })
+            }
+        }
+    }
+}
+
+fn boot(life: Life, replaced: bool) -> Boot {
+    match (life, replaced) {
+        (Life(1), _) => Boot::Fresh,
+        (_, true) => Boot::Replaced,
+        (_, false) => Boot::Restarted,
+    }
+}
+
+/// How a claim ends the run, by the rules of the supervisor.
+fn ending(fact: &Fact) -> Option<Outcome> {
+    let Fact::Claim(claim) = fact else { return None };
+    match &**claim {
+        Claim::Unrecoverable { cluster, missing } => {
+            Some(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() })
+        }
+        Claim::NotRepeated { id, .. } => Some(Outcome::NotRepeated { id: *id }),
+        _ => None,
+    }
+}

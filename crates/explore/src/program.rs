@@ -1,0 +1,260 @@
+//! The application of an exploration: a few messages in a fixed order.
+//!
+//! Each rank performs the messages that it takes part in, in the order of the program: it sends those that come from it,
+//! and waits for those that come to it. A send may depend on all earlier receipts of its rank, and is the same in every
+//! re-execution. When a rank sends is a choice of the exploration.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use faultline_core::application::Job;
+use faultline_core::{
+    Application, Chunk, Digest, Incarnation, Membership, Outbox, Payload, ProcessId, Progress, Role, Span,
+};
+
+/// Messages as (sender, receiver), in the order of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program(Arc<[(ProcessId, ProcessId)]>);
+
+/// Why a text is not a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a program; use the form `0>2,2>0`: numbers of two different ranks for each message")]
+pub struct InvalidProgram(String);
+
+impl Program {
+    /// Returns a program of `messages` messages for clusters of `nodes` ranks. Every third message stays inside a cluster
+    /// that has several ranks. The others go from the first cluster to the next one and back, and so on around all clusters.
+    pub fn usual(clusters: u32, nodes: u32, messages: u32) -> Program {
+        let ranks = clusters * nodes;
+        let mut at = 0;
+        let pairs = (0..messages).map(|number| {
+            let is_within = clusters == 1 || number % 3 == 2 && nodes > 1;
+            let to = match is_within {
+                true => at / nodes * nodes + (at + 1) % nodes,
+                false => (at / nodes + 1) % clusters * nodes,
+            };
+            let pair = (ProcessId(at), ProcessId(to));
+            at = to % ranks;
+            pair
+        });
+        Program(pairs.collect())
+    }
+
+    /// Iterates over all programs of this length for `ranks` ranks.
+    pub fn all(ranks: u32, messages: u32) -> impl Iterator<Item = Program> {
+        let pairs: Arc<[(ProcessId, ProcessId)]> = (0..ranks)
+            .flat_map(|from| (0..ranks).map(move |to| (ProcessId(from), ProcessId(to))))
+            .filter(|(from, to)| from != to)
+            .collect();
+        let count = pairs.len().pow(messages);
+        (0..count).map(move |number| {
+            let digit = |place| number / pairs.len().pow(place) % pairs.len();
+            Program((0..messages).map(|place| pairs[digit(place)]).collect())
+        })
+    }
+
+    /// Returns the largest rank that takes part; `None` if there are no messages.
+    pub fn largest_rank(&self) -> Option<ProcessId> {
+        self.0.iter().flat_map(|&(from, to)| [from, to]).max()
+    }
+
+    /// Returns the number of messages.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether there are no messages.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Iterates over the messages that a rank takes part in, by their place in the program.
+    fn of(&self, rank: ProcessId) -> impl Iterator<Item = (u32, ProcessId, ProcessId)> + '_ {
+        let all = (0..).zip(self.0.iter()).map(|(place, &(from, to))| (place, from, to));
+        all.filter(move |&(_, from, to)| from == rank || to == rank)
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (from, to)) in self.0.iter().enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            write!(f, "{comma}{}>{}", from.0, to.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Program {
+    type Err = InvalidProgram;
+
+    fn from_str(text: &str) -> Result<Program, InvalidProgram> {
+        let message = |text: &str| {
+            let (from, to) = text.split_once('>')?;
+            let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+            (from != to).then_some((ProcessId(from), ProcessId(to)))
+        };
+        let messages: Option<_> = text.split(',').map(message).collect();
+        messages.map(Program).ok_or_else(|| InvalidProgram(text.to_owned()))
+    }
+}
+
+/// One rank of a program.
+#[derive(Clone, Debug)]
+pub struct Rank {
+    program: Arc<Program>,
+    me: ProcessId,
+    /// Number of own messages, sent or received, that are done.
+    done: u32,
+    /// Places of messages that have arrived before their turn, ascending.
+    early: Vec<u32>,
+}
+
+/// Sending the message with this place in the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendMessage(u32);
+
+impl Job for SendMessage {
+    type Output = u32;
+
+    fn cost(&self) -> Span {
+        Span::ZERO
+    }
+
+    fn run(self) -> u32 {
+        self.0
+    }
+}
+
+impl Rank {
+    fn next(&self) -> Option<(u32, ProcessId, ProcessId)> {
+        self.program.of(self.me).nth(self.done as usize)
+    }
+
+    /// Consumes the messages whose turn has come.
+    fn advance(&mut self, out: &mut Outbox) {
+        while let Some((place, from, to)) = self.next()
+            && to == self.me
+            && let Ok(index) = self.early.binary_search(&place)
+        {
+            self.early.remove(index);
+            let earlier = self.program.0[..place as usize].iter().filter(|&&it| it == (from, to));
+            out.consume(from, earlier.count() as u32);
+            self.done += 1;
+        }
+    }
+}
+
+impl Application for Rank {
+    type Job = SendMessage;
+    type Config = Program;
+
+    fn new(program: &Arc<Program>, me: ProcessId, _: &Membership, _: u64) -> Rank {
+        Rank { program: program.clone(), me, done: 0, early: Vec::new() }
+    }
+
+    fn deliver(&mut self, _: ProcessId, payload: Payload, out: &mut Outbox) {
+        let place = payload.bytes().try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
+        let index = self.early.partition_point(|&it| it < place);
+        self.early.insert(index, place);
+        self.advance(out);
+    }
+
+    fn computed(&mut self, place: u32, out: &mut Outbox) {
+        if let Some((next, from, to)) = self.next()
+            && (next, from) == (place, self.me)
+        {
+            out.send(to, Payload::from_slice(&place.to_le_bytes()));
+            self.done += 1;
+            self.advance(out);
+        }
+    }
+
+    fn next_job(&mut self) -> Option<SendMessage> {
+        self.next().filter(|&(_, from, _)| from == self.me).map(|(place, ..)| SendMessage(place))
+    }
+
+    fn snapshot(&self) -> Option<Arc<[Chunk]>> {
+        let numbers = std::iter::once(self.done).chain(self.early.iter().copied());
+        let bytes: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
+        Some([Chunk::Bytes(bytes.into())].into())
+    }
+
+    fn restore(&mut self, chunks: Option<&[Chunk]>, _: Incarnation) {
+        let bytes = match chunks {
+            Some([Chunk::Bytes(bytes)]) => &bytes[..],
+            _ => &[0; 4],
+        };
+        let mut numbers = bytes.chunks_exact(4).map(|it| u32::from_le_bytes(it.try_into().expect("4 bytes")));
+        self.done = numbers.next().unwrap_or_default();
+        self.early = numbers.collect();
+    }
+
+    fn result(&self) -> Option<Digest> {
+        self.next().is_none().then(|| digest(self.done, &self.early))
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done: self.done.into(), total: self.program.of(self.me).count() as u64 }
+    }
+
+    fn reference(
+        program: &Arc<Program>,
+        membership: &Membership,
+        _: &dyn Fn(ProcessId) -> u64,
+    ) -> Option<Vec<(ProcessId, Digest)>> {
+        let result = |rank| (rank, digest(program.of(rank).count() as u32, &[]));
+        Some(membership.with_role(Role::RANK).map(result).collect())
+    }
+}
+
+/// The result of a rank. A message that arrived and had no turn changes it.
+fn digest(done: u32, early: &[u32]) -> Digest {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&done.to_le_bytes());
+    let rest = early.iter().fold(early.len() as u64, |sum, &it| sum.wrapping_mul(31).wrapping_add(it.into()));
+    bytes[8..].copy_from_slice(&rest.to_le_bytes());
+    Digest(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_read_as_it_is_written() {
+        let program: Program = "0>2, 2>0,0>1".parse().unwrap();
+        assert_eq!(program.to_string(), "0>2,2>0,0>1");
+        for wrong in ["", "0>0", "0-2", "0>2,"] {
+            assert!(wrong.parse::<Program>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn programs_are_counted() {
+        assert_eq!(Program::usual(2, 2, 3).to_string(), "0>2,2>0,0>1");
+        assert_eq!(Program::usual(2, 1, 3).to_string(), "0>1,1>0,0>1");
+        assert_eq!(Program::usual(1, 2, 2).to_string(), "0>1,1>0");
+        assert_eq!(Program::all(2, 3).count(), 8);
+        assert_eq!(Program::all(3, 2).count(), 36);
+    }
+
+    #[test]
+    fn a_rank_waits_for_what_comes_first_and_a_duplicate_changes_its_result() {
+        let program = Arc::new("1>0,0>1".parse::<Program>().unwrap());
+        let mut rank = Rank { program, me: ProcessId(0), done: 0, early: Vec::new() };
+        assert_eq!(rank.next_job(), None);
+        let (mut out, first) = (Outbox::default(), Payload::from_slice(&0_u32.to_le_bytes()));
+        rank.deliver(ProcessId(1), first.clone(), &mut out);
+        assert_eq!(rank.next_job(), Some(SendMessage(1)));
+        rank.computed(1, &mut out);
+        assert_eq!((out.sends.len(), out.consumed.len()), (1, 1));
+        let saved = rank.snapshot();
+        let result = rank.result().unwrap();
+        rank.deliver(ProcessId(1), first, &mut out);
+        assert_ne!(rank.result(), Some(result));
+        rank.restore(saved.as_deref(), Incarnation(1));
+        assert_eq!(rank.result(), Some(result));
+    }
+}

@@ -1,0 +1,155 @@
+//! The facts of one run, and its judgement.
+
+use std::time::UNIX_EPOCH;
+
+use faultline_api::Federation;
+use faultline_catalog::{MessagesSetup, manifest};
+use faultline_checker::{Context, Judgement, Property, Verdict, judge};
+use faultline_core::fault::Outcome;
+use faultline_core::{Fact, FactNo, Life, Membership, ProcessId, Protocol, Span, Time};
+use faultline_trace::manifest::Backend;
+use faultline_trace::{Manifest, Record, Sink, Trace};
+
+use crate::bounds::Bounds;
+use crate::local::Effects;
+use crate::program::Rank;
+use crate::search::Run;
+use crate::state::{Choice, State, Witnesses};
+
+/// A complete run with its judgement.
+#[derive(Clone, Debug)]
+pub struct Counterexample {
+    /// Description of the run besides its facts.
+    pub manifest: Manifest,
+    /// The facts of the run. A step takes a millisecond.
+    pub trace: Trace,
+    /// The steps until the federation is quiet, and what each of them is.
+    pub steps: Vec<String>,
+    /// Judgement of the checker.
+    pub judgement: Judgement,
+    /// Whether the run came to its end: all ranks finished, or the protocol gave up.
+    pub has_ended: bool,
+    /// Whether the protocol promises that every run comes to its end.
+    must_end: bool,
+}
+
+impl Counterexample {
+    /// Returns the violations, as sentences.
+    pub fn violations(&self) -> Vec<String> {
+        let findings = self.judgement.findings.iter().flat_map(|it| &it.violations);
+        let stuck = (self.must_end && !self.has_ended).then(|| STUCK.to_owned());
+        findings.map(|it| it.text.clone()).chain(stuck).collect()
+    }
+
+    /// Returns the violated properties.
+    pub fn violated(&self) -> Vec<Property> {
+        let stuck = (self.must_end && !self.has_ended).then_some(Property::Progress);
+        self.judgement.violated().chain(stuck).collect()
+    }
+
+    pub(crate) fn run(&self) -> Run {
+        match self.judgement.verdict {
+            Verdict::Fail => Run::Violating,
+            _ if self.must_end && !self.has_ended => Run::Violating,
+            Verdict::Pass => Run::Sound,
+            Verdict::Unknown => Run::Unknown,
+        }
+    }
+}
+
+/// Longer than any bound on what a federation may take.
+const FOREVER: Span = Span::from_secs(10_000_000);
+
+const STUCK: &str = "the federation is quiet, no rank fails any more, and not all ranks finish";
+
+/// Repeats runs of an exploration, and judges them.
+pub(crate) struct Replay {
+    membership: Membership,
+    bounds: Bounds,
+    manifest: Manifest,
+    must_end: bool,
+}
+
+impl Replay {
+    pub(crate) fn new<P>(federation: &Federation, setup: &MessagesSetup<P, Rank>, bounds: Bounds) -> Replay
+    where
+        P: Protocol<Config: Send + Sync> + 'static,
+    {
+        let text = faultline_api::to_yaml(federation);
+        let mut manifest = manifest::draft(federation, &text, setup, Backend::Simulate, UNIX_EPOCH);
+        manifest.expected = manifest::expected(setup);
+        // Faults are choices, of which no plan knows.
+        manifest.plan = Vec::new();
+        let must_end = Context::from_manifest(&manifest).is_judged(Property::Progress);
+        Replay { membership: setup.membership.clone(), bounds, manifest, must_end }
+    }
+
+    /// Performs these choices and what completes the run, and judges the result.
+    pub(crate) fn judge<P: Protocol>(&self, effects: &mut Effects<P>, choices: &[Choice]) -> Counterexample {
+        let mut tape = Tape { trace: Trace::default(), now: Time::ZERO, steps: Vec::new() };
+        let mut state = State::begun(self.membership.clone(), &self.bounds, effects, &mut tape);
+        tape.steps.clear();
+        for &choice in choices {
+            state = state.perform(choice, effects, &mut tape);
+        }
+        let steps = tape.steps.clone();
+        let has_ended = state.complete(effects, &mut tape);
+        let outcome = match (&state.ended, has_ended) {
+            (Some(outcome), _) => outcome.clone(),
+            (None, true) => {
+                tape.tick();
+                tape.states_one(Fact::Completed);
+                Outcome::Completed
+            }
+            (None, false) => {
+                // What has not happened by now never will.
+                tape.now += FOREVER;
+                Outcome::Deadline
+            }
+        };
+        let manifest = Manifest {
+            outcome: Some(outcome),
+            duration: tape.now.since(Time::ZERO),
+            ..self.manifest.clone()
+        };
+        let silent: Vec<_> = tape.trace.started().collect();
+        for life in silent {
+            tape.trace.streams.entry(life).or_default();
+        }
+        let judgement = judge(&tape.trace, &Context::from_manifest(&manifest));
+        Counterexample { manifest, trace: tape.trace, steps, judgement, has_ended, must_end: self.must_end }
+    }
+}
+
+/// Keeps what is stated. Each step takes a millisecond.
+struct Tape {
+    trace: Trace,
+    now: Time,
+    steps: Vec<String>,
+}
+
+impl Tape {
+    fn tick(&mut self) {
+        self.now += Span::from_millis(1);
+    }
+
+    fn states_one(&mut self, fact: Fact) {
+        let (process, life) = (ProcessId::SUPERVISOR, Life(0));
+        let number = FactNo(self.trace.supervisor().len() as u64);
+        self.trace.record(Record { process, life, number, at: self.now, fact });
+    }
+}
+
+impl<P: Protocol> Witnesses<P> for Tape {
+    fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]) {
+        let stated = self.trace.streams.get(&(process, life)).map_or(0, Vec::len) as u64;
+        for (number, fact) in (stated..).map(FactNo).zip(facts) {
+            self.trace.record(Record { process, life, number, at: self.now, fact: fact.clone() });
+        }
+    }
+
+    fn steps(&mut self, text: impl FnOnce() -> String) {
+        self.tick();
+        self.steps.push(text());
+    }
+}

@@ -1,0 +1,147 @@
+//! The search: breadth first, so that the first violation has the shortest run.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::mem;
+
+use faultline_core::Protocol;
+
+use crate::bounds::Bounds;
+use crate::key::Key;
+use crate::local::Effects;
+use crate::state::{Choice, State};
+
+/// How far a search has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Distinct states visited.
+    pub states: u64,
+    /// Steps performed.
+    pub steps: u64,
+    /// Steps of the longest run.
+    pub depth: u32,
+    /// Distinct complete runs, each of which was judged.
+    pub runs: u64,
+    /// Of these, how many could not be judged completely: more was lost than there are copies.
+    pub unknown: u64,
+    /// Whether some run has as many overtakings as the bounds permit, so that more would lead further.
+    pub is_bounded: bool,
+}
+
+/// A step that led to a state, and where from.
+#[derive(Clone, Copy)]
+struct Step {
+    from: u32,
+    choice: Choice,
+}
+
+/// Keys are hashes already.
+#[derive(Default)]
+struct Unhashed(u64);
+
+impl Hasher for Unhashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers");
+    }
+
+    fn write_u128(&mut self, key: u128) {
+        self.0 = key as u64;
+    }
+}
+
+type Keys = HashSet<Key, BuildHasherDefault<Unhashed>>;
+
+/// How a search ends.
+pub(crate) enum End {
+    /// Everything has been visited.
+    Exhausted,
+    /// The bound on states was reached.
+    Stopped,
+    /// A run that these choices lead to violates something.
+    Found(Vec<Choice>),
+    /// The caller wanted no more.
+    Interrupted,
+}
+
+/// What a complete run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    Sound,
+    Unknown,
+    Violating,
+}
+
+pub(crate) struct Search<'a, P: Protocol> {
+    pub(crate) bounds: Bounds,
+    pub(crate) effects: Effects<P>,
+    /// Judges the run that these choices lead to.
+    pub(crate) judge: &'a mut dyn FnMut(&mut Effects<P>, &[Choice]) -> Run,
+    /// Told after each level; returns whether to go on.
+    pub(crate) progress: &'a mut dyn FnMut(&Extent) -> bool,
+}
+
+impl<P: Protocol> Search<'_, P> {
+    pub(crate) fn run(&mut self, first: State<P>, extent: &mut Extent) -> End {
+        let mut visited = Keys::default();
+        let mut judged = Keys::default();
+        // The first state has no step.
+        let mut steps: Vec<Step> = Vec::new();
+        visited.insert(first.key());
+        extent.states += 1;
+        let mut level = vec![(u32::MAX, first)];
+        let mut next = Vec::new();
+        let mut choices = Vec::new();
+        for depth in 0.. {
+            extent.depth = extent.depth.max(depth);
+            for (place, state) in level.drain(..) {
+                if state.is_quiet() && judged.insert(state.stated()) {
+                    extent.runs += 1;
+                    let path = path(&steps, place);
+                    match (self.judge)(&mut self.effects, &path) {
+                        Run::Sound => {}
+                        Run::Unknown => extent.unknown += 1,
+                        Run::Violating => return End::Found(path),
+                    }
+                }
+                choices.clear();
+                state.choices(&self.bounds, &mut choices);
+                for &choice in &choices {
+                    let following = state.perform(choice, &mut self.effects, &mut ());
+                    extent.steps += 1;
+                    if visited.insert(following.key()) {
+                        extent.states += 1;
+                        extent.is_bounded |= following.left.is_used_up();
+                        steps.push(Step { from: place, choice });
+                        next.push((steps.len() as u32 - 1, following));
+                    }
+                }
+                if visited.len() as u64 >= self.bounds.states {
+                    return End::Stopped;
+                }
+            }
+            if !(self.progress)(extent) {
+                return End::Interrupted;
+            }
+            if next.is_empty() {
+                return End::Exhausted;
+            }
+            mem::swap(&mut level, &mut next);
+        }
+        unreachable!("a search has finitely many levels")
+    }
+}
+
+/// Returns the choices that lead to a state.
+fn path(steps: &[Step], mut place: u32) -> Vec<Choice> {
+    let mut path = Vec::new();
+    while let Some(step) = steps.get(place as usize) {
+        path.push(step.choice);
+        place = step.from;
+    }
+    path.reverse();
+    path
+}

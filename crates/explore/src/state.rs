@@ -1,0 +1,539 @@
+//! A state of the federation, the choices that it offers, and the state that follows a choice.
+
+use std::sync::Arc;
+
+use faultline_core::fault::Outcome;
+use faultline_core::{EndedBy, Fact, JobNo, Life, Membership, ProcessId, Protocol, StorageFate, Time};
+
+use crate::bounds::Bounds;
+use crate::key::{Key, key_of, key_of_all};
+use crate::local::{Effect, Effects, Happening, Local, PacketOf, Request};
+use crate::program::SendMessage;
+
+/// A state of the federation. Everything in it is shared with the states from which it differs little.
+#[derive(Clone)]
+pub(crate) struct State<P: Protocol> {
+    locals: Vec<Arc<Local<P>>>,
+    membership: Arc<Membership>,
+    /// What will happen, in the order in which it was requested, except for what is overtaken.
+    pending: Vec<Pending<P>>,
+    /// What others overtake. It may happen at any time.
+    overtaken: Vec<Pending<P>>,
+    pub(crate) left: Left,
+    /// Key of everything that the supervisor has stated.
+    stated: Key,
+    /// How the run has ended; `None` while it can continue.
+    pub(crate) ended: Option<Outcome>,
+}
+
+/// What the bounds leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    crashes: u32,
+    timers: u32,
+    /// `None` for as many as there are.
+    overtakings: Option<u32>,
+}
+
+impl Left {
+    /// Returns whether nothing more can be overtaken.
+    pub(crate) fn is_used_up(self) -> bool {
+        self.overtakings == Some(0)
+    }
+}
+
+/// Something that will happen.
+#[derive(Clone)]
+struct Pending<P: Protocol> {
+    key: Key,
+    body: Arc<Body<P>>,
+}
+
+enum Body<P: Protocol> {
+    /// A packet arrives.
+    Packet { from: ProcessId, from_life: Life, to: ProcessId, to_life: Life, packet: Arc<PacketOf<P>> },
+    /// The oldest operation of a storage completes.
+    Store(ProcessId, Life),
+    /// A computation ends.
+    Compute(ProcessId, Life, JobNo, SendMessage),
+    /// A membership reaches a process.
+    Tell(ProcessId, Life, Arc<Membership>),
+    /// The supervisor records that a process has started.
+    Start(ProcessId, Life),
+    /// The supervisor learns that a storage holds everything again.
+    Refill(ProcessId, Life),
+    /// The supervisor detects the end of a life.
+    Detect(ProcessId, Life),
+    /// The supervisor starts the next life.
+    Restart(ProcessId),
+}
+
+/// Things that happen in the order in which they were requested, and do not overtake each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Channel(ProcessId, ProcessId),
+    Storage(ProcessId),
+    Membership(ProcessId),
+    /// May overtake everything.
+    Own,
+}
+
+/// A step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// What is pending with this place among what can happen. What comes before it is overtaken.
+    Next(u8),
+    /// What is overtaken with this place.
+    Overtaken(u8),
+    /// A process fails.
+    Crash { process: ProcessId, storage: StorageFate, output: Output },
+    /// The next deadline of a process comes.
+    Ring(ProcessId),
+}
+
+/// Fate of packets that a failed process had sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// They arrive, unless their receiver learns of the failure first.
+    Survives,
+    /// They are lost.
+    Lost,
+}
+
+/// What processes state in a step, in order.
+pub(crate) trait Witnesses<P: Protocol> {
+    fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]);
+    /// A step begins, in words.
+    fn steps(&mut self, text: impl FnOnce() -> String);
+}
+
+/// Nothing is kept of what is stated.
+impl<P: Protocol> Witnesses<P> for () {
+    fn states(&mut self, _: ProcessId, _: Life, _: &[Fact]) {}
+    fn steps(&mut self, _: impl FnOnce() -> String) {}
+}
+
+impl<P: Protocol> Pending<P> {
+    fn new(body: Body<P>, content: Key) -> Pending<P> {
+        let key = match &body {
+            Body::Packet { from, from_life, to, to_life, .. } => {
+                key_of(&(0, from, from_life, to, to_life, content), b"")
+            }
+            Body::Store(process, life) => key_of(&(1, process, life), b""),
+            Body::Compute(process, life, no, job) => key_of(&(2, process, life, no, job), b""),
+            Body::Tell(process, life, _) => key_of(&(3, process, life, content), b""),
+            Body::Start(process, life) => key_of(&(4, process, life), b""),
+            Body::Refill(process, life) => key_of(&(5, process, life), b""),
+            Body::Detect(process, life) => key_of(&(6, process, life), b""),
+            Body::Restart(process) => key_of(&(7, process), b""),
+        };
+        Pending { key, body: Arc::new(body) }
+    }
+
+    fn lane(&self) -> Lane {
+        match &*self.body {
+            Body::Packet { from, to, .. } if P::FIFO => Lane::Channel(*from, *to),
+            Body::Store(process, _) => Lane::Storage(*process),
+            Body::Tell(process, ..) => Lane::Membership(*process),
+            _ => Lane::Own,
+        }
+    }
+}
+
+impl<P: Protocol> State<P> {
+    /// Creates the state after the start: every first life has begun, and everything has happened that follows, except for
+    /// what the application does.
+    pub(crate) fn begun(
+        membership: Membership,
+        bounds: &Bounds,
+        effects: &mut Effects<P>,
+        sink: &mut impl Witnesses<P>,
+    ) -> State<P> {
+        let mut membership = membership;
+        let processes = membership.members.len() as u32;
+        for member in Arc::make_mut(&mut membership.members) {
+            (member.life, member.up) = (Life(1), true);
+        }
+        membership.version = membership.version.next();
+        let membership = Arc::new(membership);
+        let mut state = State {
+            locals: (0..processes)
+                .map(|it| Arc::new(Local::new(ProcessId(it), membership.clone())))
+                .collect(),
+            membership: membership.clone(),
+            pending: Vec::new(),
+            overtaken: Vec::new(),
+            left: Left { crashes: bounds.crashes, timers: bounds.timers, overtakings: bounds.overtakings },
+            stated: 0,
+            ended: None,
+        };
+        state.supervisor(Fact::Begun, sink);
+        for process in (0..processes).map(ProcessId) {
+            state.begin(process, Life(1), membership.clone(), effects, sink);
+        }
+        while let Some(place) = state
+            .pending
+            .iter()
+            .enumerate()
+            .position(|(place, it)| !matches!(&*it.body, Body::Compute(..)) && state.can_happen(place))
+        {
+            let pending = state.pending.remove(place);
+            state.happen(&pending, effects, sink);
+        }
+        state
+    }
+
+    /// Returns what the state is. States with the same key have the same futures, and what was stated before is the same.
+    pub(crate) fn key(&self) -> Key {
+        let left = self.left;
+        let overtakings = left.overtakings.map_or(u128::MAX, u128::from);
+        let budgets = [left.crashes.into(), left.timers.into(), overtakings, self.stated];
+        let locals = self.locals.iter().map(|it| it.key);
+        let counted = |pending: &[Pending<P>]| pending.len() as u128;
+        let mut overtaken: Vec<Key> = self.overtaken.iter().map(|it| it.key).collect();
+        overtaken.sort_unstable();
+        let mut pending: Vec<Key> = self.pending.iter().map(|it| it.key).collect();
+        if left.overtakings.is_none() {
+            // Every order is explored, so that the order of requests says nothing, except on ordered channels.
+            if P::FIFO {
+                for place in 0..self.pending.len() {
+                    let lane = self.pending[place].lane();
+                    let earlier =
+                        self.pending[..place].iter().filter(|it| it.lane() == lane && lane != Lane::Own);
+                    pending[place] = pending[place].wrapping_add(earlier.count() as u128);
+                }
+            }
+            pending.sort_unstable();
+        }
+        let counts = [counted(&self.pending), counted(&self.overtaken)];
+        key_of_all(budgets.into_iter().chain(counts).chain(locals).chain(pending).chain(overtaken))
+    }
+
+    /// Returns what has been stated.
+    pub(crate) fn stated(&self) -> Key {
+        key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated, self.ended.is_some().into()]))
+    }
+
+    /// Returns whether nothing can happen by itself.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.ended.is_some()
+            || self.next().is_none() && !(0..self.overtaken.len()).any(|it| self.can_follow(it))
+    }
+
+    /// Returns whether every rank has finished.
+    pub(crate) fn has_finished(&self) -> bool {
+        self.locals.iter().all(|it| it.lives() && it.has_finished())
+    }
+
+    /// Appends the choices that the state offers.
+    pub(crate) fn choices(&self, bounds: &Bounds, choices: &mut Vec<Choice>) {
+        if self.ended.is_some() {
+            return;
+        }
+        let most = self.left.overtakings.map_or(usize::MAX, |it| it as usize + 1);
+        let possible = (0..self.pending.len()).filter(|&it| self.can_happen(it)).take(most).count();
+        choices.extend((0..possible.min(u8::MAX.into())).map(|it| Choice::Next(it as u8)));
+        let overtaken = (0..self.overtaken.len()).filter(|&it| self.can_follow(it));
+        choices.extend(overtaken.map(|it| Choice::Overtaken(it as u8)));
+        let living = || (0..).map(ProcessId).zip(&self.locals).filter(|(_, it)| it.lives());
+        if self.left.timers > 0 {
+            let waiting = living().filter(|(_, it)| it.deadline().is_some());
+            choices.extend(waiting.map(|(process, _)| Choice::Ring(process)));
+        }
+        if self.left.crashes > 0 {
+            for (process, _) in living() {
+                for &storage in bounds.storage.fates() {
+                    for output in [Output::Survives, Output::Lost] {
+                        choices.push(Choice::Crash { process, storage, output });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Performs a choice.
+    pub(crate) fn perform(
+        &self,
+        choice: Choice,
+        effects: &mut Effects<P>,
+        sink: &mut impl Witnesses<P>,
+    ) -> State<P> {
+        let mut state = self.clone();
+        match choice {
+            Choice::Next(place) => {
+                let possible: Vec<usize> = (0..state.pending.len())
+                    .filter(|&it| state.can_happen(it))
+                    .take(place as usize + 1)
+                    .collect();
+                let pending = state.pending.remove(possible[place as usize]);
+                if let Some(left) = &mut state.left.overtakings {
+                    *left -= u32::from(place);
+                    for &earlier in possible[..place as usize].iter().rev() {
+                        state.overtaken.push(state.pending.remove(earlier));
+                    }
+                }
+                state.happen(&pending, effects, sink);
+            }
+            Choice::Overtaken(place) => {
+                let pending = state.overtaken.remove(place as usize);
+                state.happen(&pending, effects, sink);
+            }
+            Choice::Crash { process, storage, output } => {
+                state.left.crashes -= 1;
+                state.crash(process, storage, output, effects, sink);
+            }
+            Choice::Ring(process) => {
+                state.left.timers -= 1;
+                state.ring(process, effects, sink);
+            }
+        }
+        state
+    }
+
+    /// Brings a quiet state to the end of its run: deadlines come in order, and everything happens that follows, until every
+    /// rank has finished. Returns whether they do.
+    pub(crate) fn complete(&mut self, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) -> bool {
+        for _ in 0..MOST_ROUNDS {
+            if self.ended.is_some() || self.has_finished() {
+                return true;
+            }
+            let due = |(process, local): (u32, &Arc<Local<P>>)| Some((local.deadline()?, ProcessId(process)));
+            let mut due: Vec<(Time, ProcessId)> = (0..).zip(&self.locals).filter_map(due).collect();
+            due.sort_unstable();
+            for (_, process) in due {
+                self.ring(process, effects, sink);
+                let mut steps = 0;
+                while let Some(place) = self.next()
+                    && self.ended.is_none()
+                {
+                    let pending = self.pending.remove(place);
+                    self.happen(&pending, effects, sink);
+                    steps += 1;
+                    if steps > MOST_STEPS {
+                        return false;
+                    }
+                }
+            }
+        }
+        self.ended.is_some() || self.has_finished()
+    }
+
+    /// Returns the place of what is pending and happens next, if nothing is overtaken.
+    fn next(&self) -> Option<usize> {
+        (0..self.pending.len()).find(|&it| self.can_happen(it))
+    }
+
+    fn can_happen(&self, place: usize) -> bool {
+        let pending = &self.pending[place];
+        let lane = pending.lane();
+        let waits = |earlier: &[Pending<P>]| lane != Lane::Own && earlier.iter().any(|it| it.lane() == lane);
+        self.can_arrive(pending) && !waits(&self.pending[..place]) && !waits(&self.overtaken)
+    }
+
+    fn can_follow(&self, place: usize) -> bool {
+        self.can_arrive(&self.overtaken[place])
+    }
+
+    /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet has to wait.
+    fn can_arrive(&self, pending: &Pending<P>) -> bool {
+        match &*pending.body {
+            Body::Packet { from, from_life, to, .. } => {
+                *from_life <= self.locals[to.index()].view.member(*from).life
+            }
+            _ => true,
+        }
+    }
+
+    /// Removes what will never have an effect: what concerns a life that is over.
+    fn prune(&mut self) {
+        let locals = &self.locals;
+        let lives = |process: ProcessId, life: Life| {
+            let local = &locals[process.index()];
+            local.lives() && local.life == life
+        };
+        let is_void = |it: &Pending<P>| match &*it.body {
+            Body::Packet { from, from_life, to, to_life, .. } => {
+                !lives(*to, *to_life) || *from_life < locals[to.index()].view.member(*from).life
+            }
+            Body::Store(process, life)
+            | Body::Compute(process, life, ..)
+            | Body::Tell(process, life, _)
+            | Body::Start(process, life)
+            | Body::Refill(process, life) => !lives(*process, *life),
+            Body::Detect(..) | Body::Restart(_) => false,
+        };
+        self.pending.retain(|it| !is_void(it));
+        self.overtaken.retain(|it| !is_void(it));
+    }
+
+    fn happen(&mut self, pending: &Pending<P>, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) {
+        let key = pending.key;
+        match &*pending.body {
+            Body::Packet { from, to, packet, .. } => {
+                sink.steps(|| format!("{to} receives from {from}: {}", short::<P>(packet)));
+                self.event(*to, key, || Happening::Arrive(*from, packet.clone()), effects, sink);
+            }
+            Body::Store(process, _) => {
+                sink.steps(|| format!("the storage of {process} completes an operation"));
+                self.event(*process, STORED, || Happening::Stored, effects, sink);
+            }
+            Body::Compute(process, _, no, job) => {
+                sink.steps(|| format!("{process} computes"));
+                self.event(*process, key, || Happening::Computed(*no, job.clone()), effects, sink);
+            }
+            Body::Tell(process, _, view) => {
+                sink.steps(|| format!("{process} learns of membership {}", view.version.0));
+                self.event(*process, key, || Happening::Told(view.clone()), effects, sink);
+                self.prune();
+            }
+            Body::Start(process, _) => {
+                sink.steps(|| format!("the supervisor records the start of {process}"));
+                let mut membership = (*self.membership).clone();
+                Arc::make_mut(&mut membership.members)[process.index()].started = true;
+                self.announce(membership);
+            }
+            Body::Refill(process, _) => {
+                sink.steps(|| format!("the supervisor learns that {process} holds everything"));
+                self.event(*process, REFILLED, || Happening::Refilled, effects, sink);
+            }
+            Body::Detect(process, life) => {
+                sink.steps(|| format!("the supervisor detects the failure of {process}"));
+                self.supervisor(Fact::Detected { process: *process, life: *life }, sink);
+                let mut membership = (*self.membership).clone();
+                Arc::make_mut(&mut membership.members)[process.index()].up = false;
+                self.announce(membership);
+                self.pending.push(Pending::new(Body::Restart(*process), 0));
+            }
+            Body::Restart(process) => {
+                sink.steps(|| format!("the supervisor restarts {process}"));
+                let life = self.locals[process.index()].life.next();
+                let mut membership = (*self.membership).clone();
+                let member = &mut Arc::make_mut(&mut membership.members)[process.index()];
+                (member.life, member.up) = (life, true);
+                self.announce(membership);
+                let view = self.membership.clone();
+                self.begin(*process, life, view, effects, sink);
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        process: ProcessId,
+        life: Life,
+        view: Arc<Membership>,
+        effects: &mut Effects<P>,
+        sink: &mut impl Witnesses<P>,
+    ) {
+        let boot = self.locals[process.index()].next_boot();
+        self.supervisor(Fact::LifeStarted { process, life, boot }, sink);
+        let key = key_of(&(8, life, &view), b"");
+        self.event(process, key, || Happening::Begin(life, view.clone()), effects, sink);
+    }
+
+    fn crash(
+        &mut self,
+        process: ProcessId,
+        storage: StorageFate,
+        output: Output,
+        effects: &mut Effects<P>,
+        sink: &mut impl Witnesses<P>,
+    ) {
+        let life = self.locals[process.index()].life;
+        sink.steps(|| {
+            let storage = if storage == StorageFate::Lost { ", and loses its storage" } else { "" };
+            let output = if output == Output::Lost { "; what it had sent is lost" } else { "" };
+            format!("{process} fails{storage}{output}")
+        });
+        self.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence }, sink);
+        self.event(process, key_of(&(9, storage), b""), || Happening::End(storage), effects, sink);
+        if output == Output::Lost {
+            let is_its = |it: &Pending<P>| matches!(&*it.body, Body::Packet { from, .. } if *from == process);
+            self.pending.retain(|it| !is_its(it));
+            self.overtaken.retain(|it| !is_its(it));
+        }
+        self.prune();
+        self.pending.push(Pending::new(Body::Detect(process, life), 0));
+    }
+
+    fn ring(&mut self, process: ProcessId, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) {
+        sink.steps(|| format!("a deadline of {process} comes"));
+        self.event(process, RANG, || Happening::Ring, effects, sink);
+    }
+
+    fn announce(&mut self, mut membership: Membership) {
+        membership.version = membership.version.next();
+        let content = key_of(&membership, b"");
+        self.membership = Arc::new(membership);
+        for (process, local) in (0..).map(ProcessId).zip(&self.locals) {
+            if local.lives() {
+                let body = Body::Tell(process, local.life, self.membership.clone());
+                self.pending.push(Pending::new(body, content));
+            }
+        }
+    }
+
+    fn supervisor(&mut self, fact: Fact, sink: &mut impl Witnesses<P>) {
+        self.stated = key_of_all([self.stated, key_of(&fact, b"")]);
+        sink.states(ProcessId::SUPERVISOR, Life(0), &[fact]);
+    }
+
+    /// Performs an event of one process, and enters what it requests.
+    fn event(
+        &mut self,
+        process: ProcessId,
+        key: Key,
+        happening: impl FnOnce() -> Happening<P>,
+        effects: &mut Effects<P>,
+        sink: &mut impl Witnesses<P>,
+    ) {
+        let effect = effects.of(&self.locals[process.index()], key, happening);
+        let Effect { local, requests, facts, ends } = &*effect;
+        let life = local.life;
+        self.locals[process.index()] = local.clone();
+        sink.states(process, life, facts);
+        self.ended = self.ended.take().or_else(|| ends.clone());
+        for request in requests {
+            let pending = match request {
+                Request::Send { to, to_life, packet, key } => {
+                    let (to, to_life, packet) = (*to, *to_life, packet.clone());
+                    let receiver = &self.locals[to.index()];
+                    if to_life < receiver.life || !receiver.lives() && to_life == receiver.life {
+                        continue;
+                    }
+                    let body = Body::Packet { from: process, from_life: life, to, to_life, packet };
+                    Pending::new(body, *key)
+                }
+                Request::Store => Pending::new(Body::Store(process, life), 0),
+                Request::Compute(no, job) => Pending::new(Body::Compute(process, life, *no, job.clone()), 0),
+                Request::Started => Pending::new(Body::Start(process, life), 0),
+                Request::Held => Pending::new(Body::Refill(process, life), 0),
+            };
+            self.pending.push(pending);
+        }
+    }
+}
+
+/// Keys of events without content.
+const STORED: Key = 1;
+const REFILLED: Key = 2;
+const RANG: Key = 3;
+
+/// Rounds of deadlines after which a quiet federation that has not finished never will.
+const MOST_ROUNDS: usize = 12;
+/// Steps between two deadlines, at most.
+const MOST_STEPS: usize = 20_000;
+
+/// Returns the beginning of what a packet prints.
+fn short<P: Protocol>(packet: &PacketOf<P>) -> String {
+    const MOST: usize = 160;
+    let text = match packet {
+        faultline_core::Packet::Application { id, .. } => format!("message {id}"),
+        faultline_core::Packet::Control(message) => format!("{message:?}"),
+        faultline_core::Packet::Image(image) => format!("the part {}", image.name),
+    };
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,69 @@
+//! Known defects: the exploration finds them, each as its shortest run.
+
+use faultline_catalog::Defect;
+use faultline_checker::Property;
+use faultline_explore::{Bounds, Counterexample, Ending, Exploration, Program, Storage, explore, federation};
+
+/// Returns the shortest run that violates something, with the first bounds on overtakings within which there is one.
+fn shortest(defect: &str, nodes: u32, program: &str, bounds: Bounds) -> Option<(u32, u64, Counterexample)> {
+    let defect: Defect = defect.parse().unwrap();
+    let federation = federation(defect.protocol(), 2, nodes).unwrap();
+    let program: Program = program.parse().unwrap();
+    let mut states = 0;
+    for overtakings in 0..=bounds.overtakings.unwrap() {
+        let bounds = Bounds { overtakings: Some(overtakings), ..bounds };
+        let Exploration { extent, end } =
+            explore(&federation, &program, bounds, Some(defect), &mut |_| true).unwrap();
+        states += extent.states;
+        match end {
+            Ending::Found(found) => return Some((overtakings, states, *found)),
+            Ending::Exhausted => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Messages that were acknowledged at the restored SN itself have to be sent again, which the paper's rule misses.
+#[test]
+fn the_printed_rule_for_sending_again_has_a_shortest_run() {
+    let bounds =
+        Bounds { crashes: 1, timers: 1, overtakings: Some(1), storage: Storage::Kept, states: 300_000 };
+    let (overtakings, _, found) = shortest("resend-greater", 1, "0>1", bounds).expect("it is found");
+    assert!(found.violated().contains(&Property::NoLoss), "{:?}", found.violations());
+    println!("{overtakings} overtaken, {:#?}", found.steps);
+    assert!(found.steps.len() <= 60, "{:#?}", found.steps);
+    let (_, _, again) = shortest("resend-greater", 1, "0>1", bounds).unwrap();
+    assert_eq!((again.steps, again.trace), (found.steps, found.trace), "the same each time");
+}
+
+/// Prints for every defect of `SURVEY_PROTOCOL` (hc3i) whether it is found with `SURVEY_NODES` nodes per cluster.
+#[test]
+#[ignore = "takes minutes"]
+fn survey() {
+    let setting = |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+    let number = |name: &str, default: &str| -> u32 { setting(name, default).parse().unwrap() };
+    let nodes = number("SURVEY_NODES", "1");
+    let program = setting("SURVEY_PROGRAM", "0>1,1>0");
+    let (crashes, timers) = (number("SURVEY_CRASHES", "1"), number("SURVEY_TIMERS", "1"));
+    let overtakings = Some(number("SURVEY_OVERTAKINGS", "1"));
+    let states = number("SURVEY_STATES", "300000").into();
+    let bounds = Bounds { crashes, timers, overtakings, storage: Storage::Any, states };
+    let (protocol, mutations) = (setting("SURVEY_PROTOCOL", "hc3i"), setting("SURVEY_MUTATIONS", ""));
+    let of = Defect::all().filter(|it| it.protocol() == protocol && mutations.is_empty());
+    let listed = mutations.split(',').filter(|it| !it.is_empty()).map(|it| it.parse().unwrap());
+    for defect in of.chain(listed) {
+        let begun = std::time::Instant::now();
+        let found = shortest(&defect.to_string(), nodes, &program, bounds);
+        let seconds = begun.elapsed().as_secs_f32();
+        match found {
+            Some((overtakings, states, it)) => {
+                let (steps, violated) = (it.steps.len(), it.violated());
+                println!(
+                    "{defect}: {overtakings} overtaken, {steps} steps, {states} states, {seconds:.1} s: {violated:?}"
+                );
+            }
+            None => println!("{defect}: not found, {seconds:.1} s"),
+        }
+    }
+}

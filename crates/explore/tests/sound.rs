@@ -1,0 +1,28 @@
+//! Small spaces, explored to their end: no protocol violates anything in them.
+
+use faultline_explore::{Bounds, Ending, Exploration, Program, Storage, explore, federation, names};
+
+fn explored(protocol: &str, (clusters, nodes): (u32, u32), program: &str, bounds: Bounds) -> Exploration {
+    let federation = federation(protocol, clusters, nodes).unwrap();
+    let program: Program = program.parse().unwrap();
+    let begun = std::time::Instant::now();
+    let exploration = explore(&federation, &program, bounds, None, &mut |_| true).unwrap();
+    let Exploration { extent, end } = &exploration;
+    println!("{protocol}: {extent:?} {:?}", begun.elapsed());
+    if let Ending::Found(it) = end {
+        panic!("{protocol}: {:#?} {:#?}", it.violations(), it.steps);
+    }
+    exploration
+}
+
+const ORDERLY: Bounds =
+    Bounds { crashes: 1, timers: 1, overtakings: Some(0), storage: Storage::Any, states: 1_000_000 };
+
+#[test]
+fn failures_at_every_step_of_an_orderly_run_are_survived() {
+    for protocol in names() {
+        let Exploration { extent, end } = explored(protocol, (2, 1), "0>1,1>0", ORDERLY);
+        assert!(matches!(end, Ending::Exhausted), "{end:?}");
+        assert!(extent.runs > 50, "{extent:?}");
+    }
+}
